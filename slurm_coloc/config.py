@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one configuration file: /etc/slurm-coloc/coloc.toml, or the file that $COLOC_CONFIG names.
+
+Every field carries its unit and a description, so `coloc config show --reference` writes the
+reference from this file. An unknown key is an error: a typing mistake must not change a cluster.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from slurm_coloc.errors import ConfigError
+
+DEFAULT_PATH = Path("/etc/slurm-coloc/coloc.toml")
+
+Mode = Literal["on", "observe", "off"]
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DaemonConfig(Section):
+    """[daemon] where colocd listens, writes and logs."""
+
+    socket: Path = Field(
+        Path("/run/slurm-coloc/colocd.sock"),
+        description="Unix socket of colocd. The peer's uid decides what it may ask.",
+    )
+    state_dir: Path = Field(
+        Path("/var/lib/slurm-coloc"),
+        description="Folder of the SQLite database. It must be on a local disk.",
+    )
+    off_file: Path = Field(
+        Path("/etc/slurm-coloc/off"),
+        description="When this file exists nothing is rewritten or requeued, colocd alive or not.",
+    )
+    slurm_user: str = Field(
+        "slurm", description="SlurmUser of slurm.conf: colocd runs as this user."
+    )
+    log_format: Literal["logfmt", "json"] = Field(
+        "logfmt", description="One line per decision, as key=value or as JSON."
+    )
+    refresh_s: float = Field(
+        30.0, gt=0, description="Seconds between two reads of the cluster's shape from Slurm."
+    )
+    reconcile_s: float = Field(
+        10.0, gt=0, description="Seconds between two looks at the jobs that colocd still follows."
+    )
+    command_timeout_s: float = Field(
+        10.0, gt=0, description="Seconds after which a Slurm command is given up."
+    )
+    command_dir: Path | None = Field(
+        None, description="Folder of Slurm's commands; none: those found on PATH."
+    )
+
+
+class ModeRule(Section):
+    """[[mode.rules]] the first rule whose fields all match decides the mode of a job."""
+
+    partition: str | None = Field(None, description="Partition name; none matches any.")
+    account: str | None = Field(None, description="Account name; none matches any.")
+    user: str | None = Field(None, description="User name or uid; none matches any.")
+    mode: Mode = Field(description="on, observe or off for the jobs that match.")
+
+
+class ModeConfig(Section):
+    """[mode] what colocd may change."""
+
+    default: Mode = Field(
+        "observe",
+        description="observe decides and records and changes nothing; on acts; off ignores.",
+    )
+    rules: tuple[ModeRule, ...] = Field((), description="Exceptions, the first match wins.")
+
+
+class PoolConfig(Section):
+    """[pool] which GPUs are shared and how they are cut."""
+
+    partitions: tuple[str, ...] = Field(
+        (), description="Partitions whose GPUs may be shared; empty: every one that has shards."
+    )
+    shard_mib: int = Field(1024, ge=64, le=65536, description="MiB of GPU memory in one shard.")
+    margin_mib: int = Field(
+        512, ge=0, description="MiB of each GPU that are never handed out as shards."
+    )
+    max_jobs_per_gpu: int = Field(
+        8,
+        ge=1,
+        le=48,
+        description="At most so many collocated jobs on a GPU (MPS itself serves 48 clients).",
+    )
+    compute_budget: float = Field(
+        1.4,
+        gt=0,
+        le=4.0,
+        description="Bound on the sum of solo SM activities on one GPU (ratio); used where an"
+        " estimator tells the SM activity.",
+    )
+
+
+class EstimateConfig(Section):
+    """[estimate] how the GPU memory of a job is estimated."""
+
+    estimator: str = Field("text", description="Name of the estimator that decides.")
+    default_optimizer: Literal["sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit"] = (
+        Field("adam", description="Assumed where the user names none.")
+    )
+    default_precision: Literal["fp32", "amp", "bf16"] = Field(
+        "fp32", description="Assumed where the user names none."
+    )
+    default_seq_len: int = Field(
+        512, ge=1, description="Tokens assumed for a Transformer summary that shows no shapes."
+    )
+    context_mib: int = Field(
+        1900,
+        ge=0,
+        description="MiB of the CUDA context and libraries of one process. 544 to 1900 were"
+        " measured, depending on card and stack; set what your nodes show.",
+    )
+
+
+class RecoveryConfig(Section):
+    """[recovery] what happens after a GPU out-of-memory."""
+
+    enabled: bool = Field(True, description="Requeue a collocated job that ran out of GPU memory.")
+    max_per_job: int = Field(1, ge=0, description="Recoveries of one job.")
+    max_per_user_day: int = Field(50, ge=0, description="Recoveries of one user in 24 hours.")
+    max_per_day: int = Field(500, ge=0, description="Recoveries of the whole cluster in 24 hours.")
+    raise_by: Literal["priority", "nice", "qos", "none"] = Field(
+        "priority", description="How the requeued job is preferred."
+    )
+    priority: int = Field(
+        100_000, ge=1, description="Priority set with raise_by = priority (Slurm's own scale)."
+    )
+    nice: int = Field(
+        -10_000, le=0, description="Nice adjustment set with raise_by = nice; negative prefers."
+    )
+    qos: str | None = Field(None, description="QOS set with raise_by = qos.")
+
+    @model_validator(mode="after")
+    def _qos_named(self) -> "RecoveryConfig":
+        if self.raise_by == "qos" and not self.qos:
+            raise ValueError('raise_by = "qos" needs a qos')
+        return self
+
+
+class HooksConfig(Section):
+    """[hooks] Prolog and Epilog on the GPU nodes."""
+
+    spool_dir: Path = Field(
+        Path("/var/spool/slurm-coloc"),
+        description="Where the Epilog keeps reports that colocd has not taken yet.",
+    )
+    run_dir: Path = Field(
+        Path("/run/slurm-coloc/jobs"), description="State of the jobs that run on this node."
+    )
+    log_tail_kib: int = Field(
+        256, ge=4, le=16384, description="KiB of the end of each log that the Epilog reads."
+    )
+    nvml: bool = Field(True, description="Ask NVML for UUIDs and free memory in the Prolog.")
+
+
+class Config(Section):
+    """The whole file."""
+
+    version: Literal[1] = Field(1, description="Version of this file's layout.")
+    daemon: DaemonConfig = DaemonConfig()
+    mode: ModeConfig = ModeConfig()
+    pool: PoolConfig = PoolConfig()
+    estimate: EstimateConfig = EstimateConfig()
+    recovery: RecoveryConfig = RecoveryConfig()
+    hooks: HooksConfig = HooksConfig()
+
+
+def config_path() -> Path:
+    """The file in force: $COLOC_CONFIG, else /etc/slurm-coloc/coloc.toml."""
+    named = os.environ.get("COLOC_CONFIG")
+    return Path(named) if named else DEFAULT_PATH
+
+
+def parse_config(data: dict[str, Any], where: str) -> Config:
+    """Check a parsed TOML document; raises ConfigError naming every wrong key of ``where``."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as err:
+        lines = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in err.errors()
+        )
+        raise ConfigError(f"{where}: {lines}") from err
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read the configuration.
+
+    With no ``path`` and no file at the default place the built-in defaults are in force (mode
+    observe). A file that was named must exist. Raises ConfigError.
+    """
+    chosen = path or config_path()
+    try:
+        text = chosen.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        if path is None and "COLOC_CONFIG" not in os.environ:
+            return Config()
+        raise ConfigError(f"{chosen}: no such file") from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise ConfigError(f"{chosen}: cannot be read: {err}") from err
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as err:
+        raise ConfigError(f"{chosen}: not TOML: {err}") from err
+    return parse_config(data, str(chosen))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One base error, one subclass for each thing that an operator must do.
+
+The exit codes are the command line's contract (DESIGN: 0 ok, 1 an assertion is false, 2 usage,
+3 configuration, 4 Slurm, 5 GPU, 6 daemon unreachable, 7 unusable summary). Foreign exceptions are
+converted to these in the adapter where they arise.
+"""
+
+
+class ColocError(Exception):
+    """Base of every error that slurm-coloc raises on purpose.
+
+    ``code`` is a short machine word (it stands in JSON answers), ``message`` one line for people
+    that says what failed, on which job or file, and what happens next.
+    """
+
+    exit_code = 1
+    default_code = "error"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+
+
+class UsageFault(ColocError):
+    """The command line or a request was malformed: correct the call."""
+
+    exit_code = 2
+    default_code = "usage"
+
+
+class ConfigError(ColocError):
+    """The configuration is wrong: edit the file that the message names."""
+
+    exit_code = 3
+    default_code = "config"
+
+
+class SlurmError(ColocError):
+    """Slurm did not answer or refused: look at slurmctld."""
+
+    exit_code = 4
+    default_code = "slurm"
+
+
+class GpuError(ColocError):
+    """NVML or the driver failed: look at the node's GPU."""
+
+    exit_code = 5
+    default_code = "gpu"
+
+
+class DaemonUnreachable(ColocError):
+    """colocd does not answer: start it or look at its log."""
+
+    exit_code = 6
+    default_code = "daemon"
+
+
+class SummaryError(ColocError):
+    """The model summary cannot be used: give another one, or run on a whole GPU."""
+
+    exit_code = 7
+    default_code = "summary"
