@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry point of ``coloc``.
+
+The hooks run before and after every collocated job, so they skip the command-line framework and
+import only what they need; everything else goes through typer.
+"""
+
+import sys
+
+HOOKS = ("prolog", "epilog")
+
+
+def main() -> None:
+    """Run the subcommand of sys.argv and exit with the documented code."""
+    if len(sys.argv) >= 2 and sys.argv[1] in HOOKS and "--help" not in sys.argv:
+        from slurm_coloc.flow import hooks
+
+        sys.exit(hooks.run(sys.argv[1], sys.argv[2:]))
+    from slurm_coloc.cli.app import run
+
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the command line from its subcommand files and maps errors to exit codes."""
+
+import sys
+from importlib import import_module
+
+import typer
+
+from slurm_coloc import __version__
+from slurm_coloc.errors import ColocError
+
+# One file a subcommand (or a small group); each has register(app).
+COMMANDS = ("estimate", "lab")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"slurm-coloc {__version__}")
+        raise typer.Exit
+
+
+def build() -> typer.Typer:
+    """The whole command line as a typer application."""
+    app = typer.Typer(
+        name="coloc",
+        help="GPU sharing for deep-learning training on Slurm.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback()
+    def options(
+        version: bool = typer.Option(
+            False, "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
+    ) -> None:
+        """GPU sharing for deep-learning training on Slurm."""
+
+    for name in COMMANDS:
+        import_module(f"slurm_coloc.cli.{name}").register(app)
+    return app
+
+
+def run() -> int:
+    """Run the command line; one clear line on stderr and the documented code on an error."""
+    try:
+        code = build()(standalone_mode=False)
+    except ColocError as err:
+        print(f"coloc: {err.message}", file=sys.stderr)
+        return err.exit_code
+    except typer.Exit as err:
+        return err.exit_code
+    except typer.Abort:
+        return 130
+    except Exception as err:
+        # click's own usage errors carry show() and exit code 2; anything else is a defect.
+        show = getattr(err, "show", None)
+        if show is None:
+            raise
+        show()
+        return 2
+    return code if isinstance(code, int) else 0
