@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of the cluster as far as a decision needs it, and which GPUs a job may get."""
+
+import re
+from dataclasses import dataclass
+
+from slurm_coloc.core.request import JobRequest
+
+# From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
+# both on one device (tried on 22.05), so that "exclusive" must be all shards of one GPU there.
+FIRST_SOUND_RELEASE = (23, 11, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """A node's GPUs: ``gpus`` of ``gpu_type`` (None: untyped) sharing ``shards`` evenly."""
+
+    name: str
+    partitions: tuple[str, ...]
+    features: tuple[str, ...]
+    gpu_type: str | None
+    gpus: int
+    shards: int
+    usable: bool = True
+
+    @property
+    def shards_per_gpu(self) -> int:
+        """Shards of one GPU; Slurm spreads a node's count evenly over its devices."""
+        return self.shards // self.gpus if self.gpus else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionShape:
+    """A partition: defaults per GPU and the time limit (minutes; None: unlimited)."""
+
+    name: str
+    default: bool = False
+    def_cpu_per_gpu: int | None = None
+    def_mem_per_gpu_mib: int | None = None
+    max_time_min: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """What colocd knows of the cluster at one time."""
+
+    name: str
+    release: tuple[int, ...]
+    nodes: tuple[NodeShape, ...] = ()
+    partitions: tuple[PartitionShape, ...] = ()
+
+    @property
+    def keeps_whole_apart(self) -> bool:
+        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs."""
+        return self.release >= FIRST_SOUND_RELEASE
+
+    def partition(self, name: str | None) -> PartitionShape | None:
+        """The partition called ``name``; the default one for None."""
+        for part in self.partitions:
+            if part.name == name or (name is None and part.default):
+                return part
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGpu:
+    """A kind of shared GPU that a job may get; ``type`` is set where the job must name it."""
+
+    type: str | None
+    shards: int
+
+
+def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
+    """Names of the partitions that the job may run in (a list is allowed in Slurm)."""
+    if request.partition:
+        return tuple(part for part in request.partition.split(",") if part)
+    default = shape.partition(None)
+    return (default.name,) if default else ()
+
+
+def _features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
+    """Plain feature lists (a, a&b, a|b) are judged; anything richer is taken as fitting.
+
+    Taking it as fitting is safe: it only lets a smaller GPU count, which never enlarges a request.
+    """
+    if not wanted:
+        return True
+    if re.fullmatch(r"[\w.-]+(?:[&,][\w.-]+)*", wanted):
+        return all(name in present for name in re.split("[&,]", wanted))
+    if re.fullmatch(r"[\w.-]+(?:\|[\w.-]+)*", wanted):
+        return any(name in present for name in wanted.split("|"))
+    return True
+
+
+def shared_gpus(
+    request: JobRequest, gpu_type: str | None, shape: ClusterShape, pool: tuple[str, ...]
+) -> tuple[SharedGpu, ...]:
+    """Kinds of shared GPU that the job may get, smallest first; () where there is none.
+
+    ``pool`` names the partitions whose GPUs may be shared, () for all that have shards.
+    """
+    wanted = wanted_partitions(request, shape)
+    allowed = [name for name in wanted if not pool or name in pool]
+    if len(allowed) != len(wanted):
+        return ()  # one of the partitions is not shared: the job could start there
+    kinds = {
+        SharedGpu(node.gpu_type, node.shards_per_gpu)
+        for node in shape.nodes
+        if node.shards_per_gpu > 0
+        and set(allowed) & set(node.partitions)
+        and (gpu_type is None or node.gpu_type == gpu_type)
+        and _features_fit(request.features, node.features)
+    }
+    return tuple(sorted(kinds, key=lambda kind: (kind.shards, kind.type or "")))

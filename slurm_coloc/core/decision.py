@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was decided for a job, and why: one reason code a decision."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """What happens to the request."""
+
+    COLLOCATE = "collocate"  # shards of one GPU
+    EXCLUSIVE = "exclusive"  # a whole GPU
+    ASIS = "asis"  # as submitted
+
+
+class Reason(StrEnum):
+    """Why; stands in AdminComment, in the history and in `coloc explain`."""
+
+    FITS = "fits"
+    OBSERVE = "observe"
+    OFF = "off"
+    NO_GPU_ASKED = "no-gpu-asked"
+    USER_EXCLUSIVE = "user-exclusive"
+    MULTI_GPU = "multi-gpu"
+    HET_JOB = "het-job"
+    WHOLE_NODE = "whole-node"
+    NO_SUMMARY = "no-summary"
+    BAD_SUMMARY = "bad-summary"
+    NO_ESTIMATE = "no-estimate"
+    SLOW_ESTIMATE = "slow-estimate"
+    NO_SHARED_GPU = "no-shared-gpu"
+    FILLS_GPU = "fills-gpu"
+    HISTORY_OOM = "history-oom"
+    NO_SHAPE = "no-shape"
+
+
+# One line a reason, for people; {figures} are filled by explain_reason.
+TEXTS: dict[Reason, str] = {
+    Reason.FITS: "the estimate fits beside other jobs",
+    Reason.OBSERVE: "observe mode: nothing is changed",
+    Reason.OFF: "slurm-coloc is off for this job",
+    Reason.NO_GPU_ASKED: "the job asks for no GPU",
+    Reason.USER_EXCLUSIVE: "--coloc-policy=exclusive",
+    Reason.MULTI_GPU: "jobs of several GPUs are not shared",
+    Reason.HET_JOB: "heterogeneous jobs are not shared",
+    Reason.WHOLE_NODE: "--exclusive takes the whole node",
+    Reason.NO_SUMMARY: "no model summary was given",
+    Reason.BAD_SUMMARY: "the model summary cannot be used",
+    Reason.NO_ESTIMATE: "no estimate could be made",
+    Reason.SLOW_ESTIMATE: "the estimate took too long",
+    Reason.NO_SHARED_GPU: "no GPU that this job may get is shared",
+    Reason.FILLS_GPU: "the job needs a whole GPU",
+    Reason.HISTORY_OOM: "the same model ran out of GPU memory before in such a share",
+    Reason.NO_SHAPE: "colocd does not know the cluster yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """GPU memory (MiB) of the fullest GPU, its upper bound, and SM activity (0 to 1), if known."""
+
+    name: str
+    memory_mib: int
+    upper_mib: int
+    smact: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE."""
+
+    action: Action
+    reason: Reason
+    shards: int = 0
+    gpu_type: str | None = None
+    shards_per_gpu: int = 0
+    detail: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason as a sentence without a full stop."""
+        text = TEXTS[self.reason]
+        return f"{text}: {self.detail}" if self.detail else text

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gres and TRES strings as sbatch, slurmctld and scontrol write them.
+
+Forms met on real clusters: ``gres:gpu:1`` (22.05), ``gres/gpu:1`` and ``gres/gpu:a100:2`` (24.11),
+``gpu:1``, ``gpu``, ``gpu:a100``, ``gres/gpu=2``, with several items separated by commas, and
+``gpu:a100:2(S:0-1)`` in ``scontrol show node``. Items that are no gres (``cpu:4``) are kept as
+they stand.
+"""
+
+from dataclasses import dataclass
+
+_SUFFIX = {"k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+@dataclass(frozen=True, slots=True)
+class Gres:
+    """One item: ``name`` (gpu, shard, ...), optional ``type``, ``count``; ``raw`` as written."""
+
+    name: str
+    type: str | None
+    count: int
+    raw: str
+    prefix: str = ""
+
+
+def _count(text: str) -> int | None:
+    body, factor = text, 1
+    if text and text[-1].lower() in _SUFFIX:
+        body, factor = text[:-1], _SUFFIX[text[-1].lower()]
+    return int(body) * factor if body.isascii() and body.isdigit() else None
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that are not inside brackets."""
+    items, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+        elif char == "," and depth <= 0:
+            items.append(text[start:i])
+            start = i + 1
+    items.append(text[start:])
+    return [item for item in items if item]
+
+
+def _item(raw: str) -> Gres:
+    body = raw.split("(", 1)[0].replace("=", ":")
+    prefix = next((p for p in ("gres/", "gres:") if body.startswith(p)), "")
+    parts = body[len(prefix) :].split(":")
+    name, rest = parts[0], parts[1:]
+    last = _count(rest[-1]) if rest else None
+    if last is not None:
+        kind = ":".join(rest[:-1]) or None
+        return Gres(name, kind, last, raw, prefix)
+    return Gres(name, ":".join(rest) or None, 1, raw, prefix)
+
+
+def parse_gres(text: str | None) -> tuple[Gres, ...]:
+    """The items of a gres or TRES string; () for None, empty and ``(null)``."""
+    if not text or text == "(null)":
+        return ()
+    return tuple(_item(raw) for raw in _split(text))
+
+
+def without(text: str | None, *names: str) -> str:
+    """The string without the items called ``names``; the others as they were written."""
+    return ",".join(item.raw for item in parse_gres(text) if item.name not in names)
+
+
+def with_item(text: str | None, item: str) -> str:
+    """``item`` put before the gres of ``text``."""
+    return f"{item},{text}" if text else item
+
+
+def count_of(text: str | None, name: str) -> int | None:
+    """Sum of the counts of gres ``name``; None where it is not named at all."""
+    counts = [item.count for item in parse_gres(text) if item.name == name]
+    return sum(counts) if counts else None

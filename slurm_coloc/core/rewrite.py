@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The change of a request that a decision asks for: which job_desc fields get which value.
+
+A GPU may be asked for in four fields and with several gres in one string, and other options hang
+on it (--cpus-per-gpu, --mem-per-gpu, DefCpuPerGPU, DefMemPerGPU, and the environment that `srun`
+reads back inside the job). With shards only, Slurm refuses or ignores those, so they are converted
+(tried on 22.05, 24.11 and 26.05).
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from slurm_coloc.core.cluster import ClusterShape, wanted_partitions
+from slurm_coloc.core.decision import Action, Decision
+from slurm_coloc.core.gres import count_of, parse_gres, with_item, without
+from slurm_coloc.core.request import GPU_FIELDS, JobRequest, gpu_demand
+
+# What sbatch exports and an inner srun reads back. Emptying these two mends srun; an *empty*
+# SLURM_CPUS_PER_GPU breaks it, so the others are unset on the node by the SPANK plugin.
+EMPTIED = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE")
+
+Value = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """``fields``: job_desc fields to set ("" clears); ``empty_env``: variables to empty."""
+
+    fields: dict[str, Value] = field(default_factory=dict)
+    empty_env: tuple[str, ...] = ()
+
+
+def whole_gpu(
+    shape: ClusterShape, gpu_type: str | None = None, count: int = 1, shards_per_gpu: int = 0
+) -> str:
+    """The gres that takes whole GPUs on this release.
+
+    Before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: there one GPU is asked for as
+    all of its shards, where their number is known.
+    """
+    if not shape.keeps_whole_apart and count == 1 and shards_per_gpu:
+        return f"gres/shard:{shards_per_gpu}"
+    kind = f"{gpu_type}:" if gpu_type else ""
+    return f"gres/gpu:{kind}{count}"
+
+
+def _shards_per_gpu(request: JobRequest, shape: ClusterShape, gpu_type: str | None) -> int:
+    """The fewest shards of a GPU that the job may get: asking for more might wait for ever."""
+    wanted = set(wanted_partitions(request, shape))
+    found = [
+        node.shards_per_gpu
+        for node in shape.nodes
+        if node.shards_per_gpu
+        and wanted & set(node.partitions)
+        and (gpu_type is None or node.gpu_type == gpu_type)
+    ]
+    return min(found, default=0)
+
+
+def exclusive_tres(request: JobRequest, shape: ClusterShape) -> str:
+    """tres_per_node of the same job on one whole GPU, other gres kept: for a requeue."""
+    demand = gpu_demand(request)
+    shards = _shards_per_gpu(request, shape, demand.type)
+    gpu = whole_gpu(shape, demand.type, 1, shards)
+    return with_item(without(request.tres_per_node, "gpu", "shard"), gpu)
+
+
+def _drop_gpus(request: JobRequest) -> dict[str, Value]:
+    """Clear the GPU from every field that names it, other gres kept."""
+    changed: dict[str, Value] = {}
+    for name in GPU_FIELDS:
+        text = getattr(request, name)
+        if any(item.name == "gpu" for item in parse_gres(text)):
+            changed[name] = without(text, "gpu")
+    return changed
+
+
+def _cpus(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
+    """--cpus-per-gpu or the partition's DefCpuPerGPU as cpus_per_task for one GPU."""
+    asked = count_of(request.cpus_per_tres, "gpu")
+    changed: dict[str, Value] = {"cpus_per_tres": ""} if request.cpus_per_tres else {}
+    if asked is None and request.cpus_per_task is None:
+        names = wanted_partitions(request, shape)
+        part = shape.partition(names[0]) if names else None
+        asked = part.def_cpu_per_gpu if part else None
+    if asked:
+        tasks = gpu_demand(request).tasks
+        changed["cpus_per_task"] = max(request.cpus_per_task or 1, math.ceil(asked / tasks))
+    return changed
+
+
+def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
+    """--mem-per-gpu or the partition's DefMemPerGPU (MiB) as min_mem_per_node for one GPU."""
+    asked = count_of(request.mem_per_tres, "gpu")
+    changed: dict[str, Value] = {"mem_per_tres": ""} if request.mem_per_tres else {}
+    if asked is None and request.min_mem_per_node is None and request.min_mem_per_cpu is None:
+        names = wanted_partitions(request, shape)
+        part = shape.partition(names[0]) if names else None
+        asked = part.def_mem_per_gpu_mib if part else None
+    if asked:
+        changed["min_mem_per_node"] = asked
+    return changed
+
+
+def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
+    fields = _drop_gpus(request)
+    kind = f"{decision.gpu_type}:" if decision.gpu_type else ""
+    kept = without(request.tres_per_node, "gpu", "shard")
+    fields["tres_per_node"] = with_item(kept, f"gres/shard:{kind}{decision.shards}")
+    fields |= _cpus(request, shape) | _memory(request, shape)
+    fields |= {"min_nodes": 1, "max_nodes": 1}
+    if request.batch:
+        # Only a job with Requeue=1 can be recovered; --no-requeue is the user's word and stays.
+        if request.requeue is None:
+            fields["requeue"] = 1
+        fields["open_mode"] = "append"
+    return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+
+
+def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
+    """The change that ``decision`` asks for; empty for a job that goes as submitted."""
+    if decision.action is Action.COLLOCATE:
+        return _to_shards(request, decision, shape)
+    if decision.action is Action.ASIS:
+        return Rewrite()
+    demand = gpu_demand(request)
+    if demand.total is None:  # --coloc without any GPU means one
+        return Rewrite({"tres_per_node": exclusive_tres(request, shape)})
+    one = demand.total == 1 and demand.nodes == 1
+    if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape, demand.type):
+        fields = _drop_gpus(request) | {"tres_per_node": exclusive_tres(request, shape)}
+        fields |= _cpus(request, shape) | _memory(request, shape)
+        return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+    return Rewrite()
