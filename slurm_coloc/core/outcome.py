@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
     PREEMPTED = "preempted"
     NODE_FAIL = "node-fail"
+    REQUEUED = "requeued"  # somebody else put it back into the queue
     GONE = "gone"
 
 

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm through its own commands' output: what works on every release from 22.05 on.
+
+Differences that are handled here:
+
+- 22.05 writes ``gres:gpu:1`` where 23.11 and later write ``gres/gpu:1``; core/gres reads both.
+- ``scontrol update TresPerNode=gres/gpu:1`` is the spelling that all releases take
+  (``Gres=gpu:1`` and ``gres:gpu:1`` fail on 22.05).
+- 22.05 has no ``requeue_delay``: StartTime=now ends the wait after a requeue on every release.
+
+Jobs are read with ``squeue -O`` in columns of fixed width, and no column is one that a user
+writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge anything.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.gres import count_of, parse_gres
+from slurm_coloc.core.job import JobView
+from slurm_coloc.errors import SlurmError
+
+# Column and width. A value that fills its column may be cut, so widths are generous.
+COLUMNS: tuple[tuple[str, int], ...] = (
+    ("JobID", 14),
+    ("State", 20),
+    ("RestartCnt", 8),
+    ("UserID", 14),
+    ("exit_code", 12),
+    ("PriorityLong", 14),
+    ("tres-per-node", 1030),
+    ("AdminComment", 1030),
+    ("Partition", 256),
+    ("NodeList", 256),
+    ("SubmitTime", 24),
+    ("StartTime", 24),
+    ("EndTime", 24),
+    ("ReasonList", 256),
+    ("ArrayJobID", 14),
+    ("ArrayTaskID", 64),
+)
+FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
+IDS_A_CALL = 500  # keeps the argument list and slurmctld's answer small
+
+_KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
+_UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
+
+
+def parse_pairs(line: str) -> dict[str, str]:
+    """``Key=value`` pairs of a scontrol line; the first of a repeated key wins."""
+    pairs: dict[str, str] = {}
+    found = list(_KEY.finditer(line))
+    for here, following in zip(found, [*found[1:], None], strict=True):
+        end = following.start() if following else len(line)
+        pairs.setdefault(here.group(1), line[here.end() : end].strip())
+    return pairs
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.lstrip("-").isdigit() else 0
+
+
+def parse_job_line(line: str) -> JobView:
+    """One line of ``squeue -O`` with COLUMNS; raises SlurmError on another layout."""
+    if len(line) < sum(width for _, width in COLUMNS) - COLUMNS[-1][1]:
+        raise SlurmError(f"squeue: a line of {len(line)} characters is too short for its columns")
+    values: dict[str, str] = {}
+    start = 0
+    for name, width in COLUMNS:
+        text = line[start : start + width].strip()
+        values[name] = "" if text in ("N/A", "(null)", "NONE") else text
+        start += width
+    raw_exit = _number(values["exit_code"])
+    state = values["State"]
+    return JobView(
+        job_id=_number(values["JobID"]),
+        state=state,
+        completing=state == "COMPLETING",
+        restarts=_number(values["RestartCnt"]),
+        uid=_number(values["UserID"]),
+        reason=values["ReasonList"],
+        exit_code=raw_exit >> 8,
+        signal=raw_exit & 0x7F,
+        priority=_number(values["PriorityLong"]),
+        tres_per_node=values["tres-per-node"],
+        admin_comment=values["AdminComment"],
+        partition=values["Partition"],
+        nodes=values["NodeList"],
+        submit_s=_seconds(values["SubmitTime"]),
+        start_s=_seconds(values["StartTime"]),
+        end_s=_seconds(values["EndTime"]),
+        array_job_id=_number(values["ArrayJobID"]) or None,
+        array_task=values["ArrayTaskID"] or None,
+    )
+
+
+def parse_node(line: str) -> NodeShape | None:
+    """One line of ``scontrol show node -o``; None for a node without GPUs."""
+    pairs = parse_pairs(line)
+    gres = pairs.get("Gres", "")
+    gpus = [item for item in parse_gres(gres) if item.name == "gpu"]
+    if not gpus or not sum(item.count for item in gpus):
+        return None
+    types = {item.type for item in gpus}
+    state = pairs.get("State", "").upper()
+    return NodeShape(
+        name=pairs.get("NodeName", ""),
+        partitions=tuple(part for part in pairs.get("Partitions", "").split(",") if part),
+        features=tuple(
+            name
+            for name in pairs.get("ActiveFeatures", "").split(",")
+            if name not in ("", "(null)")
+        ),
+        gpu_type=types.pop() if len(types) == 1 else None,
+        gpus=sum(item.count for item in gpus),
+        shards=count_of(gres, "shard") or 0,
+        usable=not any(word in state for word in _UNUSABLE),
+    )
+
+
+def parse_partition(line: str) -> PartitionShape:
+    """One line of ``scontrol show partition -o``."""
+    pairs = parse_pairs(line)
+    defaults = dict(
+        item.split("=", 1) for item in pairs.get("JobDefaults", "").split(",") if "=" in item
+    )
+    return PartitionShape(
+        name=pairs.get("PartitionName", ""),
+        default=pairs.get("Default", "NO") == "YES",
+        def_cpu_per_gpu=_number(defaults.get("DefCpuPerGPU", "")) or None,
+        def_mem_per_gpu_mib=_number(defaults.get("DefMemPerGPU", "")) or None,
+        max_time_min=_minutes(pairs.get("MaxTime", "")),
+    )
+
+
+def _minutes(text: str) -> int | None:
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if not found:
+        return None
+    days, hours, minutes, _ = (int(part or 0) for part in found.groups())
+    return days * 1440 + hours * 60 + minutes
+
+
+def parse_release(text: str) -> tuple[int, ...]:
+    """``24.11.5`` as (24, 11, 5)."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+class SlurmCommands:
+    """Asks and tells slurmctld. Every call has a time limit, and at most two run at once, so that
+    a busy or restarting slurmctld never piles up work here."""
+
+    def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._dir = command_dir
+        self._slots = asyncio.Semaphore(2)
+
+    async def _run(self, *argv: str) -> str:
+        program = str(self._dir / argv[0]) if self._dir else argv[0]
+        async with self._slots:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    program,
+                    *argv[1:],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                )
+            except OSError as err:
+                raise SlurmError(f"{argv[0]}: cannot be started: {err}") from err
+            try:
+                out, err_out = await asyncio.wait_for(process.communicate(), self._timeout_s)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+                raise SlurmError(
+                    f"{argv[0]}: no answer within {self._timeout_s:g} s", "slurm-timeout"
+                ) from None
+        if process.returncode:
+            text = err_out.decode(errors="replace").strip().splitlines()
+            raise SlurmError(f"{' '.join(argv[:3])}: {text[-1] if text else 'failed'}")
+        return out.decode(errors="replace")
+
+    async def shape(self) -> ClusterShape:
+        """The cluster's name, release, GPU nodes and partitions."""
+        config = parse_config(await self._run("scontrol", "show", "config"))
+        nodes = await self._run("scontrol", "show", "node", "-o")
+        parts = await self._run("scontrol", "show", "partition", "-o")
+        return ClusterShape(
+            name=config.get("ClusterName", ""),
+            release=parse_release(config.get("SLURM_VERSION", "")),
+            nodes=tuple(node for line in nodes.splitlines() if (node := parse_node(line))),
+            partitions=tuple(parse_partition(line) for line in parts.splitlines() if line.strip()),
+        )
+
+    async def job(self, job_id: int) -> JobView | None:
+        """One job; None when slurmctld no longer knows it."""
+        found = await self.jobs([job_id])
+        return found[0] if found else None
+
+    async def jobs(self, job_ids: Iterable[int] | None = None) -> list[JobView]:
+        """Jobs by id, or all of them; those that slurmctld forgot are missing in the answer."""
+        base = ["squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}"]
+        if job_ids is None:
+            return _jobs(await self._run(*base))
+        views: list[JobView] = []
+        ids = sorted(set(job_ids))
+        for start in range(0, len(ids), IDS_A_CALL):
+            chunk = ids[start : start + IDS_A_CALL]
+            views += await self._some(base, chunk)
+        return views
+
+    async def _some(self, base: Sequence[str], ids: Sequence[int]) -> list[JobView]:
+        try:
+            return _jobs(await self._run(*base, f"--jobs={','.join(map(str, ids))}"))
+        except SlurmError as err:
+            # squeue fails for a single unknown id and skips unknown ones in a list.
+            if "Invalid job id" in err.message:
+                return []
+            raise
+
+    async def requeue_hold(self, job_id: int) -> None:
+        """Put an ended or running job back into the queue, held."""
+        await self._run("scontrol", "requeuehold", str(job_id))
+
+    async def release(self, job_id: int) -> None:
+        """End the hold of a pending job."""
+        await self._run("scontrol", "release", str(job_id))
+
+    async def update(self, job_id: int, **fields: str | int) -> None:
+        """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
+        changes = [f"{name}={value}" for name, value in fields.items()]
+        await self._run("scontrol", "update", f"JobId={job_id}", *changes)
+
+
+def _jobs(text: str) -> list[JobView]:
+    return [parse_job_line(line) for line in text.splitlines() if line.strip()]
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """``scontrol show config``: one ``Key = value`` a line."""
+    pairs: dict[str, str] = {}
+    for line in text.splitlines():
+        key, sep, value = line.partition("=")
+        if sep:
+            pairs.setdefault(key.strip(), value.strip())
+    return pairs

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History and the durable work list in SQLite (WAL): what survives colocd's death.
+
+Features and figures are stored, never the text or the names of models. Rows are plain dicts whose
+keys are the columns of schema.py.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from slurm_coloc.adapters.store.localdisk import require_local
+from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
+from slurm_coloc.errors import ConfigError
+
+Row = dict[str, Any]
+
+DAY_S = 86400.0
+ABANDONED = 2  # decisions.bound: the submission never became a job
+
+
+class Store:
+    """The database. One writer: colocd; opened by others read-only if at all."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    @classmethod
+    def open(cls, folder: Path) -> "Store":
+        """Open or make ``folder``/coloc.db. Raises ConfigError where that cannot work."""
+        require_local(folder)
+        path = folder / "coloc.db"
+        try:
+            connection = sqlite3.connect(path, timeout=5.0, isolation_level=None)
+            db = Database(connection)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA foreign_keys = ON")
+            if db.execute("PRAGMA user_version").fetchone()[0] > len(MIGRATIONS):
+                raise ConfigError(f"{path}: written by a newer slurm-coloc; install that one")
+            migrate(db)
+        except sqlite3.Error as err:
+            raise ConfigError(f"{path}: {err}") from err
+        return cls(db)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.conn.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; not nested."""
+        self._db.conn.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.conn.execute("ROLLBACK")
+            raise
+        self._db.conn.execute("COMMIT")
+
+    def _rows(self, sql: str, *values: object) -> list[Row]:
+        return list(self._db.query(sql, values))
+
+    def _one(self, sql: str, *values: object) -> Row | None:
+        rows = self._rows(sql, *values)
+        return rows[0] if rows else None
+
+    def _write(self, sql: str, *values: object) -> int:
+        return int(self._db.conn.execute(sql, values).rowcount)
+
+    def _insert(self, table: str, row: Row, *, ignore: bool = False) -> None:
+        names = ", ".join(row)
+        marks = ", ".join("?" * len(row))
+        verb = "INSERT OR IGNORE" if ignore else "INSERT"
+        self._write(f"{verb} INTO {table} ({names}) VALUES ({marks})", *row.values())
+
+    # decisions
+
+    def add_decision(self, row: Row) -> None:
+        """Record a decision made at submit."""
+        self._insert("decisions", row)
+
+    def decision(self, decision_id: str) -> Row | None:
+        """One decision."""
+        return self._one("SELECT * FROM decisions WHERE id = ?", decision_id)
+
+    def unbound(self) -> int:
+        """Decisions whose job has not been seen yet."""
+        row = self._one("SELECT count(*) AS n FROM decisions WHERE bound = 0")
+        return int(row["n"]) if row else 0
+
+    def bind(self, decision_id: str, job_id: int) -> None:
+        """The job of a decision has been seen."""
+        self._write(
+            "UPDATE decisions SET job_id = coalesce(job_id, ?), bound = 1 WHERE id = ?",
+            job_id,
+            decision_id,
+        )
+
+    def abandon(self, before_s: float) -> int:
+        """Give up decisions made before ``before_s`` that never became a job."""
+        return self._write(
+            "UPDATE decisions SET bound = ? WHERE bound = 0 AND made_s < ?", ABANDONED, before_s
+        )
+
+    def oom_share_mib(self, fingerprint: str, options: str, uid: int) -> int | None:
+        """Largest share (MiB) in which this user's same model ran out of GPU memory."""
+        row = self._one(
+            """SELECT max(runs.share_mib) AS mib FROM runs JOIN decisions ON decisions.id = decision
+               WHERE fingerprint = ? AND options = ? AND decisions.uid = ? AND outcome = 'oom-gpu'
+            """,
+            fingerprint,
+            options,
+            uid,
+        )
+        return row["mib"] if row else None
+
+    # runs
+
+    def see_run(self, row: Row) -> None:
+        """Insert a run, or refresh what Slurm shows of one that is still open."""
+        self._insert("runs", row, ignore=True)
+        keys = ("decision", "job_id", "restart")
+        changes = [name for name in row if name not in keys and row[name] is not None]
+        assignments = ", ".join(f"{name} = ?" for name in changes)
+        self._write(
+            f"UPDATE runs SET {assignments} WHERE decision = ? AND job_id = ? AND restart = ?"
+            " AND open = 1",
+            *[row[name] for name in changes],
+            *[row[name] for name in keys],
+        )
+
+    def open_runs(self) -> list[Row]:
+        """Runs that have not ended as far as we know, oldest first."""
+        return self._rows("SELECT * FROM runs WHERE open = 1 ORDER BY job_id, restart")
+
+    def runs_of_job(self, job_id: int) -> list[Row]:
+        """All runs of a job id, of all decisions (ids start again after ``slurmctld -c``)."""
+        return self._rows("SELECT * FROM runs WHERE job_id = ? ORDER BY rowid", job_id)
+
+    def close_run(self, run: Row, **changes: object) -> bool:
+        """End a run once; False when it was closed already."""
+        names = ", ".join(f"{name} = ?" for name in changes)
+        done = self._write(
+            f"UPDATE runs SET open = 0, {names} WHERE decision = ? AND job_id = ? AND restart = ?"
+            " AND open = 1",
+            *changes.values(),
+            run["decision"],
+            run["job_id"],
+            run["restart"],
+        )
+        return done > 0
+
+    # reports of the Epilog
+
+    def add_report(self, row: Row, body: Row) -> None:
+        """Keep a report until its run is closed; the same report twice does no harm."""
+        self._insert("reports", {**row, "body": json.dumps(body)})
+
+    def report_for(self, job_id: int, restart: int, not_before_s: float) -> Row | None:
+        """Newest report on a run; ``not_before_s`` keeps those of an older job of that id out."""
+        row = self._one(
+            """SELECT body FROM reports WHERE job_id = ? AND (restart = ? OR restart IS NULL)
+               AND at_s >= ? ORDER BY rowid DESC""",
+            job_id,
+            restart,
+            not_before_s,
+        )
+        return json.loads(row["body"]) if row else None
+
+    def forget_reports(self, before_s: float) -> None:
+        """Drop reports older than ``before_s``."""
+        self._write("DELETE FROM reports WHERE at_s < ?", before_s)
+
+    # the work list
+
+    def add_work(self, row: Row) -> None:
+        """Plan a recovery; planning it twice leaves one."""
+        self._insert("work", row, ignore=True)
+
+    def open_work(self) -> list[Row]:
+        """Recoveries under way, oldest first."""
+        return self._rows("SELECT * FROM work WHERE state = 'open' ORDER BY created_s")
+
+    def change_work(self, work: Row, **changes: object) -> None:
+        """Change columns of one recovery."""
+        names = ", ".join(f"{name} = ?" for name in changes)
+        self._write(
+            f"UPDATE work SET {names} WHERE decision = ? AND job_id = ? AND restart = ?",
+            *changes.values(),
+            work["decision"],
+            work["job_id"],
+            work["restart"],
+        )
+
+    def tally(self, job_id: int, decision: str, uid: int, now_s: float) -> tuple[int, int, int]:
+        """Recoveries of this job, of this user and of all in the last 24 hours."""
+        row = self._one(
+            """SELECT coalesce(sum(decision = ? AND job_id = ?), 0) AS job,
+                      coalesce(sum(uid = ? AND created_s > ?), 0) AS user_day,
+                      coalesce(sum(created_s > ?), 0) AS day FROM work""",
+            decision,
+            job_id,
+            uid,
+            now_s - DAY_S,
+            now_s - DAY_S,
+        )
+        return (row["job"], row["user_day"], row["day"]) if row else (0, 0, 0)
+
+    # events: the story of a job, for `coloc explain`
+
+    def note(self, at_s: float, decision: str, job_id: int | None, kind: str, text: str) -> None:
+        """Add a line to a job's story."""
+        self._insert(
+            "events",
+            {"at_s": at_s, "decision": decision, "job_id": job_id, "kind": kind, "text": text},
+        )
+
+    def story(self, decision: str, job_id: int | None) -> list[Row]:
+        """Events of a decision; of one job of it where several share it (arrays)."""
+        return self._rows(
+            """SELECT at_s, kind, text, job_id FROM events WHERE decision = ?
+               AND (job_id IS NULL OR job_id = ? OR ? IS NULL) ORDER BY rowid""",
+            decision,
+            job_id,
+            job_id,
+        )
+
+    # what people ask
+
+    def recent_runs(self, uid: int | None, limit: int, *, only_open: bool = False) -> list[Row]:
+        """Newest runs with their decisions; of one user where ``uid`` is given."""
+        return self._rows(
+            f"""SELECT runs.*, decisions.account, decisions.partition, decisions.action,
+                       decisions.reason, decisions.shards, decisions.shard_mib,
+                       decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
+                       decisions.estimator, decisions.made_s
+                FROM runs JOIN decisions ON decisions.id = runs.decision
+                WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
+                ORDER BY runs.rowid DESC LIMIT ?""",
+            uid,
+            uid,
+            limit,
+        )
+
+    def counts(self) -> Row:
+        """Rows by kind, for `status`."""
+        row = self._one(
+            """SELECT (SELECT count(*) FROM decisions) AS decisions,
+                      (SELECT count(*) FROM decisions WHERE bound = 0) AS unbound,
+                      (SELECT count(*) FROM runs WHERE open = 1) AS open_runs,
+                      (SELECT count(*) FROM work WHERE state = 'open') AS open_work"""
+        )
+        return row or {}

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database's layout as numbered migrations: append, never edit one that was released."""
+
+from sqlite_utils import Database
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    # 1: decisions, runs, work list, events
+    (
+        """CREATE TABLE decisions (
+             id TEXT PRIMARY KEY, cluster TEXT NOT NULL, made_s REAL NOT NULL,
+             uid INTEGER NOT NULL, account TEXT, partition TEXT, mode TEXT NOT NULL,
+             action TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
+             shards INTEGER NOT NULL, shard_mib INTEGER NOT NULL, shards_per_gpu INTEGER NOT NULL,
+             estimator TEXT, memory_mib INTEGER, upper_mib INTEGER, smact REAL,
+             fingerprint TEXT, options TEXT, features TEXT NOT NULL, request TEXT NOT NULL,
+             exclusive_tres TEXT NOT NULL, may_requeue INTEGER NOT NULL,
+             job_id INTEGER, bound INTEGER NOT NULL DEFAULT 0)""",
+        "CREATE INDEX decisions_by_model ON decisions (fingerprint, uid)",
+        "CREATE INDEX decisions_unbound ON decisions (made_s) WHERE bound = 0",
+        """CREATE TABLE runs (
+             decision TEXT NOT NULL REFERENCES decisions (id), job_id INTEGER NOT NULL,
+             restart INTEGER NOT NULL, uid INTEGER NOT NULL, submit_s REAL, state TEXT NOT NULL,
+             node TEXT, gpu_uuids TEXT, tres TEXT, start_s REAL, end_s REAL, outcome TEXT,
+             exit_code INTEGER, peak_mib INTEGER, evidence TEXT, share_mib INTEGER,
+             verdict TEXT, open INTEGER NOT NULL DEFAULT 1,
+             PRIMARY KEY (decision, job_id, restart))""",
+        "CREATE INDEX runs_by_job ON runs (job_id)",
+        "CREATE INDEX runs_open ON runs (open) WHERE open = 1",
+        """CREATE TABLE work (
+             decision TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER NOT NULL,
+             uid INTEGER NOT NULL, tres TEXT NOT NULL, raised INTEGER NOT NULL DEFAULT 0,
+             state TEXT NOT NULL DEFAULT 'open', note TEXT NOT NULL DEFAULT '',
+             tries INTEGER NOT NULL DEFAULT 0, created_s REAL NOT NULL, updated_s REAL NOT NULL,
+             PRIMARY KEY (decision, job_id, restart))""",
+        "CREATE INDEX work_open ON work (state)",
+        """CREATE TABLE events (
+             at_s REAL NOT NULL, decision TEXT NOT NULL, job_id INTEGER, kind TEXT NOT NULL,
+             text TEXT NOT NULL)""",
+        "CREATE INDEX events_by_decision ON events (decision)",
+        """CREATE TABLE reports (
+             cluster TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER, node TEXT NOT NULL,
+             at_s REAL NOT NULL, body TEXT NOT NULL, used INTEGER NOT NULL DEFAULT 0)""",
+        "CREATE INDEX reports_by_job ON reports (job_id, used)",
+    ),
+)
+
+
+def migrate(db: Database) -> int:
+    """Bring the database to the newest layout, one transaction a step; returns its number."""
+    number = int(db.execute("PRAGMA user_version").fetchone()[0])
+    for step, statements in enumerate(MIGRATIONS[number:], start=number + 1):
+        db.conn.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in statements:
+                db.conn.execute(statement)
+            db.conn.execute(f"PRAGMA user_version = {step}")
+            db.conn.execute("COMMIT")
+        except BaseException:
+            db.conn.execute("ROLLBACK")
+            raise
+    return len(MIGRATIONS)
