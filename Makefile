@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything a developer or a reader runs. `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PY := .venv/bin/python
+# The cluster tests start real daemons as several users: root, or sudo, once.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,COLOC_TORCH)
+# More for pytest: make test ARGS='-k recover -x'
+ARGS ?=
+PREFIX ?= /usr
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+
+.PHONY: help
+help: ## this list
+	@echo 'usage: make TARGET'
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what demo and test need: Debian or Ubuntu packages, then .venv (starts no service)
+	@etc/setup/packages python run
+	etc/setup/venv
+
+.PHONY: .venv
+.venv: ## the Python environment alone, remade when pyproject.toml changes
+	@etc/setup/packages python
+	etc/setup/venv
+
+.PHONY: demo
+demo: setup ## a private Slurm with emulated GPUs: jobs share them, one runs out of memory and comes back
+	@echo 'demo: bringing up a private Slurm with emulated GPUs (under five minutes)'
+	$(AS_ROOT) $(PY) tests/demo/demo.py
+
+# Directories that are not there yet are no error; an empty run is.
+TESTS = $(wildcard tests/unit tests/contract tests/cluster)
+
+.PHONY: test
+test: setup ## all tests: unit, contract, and real Slurm daemons (needs root or sudo)
+	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
+	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider --durations=8 $(TESTS) $(ARGS)
+
+.PHONY: test-unit
+test-unit: .venv ## the tests that need neither Slurm nor root
+	@echo 'test-unit: tests/unit'
+	$(PY) -m pytest tests/unit $(ARGS)
+
+.PHONY: bench
+bench: setup ## hook latency and submission rate on a private Slurm (needs root or sudo)
+	@echo 'bench: measures on a private Slurm; prints tables'
+	$(AS_ROOT) $(PY) tests/bench/run.py $(ARGS)
+
+.PHONY: lint
+lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
+	@etc/setup/packages python lint
+	etc/setup/lint $(ARGS)
+
+.PHONY: spank
+spank: ## build the SPANK plugin for the Slurm release installed here
+	@echo 'spank: building the plugin against the installed slurm/spank.h'
+	$(MAKE) -C spank
+
+# The plugin's directory is that of the installed Slurm's own plugins.
+PLUGINDIR ?= $(firstword $(wildcard /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib64/slurm /usr/lib/slurm))
+LIBEXEC = $(DESTDIR)$(PREFIX)/libexec/slurm-coloc
+
+.PHONY: install
+install: spank ## copy plugin, Lua, prolog and epilog for an admin (DESTDIR=, PREFIX=/usr); changes no Slurm setting
+	@plugins='$(PLUGINDIR)'
+	[ -n "$$plugins" ] || { echo 'install: no Slurm plugin directory found: give PLUGINDIR=' >&2; exit 1; }
+	install -d "$(DESTDIR)$$plugins" "$(LIBEXEC)" "$(DESTDIR)$(SYSCONFDIR)/slurm-coloc"
+	find spank -name '*.so' -exec install -m 755 -t "$(DESTDIR)$$plugins" {} +
+	for f in prolog/* epilog/*; do
+	  if [ -f "$$f" ] && [ -x "$$f" ]; then install -m 755 "$$f" "$(LIBEXEC)/$$(basename "$$f")"; fi
+	done
+	find etc -maxdepth 1 -name '*.lua' -exec install -m 644 -t "$(LIBEXEC)" {} +
+	echo "install: plugin in $(DESTDIR)$$plugins, hooks and Lua in $(LIBEXEC)"
+	echo 'install: the Python package: pip install . into a virtual environment that SlurmUser and root can read'
+	echo 'install: nothing takes effect before slurm.conf and plugstack.conf name these files: see README.md'
+
+.PHONY: clean
+clean: ## remove .venv and what was built
+	@echo 'clean: .venv, build, compiled objects, caches'
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find spank tests/emulator \( -name '*.o' -o -name '*.so' -o -name '*.so.*' \) -delete 2>/dev/null || true
