@@ -10,7 +10,7 @@ from slurm_coloc import __version__
 from slurm_coloc.errors import ColocError
 
 # One file a subcommand (or a small group); each has register(app).
-COMMANDS = ("estimate", "lab")
+COMMANDS = ("estimate", "serve", "lab")
 
 
 def _version(wanted: bool) -> None:

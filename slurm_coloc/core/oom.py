@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Did a program run out of GPU memory? Judged from the end of its log.
+
+The texts are those that the frameworks print (examples with verdicts: tests/contract/oom). A rule
+wants the shape of an error, never the mere words, and the host's memory is not ours: oom_kill,
+std::bad_alloc, MemoryError and CPU allocators do not count.
+
+The last evidence wins. It is void when the program went on and then ended in an ordinary error of
+its own (a new traceback that ends in, say, KeyError): that run was not stopped by the GPU.
+
+Every line is cut at MAX_LINE characters and no pattern nests a repetition, so the work is linear
+in the length of the text.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["cuda_oom", "cublas", "cudnn", "nccl", "tf", "jax", "cupy"]
+
+MAX_LINE = 4096
+MAX_EVIDENCE = 512
+MAX_MIB = 64 * 1024 * 1024  # 64 TiB: larger figures are overflows that PyTorch is known to print
+
+
+@dataclass(frozen=True, slots=True)
+class OomEvidence:
+    """The line that tells of a GPU out-of-memory, and the figures in it (MiB, rounded up).
+
+    ``superseded_by`` names the ordinary error in which the program ended later, if it did; then
+    ``oom`` is false.
+    """
+
+    kind: Kind
+    pattern: str
+    line: str
+    requested_mib: int | None = None
+    capacity_mib: int | None = None
+    in_use_mib: int | None = None
+    free_mib: int | None = None
+    superseded_by: str | None = None
+
+    @property
+    def oom(self) -> bool:
+        """True when this evidence still stands at the end of the log."""
+        return self.superseded_by is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """``needle`` (lower case) must stand in the line before ``shape`` is tried."""
+
+    kind: Kind
+    name: str
+    needle: str
+    shape: re.Pattern[str]
+
+
+def _rule(kind: Kind, name: str, needle: str, shape: str) -> _Rule:
+    return _Rule(kind, name, needle, re.compile(shape))
+
+
+_SIZE = r"[0-9][0-9.,]{0,20} ?(?:[KMGTkmgt]i?)?(?:B|bytes)"
+# The first rule that fits a line names it: the framework before the library below it.
+_RULES = (
+    _rule("cupy", "cupy", "out of memory", r"\bout of memory to allocate [0-9]+ bytes \(total "),
+    _rule("cupy", "cupy", "out of memory", r"Out of memory allocating [0-9,]+ bytes \(allocated "),
+    _rule(
+        "jax",
+        "xla",
+        "out of memory",
+        r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:[^:]{0,80}: )?Out of memory "
+        r"(?:while trying to allocate|allocating) ",
+    ),
+    _rule(
+        "jax",
+        "xla-request",
+        "failed to allocate request",
+        r"RESOURCE_EXHAUSTED: .{0,80}?Failed to allocate request for ",
+    ),
+    _rule(
+        "tf",
+        "tf-tensor",
+        "oom when allocating",
+        r"OOM when allocating tensor with shape ?\[(?!.*(?:device:CPU|/cpu:|by allocator (?:mkl_?)?cpu))",
+    ),
+    _rule(
+        "tf",
+        "tf-exhausted",
+        "failed to allocate memory",
+        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED).{0,200}?: failed to allocate memory",
+    ),
+    _rule(
+        "tf",
+        "tf-device",
+        "cuda_error_out_of_memory",
+        r"failed to allocate .{0,120}? from device: CUDA_ERROR_OUT_OF_MEMORY",
+    ),
+    _rule(
+        "nccl",
+        "nccl",
+        "cuda failure",
+        r"Cuda failure (?:[0-9]+ )?'out of memory'",
+    ),
+    _rule("nccl", "nccl-calloc", "failed to cuda calloc", r"NCCL WARN Failed to CUDA calloc "),
+    _rule(
+        "cudnn",
+        "cudnn",
+        "cudnn_status_",
+        r"(?:[Ee]rror|handle|[Ff]ail\w*|what\(\)).{0,200}?CUDNN_STATUS_(?:ALLOC_FAILED|"
+        r"INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)",
+    ),
+    _rule(
+        "cublas",
+        "cublas",
+        "cublas_status_alloc_failed",
+        r"(?:[Ee]rror|handle|[Ff]ail\w*|what\(\)).{0,200}?CUBLAS_STATUS_ALLOC_FAILED",
+    ),
+    _rule(
+        "cuda_oom",
+        "torch",
+        "out of memory. tried to allocate",
+        rf"\bCUDA out of memory\. Tried to allocate {_SIZE}",
+    ),
+    _rule(
+        "cuda_oom",
+        "torch-async",
+        "would exceed allowed memory",
+        r"OutOfMemoryError: Allocation on device .{0,40}?would exceed allowed memory",
+    ),
+    _rule(
+        "cuda_oom",
+        "torch-error",
+        "cuda ",
+        r"(?:Error|what\(\)): {1,2}CUDA (?:driver )?(?:error: )?out of memory"
+        r"(?!\. Tried to allocate more than)",
+    ),
+    _rule("cuda_oom", "paddle", "out of memory error on gpu", r"Out of memory error on GPU [0-9]"),
+    _rule(
+        "cuda_oom",
+        "cuda-enum",
+        "cuda_error_out_of_memory",
+        r"(?:[Ee]rror|ERROR|[Ff]ail\w*|results in|what\(\)).{0,200}?CUDA_ERROR_OUT_OF_MEMORY",
+    ),
+    _rule(
+        "cuda_oom",
+        "cuda-enum",
+        "cudaerrormemoryallocation",
+        r"(?:[Ee]rror|ERROR|[Ff]ail\w*|what\(\)|code=2 ?\().{0,200}?cudaErrorMemoryAllocation",
+    ),
+    _rule(
+        "cuda_oom",
+        "cuda-library",
+        "_alloc_failed",
+        r"(?:[Ee]rror|[Ff]ail\w*).{0,200}?(?:CUSOLVER_STATUS|CUSPARSE_STATUS|CUFFT)_ALLOC_FAILED",
+    ),
+    _rule(
+        "cuda_oom",
+        "cuda-text",
+        "out of memory",
+        r"(?:(?:CUDA|Cuda|cuda) (?:[Rr]untime )?(?:[Ee]rror|ERROR|[Ff]ailure)(?: (?:code )?[0-9]+)?"
+        r"[:=(]? ?|cudaMalloc\w{0,20} (?:retry )?failed: |GPUassert: |Cuda Runtime \()"
+        r"\(?out of memory\b",
+    ),
+    _rule(
+        "cuda_oom",
+        "cuda-code",
+        "out of memory (2)",
+        r"(?:[Cc][Uu][Dd][Aa]|GPU|device|[Ee]rror).{0,200}?\bout of memory \(2\)",
+    ),
+)
+
+# Errors that a running out of GPU memory does not lead to.
+_ORDINARY = re.compile(
+    r"^(?:\[rank[0-9]{1,6}\]: ?)?(?:[A-Za-z_][\w.]{0,80}\.)?((?:Key|Value|Type|Attribute|Name|Index"
+    r"|FileNotFound|ModuleNotFound|Import|Assertion|ZeroDivision|Permission|NotImplemented"
+    r"|IsADirectory|UnicodeDecode|JSONDecode|Indentation|Syntax|UnboundLocal)Error)(?::|$)"
+)
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+
+
+def find_oom(text: bytes | str) -> OomEvidence | None:
+    """The last evidence of a GPU out-of-memory in ``text``, or None.
+
+    Bytes are read as UTF-8 with anything else replaced.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    found: OomEvidence | None = None
+    fresh_traceback = chained = False
+    superseded: str | None = None
+    for line in _lines(text):
+        evidence = _judge(line)
+        if evidence is not None:
+            # A later line of the same failure often has no figures: keep the one that has.
+            if found is None or evidence.requested_mib is not None or superseded is not None:
+                found = evidence
+            elif found.requested_mib is None:
+                found = evidence
+            fresh_traceback, superseded = False, None
+        elif found is not None and line:
+            if _TRACEBACK in line:
+                fresh_traceback = not chained
+            elif fresh_traceback and (ordinary := _ORDINARY.match(line)):
+                superseded, fresh_traceback = ordinary.group(1), False
+            chained = line.startswith(_CHAINED)
+    if found is None or superseded is None:
+        return found
+    return OomEvidence(found.kind, found.pattern, found.line, superseded_by=superseded)
+
+
+def sanitise(line: str) -> str:
+    """One printable line: no control, format, surrogate or line-separator characters."""
+    line = re.sub(r"\x1b\[[0-9;?]{0,16}[A-Za-z]", "", line)
+    return "".join(ch if ch.isprintable() else " " for ch in line).strip()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines, also where a progress bar only returned the carriage."""
+    for line in re.split(r"[\r\n]+", text):
+        yield line[:MAX_LINE].rstrip()
+
+
+def _judge(line: str) -> OomEvidence | None:
+    low = line.lower()
+    for rule in _RULES:
+        if rule.needle in low and (hit := rule.shape.search(line)) is not None:
+            start = max(0, hit.start() - 120)
+            shown = sanitise(line[start : start + 2 * MAX_EVIDENCE])[:MAX_EVIDENCE]
+            figures = {name: _figure(line, name) for name in _FIGURES}
+            if rule.kind == "tf" and figures["requested_mib"] is None:
+                figures["requested_mib"] = _tensor_mib(line)
+            return OomEvidence(rule.kind, rule.name, shown, **figures)
+    return None
+
+
+_NUMBER = r"([0-9][0-9.,]{0,20}) ?([KMGTkmgt]i?)?(?:B\b|bytes|b\b|(?=[ .]|$))"
+_FIGURES: dict[str, tuple[re.Pattern[str], ...]] = {
+    "requested_mib": (
+        re.compile(r"(?:[Tt]ried|trying) to allocate " + _NUMBER),
+        re.compile(r"(?:memory allocating|memory to allocate|calloc|request for) " + _NUMBER),
+        re.compile(r"(?:[Cc]annot allocate|failed to allocate|allocating) " + _NUMBER),
+    ),
+    "capacity_mib": (
+        re.compile(r"total capaci?ty of " + _NUMBER),
+        re.compile(r"; " + _NUMBER + r" total capacity"),
+    ),
+    "free_mib": (
+        re.compile(r"of which " + _NUMBER + r" is free"),
+        re.compile(r"; " + _NUMBER + r" free"),
+        re.compile(r"available memory is only " + _NUMBER),
+    ),
+    "in_use_mib": (
+        re.compile(r"this process has " + _NUMBER + r" memory in use"),
+        re.compile(r"; " + _NUMBER + r" reserved in total"),
+        re.compile(r"; " + _NUMBER + r" cached"),
+        re.compile(r"; " + _NUMBER + r" already allocated"),
+        re.compile(r"allocated so far: " + _NUMBER),
+        re.compile(r"bytes \(total " + _NUMBER),
+        re.compile(r", " + _NUMBER + r" memory has been allocated"),
+    ),
+}
+_SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_TENSOR = re.compile(r"with shape ?\[([0-9,]{1,200})\](?: and type (\w{1,20}))?")
+_TF_BYTES = {"double": 8, "int64": 8, "half": 2, "bfloat16": 2, "int16": 2, "int8": 1, "bool": 1}
+
+
+def _figure(line: str, name: str) -> int | None:
+    """The figure called ``name`` in MiB, rounded up; None where absent or absurd."""
+    for shape in _FIGURES[name]:
+        if hit := shape.search(line):
+            unit = (hit.group(2) or "")[:1].lower()
+            try:
+                value = float(hit.group(1).replace(",", "").rstrip(".")) * _SCALE[unit]
+            except ValueError:
+                continue
+            return _mib(value)
+    return None
+
+
+def _tensor_mib(line: str) -> int | None:
+    """The size of the tensor that TensorFlow could not allocate."""
+    hit = _TENSOR.search(line)
+    if hit is None:
+        return None
+    sizes = [int(size[:12]) for size in hit.group(1).split(",")[:16] if size]
+    return _mib(math.prod(sizes) * _TF_BYTES.get(hit.group(2) or "float", 4))
+
+
+def _mib(value_bytes: float) -> int | None:
+    if not 0 <= value_bytes <= MAX_MIB * 2**20:
+        return None
+    return math.ceil(value_bytes / 2**20)

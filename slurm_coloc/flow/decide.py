@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 2, decide: estimate -> decision -> answer for the hook, and a record of it."""
+
+import json
+import secrets
+import time
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+
+from slurm_coloc.adapters.store import ABANDONED, Store
+from slurm_coloc.config import Config, Mode
+from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.comment import comment_with
+from slurm_coloc.core.decide import History, Question, Rules, decide
+from slurm_coloc.core.decision import Action, Decision, Reason
+from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
+from slurm_coloc.core.sizing import Sizing
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.estimating import Estimated, Estimating
+from slurm_coloc.flow.mode import Modes
+from slurm_coloc.flow.submit import SubmitMessage, read_message
+from slurm_coloc.policies import policy
+
+log = structlog.get_logger()
+
+Answer = dict[str, str]
+
+# The hook waits 200 ms in all; the rest is for the socket and the database.
+ESTIMATE_LIMIT_S = 0.14
+
+
+def rules_of(config: Config) -> Rules:
+    """The deciding part of a configuration."""
+    pool = config.pool
+    sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, pool.compute_budget)
+    return Rules(sizing, pool.partitions)
+
+
+class Decider:
+    """Answers the hook's submissions under one configuration."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self._config = config
+        self._rules = rules_of(config)
+        self._store = store
+        self._modes = Modes(config)
+        self._estimating = Estimating(config.estimate, ESTIMATE_LIMIT_S)
+
+    def close(self) -> None:
+        """Stop the estimator's threads."""
+        self._estimating.close()
+
+    async def submit(self, message: dict[str, Any], shape: ClusterShape | None) -> Answer:
+        """Decide one submission; raises UsageFault for a malformed request."""
+        asked = read_message(message)
+        request = asked.request()
+        mode = self._mode(request, shape)
+        if mode == "off":
+            return _answer(Decision(Action.ASIS, Reason.OFF), "", Rewrite(), [])
+        estimated = await self._estimating.of(asked.coloc)
+        decision = self._decide(asked, request, estimated, shape)
+        decision_id = secrets.token_hex(6)
+        shape = shape or ClusterShape("", ())
+        self._record(decision_id, mode, request, decision, estimated, shape)
+        log.info(
+            "decision",
+            decision=decision_id,
+            uid=request.uid,
+            mode=mode,
+            action=str(decision.action),
+            reason=str(decision.reason),
+            shards=decision.shards,
+            upper_mib=estimated.estimate.upper_mib if estimated.estimate else None,
+        )
+        if mode == "observe":
+            line = f"observe mode, submitted unchanged; would be: {_told(decision, estimated)}"
+            return _answer(Decision(Action.ASIS, Reason.OBSERVE), decision_id, Rewrite(), [line])
+        change = rewrite(request, decision, shape)
+        lines = self._lines(asked, decision, estimated)
+        answer = _answer(decision, decision_id, change, lines)
+        answer["admin_comment"] = comment_with(request.admin_comment, decision_id, decision)
+        answer["exclusive_gres"] = whole_gpu(shape, None, 1, _fewest_shards(shape))
+        return answer
+
+    def _mode(self, request: JobRequest, shape: ClusterShape | None) -> Mode:
+        partition = request.partition
+        if partition is None and shape and (default := shape.partition(None)):
+            partition = default.name
+        return self._modes.of(request.uid, request.account, partition)
+
+    def _decide(
+        self,
+        asked: SubmitMessage,
+        request: JobRequest,
+        estimated: Estimated,
+        shape: ClusterShape | None,
+    ) -> Decision:
+        if shape is None:
+            return Decision(Action.EXCLUSIVE, Reason.NO_SHAPE)
+        share = None
+        if estimated.fingerprint:
+            share = self._store.oom_share_mib(estimated.fingerprint, estimated.options, request.uid)
+        question = Question(request, estimated.estimate, estimated.no_estimate, estimated.detail)
+        try:
+            chosen = policy(asked.coloc.policy)
+        except UsageFault as err:
+            return Decision(Action.EXCLUSIVE, Reason.USER_EXCLUSIVE, detail=err.message)
+        return decide(question, chosen, shape, History(share), self._rules)
+
+    def _record(
+        self,
+        decision_id: str,
+        mode: Mode,
+        request: JobRequest,
+        decision: Decision,
+        estimated: Estimated,
+        shape: ClusterShape,
+    ) -> None:
+        found = estimated.estimate
+        self._store.add_decision(
+            {
+                "id": decision_id,
+                "cluster": shape.name,
+                "made_s": time.time(),
+                "uid": request.uid,
+                "account": request.account,
+                "partition": request.partition,
+                "mode": mode,
+                "action": str(decision.action),
+                "reason": str(decision.reason),
+                "detail": decision.detail,
+                "shards": decision.shards,
+                "shard_mib": self._config.pool.shard_mib,
+                "shards_per_gpu": decision.shards_per_gpu,
+                "estimator": found.name if found else None,
+                "memory_mib": found.memory_mib if found else None,
+                "upper_mib": found.upper_mib if found else None,
+                "smact": found.smact if found else None,
+                "fingerprint": estimated.fingerprint,
+                "options": estimated.options,
+                "features": json.dumps(estimated.features),
+                "request": json.dumps(asdict(request)),
+                "exclusive_tres": exclusive_tres(request, shape),
+                "may_requeue": int(request.batch and request.requeue != 0),
+                # In observe mode the job carries no mark and cannot be found again.
+                "bound": 0 if mode == "on" else ABANDONED,
+            }
+        )
+
+    def _lines(self, asked: SubmitMessage, decision: Decision, estimated: Estimated) -> list[str]:
+        if decision.action is not Action.COLLOCATE:
+            return [_told(decision, estimated)]
+        lines = [_told(decision, estimated)]
+        if asked.coloc.kind != "batch":
+            lines.append("after a GPU out-of-memory it is not requeued: it is no batch job")
+        elif asked.requeue == 0:
+            lines.append("after a GPU out-of-memory it is not requeued: --no-requeue")
+        return lines
+
+
+def _told(decision: Decision, estimated: Estimated) -> str:
+    """The decision in one line for the user."""
+    if decision.action is Action.ASIS:
+        return f"submitted unchanged: {decision.why}"
+    if decision.action is Action.EXCLUSIVE:
+        return f"runs on a whole GPU: {decision.why}"
+    found = estimated.estimate
+    assert found is not None  # a job is collocated only with an estimate
+    return (
+        f"shares a GPU: {decision.shards} of {decision.shards_per_gpu} shards reserved"
+        f" (estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name};"
+        f" {estimated.detail})"
+    )
+
+
+def _fewest_shards(shape: ClusterShape) -> int:
+    return min((node.shards_per_gpu for node in shape.nodes if node.shards), default=0)
+
+
+def _answer(decision: Decision, decision_id: str, change: Rewrite, lines: list[str]) -> Answer:
+    answer = {
+        "action": str(decision.action),
+        "decision": decision_id,
+        "reason": str(decision.reason),
+    }
+    answer |= {f"message.{number}": line for number, line in enumerate(lines, start=1)}
+    answer |= {f"set.{name}": str(value) for name, value in change.fields.items()}
+    answer |= {f"env.{name}": "" for name in change.empty_env}
+    return answer

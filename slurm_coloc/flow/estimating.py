@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a forwarded summary to an estimate, bounded in time, with the last answers kept."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_coloc.config import EstimateConfig
+from slurm_coloc.core.decision import Estimate, Reason
+from slurm_coloc.errors import SummaryError
+from slurm_coloc.estimate.api import TrainingOptions, estimate, features, fingerprint
+from slurm_coloc.estimate.summary import parse_summary
+from slurm_coloc.flow.submit import ColocOptions, unpack_summary
+
+KEPT = 512  # answers; siblings of a sweep send the same text again and again
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """An estimate, or why there is none, with what the history stores of the model."""
+
+    estimate: Estimate | None
+    no_estimate: Reason = Reason.NO_ESTIMATE
+    detail: str = ""
+    fingerprint: str = ""
+    options: str = ""
+    features: dict[str, Any] = field(default_factory=dict)
+
+
+def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingOptions:
+    """The user's options with the site's defaults where the user said nothing."""
+    return TrainingOptions(
+        batch_size=options.batch_size,
+        seq_len=options.seq_len or config.default_seq_len,
+        optimizer=options.optimizer or config.default_optimizer,
+        precision=options.precision or config.default_precision,
+    )
+
+
+def _options_key(options: TrainingOptions, batch: int | None) -> str:
+    return f"{batch or 0}/{options.seq_len or 0}/{options.optimizer}/{options.precision}"
+
+
+def _estimate_now(packed: str, options: TrainingOptions, config: EstimateConfig) -> Estimated:
+    try:
+        summary = parse_summary(unpack_summary(packed))
+        result = estimate(
+            summary, options, context_mib=config.context_mib, estimator=config.estimator
+        )
+    except SummaryError as err:
+        return Estimated(None, Reason.BAD_SUMMARY, err.message)
+    known = {
+        "fingerprint": fingerprint(summary),
+        "options": _options_key(options, options.batch_size or summary.batch_in_text),
+        "features": features(summary, options),
+    }
+    if result.memory_mib is None or result.upper_mib is None:
+        return Estimated(None, Reason.NO_ESTIMATE, result.reason, **known)
+    found = Estimate(result.name, result.memory_mib, result.upper_mib, result.smact)
+    return Estimated(found, detail=result.reason, **known)
+
+
+class Estimating:
+    """Estimates off the event loop, so that a huge text delays no other submission."""
+
+    def __init__(self, config: EstimateConfig, limit_s: float) -> None:
+        self._config = config
+        self._limit_s = limit_s
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")
+        self._kept: OrderedDict[str, Estimated] = OrderedDict()
+
+    async def of(self, options: ColocOptions) -> Estimated:
+        """The estimate for a submission; never raises, never takes longer than the limit."""
+        if options.summary is None:
+            return Estimated(None, Reason.NO_SUMMARY)
+        training = training_options(options, self._config)
+        key = hashlib.sha256(f"{training}\n{options.summary}".encode()).hexdigest()
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(
+            self._pool, _estimate_now, options.summary, training, self._config
+        )
+        work.add_done_callback(lambda done: self._keep(key, done))
+        try:
+            # shielded: a late answer is still kept for the next submission of the same text
+            return await asyncio.wait_for(asyncio.shield(work), self._limit_s)
+        except TimeoutError:
+            return Estimated(None, Reason.SLOW_ESTIMATE, f"over {self._limit_s * 1000:.0f} ms")
+        except Exception as err:  # an estimator's defect must not cost a submission
+            return Estimated(None, Reason.NO_ESTIMATE, f"{type(err).__name__}: {err}")
+
+    def _keep(self, key: str, done: "asyncio.Future[Estimated]") -> None:
+        if done.cancelled() or done.exception():
+            return
+        self._kept[key] = done.result()
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

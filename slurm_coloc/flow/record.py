@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage record: a run has ended; say how, once, and plan its recovery in the same transaction."""
+
+import json
+import time
+
+import structlog
+
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.outcome import Outcome, Report, outcome_of
+from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge, same_gres
+
+log = structlog.get_logger()
+
+# An Epilog's report may be older than the moment we first saw the job by the clocks' difference.
+CLOCK_SLACK_S = 60.0
+
+TOLD = {
+    Outcome.COMPLETED: "completed",
+    Outcome.OOM_GPU: "ran out of GPU memory",
+    Outcome.OOM_HOST: "ran out of host memory: not caused by sharing the GPU, left alone",
+    Outcome.FAILED: "failed for another reason than GPU memory: left alone",
+    Outcome.CANCELLED: "cancelled",
+    Outcome.TIMEOUT: "reached its time limit: left alone",
+    Outcome.PREEMPTED: "preempted",
+    Outcome.NODE_FAIL: "its node failed",
+    Outcome.REQUEUED: "put back into the queue by somebody else",
+    Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
+}
+
+
+def report_of(body: Row | None) -> Report | None:
+    """The part of an Epilog's report that the outcome is judged by."""
+    if body is None:
+        return None
+    evidence = body.get("evidence") or {}
+    return Report(
+        oom=bool(evidence.get("oom")),
+        kind=str(evidence.get("kind", "")),
+        line=str(evidence.get("line", "")),
+        peak_mib=body.get("peak_mib"),
+    )
+
+
+class Recorder:
+    """Closes runs."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self._config = config
+        self._store = store
+
+    def body_for(self, run: Row) -> Row | None:
+        """The Epilog's report on a run, if it came."""
+        since = (run["submit_s"] or 0.0) - CLOCK_SLACK_S
+        return self._store.report_for(run["job_id"], run["restart"], since)
+
+    def end(self, run: Row, outcome: Outcome, view: JobView | None, body: Row | None) -> None:
+        """Close ``run`` and plan its recovery where that is due; safe to call twice."""
+        decision = self._store.decision(run["decision"])
+        if decision is None:
+            return
+        now = time.time()
+        body = body or {}
+        evidence = body.get("evidence")
+        with self._store.transaction():
+            verdict = self._verdict(run, decision, outcome, now)
+            closed = self._store.close_run(
+                run,
+                state=view.state if view else run["state"],
+                outcome=str(outcome),
+                exit_code=view.exit_code if view else body.get("exit_code"),
+                end_s=(view.end_s if view else None) or now,
+                peak_mib=body.get("peak_mib"),
+                gpu_uuids=json.dumps(body["gpu_uuids"]) if body.get("gpu_uuids") else None,
+                evidence=json.dumps(evidence) if evidence else None,
+                share_mib=decision["shards"] * decision["shard_mib"]
+                if shared(run, decision)
+                else 0,
+                verdict=str(verdict),
+            )
+            if not closed:
+                return
+            self._tell(run, outcome, verdict, evidence, now)
+            if verdict is Verdict.REQUEUE:
+                self._plan(run, decision, now)
+        log.info(
+            "ended",
+            jobid=run["job_id"],
+            restart=run["restart"],
+            decision=run["decision"],
+            outcome=str(outcome),
+            verdict=str(verdict),
+        )
+
+    def _verdict(self, run: Row, decision: Row, outcome: Outcome, now: float) -> Verdict:
+        recovery = self._config.recovery
+        tally = Tally(*self._store.tally(run["job_id"], run["decision"], run["uid"], now))
+        return judge(
+            outcome,
+            collocated=shared(run, decision),
+            may_requeue=bool(decision["may_requeue"]),
+            enabled=recovery.enabled,
+            tally=tally,
+            caps=Caps(recovery.max_per_job, recovery.max_per_user_day, recovery.max_per_day),
+        )
+
+    def _tell(
+        self, run: Row, outcome: Outcome, verdict: Verdict, evidence: Row | None, now: float
+    ) -> None:
+        text = TOLD[outcome]
+        caught = outcome is Outcome.COMPLETED and evidence and evidence.get("oom")
+        if caught:
+            text += ", although its log shows a GPU out-of-memory (caught by the program)"
+        if outcome is Outcome.OOM_GPU and evidence:
+            text += f" ({evidence.get('kind')}: {evidence.get('line')})"
+        if outcome is Outcome.OOM_GPU and verdict is not Verdict.REQUEUE:
+            text += f"; not requeued: {verdict}"
+        self._store.note(now, run["decision"], run["job_id"], "ended", text)
+
+    def _plan(self, run: Row, decision: Row, now: float) -> None:
+        self._store.add_work(
+            {
+                "decision": run["decision"],
+                "job_id": run["job_id"],
+                "restart": run["restart"],
+                "uid": run["uid"],
+                "tres": decision["exclusive_tres"],
+                "created_s": now,
+                "updated_s": now,
+            }
+        )
+        text = f"requeue on a whole GPU planned ({decision['exclusive_tres']})"
+        self._store.note(now, run["decision"], run["job_id"], "recover", text)
+
+
+def shared(run: Row, decision: Row) -> bool:
+    """Whether this run held a share of a GPU: it was taken, and not yet put on a whole one."""
+    return decision["action"] == "collocate" and not same_gres(
+        run["tres"] or "", decision["exclusive_tres"]
+    )
+
+
+def judge_ended(view: JobView, body: Row | None) -> Outcome:
+    """Outcome of a run that Slurm shows as ended."""
+    return outcome_of(view, report_of(body))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Epilog reports, checked: it comes from a node, by the socket or through the spool."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.errors import UsageFault
+
+log = structlog.get_logger()
+
+MAX_SPOOLED = 65536  # bytes of one spooled report
+Mib = Annotated[int, Field(ge=0, le=2**40)] | None
+
+
+class Evidence(BaseModel):
+    """The out-of-memory that the Epilog found in the log, with the figures of its text (MiB)."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    oom: bool
+    kind: Annotated[str, Field(max_length=32)] = "none"
+    pattern: Annotated[str, Field(max_length=64)] = ""
+    line: Annotated[str, Field(max_length=512)] = ""
+    file: Annotated[str, Field(max_length=16)] = ""
+    requested_mib: Mib = None
+    capacity_mib: Mib = None
+    in_use_mib: Mib = None
+    free_mib: Mib = None
+
+
+class RunReport(BaseModel):
+    """One run's end as its node saw it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    v: Literal[1]
+    cluster: Annotated[str, Field(max_length=64)] = ""
+    job_id: Annotated[int, Field(ge=1, le=2**32)]
+    restart: Annotated[int, Field(ge=0, le=2**16)] | None = None
+    node: Annotated[str, Field(max_length=256)] = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    gpu_uuids: tuple[Annotated[str, Field(max_length=96)], ...] = Field((), max_length=64)
+    ended_s: float | None = None
+    evidence: Evidence | None = None
+    peak_mib: Mib = None
+    notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
+
+
+def take(store: Store, message: dict[str, Any]) -> int:
+    """Keep a report; returns its job id. Raises UsageFault where it is malformed."""
+    try:
+        report = RunReport.model_validate(message)
+    except ValidationError as err:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageFault(f"report: {where}: {first['msg']}", "bad-request") from err
+    store.add_report(
+        {
+            "cluster": report.cluster,
+            "job_id": report.job_id,
+            "restart": report.restart,
+            "node": report.node,
+            "at_s": report.ended_s or time.time(),
+        },
+        report.model_dump(mode="json"),
+    )
+    return report.job_id
+
+
+def drain(store: Store, spool_dir: Path) -> list[int]:
+    """Take every spooled report of this machine and remove it; returns the job ids.
+
+    A file that cannot be read as a report is set aside under another name, not lost.
+    """
+    taken: list[int] = []
+    try:
+        files = sorted(spool_dir.glob("*.json"))
+    except OSError:
+        return taken
+    for path in files:
+        try:
+            if path.is_symlink() or path.stat().st_size > MAX_SPOOLED:
+                raise ValueError("not a plain small file")
+            taken.append(take(store, json.loads(path.read_bytes())))
+            path.unlink()
+        except (OSError, ValueError, UsageFault) as err:
+            log.warning("spool", file=path.name, error=str(err))
+            _set_aside(path)
+    return taken
+
+
+def _set_aside(path: Path) -> None:
+    try:
+        path.rename(path.with_suffix(".bad"))
+    except OSError as err:
+        log.warning("spool", file=path.name, error=str(err))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 1, submit: what the hook sent, checked and decoded. Nothing here is trusted.
+
+The message comes from slurmctld, but every value in it was chosen by a user.
+"""
+
+import base64
+import binascii
+import zlib
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.core.request import JobRequest
+from slurm_coloc.errors import SummaryError, UsageFault
+
+MAX_PACKED = 65536  # characters of base64; the SPANK plugin sends no more
+MAX_TEXT = 4 * 1024 * 1024  # bytes of summary text
+
+# A gres string is bounded by Slurm itself (1024 characters in 24.11).
+Text = Annotated[str, Field(max_length=4096)]
+Count = Annotated[int, Field(ge=0, le=2**63)]
+Small = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class ColocOptions(BaseModel):
+    """The user's --coloc options as the SPANK plugin forwarded them."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    summary: Annotated[str, Field(max_length=MAX_PACKED)] | None = None
+    batch_size: Small | None = None
+    seq_len: Small | None = None
+    optimizer: Literal["sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit"] | None = (
+        None
+    )
+    precision: Literal["fp32", "amp", "bf16"] | None = None
+    policy: Annotated[str, Field(max_length=32)] = "collocate"
+    kind: Literal["batch", "salloc", "srun"] = "batch"
+
+
+class SubmitMessage(BaseModel):
+    """The request of op ``submit``; job_desc's fields under slurm.h's names."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    uid: Annotated[int, Field(ge=0, le=2**32 - 2)]
+    account: Text | None = None
+    partition: Text | None = None
+    qos: Text | None = None
+    features: Text | None = None
+    time_limit: Count | None = None
+    num_tasks: Count | None = None
+    ntasks_per_node: Count | None = None
+    min_nodes: Count | None = None
+    max_nodes: Count | None = None
+    min_cpus: Count | None = None
+    cpus_per_task: Count | None = None
+    min_mem_per_node: Count | None = None
+    min_mem_per_cpu: Count | None = None
+    tres_per_node: Text | None = None
+    tres_per_job: Text | None = None
+    tres_per_task: Text | None = None
+    tres_per_socket: Text | None = None
+    cpus_per_tres: Text | None = None
+    mem_per_tres: Text | None = None
+    array: Text | None = None
+    het: bool = False
+    exclusive_node: bool = False
+    requeue: Literal[0, 1] | None = None
+    batch: bool = True
+    admin_comment: Text | None = None
+    env: tuple[Annotated[str, Field(max_length=64)], ...] = Field((), max_length=64)
+    coloc: ColocOptions = ColocOptions()
+
+    def request(self) -> JobRequest:
+        """The job's own part of the message."""
+        return JobRequest(**{name: getattr(self, name) for name in JobRequest.__dataclass_fields__})
+
+
+def read_message(message: dict[str, Any]) -> SubmitMessage:
+    """Check a submit request; raises UsageFault that names the wrong field."""
+    try:
+        return SubmitMessage.model_validate(message)
+    except ValidationError as err:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageFault(f"submit request: {where}: {first['msg']}", "bad-request") from err
+
+
+def unpack_summary(packed: str) -> str:
+    """Text of a forwarded summary (base64 of zlib); raises SummaryError.
+
+    Inflating stops at 4 MiB, so a bomb costs no more than an honest file of that size.
+    """
+    try:
+        data = base64.b64decode(packed, validate=True)
+        inflater = zlib.decompressobj()
+        text = inflater.decompress(data, MAX_TEXT + 1)
+    except (binascii.Error, ValueError, zlib.error) as err:
+        raise SummaryError(f"the forwarded summary is damaged: {err}", "damaged") from err
+    if len(text) > MAX_TEXT:
+        raise SummaryError("the summary is larger than 4 MiB", "too-large")
+    if not inflater.eof:
+        raise SummaryError("the forwarded summary is cut short", "damaged")
+    return text.decode("utf-8", errors="replace")
