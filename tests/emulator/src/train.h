@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emu-train: a stand-in for a training script. */
+#ifndef EMU_TRAIN_H
+#define EMU_TRAIN_H
+
+#include "ledger.h"
+
+enum framework {
+    FW_PYTORCH,
+    FW_PYTORCH_OLD,
+    FW_TENSORFLOW,
+    FW_JAX,
+    FW_CUPY,
+    FW_CUBLAS,
+    FW_CUDNN,
+    FW_CUDA,
+    FW_NCCL,
+    FW_COUNT
+};
+
+struct options {
+    uint64_t memory_mib; /* true footprint of one process on each of its GPUs */
+    double smact;        /* SM activity alone */
+    double work_s;       /* run time alone on the GPU */
+    double ramp_s;       /* time in which the memory is taken */
+    double time_scale;   /* emulated seconds in a real one */
+    double log_every_s;
+    int framework;
+    int processes, gpus; /* processes of this job; GPUs of one process */
+    int batch;
+    int catch_oom, exit_code;
+    int host_oom;
+    uint64_t host_mib;
+    const char *ledger;
+};
+
+#define MAX_GPUS EMU_MAX_DEVICES
+
+/* The GPUs of one process. */
+struct gpus {
+    struct emu_ledger ledger;
+    int n;
+    int device[MAX_GPUS], mig[MAX_GPUS], ordinal[MAX_GPUS]; /* ordinal: CUDA's own numbering */
+    struct emu_proc *slot[MAX_GPUS];
+    uint64_t fence_mib[MAX_GPUS]; /* 0: none */
+};
+
+/* What an out-of-memory message tells; all in MiB. */
+struct oom {
+    int ordinal;
+    uint64_t asked_mib, total_mib, free_mib, own_mib;
+    const struct emu_state *st;
+    const struct emu_proc *slot;
+};
+
+const char *framework_name(int fw);
+int framework_by_name(const char *name); /* -1: unknown */
+
+/* Prints the framework's own out-of-memory text, traceback included, on stderr. */
+void oom_print(int fw, const struct oom *o, int caught);
+
+/* Opens the ledger and takes slots on `want` of the visible GPUs, beginning with the rank'th.
+ * Returns 0, or prints what CUDA would say and returns the exit code. */
+int gpus_attach(struct gpus *g, const struct options *o, int rank);
+void gpus_detach(struct gpus *g);
+/* Sets the footprint on every GPU; fills *why and returns -1 where one is full or fenced. */
+int gpus_resize(struct gpus *g, uint64_t mib, struct oom *why);
+/* One look: own speed (the slowest GPU's), neighbours; non-zero where the GPU failed under us. */
+int gpus_tick(struct gpus *g, double *speed, int *neighbours);
+void gpus_set(struct gpus *g, double smact, double work_s, double done_s);
+
+#endif
