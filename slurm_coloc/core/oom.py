@@ -90,7 +90,7 @@ _RULES = (
         "tf",
         "tf-exhausted",
         "failed to allocate memory",
-        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED).{0,200}?: failed to allocate memory",
+        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED).{0,300}?\bfailed to allocate memory",
     ),
     _rule(
         "tf",

@@ -108,6 +108,8 @@ def next_step(view: JobView, goal: Goal) -> Step:
         if view.completing:
             return Step.WAIT
         return Step.REQUEUE_HOLD if view.state == "FAILED" else Step.LOST
+    if view.restarts < goal.restart:
+        return Step.LOST  # another job under the same id
     if view.restarts > goal.restart + 1 or view.state != "PENDING":
         # It runs again, or it ran again: what matters is done, or the owner requeued it himself.
         return Step.DONE

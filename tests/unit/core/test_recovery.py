@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outcome, verdict, and the steps of a recovery from wherever the job stands."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.outcome import Outcome, Report, outcome_of
+from slurm_coloc.core.recovery import (
+    Caps,
+    Goal,
+    Step,
+    Tally,
+    Verdict,
+    judge,
+    next_step,
+    same_gres,
+)
+
+GOAL = Goal(restart=0, tres="gres/gpu:1")
+FAILED = JobView(7, "FAILED", restarts=0, tres_per_node="gres/shard:12", priority=10)
+OOM = Report(oom=True, kind="cuda_oom")
+
+
+@pytest.mark.parametrize(
+    ("state", "report", "outcome"),
+    [
+        ("FAILED", OOM, Outcome.OOM_GPU),
+        ("FAILED", Report(oom=False), Outcome.FAILED),
+        ("FAILED", None, Outcome.FAILED),
+        ("COMPLETED", OOM, Outcome.COMPLETED),
+        ("OUT_OF_MEMORY", OOM, Outcome.OOM_HOST),
+        ("CANCELLED", OOM, Outcome.CANCELLED),
+        ("TIMEOUT", OOM, Outcome.TIMEOUT),
+        ("PREEMPTED", OOM, Outcome.PREEMPTED),
+        ("NODE_FAIL", OOM, Outcome.NODE_FAIL),
+    ],
+)
+def test_only_a_failed_job_with_evidence_ran_out_of_gpu_memory(
+    state: str, report: Report | None, outcome: Outcome
+) -> None:
+    assert outcome_of(JobView(1, state), report) is outcome
+
+
+def verdict(outcome: Outcome = Outcome.OOM_GPU, **changes: object) -> Verdict:
+    fields: dict[str, object] = {
+        "collocated": True,
+        "may_requeue": True,
+        "enabled": True,
+        "tally": Tally(),
+        "caps": Caps(1, 50, 500),
+    }
+    return judge(outcome, **{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_verdicts() -> None:
+    assert verdict() is Verdict.REQUEUE
+    assert verdict(collocated=False) is Verdict.NOT_OURS
+    assert verdict(may_requeue=False) is Verdict.NO_REQUEUE
+    assert verdict(enabled=False) is Verdict.SWITCHED_OFF
+    assert verdict(tally=Tally(job=1)) is Verdict.JOB_CAP
+    assert verdict(tally=Tally(user_day=50)) is Verdict.USER_CAP
+    assert verdict(tally=Tally(day=500)) is Verdict.CLUSTER_CAP
+    for outcome in Outcome:
+        if outcome is not Outcome.OOM_GPU:
+            assert verdict(outcome) is Verdict.NOT_OURS
+
+
+def act(view: JobView, step: Step) -> tuple[JobView, bool]:
+    """What Slurm shows after a step, as tried on real releases; and whether it was the raise."""
+    if step is Step.REQUEUE_HOLD:
+        return replace(view, state="PENDING", restarts=view.restarts + 1, priority=0), False
+    if step is Step.SET_GRES:
+        return replace(view, tres_per_node="gres/gpu:1"), False
+    if step is Step.RELEASE:
+        return replace(view, priority=10), False
+    return view, True
+
+
+def test_the_steps_in_their_order() -> None:
+    view, goal, steps = FAILED, GOAL, []
+    while (step := next_step(view, goal)) not in (Step.DONE, Step.LOST, Step.WAIT):
+        steps.append(step)
+        view, raised = act(view, step)
+        goal = replace(goal, raised=goal.raised or raised)
+    assert steps == [Step.REQUEUE_HOLD, Step.SET_GRES, Step.RELEASE, Step.RAISE]
+    assert next_step(view, goal) is Step.DONE
+
+
+def test_a_completing_job_is_waited_for() -> None:
+    assert next_step(replace(FAILED, state="COMPLETING", completing=True), GOAL) is Step.WAIT
+
+
+def test_others_acts_are_respected() -> None:
+    assert next_step(replace(FAILED, state="CANCELLED"), GOAL) is Step.LOST
+    assert next_step(replace(FAILED, state="RUNNING", restarts=1), GOAL) is Step.DONE
+    assert next_step(replace(FAILED, state="FAILED", restarts=1), GOAL) is Step.DONE
+    assert next_step(replace(FAILED, state="PENDING", restarts=3), GOAL) is Step.DONE
+
+
+@given(
+    state=st.sampled_from(["PENDING", "RUNNING", "FAILED", "COMPLETED", "CANCELLED", "COMPLETING"]),
+    restarts=st.integers(0, 4),
+    goal_restart=st.integers(0, 3),
+    priority=st.sampled_from([0, 10]),
+    tres=st.sampled_from(["gres/shard:12", "gres:gpu:1", "gres/gpu:1"]),
+    raised=st.booleans(),
+)
+def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
+    state: str, restarts: int, goal_restart: int, priority: int, tres: str, raised: bool
+) -> None:
+    view = JobView(7, state, state == "COMPLETING", restarts, priority=priority, tres_per_node=tres)
+    step = next_step(view, Goal(goal_restart, "gres/gpu:1", raised))
+    if step is Step.REQUEUE_HOLD:
+        assert (state, restarts) == ("FAILED", goal_restart)
+    if step in (Step.SET_GRES, Step.RELEASE, Step.RAISE):
+        assert (state, restarts) == ("PENDING", goal_restart + 1)
+
+
+def test_spelling_of_gres_does_not_matter() -> None:
+    assert same_gres("gres:gpu:1", "gres/gpu:1")
+    assert same_gres("gpu:a100:1,lustre:1", "gres/lustre:1,gres/gpu:a100:1")
+    assert not same_gres("gres/shard:1", "gres/gpu:1")
