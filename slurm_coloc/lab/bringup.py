@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`coloc lab up`: claim, write, build, start, wait; anything that fails takes all of it down."""
+
+import importlib.util
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurm_coloc.errors import SlurmError, UsageFault
+from slurm_coloc.lab import conf, parts, procs, registry, runtime
+
+if TYPE_CHECKING:
+    from slurm_coloc.lab.lab import Lab
+
+START_TIMEOUT_S = 30.0
+
+
+@dataclass
+class Ground:
+    """What up holds while it works."""
+
+    programs: parts.Programs
+    ports: list[int]
+
+
+def up(lab: "Lab") -> "Lab":
+    """Bring ``lab`` up; see Lab.up."""
+    spec = lab.spec
+    spec.check()
+    if os.geteuid() != 0:
+        raise UsageFault("a lab starts daemons and makes accounts: run it as root")
+    if not (runtime.CHECKOUT / "pyproject.toml").is_file():
+        raise UsageFault(
+            f"a lab needs a checkout of slurm-coloc; this package lies in {runtime.PACKAGE}"
+        )
+    programs = parts.find_programs()
+    if spec.least_loaded and programs.release < (23, 2):
+        raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
+    lab.version, lab.release = programs.version, programs.release
+    ports = _claim(lab)
+    try:
+        _raise(lab, Ground(programs, ports))
+    except BaseException:
+        lab.down(grace_s=2.0)
+        raise
+    return lab
+
+
+def _claim(lab: "Lab") -> list[int]:
+    """Take the name, ports, device nodes and accounts under the registry's lock."""
+    spec = lab.spec
+    _clear_dead(lab)
+    with registry.locked() as data:
+        if spec.name in data["labs"] or lab.dir.exists():
+            raise UsageFault(
+                f"a lab called {spec.name!r} or its folder {lab.dir} is there already:"
+                f" coloc lab down --name {spec.name}, or another --name"
+            )
+        taken = {port for other in data["labs"].values() for port in other["ports"]}
+        ports = registry.free_ports(1 + spec.nodes, taken)
+        entry = {"dir": str(lab.dir), "ports": ports, "users": [], "devices": []}
+        data["labs"][spec.name] = entry
+    # Written before anything is made, so that down finds it whatever happens next.
+    with registry.locked() as data:
+        entry = data["labs"][spec.name]
+        entry["users"] = spec.user_names
+        try:
+            entry["devices"], made = registry.make_devices(spec.cards.gpus)
+        except SlurmError:
+            del data["labs"][spec.name]
+            raise
+        data["devices_made"] += made
+    return ports
+
+
+def _clear_dead(lab: "Lab") -> None:
+    """Take away the remains of a lab of this name whose daemons are all dead."""
+    try:
+        old = type(lab).attach(lab.spec.name)
+    except UsageFault:
+        return
+    if old.daemons and not any(one.alive() for one in old.daemons.values()):
+        old.down()
+
+
+def _raise(lab: "Lab", ground: Ground) -> None:
+    began = time.monotonic()
+    programs = ground.programs
+    _folders(lab, programs)
+    lab.save()
+    emulator = parts.Build("tests/emulator", lab.dir, lab.log_file("make-emulator"))
+    spank = parts.Build("spank", lab.dir / "spank", lab.log_file("make-spank"))
+    try:
+        _start_munge(lab, programs)
+        _accounts(lab)
+        how = runtime.install(lab.dir)
+        lab.notes.append(f"coloc: {how}")
+        site = _site(lab, ground, spank)
+        _write(lab, site)
+        _ledgers(lab, emulator)
+        _start_slurm(lab, programs)
+        if lab.spec.coloc:
+            _start_colocd(lab, programs)
+    finally:
+        emulator.cancel()
+        spank.cancel()
+    lab.notes.append(f"up after {time.monotonic() - began:.1f} s")
+    lab.save()
+
+
+def _folders(lab: "Lab", programs: parts.Programs) -> None:
+    slurm, munge = programs.slurm, programs.munge
+    lab.dir.mkdir(mode=0o755, parents=True)
+    lab.dir.chmod(0o755)
+    wanted = [("bin", 0o755, 0, 0), ("lib", 0o755, 0, 0), ("hooks", 0o755, 0, 0)]
+    wanted += [("home", 0o755, 0, 0), ("home/root", 0o700, 0, 0), ("spank", 0o755, 0, 0)]
+    wanted += [("log", 0o755, slurm.pw_uid, slurm.pw_gid)]
+    wanted += [("state", 0o700, slurm.pw_uid, slurm.pw_gid)]
+    wanted += [("munge", 0o755, munge.pw_uid, munge.pw_gid), ("nodes", 0o755, 0, 0)]
+    wanted += [("coloc", 0o755, slurm.pw_uid, slurm.pw_gid)]
+    wanted += [("coloc/state", 0o700, slurm.pw_uid, slurm.pw_gid)]
+    wanted += [("coloc/spool", 0o700, slurm.pw_uid, slurm.pw_gid)]
+    for node in lab.spec.node_names:
+        wanted += [(f"nodes/{node}", 0o755, 0, 0), (f"nodes/{node}/spool", 0o755, 0, 0)]
+        wanted += [(f"nodes/{node}/jobs", 0o755, 0, 0)]
+    for name, mode, uid, gid in wanted:
+        path = lab.dir / name
+        path.mkdir()
+        path.chmod(mode)
+        os.chown(path, uid, gid)
+
+
+def _accounts(lab: "Lab") -> None:
+    for user in lab.spec.user_names:
+        if parts.uid_of(user) is not None:
+            raise SlurmError(f"an account {user} is on this machine already")
+        parts.add_user(user, lab.home(user))
+
+
+def _site(lab: "Lab", ground: Ground, spank: parts.Build) -> conf.Site:
+    plugin = None
+    lua = lab.spec.coloc and parts.copy_lua(lab.dir / "etc")
+    if lab.spec.coloc:
+        if spank.wait():
+            plugin = next(iter(sorted((lab.dir / "spank").rglob("*.so"))), None)
+        if not lua:
+            lab.notes.append("no etc/coloc.lua in this checkout: requests are not rewritten")
+        if plugin is None:
+            lab.notes.append("no SPANK plugin in this checkout: sbatch knows no --coloc")
+    ports = ground.ports
+    return conf.Site(
+        hostname=socket.gethostname().split(".")[0],
+        release=ground.programs.release,
+        slurm_user=ground.programs.slurm.pw_name,
+        ctld_port=ports[0],
+        node_ports=tuple(ports[1:]),
+        lua=lua,
+        spank=plugin,
+        namespaces=parts.may_make_namespaces(),
+    )
+
+
+def _write(lab: "Lab", site: conf.Site) -> None:
+    spec, d = lab.spec, lab.dir
+    put(d / "slurm.conf", conf.slurm_conf(spec, site))
+    put(d / "gres.conf", conf.gres_conf(spec))
+    put(d / "cgroup.conf", conf.cgroup_conf(site))
+    put(d / "plugstack.conf", conf.plugstack_conf(site))
+    settings = conf.coloc_settings(spec, site)
+    put(d / "coloc.toml", conf.toml(settings))
+    if site.lua:
+        put(d / "job_submit.lua", conf.job_submit_lua(spec))
+    for node in spec.node_names:
+        own = settings | {"hooks": settings["hooks"] | {"run_dir": f"{d}/nodes/{node}/jobs"}}
+        put(d / "nodes" / node / "coloc.toml", conf.toml(own))
+    for kind in ("prolog", "epilog"):
+        script = parts.hook_script(kind) if spec.coloc else None
+        if script is None and spec.coloc:
+            lab.notes.append(f"no {kind}/ script in this checkout")
+        put(d / "hooks" / kind, conf.hook_wrapper(spec, kind, script), 0o755)
+    put(d / "hooks" / "task_prolog", conf.task_prolog(spec), 0o755)
+    put(d / "env.sh", conf.env_sh(lab.env))
+    (d / "state" / "env_cache").mkdir(mode=0o755)
+    for user in ["root", *spec.user_names]:
+        put(d / "state" / "env_cache" / user, conf.env_cache(user, lab.home(user)))
+
+
+def put(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file that everybody may read, whatever the umask is."""
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def _ledgers(lab: "Lab", emulator: parts.Build) -> None:
+    """Build the emulator and give each node its GPUs."""
+    try:
+        built = emulator.wait()
+    except SlurmError:
+        if lab.spec.coloc:
+            raise
+        built = False  # Slurm and shards alone do without
+    if not built:
+        lab.notes.append("no emulator from tests/emulator: the GPUs are device nodes only")
+        return
+    for node in lab.spec.node_names:
+        ledger = lab.dir / "nodes" / node / "ledger"
+        seed = f"{lab.spec.name}-{node}"
+        argv = [f"{lab.dir}/bin/coloc-emu", "init", "--machine", lab.spec.machine]
+        lab.run([*argv, "--uuid-seed", seed, str(ledger)], cwd="/")
+        ledger.chmod(0o666)
+
+
+def _start_munge(lab: "Lab", programs: parts.Programs) -> None:
+    munge, d = programs.munge, lab.dir / "munge"
+    key = d / "key"
+    key.write_bytes(secrets.token_bytes(1024))
+    key.chmod(0o400)
+    os.chown(key, munge.pw_uid, munge.pw_gid)
+    argv = [programs.paths["munged"], "--foreground", f"--socket={d}/socket", f"--key-file={key}"]
+    argv += [f"--pid-file={d}/pid", f"--log-file={d}/munged.log", f"--seed-file={d}/seed"]
+    (lab.dir / "log" / "munged.log").symlink_to(d / "munged.log")
+    _launch(lab, "munged", argv, {"PATH": parts.SYSTEM_PATH}, (munge.pw_uid, munge.pw_gid))
+
+
+def _start_slurm(lab: "Lab", programs: parts.Programs) -> None:
+    config = f"{lab.dir}/slurm.conf"
+    env = {"PATH": parts.SYSTEM_PATH, "SLURM_CONF": config, "LANG": "C.UTF-8"}
+    argv = [programs.paths["slurmctld"], "-D", "-f", config]
+    _launch(lab, "slurmctld", argv, env, None)
+    for node in lab.spec.node_names:
+        argv = [programs.paths["slurmd"], "-D", "-f", config, "-N", node]
+        lab.commands[f"slurmd-{node}"] = {"argv": argv, "env": env, "user": None}
+        lab.start(f"slurmd-{node}")
+    for node in lab.spec.node_names:
+        wait_daemon(lab, f"slurmd-{node}")
+
+
+def _start_colocd(lab: "Lab", programs: parts.Programs) -> None:
+    if importlib.util.find_spec("slurm_coloc.daemon") is None:
+        lab.notes.append("no colocd in this checkout")
+        return
+    slurm = programs.slurm
+    env = {**lab.env, "LANG": "C.UTF-8", "HOME": str(lab.dir / "coloc"), "USER": slurm.pw_name}
+    argv = [f"{lab.dir}/bin/coloc", "serve"]
+    _launch(lab, "colocd", argv, env, (slurm.pw_uid, slurm.pw_gid))
+
+
+def _launch(
+    lab: "Lab", name: str, argv: list[str], env: dict[str, str], user: tuple[int, int] | None
+) -> None:
+    lab.commands[name] = {"argv": argv, "env": env, "user": list(user) if user else None}
+    lab.start(name)
+    wait_daemon(lab, name)
+
+
+def wait_daemon(lab: "Lab", name: str) -> None:
+    """Wait until a daemon serves; SlurmError with its log when it dies or takes too long."""
+    proc = lab.daemons[name]
+    died = False
+
+    def ready() -> bool:
+        nonlocal died
+        died = not proc.alive()
+        return died or _serves(lab, name)
+
+    if not procs.wait_until(ready, START_TIMEOUT_S, 0.05) or died:
+        how = "died" if died else f"does not serve after {START_TIMEOUT_S:g} s"
+        raise SlurmError(f"{name} {how}; the end of its log:\n{lab.log_tail(name)}")
+
+
+def _serves(lab: "Lab", name: str) -> bool:
+    """Whether the daemon answers what its users ask of it."""
+    if name == "munged":
+        return _connects(lab.dir / "munge" / "socket")
+    if name == "colocd":
+        return _connects(lab.dir / "coloc" / "colocd.sock")
+    if name == "slurmctld":
+        done = lab.run(["scontrol", "ping"], check=False, timeout=30)
+        return done.returncode == 0 and " is UP" in done.stdout
+    node = name.removeprefix("slurmd-")
+    done = lab.run(["sinfo", "-h", "-n", node, "-o", "%T"], check=False, timeout=30)
+    return done.stdout.split()[:1] in (["idle"], ["mixed"], ["allocated"])
+
+
+def _connects(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

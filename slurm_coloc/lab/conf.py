@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of every file that a lab's daemons read: pure functions of the wish and the places."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_coloc.lab.spec import LabSpec
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a lab found out about its machine before it writes the files."""
+
+    hostname: str
+    release: tuple[int, int]
+    slurm_user: str
+    ctld_port: int
+    node_ports: tuple[int, ...]
+    #: job_submit.lua is there (etc/coloc.lua was found in the checkout)
+    lua: bool
+    #: file of the SPANK plugin, None when there is none
+    spank: Path | None
+    #: whether slurmd may make namespaces: it does for --export=NONE since 23.11 or later
+    namespaces: bool
+
+
+def slurm_conf(spec: LabSpec, site: Site) -> str:
+    """slurm.conf. Choices that a test relies on carry their reason."""
+    d = spec.folder
+    ll = ",LL_SHARED_GRES" if spec.least_loaded else ""
+    cards = spec.cards
+    shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
+    lines = [
+        f"ClusterName=coloc-{spec.name}",
+        f"SlurmctldHost={site.hostname}(127.0.0.1)",
+        f"SlurmUser={site.slurm_user}",
+        f"SlurmctldPort={site.ctld_port}",
+        f"AuthType=auth/munge\nCredType=cred/munge\nAuthInfo=socket={d}/munge/socket",
+        f"StateSaveLocation={d}/state",
+        f"SlurmdSpoolDir={d}/nodes/%n/spool",
+        f"SlurmctldPidFile={d}/log/slurmctld.pid\nSlurmdPidFile={d}/nodes/%n/slurmd.pid",
+        f"SlurmctldLogFile={d}/log/slurmctld.log\nSlurmdLogFile={d}/log/slurmd-%n.log",
+        "SlurmctldSyslogDebug=quiet\nSlurmdSyslogDebug=quiet",
+        "SlurmctldDebug=verbose\nSlurmdDebug=verbose",
+        # No cgroups in a container without privileges; memory is then watched once a second.
+        "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none",
+        "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherFrequency=1",
+        "JobAcctGatherParams=OverMemoryKill",
+        f"JobCompType=jobcomp/filetxt\nJobCompLoc={d}/log/jobcomp",
+        "GresTypes=gpu,shard\nSlurmdParameters=config_overrides",
+        f"SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory{ll}",
+        # With priority/basic a job starts near 2^32 and a raised priority of 100000 would be the
+        # lowest of all; multifactor gives every job here 1000 (age would need slurmdbd).
+        "PriorityType=priority/multifactor\nPriorityWeightPartition=1000",
+        "SchedulerType=sched/backfill",
+        "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolution=1,"
+        "default_queue_depth=1000",
+        "MpiDefault=none\nJobRequeue=1\nPrologFlags=Alloc\nReturnToService=2",
+        "MinJobAge=300\nKillWait=5\nInactiveLimit=0\nMessageTimeout=20\nSlurmdTimeout=300",
+        f"Prolog={d}/hooks/prolog\nEpilog={d}/hooks/epilog\nTaskProlog={d}/hooks/task_prolog",
+        f"PlugStackConfig={d}/plugstack.conf",
+    ]
+    if site.lua:
+        lines.append("JobSubmitPlugins=lua")
+    if not site.namespaces:
+        # slurmd 24.11 dies ("fatal: clone: Operation not permitted") when it asks `su` for the
+        # environment of a job with --export=NONE or --get-user-env in a container without
+        # CAP_SYS_ADMIN. With 0 it reads the cache, which the lab writes for its users.
+        lines.append("GetEnvTimeout=0")
+    for name, port in zip(spec.node_names, site.node_ports, strict=True):
+        lines.append(
+            f"NodeName={name} NodeHostname={site.hostname} NodeAddr=127.0.0.1 Port={port}"
+            f" CPUs={spec.cpus} RealMemory={spec.memory_mib} State=UNKNOWN"
+            f" Gres=gpu:{cards.gpu_type}:{cards.gpus},shard:{shards}"
+        )
+    lines.append(
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00"
+        " DefMemPerCPU=1000 PriorityJobFactor=1 State=UP"
+    )
+    return "\n".join(lines) + "\n" + spec.slurm_conf_extra.rstrip("\n") + "\n"
+
+
+def gres_conf(spec: LabSpec) -> str:
+    """gres.conf: device files for the GPUs, one count of shards a node, no detection."""
+    cards = spec.cards
+    shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
+    last = f"[0-{cards.gpus - 1}]" if cards.gpus > 1 else "0"
+    lines = ["AutoDetect=off"]
+    for name in spec.node_names:
+        lines.append(f"NodeName={name} Name=gpu Type={cards.gpu_type} File=/dev/nvidia{last}")
+        lines.append(f"NodeName={name} Name=shard Count={shards}")
+    return "\n".join(lines) + "\n"
+
+
+def cgroup_conf(site: Site) -> str:
+    """cgroup.conf: Slurm 23.11 and later want the plugin disabled where cgroups cannot be made."""
+    return "CgroupPlugin=disabled\n" if site.release >= (23, 11) else "CgroupAutomount=no\n"
+
+
+def plugstack_conf(site: Site) -> str:
+    """plugstack.conf; ``optional`` so that a plugin of another release harms nobody."""
+    return f"optional {site.spank}\n" if site.spank else "# no SPANK plugin in this checkout\n"
+
+
+def job_submit_lua(spec: LabSpec) -> str:
+    """The site's job_submit.lua as the project's documentation shows it: ours called last."""
+    d = spec.folder
+    return f"""-- SPDX-License-Identifier: Apache-2.0
+local coloc = dofile("{d}/etc/coloc.lua")
+coloc.setup{{ socket = "{d}/coloc/colocd.sock", off_file = "{d}/coloc/off" }}
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  return coloc.job_submit(job_desc, part_list, submit_uid)
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  return coloc.job_modify(job_desc, job_rec, part_list, modify_uid)
+end
+
+return slurm.SUCCESS
+"""
+
+
+def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
+    """coloc.toml of the lab, before the wish's own settings are laid over it."""
+    d = spec.folder
+    base: dict[str, dict[str, object]] = {
+        "daemon": {
+            "socket": f"{d}/coloc/colocd.sock",
+            "state_dir": f"{d}/coloc/state",
+            "off_file": f"{d}/coloc/off",
+            "slurm_user": site.slurm_user,
+            "refresh_s": 2.0,
+            "reconcile_s": 1.0,
+        },
+        "mode": {"default": spec.mode},
+        "pool": {"shard_mib": spec.shard_mib},
+        "hooks": {"spool_dir": f"{d}/coloc/spool"},
+    }
+    for table, values in spec.settings.items():
+        base.setdefault(table, {}).update(values)
+    return base
+
+
+def toml(settings: dict[str, dict[str, object]]) -> str:
+    """Tables of plain values as TOML (strings, numbers, booleans, lists of these)."""
+    out = ["version = 1"]
+    for table, values in settings.items():
+        out.append(f"\n[{table}]")
+        out.extend(f"{key} = {_value(value)}" for key, value in values.items())
+    return "\n".join(out) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def hook_wrapper(spec: LabSpec, kind: str, script: Path | None) -> str:
+    """Prolog or Epilog of slurm.conf: gives the real hook its node's GPUs and configuration.
+
+    slurmd starts hooks without PATH and without the environment of a node that has a driver.
+    """
+    d = spec.folder
+    body = f'exec "{script}"' if script else f"exit 0 # this checkout has no {kind}/ script"
+    return f"""#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+node="${{SLURMD_NODENAME:-n1}}"
+export PATH="{d}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+export LD_LIBRARY_PATH="{d}/lib"
+export COLOC_EMU_LEDGER="{d}/nodes/$node/ledger"
+export COLOC_CONFIG="{d}/nodes/$node/coloc.toml"
+export COLOC_BIN="{d}/bin/coloc" COLOC="{d}/bin/coloc"
+export SLURM_CONF="{d}/slurm.conf"
+{body}
+"""
+
+
+def task_prolog(spec: LabSpec) -> str:
+    """TaskProlog: what a job finds on a real node by default paths, and whose job it is.
+
+    SLURM_CONF stands for /etc/slurm/slurm.conf, the ledger for the hardware; COLOC_LAB_JOB lets
+    `coloc lab down` find what a job left behind.
+    """
+    d = spec.folder
+    return f"""#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+echo "export SLURM_CONF={d}/slurm.conf"
+echo "export COLOC_LAB_JOB={d}"
+echo "export COLOC_EMU_LEDGER={d}/nodes/$SLURMD_NODENAME/ledger"
+"""
+
+
+def env_cache(user: str, home: Path) -> str:
+    """StateSaveLocation/env_cache/<user>: what a login shell of that user would have."""
+    path = "/usr/local/bin:/usr/bin:/bin"
+    return f"HOME={home}\nUSER={user}\nLOGNAME={user}\nSHELL=/bin/bash\nPATH={path}\n"
+
+
+def env_sh(env: dict[str, str]) -> str:
+    """A file to source in a shell that wants to use the lab."""
+    lines = ["# SPDX-License-Identifier: Apache-2.0", "# source this to use the lab"]
+    for key, value in env.items():
+        lines.append(f'export {key}="{value}"')
+    return "\n".join(lines) + "\n"

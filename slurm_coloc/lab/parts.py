@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab takes from the machine and from the checkout: programs, accounts, builds, files."""
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.lab.runtime import CHECKOUT
+
+PACKAGES = {
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "munged": "munge",
+    "sbatch": "slurm-client",
+    "useradd": "passwd",
+}
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Absolute paths of the programs, the release and the accounts of the daemons."""
+
+    paths: dict[str, str]
+    version: str
+    release: tuple[int, int]
+    slurm: pwd.struct_passwd
+    munge: pwd.struct_passwd
+
+
+def find_programs() -> Programs:
+    """Look for Slurm and munge in PATH and the system's folders.
+
+    Raises SlurmError naming the Debian packages to install.
+    """
+    search = os.environ.get("PATH", "") + ":" + SYSTEM_PATH
+    paths = {name: shutil.which(name, path=search) for name in PACKAGES}
+    missing = [PACKAGES[name] for name, path in paths.items() if path is None]
+    if missing:
+        raise SlurmError(
+            f"not installed: {', '.join(missing)}. On Debian or Ubuntu:"
+            f" apt-get install {' '.join(missing)}"
+        )
+    found = {name: path for name, path in paths.items() if path}
+    text = subprocess.run([found["slurmd"], "-V"], capture_output=True, text=True, check=False)
+    match = re.search(r"(\d+)\.(\d+)\.\S+", text.stdout)
+    if match is None:
+        raise SlurmError(f"{found['slurmd']} -V says no version: {text.stdout or text.stderr!r}")
+    try:
+        slurm, munge = pwd.getpwnam("slurm"), pwd.getpwnam("munge")
+    except KeyError as err:
+        raise SlurmError(f"no account of the daemons on this machine: {err}") from err
+    return Programs(found, match[0], (int(match[1]), int(match[2])), slurm, munge)
+
+
+class Build:
+    """`make -C WHERE BUILD=TARGET` in the background; a missing Makefile is a warning."""
+
+    def __init__(self, where: str, target: Path, log: Path) -> None:
+        self.where, self.log = where, log
+        self.run: subprocess.Popen[bytes] | None = None
+        if (CHECKOUT / where / "Makefile").is_file():
+            # A make that called us must not hand down its flags and its job server.
+            env = {key: value for key, value in os.environ.items() if "MAKE" not in key}
+            with log.open("ab") as out:
+                self.run = subprocess.Popen(
+                    ["make", "-j2", "-C", str(CHECKOUT / where), f"BUILD={target}"],
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                )
+
+    def wait(self, timeout_s: float = 120.0) -> bool:
+        """True when it was built, False when there is nothing to build; raises SlurmError."""
+        if self.run is None:
+            return False
+        try:
+            if self.run.wait(timeout_s) == 0:
+                return True
+        except subprocess.TimeoutExpired:
+            self.cancel()
+        raise SlurmError(f"make -C {self.where} failed:\n{tail(self.log)}")
+
+    def cancel(self) -> None:
+        """End a build that nobody waits for any more."""
+        if self.run is not None and self.run.poll() is None:
+            self.run.terminate()
+            self.run.wait()
+
+
+def may_make_namespaces() -> bool:
+    """Whether this process, and a slurmd started by it, has CAP_SYS_ADMIN (bit 21)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> 21 & 1)
+    return False
+
+
+def tail(log: Path, lines: int = 25) -> str:
+    """The last lines of a log, an empty text when there is none."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def add_user(name: str, home: Path) -> None:
+    """Make a local account with a shell and a workplace; raises SlurmError."""
+    _account(["useradd", "-M", "-d", str(home), "-s", "/bin/bash", "-U", name])
+    account = pwd.getpwnam(name)
+    home.mkdir(parents=True)
+    os.chown(home, account.pw_uid, account.pw_gid)
+
+
+def remove_user(name: str) -> None:
+    """Remove an account of the lab; one that is gone already is no error. Raises SlurmError."""
+    if uid_of(name) is not None:
+        _account(["userdel", "-f", name])
+
+
+def uid_of(name: str) -> int | None:
+    """The uid of an account; None when there is none."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def _account(argv: list[str]) -> None:
+    env = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
+    # userdel ends with 12 or a warning when there is no mail spool to remove
+    if done.returncode != 0 and not (argv[0] == "userdel" and uid_of(argv[-1]) is None):
+        raise SlurmError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
+
+
+def hook_script(kind: str) -> Path | None:
+    """The checkout's Prolog or Epilog; None while it has none."""
+    for name in (f"coloc-{kind}", f"{kind}.sh", kind, f"coloc-{kind}.sh", f"coloc_{kind}"):
+        path = CHECKOUT / kind / name
+        if path.is_file():
+            return path
+    return None
+
+
+def copy_lua(target: Path) -> bool:
+    """Copy etc/*.lua to where slurmctld can read it; False when the checkout has no coloc.lua."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted((CHECKOUT / "etc").glob("*.lua")):
+        shutil.copyfile(path, target / path.name)
+        (target / path.name).chmod(0o644)
+    return (target / "coloc.lua").is_file()

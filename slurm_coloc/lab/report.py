@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`coloc lab status`: what of a lab is alive, and what runs on it."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.lab.spec import MACHINES
+
+if TYPE_CHECKING:
+    from slurm_coloc.lab.lab import Lab
+
+
+def status(lab: "Lab") -> dict[str, Any]:
+    """The answer of `coloc lab status --json`; a part that does not answer is null."""
+    daemons = {name: {"pid": proc.pid, "alive": proc.alive()} for name, proc in lab.daemons.items()}
+    return {
+        "schema": 1,
+        "name": lab.spec.name,
+        "dir": str(lab.dir),
+        "slurm_version": lab.version,
+        "alive": bool(daemons) and all(one["alive"] for one in daemons.values()),
+        "daemons": daemons,
+        "nodes": _nodes(lab),
+        "gpus": {node: _gpus(lab, node) for node in lab.spec.node_names},
+        "jobs": _jobs(lab),
+    }
+
+
+def _nodes(lab: "Lab") -> list[dict[str, str]] | None:
+    try:
+        text = lab.run(["sinfo", "-h", "-N", "-o", "%N %T %C %G"], timeout=15, cwd="/").stdout
+    except (SlurmError, OSError):
+        return None
+    rows = [line.split(None, 3) for line in text.splitlines()]
+    return [dict(zip(("node", "state", "cpus", "gres"), row, strict=False)) for row in rows]
+
+
+def _gpus(lab: "Lab", node: str) -> Any:
+    argv = [f"{lab.dir}/bin/coloc-emu", "show", f"{lab.dir}/nodes/{node}/ledger", "--json"]
+    try:
+        return json.loads(lab.run(argv, timeout=15, cwd="/").stdout)
+    except (SlurmError, OSError, ValueError):
+        return None
+
+
+def _jobs(lab: "Lab") -> list[dict[str, str]] | None:
+    try:
+        jobs = lab.jobs()
+    except (SlurmError, OSError):
+        return None
+    keys = ("JobId", "UserId", "JobState", "Reason", "NodeList", "TresPerNode", "AdminComment")
+    return [{key: job[key] for key in keys if key in job} for job in jobs]
+
+
+def cards(lab: "Lab") -> str:
+    """The lab's machine in words."""
+    card = MACHINES[lab.spec.machine]
+    return f"{lab.spec.nodes} x {lab.spec.machine} ({card.gpus} GPUs, {card.memory_mib} MiB each)"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab is made of: the wish (LabSpec) and the machines whose GPUs can be emulated."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_coloc.errors import UsageFault
+
+BASE = Path("/run/slurm-coloc-lab")
+
+# A Unix socket path holds 107 characters; slurmstepd's own sockets hang below the lab's folder as
+# nodes/<node>/spool/<node>_<job>.<step>.
+MAX_DIR_CHARS = 60
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One emulated machine: ``gpus`` equal cards of Slurm type ``gpu_type``, each ``memory_mib``.
+
+    ``memory_mib`` is what NVML calls total on that card; the shards of a GPU follow from it.
+    """
+
+    gpu_type: str
+    gpus: int
+    memory_mib: int
+
+    def shards_per_gpu(self, shard_mib: int, margin_mib: int = 512) -> int:
+        """Whole shards of one card after the margin that is never handed out (config [pool])."""
+        return max(1, (self.memory_mib - margin_mib) // shard_mib)
+
+
+# The names are the emulator's own (tests/emulator); MIG machines are not described to Slurm yet.
+MACHINES: dict[str, Machine] = {
+    "1xa100-40gb": Machine("a100", 1, 40960),
+    "2xa100-40gb": Machine("a100", 2, 40960),
+    "dgx-station-a100": Machine("a100", 4, 40960),
+    "2xh100-80gb": Machine("h100", 2, 81559),
+    "8xh100-80gb": Machine("h100", 8, 81559),
+    "1xh200": Machine("h200", 1, 143771),
+}
+
+_NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """The wish for one lab. ``check()`` raises UsageFault on a field that cannot be met."""
+
+    name: str = "lab"
+    nodes: int = 1
+    machine: str = "2xa100-40gb"
+    users: int = 3
+    mode: str = "on"
+    dir: Path | None = None
+    shard_mib: int = 1024
+    least_loaded: bool = False
+    coloc: bool = True
+    cpus: int = 32
+    memory_mib: int = 128_000
+    #: appended to slurm.conf as it stands (partitions, reservations of a test)
+    slurm_conf_extra: str = ""
+    #: coloc.toml tables laid over the lab's own, e.g. {"recovery": {"max_per_job": 2}}
+    settings: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The one folder that everything of the lab lies below."""
+        return self.dir or BASE / self.name
+
+    @property
+    def cards(self) -> Machine:
+        """The machine that every node emulates."""
+        return MACHINES[self.machine]
+
+    @property
+    def node_names(self) -> list[str]:
+        """n1, n2, ..."""
+        return [f"n{i}" for i in range(1, self.nodes + 1)]
+
+    @property
+    def user_names(self) -> list[str]:
+        """The lab's accounts: coloc-<name>-1, ..."""
+        return [f"coloc-{self.name}-{i}" for i in range(1, self.users + 1)]
+
+    def check(self) -> None:
+        """Raise UsageFault for a wish that no lab can meet."""
+        if not _NAME.fullmatch(self.name):
+            raise UsageFault(
+                f"lab name {self.name!r}: a small letter, then at most 19 small letters or digits"
+            )
+        if self.machine not in MACHINES:
+            raise UsageFault(f"machine {self.machine!r}: choose one of {', '.join(MACHINES)}")
+        if self.mode not in ("on", "observe", "off"):
+            raise UsageFault(f"mode {self.mode!r}: choose on, observe or off")
+        if not 1 <= self.nodes <= 32 or not 0 <= self.users <= 32:
+            raise UsageFault("a lab has 1 to 32 nodes and 0 to 32 users")
+        if not 64 <= self.shard_mib <= self.cards.memory_mib:
+            raise UsageFault(f"shard size {self.shard_mib} MiB: 64 to the card's memory")
+        text = str(self.folder)
+        if not self.folder.is_absolute() or len(text) > MAX_DIR_CHARS or re.search(r"\s", text):
+            raise UsageFault(
+                f"lab folder {text}: an absolute path without blanks of at most {MAX_DIR_CHARS}"
+                " characters (Unix socket paths are short)"
+            )
