@@ -84,7 +84,8 @@ _RULES = (
         "tf",
         "tf-tensor",
         "oom when allocating",
-        r"OOM when allocating tensor with shape ?\[(?!.*(?:device:CPU|/cpu:|by allocator (?:mkl_?)?cpu))",
+        r"OOM when allocating tensor with shape ?\["
+        r"(?!.*(?:device:CPU|/cpu:|by allocator (?:mkl_?)?cpu))",
     ),
     _rule(
         "tf",
@@ -196,9 +197,8 @@ def find_oom(text: bytes | str) -> OomEvidence | None:
         evidence = _judge(line)
         if evidence is not None:
             # A later line of the same failure often has no figures: keep the one that has.
-            if found is None or evidence.requested_mib is not None or superseded is not None:
-                found = evidence
-            elif found.requested_mib is None:
+            poorer = found is not None and found.requested_mib is not None and superseded is None
+            if not poorer or evidence.requested_mib is not None:
                 found = evidence
             fresh_traceback, superseded = False, None
         elif found is not None and line:
@@ -233,7 +233,15 @@ def _judge(line: str) -> OomEvidence | None:
             figures = {name: _figure(line, name) for name in _FIGURES}
             if rule.kind == "tf" and figures["requested_mib"] is None:
                 figures["requested_mib"] = _tensor_mib(line)
-            return OomEvidence(rule.kind, rule.name, shown, **figures)
+            return OomEvidence(
+                rule.kind,
+                rule.name,
+                shown,
+                figures["requested_mib"],
+                figures["capacity_mib"],
+                figures["in_use_mib"],
+                figures["free_mib"],
+            )
     return None
 
 

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What slurmd tells Prolog and Epilog in the environment, and the hooks' few settings.
+
+Only SPANK_* comes from the user; it is asked for presence and never used as text. Everything else
+is written by slurmd, yet each value is checked before use, because the work directory and the
+log's pattern are the user's words.
+
+Settings are read here without pydantic, whose import costs 100 to 150 ms before and after every
+job; a unit test keeps the defaults equal to config.py's. A setting of the wrong type is refused.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from slurm_coloc.errors import ConfigError, UsageFault
+
+DEFAULT_CONFIG = Path("/etc/slurm-coloc/coloc.toml")
+MAX_GPUS = 64
+MAX_PATH = 4096
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The part of the configuration that the hooks need (see config.py for the meaning)."""
+
+    socket: Path = Path("/run/slurm-coloc/colocd.sock")
+    slurm_user: str = "slurm"
+    spool_dir: Path = Path("/var/spool/slurm-coloc")
+    run_dir: Path = Path("/run/slurm-coloc/jobs")
+    log_tail_kib: int = 256
+    nvml: bool = True
+
+
+_SECTION = {"socket": "daemon", "slurm_user": "daemon"}  # every other field stands in [hooks]
+_KINDS: Mapping[str, type] = {"log_tail_kib": int, "nvml": bool}
+
+
+def read_settings(environ: Mapping[str, str]) -> HookSettings:
+    """The settings of $COLOC_CONFIG, else of /etc/slurm-coloc/coloc.toml, else the defaults.
+
+    Raises ConfigError for a file that is named and missing, unreadable, or wrong in a field that
+    the hooks use. `coloc config check` judges the whole file.
+    """
+    named = environ.get("COLOC_CONFIG")
+    path = Path(named) if named else DEFAULT_CONFIG
+    try:
+        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise ConfigError(f"{path}: no such file") from None
+        return HookSettings()
+    except (OSError, ValueError) as err:
+        raise ConfigError(f"{path}: cannot be read: {err}") from err
+    values: dict[str, object] = {}
+    for field in fields(HookSettings):
+        section = data.get(_SECTION.get(field.name, "hooks"), {})
+        if not isinstance(section, dict) or field.name not in section:
+            continue
+        value = section[field.name]
+        kind = _KINDS.get(field.name, str)
+        if type(value) is not kind:
+            raise ConfigError(f"{path}: {field.name}: must be {kind.__name__}")
+        if field.name in ("socket", "spool_dir", "run_dir"):
+            value = Path(str(value))
+        values[field.name] = value
+    settings = HookSettings(**values)  # type: ignore[arg-type]
+    if not 4 <= settings.log_tail_kib <= 16384:
+        raise ConfigError(f"{path}: log_tail_kib: must be 4 to 16384")
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class HookJob:
+    """The job of this call, checked. ``stdout`` and ``stderr`` are patterns, None = not given.
+
+    ``minors`` are the numbers of SLURM_JOB_GPUS (minor numbers of the device files), ``uuids``
+    what CUDA_VISIBLE_DEVICES holds from 25.11 on. ``exit_code`` and ``signal`` are None in the
+    Prolog. ``batch`` is false for salloc and srun, which have no log of their own.
+    """
+
+    job_id: int
+    restart: int
+    cluster: str
+    node: str
+    uid: int
+    gid: int
+    user: str
+    work_dir: str
+    batch: bool
+    stdout: str | None
+    stderr: str | None
+    minors: tuple[int, ...]
+    uuids: tuple[str, ...]
+    exit_code: int | None
+    signal: int | None
+
+
+def read_job(environ: Mapping[str, str]) -> HookJob:
+    """Check the environment of a Prolog or Epilog; raises UsageFault naming the bad variable."""
+    minors, uuids = _gpus(environ)
+    exit_code, signal = _exit(environ.get("SLURM_JOB_EXIT_CODE2", ""))
+    return HookJob(
+        job_id=_number(environ, "SLURM_JOB_ID", 1),
+        restart=_number(environ, "SLURM_JOB_RESTART_COUNT", 0, missing=0),
+        cluster=_word(environ, "SLURM_CLUSTER_NAME", ""),
+        node=_word(environ, "SLURMD_NODENAME", os.uname().nodename),
+        uid=_number(environ, "SLURM_JOB_UID", 0),
+        gid=_number(environ, "SLURM_JOB_GID", 0),
+        user=_word(environ, "SLURM_JOB_USER", ""),
+        work_dir=_path(environ, "SLURM_JOB_WORK_DIR") or "/",
+        # 22.05 and 24.11 set SLURM_JOB_STDIN for a batch job and only for one (tried).
+        batch="SLURM_JOB_STDIN" in environ,
+        stdout=_path(environ, "SLURM_JOB_STDOUT"),
+        stderr=_path(environ, "SLURM_JOB_STDERR"),
+        minors=minors,
+        uuids=uuids,
+        exit_code=exit_code,
+        signal=signal,
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, missing: int | None = None) -> int:
+    text = environ.get(name, "")
+    if not text and missing is not None:
+        return missing
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not least <= int(text) < 2**32 - 1:
+        raise UsageFault(f"{name} is not a number of {least} or more")
+    return int(text)
+
+
+def _word(environ: Mapping[str, str], name: str, missing: str) -> str:
+    text = environ.get(name) or missing
+    # A user name may hold more (a domain's backslash, an @) but never a slash or a blank.
+    if not re.fullmatch(r"[^\s/\x00-\x1f\x7f]{0,255}", text) or text in (".", ".."):
+        raise UsageFault(f"{name} is not one plain word")
+    return text
+
+
+def _path(environ: Mapping[str, str], name: str) -> str | None:
+    """A path as the user wrote it: any character, bounded. Opened later with the user's rights."""
+    text = environ.get(name)
+    if text and len(os.fsencode(text)) > MAX_PATH:
+        raise UsageFault(f"{name} is longer than {MAX_PATH} bytes")
+    return text or None
+
+
+def _gpus(environ: Mapping[str, str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    for name in ("SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
+        items = [item.strip() for item in environ.get(name, "").split(",", MAX_GPUS)]
+        items = [item for item in items if item]
+        if not items or items == ["NoDevFiles"]:
+            continue
+        if len(items) > MAX_GPUS:
+            raise UsageFault(f"{name} lists more than {MAX_GPUS} GPUs")
+        if all(re.fullmatch(r"[0-9]{1,4}", item) for item in items):
+            return tuple(int(item) for item in items), ()
+        if all(_UUID.fullmatch(item) for item in items):
+            return (), tuple(items)
+        raise UsageFault(f"{name} is neither a list of numbers nor of GPU UUIDs")
+    return (), ()
+
+
+def _exit(text: str) -> tuple[int | None, int | None]:
+    """SLURM_JOB_EXIT_CODE2 is "exit:signal"; absent where slurmd does not know them."""
+    hit = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", text)
+    return (int(hit.group(1)), int(hit.group(2))) if hit else (None, None)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where NVML is called: lazy start, errors mapped, "not available" with a reason.
+
+Every call goes through ``_call``. A missing library, a lost GPU or a busy driver raises GpuError
+from the functions here; what one device or driver does not tell is a ``Missing`` with its reason,
+never 0.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from slurm_coloc.errors import GpuError
+
+PROC_GPUS = Path("/proc/driver/nvidia/gpus")
+MIB = 2**20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that NVML did not give, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A compute process on a GPU; ``used_mib`` as nvidia-smi's used_gpu_memory."""
+
+    pid: int
+    used_mib: int | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as it is now. Memory in MiB, rounded down; nvidia-smi: memory.total, free, used."""
+
+    uuid: str
+    minor: int | Missing
+    pci_bus_id: str
+    name: str
+    total_mib: int
+    free_mib: int
+    used_mib: int
+    processes: tuple[Process, ...] | Missing
+
+
+class Nvml:
+    """NVML, started at the first question. Use as a context manager."""
+
+    def __init__(self, proc_gpus: Path = PROC_GPUS) -> None:
+        self._proc_gpus = proc_gpus
+        self._lib: Any = None
+
+    def __enter__(self) -> "Nvml":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lib is not None:
+            try:
+                self._lib.nvmlShutdown()
+            except self._lib.NVMLError:
+                pass  # nothing is left to be done with it
+            self._lib = None
+
+    def by_minor(self, minors: Sequence[int]) -> list[Gpu]:
+        """The GPUs of these device files (/dev/nvidia<minor>), in order. Raises GpuError."""
+        bus_ids = _proc_bus_ids(self._proc_gpus)
+        by_scan: dict[int, Any] | None = None
+        found = []
+        for minor in minors:
+            handle: Any = Missing("not in /proc/driver/nvidia")
+            if minor in bus_ids:
+                handle = self._maybe(functools.partial(self._by_bus_id, bus_ids[minor]))
+            if isinstance(handle, Missing):
+                # The index in NVML's order is not the minor number: ask each device for its own.
+                by_scan = self._handles_by_minor() if by_scan is None else by_scan
+                if minor not in by_scan:
+                    raise GpuError(f"/dev/nvidia{minor} is unknown to NVML", "gpu-unknown")
+                handle = by_scan[minor]
+            found.append(self._gpu(handle))
+        return found
+
+    def _by_bus_id(self, bus_id: str) -> Any:
+        return self._call("nvmlDeviceGetHandleByPciBusId", bus_id.encode("ascii"))
+
+    def by_uuid(self, uuids: Sequence[str]) -> list[Gpu]:
+        """The GPUs (or MIG devices) with these UUIDs, in order. Raises GpuError."""
+        return [
+            self._gpu(self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii")))
+            for uuid in uuids
+        ]
+
+    def _handles_by_minor(self) -> dict[int, Any]:
+        handles: dict[int, Any] = {}
+        for index in range(self._call("nvmlDeviceGetCount")):
+            try:
+                handle = self._call("nvmlDeviceGetHandleByIndex", index)
+                handles[int(self._call("nvmlDeviceGetMinorNumber", handle))] = handle
+            except GpuError:
+                continue  # a lost neighbour must not hide the GPU that was asked for
+        return handles
+
+    def _gpu(self, handle: Any) -> Gpu:
+        memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+        return Gpu(
+            uuid=_text(self._call("nvmlDeviceGetUUID", handle)),
+            minor=self._maybe(lambda: int(self._call("nvmlDeviceGetMinorNumber", handle))),
+            pci_bus_id=_text(self._call("nvmlDeviceGetPciInfo", handle).busId),
+            name=_text(self._call("nvmlDeviceGetName", handle)),
+            total_mib=int(memory.total) // MIB,
+            free_mib=int(memory.free) // MIB,
+            used_mib=int(memory.used) // MIB,
+            processes=self._maybe(lambda: self._processes(handle)),
+        )
+
+    def _processes(self, handle: Any) -> tuple[Process, ...]:
+        running = self._call("nvmlDeviceGetComputeRunningProcesses", handle)
+        return tuple(
+            Process(
+                int(each.pid),
+                Missing("not told by the driver")
+                if each.usedGpuMemory is None
+                else int(each.usedGpuMemory) // MIB,
+            )
+            for each in running
+        )
+
+    def _maybe(self, ask: Callable[[], T]) -> T | Missing:
+        try:
+            return ask()
+        except GpuError as err:
+            return Missing(err.message)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        """Call one function of NVML; raises GpuError with NVML's own words."""
+        lib = self._started()
+        try:
+            return getattr(lib, name)(*args)
+        except lib.NVMLError as err:
+            raise GpuError(f"{name}: {err}", "nvml") from err
+
+    def _started(self) -> Any:
+        if self._lib is None:
+            try:
+                import pynvml
+            except ImportError as err:
+                raise GpuError("the Python package nvidia-ml-py is missing", "nvml") from err
+            try:
+                pynvml.nvmlInit()
+            except pynvml.NVMLError as err:
+                raise GpuError(f"NVML does not start: {err}", "nvml") from err
+            self._lib = pynvml
+        return self._lib
+
+
+def _proc_bus_ids(root: Path) -> dict[int, str]:
+    """Minor number to PCI bus id, from /proc/driver/nvidia/gpus/<bus id>/information."""
+    found: dict[int, str] = {}
+    try:
+        folders = list(root.iterdir())
+    except OSError:
+        return found
+    for folder in folders:
+        try:
+            text = (folder / "information").read_text("ascii", "replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "Device Minor" and value.strip().isdigit():
+                found[int(value)] = folder.name
+    return found
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage finish, `coloc epilog`: report how a job ended and whether its log tells of a GPU OOM.
+
+Finds the log, reads its end with the user's rights, judges it, and hands the report to colocd or,
+when colocd is away, to the spool. Evidence is saved before a requeue can truncate the log. It
+only reports: colocd decides. About 5 s at worst: 2 for the log, 2 for colocd.
+
+May run twice for a job: the second report has the same key and replaces the first.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_coloc.adapters import hookenv, spool, userfile
+from slurm_coloc.core import logpath, oom
+from slurm_coloc.errors import ColocError
+from slurm_coloc.flow.launch import log_facts
+
+LOG_DEADLINE_S = 2.0
+COLOCD_DEADLINE_S = 2.0
+
+
+def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
+    """Report the job's end; returns the log line. Raises ColocError or OSError."""
+    job = hookenv.read_job(environ)
+    settings = hookenv.read_settings(environ)
+    slurm_uid = spool.uid_of(settings.slurm_user)
+    notes: list[str] = []
+    state, array = _load_state(settings, job, slurm_uid, notes)
+    evidence = _evidence(job, settings, state, array, notes) if job.batch else None
+    if not job.batch:
+        notes.append("no batch job: no log")
+    report = {
+        "v": 1,
+        "op": "report",
+        "cluster": job.cluster,
+        "job_id": job.job_id,
+        "restart": job.restart,
+        "node": job.node,
+        "uid": job.uid,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "gpu_uuids": _uuids(state, job),
+        "ended_s": round(time.time(), 3),
+        "evidence": evidence,
+        "peak_mib": None,
+        "notes": notes,
+    }
+    if dry_run:
+        json.dump(report, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return _line(report, "nowhere (dry run)")
+    where = spool.deliver(report, settings.socket, settings.spool_dir, slurm_uid, COLOCD_DEADLINE_S)
+    _forget(settings, job)
+    return _line(report, where)
+
+
+def _load_state(
+    settings: hookenv.HookSettings, job: hookenv.HookJob, slurm_uid: int, notes: list[str]
+) -> tuple[dict[str, Any], bytes | None]:
+    """The Prolog's state of this very run and the array file; {} with a note where missing."""
+    owners = {0, os.geteuid()}
+    try:
+        with spool.opened_dir(settings.run_dir, 0o755) as fd:
+            raw = spool.read_file(fd, f"{job.job_id}.json", owners)
+            array = spool.read_file(fd, f"{job.job_id}.array", owners, 64)
+        state = json.loads(raw) if raw is not None else None
+    except (ColocError, OSError, ValueError) as err:
+        notes.append(f"state unreadable: {str(err)[:100]}")
+        return {}, None
+    if not isinstance(state, dict) or state.get("restart") != job.restart:
+        notes.append("no state of this run: the Prolog did not write one")
+        return {}, array
+    return state, array
+
+
+def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
+    """Remove the job's state; last, so that an Epilog that was killed can run again."""
+    with spool.opened_dir(settings.run_dir, 0o755) as fd:
+        for suffix in ("json", "array"):
+            spool.remove_file(fd, f"{job.job_id}.{suffix}")
+
+
+def _evidence(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    state: dict[str, Any],
+    array: bytes | None,
+    notes: list[str],
+) -> dict[str, Any] | None:
+    """What the logs tell; stderr before stdout, where one file serves both it is stdout."""
+    facts = log_facts(job, array)
+    patterns = {"stdout": job.stdout}
+    if job.stderr is not None and job.stderr != job.stdout:
+        patterns = {"stderr": job.stderr, "stdout": job.stdout}
+    started_s = float(state.get("started_s", 0.0))
+    marks = {
+        path: userfile.Mark(size, digest)
+        for path, (size, digest) in state.get("log_marks", {}).items()
+    }
+    wants = [
+        userfile.Want(logpath.expand(pattern, facts), started_s, marks)
+        for pattern in patterns.values()
+    ]
+    owner = userfile.Owner(job.uid, job.gid, job.user)
+    tails = userfile.read_tails(owner, wants, settings.log_tail_kib * 1024, LOG_DEADLINE_S)
+    found: dict[str, Any] | None = None
+    for name, tail in zip(patterns, tails, strict=True):
+        if tail.reason is not None:
+            notes.append(f"{name} not read: {tail.reason}")
+            continue
+        evidence = oom.find_oom(tail.data)
+        if evidence is not None and (found is None or (evidence.oom and not found["oom"])):
+            found = _plain(evidence, name)
+            if evidence.superseded_by:
+                notes.append(f"out-of-memory was caught; ended in {evidence.superseded_by}")
+    return found
+
+
+def _plain(evidence: oom.OomEvidence, file: str) -> dict[str, Any]:
+    return {
+        "oom": evidence.oom,
+        "kind": evidence.kind,
+        "pattern": evidence.pattern,
+        "line": evidence.line,
+        "file": file,
+        "requested_mib": evidence.requested_mib,
+        "capacity_mib": evidence.capacity_mib,
+        "in_use_mib": evidence.in_use_mib,
+        "free_mib": evidence.free_mib,
+    }
+
+
+def _uuids(state: dict[str, Any], job: hookenv.HookJob) -> list[str]:
+    devices = state.get("gpu", {}).get("devices", [])
+    return [str(device["uuid"]) for device in devices] or list(job.uuids)
+
+
+def _line(report: dict[str, Any], where: str) -> str:
+    evidence = report["evidence"]
+    verdict = evidence["kind"] if evidence and evidence["oom"] else "none"
+    return (
+        f"jobid={report['job_id']} restart={report['restart']} node={report['node']}"
+        f" exit={report['exit_code']}:{report['signal']} oom={verdict} report={where}"
+        + "".join(f" note={note!r}" for note in report["notes"])
+    )

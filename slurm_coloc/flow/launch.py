@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage launch, `coloc prolog`: note on the node what a job got before it starts.
+
+Writes <run_dir>/<job id>.json: the GPUs by UUID, their real free memory and processes at this
+moment, and, for a restarted job, how long its logs already are, so that the Epilog does not take
+an earlier run's out-of-memory for this one's. A node without NVML says so and the job goes on.
+
+May run twice for a job; the later state replaces the earlier.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_coloc.adapters import hookenv, nvml, spool, userfile
+from slurm_coloc.core import logpath
+from slurm_coloc.errors import GpuError
+
+MARKS_DEADLINE_S = 1.0
+
+
+def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
+    """Write the job's state; returns the log line. Raises ColocError or OSError."""
+    job = hookenv.read_job(environ)
+    settings = hookenv.read_settings(environ)
+    state: dict[str, Any] = {
+        "schema": 1,
+        "cluster": job.cluster,
+        "job_id": job.job_id,
+        "restart": job.restart,
+        "node": job.node,
+        "uid": job.uid,
+        "started_s": round(time.time(), 3),
+        "log_marks": _log_marks(job) if job.restart > 0 else {},
+        "gpu": {"available": False, "reason": "NVML has not answered yet"},
+    }
+    if dry_run:
+        state["gpu"] = look(job, settings.nvml)
+        json.dump(state, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return _line(job, state)
+    with spool.opened_dir(settings.run_dir, 0o755) as fd:
+        # A first state before the driver is asked: a driver that hangs costs only the figures.
+        _write(fd, state)
+        state["gpu"] = look(job, settings.nvml)
+        _write(fd, state)
+    return _line(job, state)
+
+
+def look(job: hookenv.HookJob, use_nvml: bool) -> dict[str, Any]:
+    """The job's GPUs as NVML sees them now, or "available": false with a reason."""
+    if not job.minors and not job.uuids:
+        return _unavailable("the job has no GPU on this node")
+    if not use_nvml:
+        return _unavailable("nvml = false in the configuration")
+    try:
+        with nvml.Nvml() as lib:
+            gpus = lib.by_minor(job.minors) if job.minors else lib.by_uuid(job.uuids)
+    except GpuError as err:
+        return _unavailable(err.message)
+    return {"available": True, "devices": [_plain(gpu) for gpu in gpus]}
+
+
+def _unavailable(reason: str) -> dict[str, Any]:
+    return {"available": False, "reason": reason}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as JSON; a value that NVML did not give is null with its reason beside it."""
+    if isinstance(value, nvml.Missing):
+        return {"available": False, "reason": value.reason}
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]]:
+    """Length and digest of the logs that a restarted job has already; looked at as the user."""
+    if not job.batch:
+        return {}
+    facts = log_facts(job)
+    patterns = dict.fromkeys((job.stdout, job.stderr))
+    wants = [userfile.Want(logpath.expand(pattern, facts)) for pattern in patterns]
+    owner = userfile.Owner(job.uid, job.gid, job.user)
+    tails = userfile.read_tails(owner, wants, userfile.MARK_BYTES, MARKS_DEADLINE_S)
+    return {
+        tail.path: [tail.size, userfile.digest(tail.data)]
+        for tail in tails
+        if tail.path and tail.reason is None
+    }
+
+
+def log_facts(job: hookenv.HookJob, array: bytes | None = None) -> logpath.LogFacts:
+    """What is known for expanding the job's log patterns.
+
+    ``array`` is the content of <run_dir>/<job id>.array, "MASTER TASK" or "none", which the
+    SPANK plugin may write in slurmstepd: Prolog and Epilog are not told.
+    """
+    words = (array or b"").split()
+    numbers = [int(word) for word in words if word.isdigit() and len(word) <= 10]
+    known = len(numbers) == 2 or words == [b"none"]
+    host = _short_host()
+    return logpath.LogFacts(
+        job_id=job.job_id,
+        user=job.user,
+        work_dir=job.work_dir,
+        hosts=tuple(dict.fromkeys((host, job.node))),
+        array=(numbers[0], numbers[1]) if len(numbers) == 2 else None,
+        array_known=known,
+    )
+
+
+def _short_host() -> str:
+    return os.uname().nodename.partition(".")[0]
+
+
+def _write(dir_fd: int, state: dict[str, Any]) -> None:
+    data = json.dumps(state, indent=1).encode("ascii") + b"\n"
+    spool.write_file(dir_fd, f"{state['job_id']}.json", data, 0o644)
+
+
+def _line(job: hookenv.HookJob, state: dict[str, Any]) -> str:
+    gpu = state["gpu"]
+    seen = (
+        " ".join(f"gpu={d['uuid']} free_mib={d['free_mib']}" for d in gpu["devices"])
+        if gpu["available"]
+        else f"gpu=unavailable reason={gpu['reason']!r}"
+    )
+    return f"jobid={job.job_id} restart={job.restart} node={job.node} {seen}"
