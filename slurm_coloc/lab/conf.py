@@ -178,7 +178,7 @@ export PATH="{d}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 export LD_LIBRARY_PATH="{d}/lib"
 export COLOC_EMU_LEDGER="{d}/nodes/$node/ledger"
 export COLOC_CONFIG="{d}/nodes/$node/coloc.toml"
-export COLOC_BIN="{d}/bin/coloc" COLOC="{d}/bin/coloc"
+export COLOC_PROGRAM="{d}/bin/coloc"
 export SLURM_CONF="{d}/slurm.conf"
 {body}
 """
