@@ -110,11 +110,11 @@ local coloc = dofile("{d}/etc/coloc.lua")
 coloc.setup{{ socket = "{d}/coloc/colocd.sock", off_file = "{d}/coloc/off" }}
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
-  return coloc.job_submit(job_desc, part_list, submit_uid)
+  return coloc.submit(job_desc, part_list, submit_uid)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  return coloc.job_modify(job_desc, job_rec, part_list, modify_uid)
+  return coloc.modify(job_desc, job_rec, part_list, modify_uid)
 end
 
 return slurm.SUCCESS
