@@ -86,7 +86,7 @@ def drain(store: Store, spool_dir: Path) -> list[int]:
         return taken
     for path in files:
         try:
-            if path.is_symlink() or path.stat().st_size > MAX_SPOOLED:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_SPOOLED:
                 raise ValueError("not a plain small file")
             taken.append(take(store, json.loads(path.read_bytes())))
             path.unlink()

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs for the cluster tests: summaries of a wanted size and training stand-ins."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_coloc.lab.lab import Lab
+
+RULE = "=" * 64
+THIN = "-" * 64
+
+
+def mlp_summary(millions: int) -> str:
+    """torchsummary's text of a network of about so many million parameters, batch 32."""
+    width = 1000
+    layers = max(1, millions)
+    rows = [f"{f'Linear-{i}':>18} {f'[32, {width}]':>26} {'1,000,000':>15}" for i in range(layers)]
+    head = f"{THIN}\n        Layer (type)               Output Shape         Param #\n{RULE}\n"
+    total = f"{layers * 1_000_000:,}"
+    foot = (
+        f"\n{RULE}\nTotal params: {total}\nTrainable params: {total}\nNon-trainable params: 0\n"
+        f"{THIN}\nInput size (MB): 0.12\nForward/backward pass size (MB): 1.00\n"
+        f"Params size (MB): {layers * 3.81:.2f}\nEstimated Total Size (MB): {layers * 4.0:.2f}\n"
+        f"{THIN}\n"
+    )
+    return head + "\n".join(rows) + foot
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A user of a lab with a summary file at hand."""
+
+    lab: Lab
+    user: str
+    summary: Path
+
+    def submit(self, *args: str, wrap: str | None = None, script: str | None = None) -> int:
+        """sbatch --coloc with this desk's summary."""
+        return self.lab.sbatch(
+            f"--coloc={self.summary}", *args, wrap=wrap, script=script, user=self.user
+        )
+
+    def train(self, **options: object) -> str:
+        """The command line of a training stand-in."""
+        return train(self.lab, **options)
+
+    def explain(self, job_id: int) -> dict[str, Any]:
+        """`coloc explain --json` as this user."""
+        return coloc(self.lab, "explain", str(job_id), user=self.user)
+
+
+def train(lab: Lab, **options: object) -> str:
+    """``emu-train`` with its options: memory_mib=..., work_s=..., smact=..."""
+    words = [str(lab.dir / "bin" / "emu-train")]
+    for name, value in options.items():
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(str(value))
+    return " ".join(words)
+
+
+def desk(lab: Lab, millions: int = 300, user: int = 0) -> Desk:
+    """A desk of the lab's n-th user; 300 million parameters under Adam are about 5 GiB."""
+    name = lab.users[user]
+    path = lab.home(name) / f"model-{millions}m.txt"
+    path.write_text(mlp_summary(millions))
+    path.chmod(0o644)
+    return Desk(lab, name, path)
+
+
+def coloc(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
+    """A `coloc ... --json` of the lab's own program."""
+    done = lab.run(["coloc", *args, "--json"], user=user)
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def until(check: Callable[[], Any], timeout: float = 30, what: str = "condition") -> Any:
+    """Poll ``check`` until it is true; its value. AssertionError after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (found := check()):
+        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+def shards(job: dict[str, str]) -> int:
+    """Shards in a job's TresPerNode; 0 where there are none."""
+    tres = job.get("TresPerNode", "")
+    return int(tres.rsplit(":", 1)[1]) if "shard" in tres else 0
+
+
+def ran_on(lab: Lab, job_id: int) -> list[str]:
+    """GPU UUIDs that the training stand-in said it ran on, one a start."""
+    lines = lab.output(job_id).splitlines()
+    return [word.split("=", 1)[1] for line in lines for word in line.split() if "uuid=" in word]

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job on a real Slurm: share, wait, run out of memory, come back, finish."""
+
+from typing import Any
+
+import pytest
+
+from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import Desk, coloc, desk, shards, until
+
+pytestmark = pytest.mark.cluster
+
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
+
+
+@pytest.fixture(autouse=True)
+def empty(lab: Lab) -> None:
+    """Every test starts on an idle lab."""
+    lab.run(
+        ["scancel", "--state=PENDING,RUNNING,SUSPENDED", *[f"--user={u}" for u in lab.users[:1]]]
+    )
+    for user in [*lab.users, "root"]:
+        lab.run(["scancel", f"--user={user}"], check=False)
+    until(lambda: not lab.run(["squeue", "-h"]).stdout.strip(), 40, "the queue is empty")
+
+
+def ended(me: Desk, job_id: int, count: int = 1) -> list[dict[str, Any]]:
+    """The first ``count`` runs of a job, once colocd has recorded how they ended."""
+
+    def runs() -> list[dict[str, Any]]:
+        return [run for run in me.explain(job_id)["runs"] if run["outcome"]]
+
+    until(lambda: len(runs()) >= count, 30, f"colocd has recorded {count} ends of job {job_id}")
+    return runs()
+
+
+def devices(lab: Lab, job_ids: list[int]) -> list[str]:
+    """IDX of each running job's GPU as Slurm shows it."""
+    return [lab.job(job_id).get("GRES", "") for job_id in job_ids]
+
+
+def index_of(gres: str) -> str:
+    return gres.split("IDX:", 1)[1].split(")")[0] if "IDX:" in gres else gres
+
+
+def test_three_share_one_gpu_a_fourth_waits_and_starts_when_there_is_room(lab: Lab) -> None:
+    me = desk(lab, 700)
+    # Leave one GPU for the test: a whole-GPU job of root takes the other.
+    blocker = lab.sbatch("--gres=gpu:1", wrap="sleep 120")
+    lab.wait(blocker, "RUNNING")
+    train = me.train(memory_mib=6000, smact=0.2, work_s=600)
+    jobs = [me.submit("--mem=100", wrap=train) for _ in range(4)]
+    for job_id in jobs:
+        assert 10 <= shards(lab.job(job_id)) <= 18
+    fit = 39 // shards(lab.job(jobs[0]))
+    for job_id in jobs[:fit]:
+        lab.wait(job_id, "RUNNING")
+    together = devices(lab, jobs[:fit])
+    assert fit >= 2
+    assert len({index_of(text) for text in together}) == 1
+    assert lab.wait(jobs[fit], "PENDING")["Reason"] in ("Resources", "Priority", "None")
+    lab.run(["scancel", str(jobs[0])])
+    lab.wait(jobs[fit], "RUNNING")
+    assert lab.job(blocker)["JobState"] == "RUNNING"
+
+
+def test_three_on_one_gpu_at_once(lab: Lab) -> None:
+    me = desk(lab, 300)
+    train = me.train(memory_mib=4000, smact=0.2, work_s=4)
+    jobs = [me.submit("--mem=100", wrap=train) for _ in range(3)]
+    for job_id in jobs:
+        lab.wait(job_id, "RUNNING")
+    assert len({index_of(text) for text in devices(lab, jobs)}) == 1
+    for job_id in jobs:
+        lab.wait(job_id, "COMPLETED", 60)
+    history = coloc(lab, "history", user=me.user)["runs"]
+    seen = until(
+        lambda: (
+            {
+                run["job_id"]: run["outcome"]
+                for run in coloc(lab, "history", user=me.user)["runs"]
+                if run["job_id"] in jobs and run["outcome"]
+            }.keys()
+            >= set(jobs)
+        ),
+        30,
+        "the history has all three",
+    )
+    assert seen
+    assert history
+
+
+@pytest.mark.needs_24
+def test_a_whole_gpu_job_never_meets_a_shard_job(lab: Lab) -> None:
+    me = desk(lab, 300)
+    shared = me.submit("--mem=100", wrap="sleep 60")
+    lab.wait(shared, "RUNNING")
+    first = lab.sbatch("--gres=gpu:1", "--mem=100", wrap="sleep 60", user=lab.users[1])
+    lab.wait(first, "RUNNING")
+    assert index_of(lab.job(first)["GRES"]) != index_of(lab.job(shared)["GRES"])
+    second = lab.sbatch("--gres=gpu:1", "--mem=100", wrap="sleep 60", user=lab.users[1])
+    until(lambda: lab.job(second)["Reason"] == "Resources", 20, "the second waits")
+    lab.run(["scancel", str(shared)])
+    lab.wait(second, "RUNNING")
+
+
+def test_an_oom_job_comes_back_on_a_whole_gpu_and_completes(lab: Lab) -> None:
+    me = desk(lab, 200, user=1)
+    neighbour = me.submit("--mem=100", wrap=me.train(memory_mib=4000, smact=0.3, work_s=600))
+    lab.wait(neighbour, "RUNNING")
+    until(lambda: "uuid" in lab.output(neighbour), 20, "the neighbour holds its memory")
+    liar = me.submit("--mem=100", wrap=me.train(memory_mib=38000, smact=0.5, work_s=1))
+    before = shards(lab.job(liar))
+    assert 0 < before < 39
+    until(lambda: int(lab.job(liar)["Restarts"]) == 1, 60, "the job is requeued")
+    job = lab.wait(liar, "COMPLETED", 90)
+    whole = "shard:39" if lab.release < (23, 11) else "gpu:1"
+    assert job["TresPerNode"].endswith(whole)
+    assert job["Requeue"] == "1"
+    ended(me, liar, 2)
+    told = me.explain(liar)
+    assert [run["outcome"] for run in told["runs"]] == ["oom-gpu", "completed"]
+    assert told["runs"][0]["evidence"]["oom"] is True
+    story = " / ".join(line["text"] for line in told["story"])
+    assert "ran out of GPU memory" in story
+    assert "requeued on a whole GPU" in story
+    assert "Priority" in story
+    # Both runs' words stand in one log: the first was not truncated.
+    assert "out of memory" in lab.output(liar).lower()
+    assert "done" in lab.output(liar)
+
+
+def test_the_requeued_job_is_preferred(lab: Lab) -> None:
+    me = desk(lab, 200, user=2)
+    for index in range(2):  # both GPUs are shared by long jobs: a whole GPU is not free
+        hold = me.submit(
+            "--mem=100", "--nice=0", wrap=me.train(memory_mib=20000, smact=0.3, work_s=600)
+        )
+        lab.wait(hold, "RUNNING")
+        if index == 0:
+            blocker = lab.sbatch("--gres=gpu:1", "--mem=100", wrap="sleep 600")
+            lab.wait(blocker, "RUNNING")
+    liar = me.submit("--mem=100", wrap=me.train(memory_mib=38000, smact=0.5, work_s=1))
+    until(lambda: lab.job(liar)["Restarts"] == "1", 60, "the job is requeued")
+    job = until(
+        lambda: found if (found := lab.job(liar))["Priority"] == "100000" else None,
+        20,
+        "its priority is raised",
+    )
+    assert job["JobState"] == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sbatch", "state", "outcome"),
+    [
+        ("exit", {"exit_code": 1}, (), "FAILED", "failed"),
+        ("caught", {"memory_mib": 60000, "catch_oom": True}, (), "COMPLETED", "completed"),
+    ],
+)
+def test_other_ends_are_not_requeued(
+    lab: Lab,
+    name: str,
+    options: dict[str, object],
+    sbatch: tuple[str, ...],
+    state: str,
+    outcome: str,
+) -> None:
+    me = desk(lab, 200)
+    train = me.train(**{"memory_mib": 2000, "smact": 0.2, "work_s": 0.3, **options})
+    job_id = me.submit("--mem=200", *sbatch, wrap=train)
+    lab.wait(job_id, state, 60)
+    run = ended(me, job_id)[0]
+    assert (run["outcome"], run["verdict"]) == (outcome, "not-ours")
+    assert lab.job(job_id)["Restarts"] == "0"
+
+
+def test_cancel_is_not_requeued(lab: Lab) -> None:
+    me = desk(lab, 200)
+    job_id = me.submit("--mem=100", wrap=me.train(memory_mib=2000, smact=0.2, work_s=600))
+    lab.wait(job_id, "RUNNING")
+    lab.run(["scancel", str(job_id)], user=me.user)
+    lab.wait(job_id, "CANCELLED")
+    run = ended(me, job_id)[0]
+    assert (run["outcome"], lab.job(job_id)["Restarts"]) == ("cancelled", "0")
+
+
+@pytest.mark.needs_24
+def test_host_oom_is_not_requeued(lab: Lab) -> None:
+    me = desk(lab, 200)
+    train = me.train(memory_mib=2000, smact=0.2, work_s=60, host_oom=True)
+    job_id = me.submit("--mem=200", wrap=train)
+    lab.wait(job_id, ("OUT_OF_MEMORY", "FAILED", "CANCELLED"), 60)
+    assert lab.job(job_id)["JobState"] == "OUT_OF_MEMORY"
+    run = ended(me, job_id)[0]
+    assert (run["outcome"], lab.job(job_id)["Restarts"]) == ("oom-host", "0")
+
+
+@pytest.mark.slow
+@pytest.mark.needs_24
+def test_timeout_is_not_requeued(lab: Lab) -> None:
+    me = desk(lab, 200)
+    job_id = me.submit("--mem=100", "--time=0:10", wrap="sleep 300")
+    lab.run(["scontrol", "update", f"JobId={job_id}", "TimeLimit=0:01"], check=False)
+    lab.wait(job_id, "TIMEOUT", 200)
+    run = ended(me, job_id)[0]
+    assert (run["outcome"], lab.job(job_id)["Restarts"]) == ("timeout", "0")
+
+
+def test_no_requeue_means_no_recovery(lab: Lab) -> None:
+    me = desk(lab, 250)
+    job_id = me.submit(
+        "--mem=100", "--no-requeue", wrap=me.train(memory_mib=60000, smact=0.2, work_s=1)
+    )
+    lab.wait(job_id, "FAILED", 60)
+    run = ended(me, job_id)[0]
+    assert (run["outcome"], run["verdict"]) == ("oom-gpu", "no-requeue")
+    assert lab.job(job_id)["Restarts"] == "0"
+
+
+def test_a_second_oom_on_the_whole_gpu_is_the_end(lab: Lab) -> None:
+    me = desk(lab, 260)
+    job_id = me.submit("--mem=100", wrap=me.train(memory_mib=60000, smact=0.2, work_s=1))
+    until(lambda: lab.job(job_id)["Restarts"] == "1", 60, "requeued once")
+    lab.wait(job_id, "FAILED", 60)
+    runs = ended(me, job_id, 2)
+    assert [run["verdict"] for run in runs] == ["requeue", "not-ours"]
+    assert lab.job(job_id)["Restarts"] == "1"
+    # The next submission of the same model does not try such a share again.
+    again = me.submit("--mem=100", "--hold", wrap="true")
+    assert shards(lab.job(again)) in (0, 39)
+    assert "history-oom" in lab.job(again)["AdminComment"]
+
+
+def test_another_user_sees_nothing_and_changes_nothing(lab: Lab) -> None:
+    me = desk(lab, 200)
+    other = lab.users[1]
+    job_id = me.submit("--mem=100", wrap="sleep 60")
+    until(lambda: me.explain(job_id)["runs"], 20)
+    refused = lab.run(["coloc", "explain", str(job_id)], user=other, check=False)
+    assert refused.returncode != 0
+    assert "may see" in refused.stderr
+    mine = coloc(lab, "jobs", user=other)["jobs"]
+    assert job_id not in [job["job_id"] for job in mine]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database: migrations, runs closed once, tallies, the spool."""
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.adapters.store.localdisk import file_system, require_local
+from slurm_coloc.config import Config
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.errors import ConfigError
+from slurm_coloc.flow import reports
+from slurm_coloc.flow.record import Recorder
+
+DECISION = "0123456789ab"
+
+
+def decision(**changes: Any) -> dict[str, Any]:
+    row = {
+        "id": DECISION, "cluster": "c", "made_s": time.time(), "uid": 1000, "account": "a",
+        "partition": "main", "mode": "on", "action": "collocate", "reason": "fits", "detail": "",
+        "shards": 12, "shard_mib": 1024, "shards_per_gpu": 39, "estimator": "text",
+        "memory_mib": 9000, "upper_mib": 12000, "smact": None, "fingerprint": "f",
+        "options": "o", "features": "{}", "request": "{}", "exclusive_tres": "gres/gpu:1",
+        "may_requeue": 1,
+    }  # fmt: skip
+    return {**row, **changes}
+
+
+def run_row(**changes: Any) -> dict[str, Any]:
+    row = {
+        "decision": DECISION, "job_id": 7, "restart": 0, "uid": 1000, "submit_s": time.time(),
+        "state": "RUNNING", "node": "n1", "tres": "gres/shard:12", "start_s": None,
+    }  # fmt: skip
+    return {**row, **changes}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    evidence = {"oom": True, "kind": "cuda_oom", "line": "CUDA out of memory"}
+    body = {"v": 1, "op": "report", "job_id": 7, "restart": 0, "node": "n1", "evidence": evidence}
+    return {**body, **changes}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store.open(tmp_path)
+    found.add_decision(decision())
+    found.see_run(run_row())
+    return found
+
+
+def test_opening_twice_migrates_once_and_a_newer_layout_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    Store.open(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "coloc.db")
+    assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    with pytest.raises(ConfigError, match="newer"):
+        Store.open(tmp_path)
+
+
+def test_a_damaged_database_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "coloc.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(ConfigError, match=r"coloc\.db"):
+        Store.open(tmp_path)
+
+
+def test_network_disks_are_refused(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n/dev/sda1 / ext4 rw 0 0\n")
+    assert file_system(tmp_path / "deep", mounts) == "nfs4"
+    assert file_system(Path("/"), mounts) == "ext4"
+    require_local(tmp_path)  # what really holds it is local
+
+
+def test_an_oom_is_closed_once_and_planned_once(store: Store) -> None:
+    recorder = Recorder(Config(), store)
+    reports.take(store, report())
+    run = store.open_runs()[0]
+    view = JobView(7, "FAILED", exit_code=1, tres_per_node="gres/shard:12")
+    for _ in range(2):
+        recorder.end(run, Outcome.OOM_GPU, view, recorder.body_for(run))
+    assert store.open_runs() == []
+    work = store.open_work()
+    assert [(row["job_id"], row["restart"], row["tres"]) for row in work] == [(7, 0, "gres/gpu:1")]
+    assert store.oom_share_mib("f", "o", 1000) == 12 * 1024
+    assert store.oom_share_mib("f", "o", 1001) is None
+    assert [line["kind"] for line in store.story(DECISION, 7)] == ["ended", "recover"]
+
+
+def test_a_second_oom_of_the_same_job_meets_the_cap(store: Store) -> None:
+    recorder = Recorder(Config(), store)
+    view = JobView(7, "FAILED")
+    recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report())
+    store.see_run(run_row(restart=1))
+    recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report(restart=1))
+    assert len(store.open_work()) == 1
+    assert [row["verdict"] for row in store.runs_of_job(7)] == ["requeue", "job-cap"]
+
+
+def test_a_run_on_a_whole_gpu_is_not_ours(store: Store) -> None:
+    store.see_run(run_row(job_id=8, tres="gres:gpu:1"))
+    run = next(row for row in store.open_runs() if row["job_id"] == 8)
+    Recorder(Config(), store).end(run, Outcome.OOM_GPU, JobView(8, "FAILED"), report(job_id=8))
+    assert store.runs_of_job(8)[0]["verdict"] == "not-ours"
+
+
+def test_an_old_report_of_a_recycled_job_id_is_not_used(store: Store) -> None:
+    reports.take(store, report(ended_s=time.time() - 86400))
+    assert Recorder(Config(), store).body_for(store.open_runs()[0]) is None
+
+
+def test_spool_is_drained_and_bad_files_are_set_aside(store: Store, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "7.0.n1.json").write_text(json.dumps(report()))
+    (spool / "8.0.n1.json").write_text("{broken")
+    (spool / "9.0.n1.json").write_text(json.dumps(report(job_id=-1)))
+    (spool / "10.json").symlink_to("/etc/shadow")
+    (spool / "11.json").write_text(" " * 70000)
+    assert reports.drain(store, spool) == [7]
+    assert sorted(path.name for path in spool.iterdir()) == [
+        "10.bad", "11.bad", "8.0.n1.bad", "9.0.n1.bad",
+    ]  # fmt: skip
+    assert reports.drain(store, spool) == []
+
+
+def test_closing_survives_a_crash_in_the_middle(store: Store, monkeypatch: Any) -> None:
+    """The run and its recovery are one transaction: a death between them leaves neither."""
+    recorder = Recorder(Config(), store)
+    run = store.open_runs()[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "add_work", lambda row: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
+    assert len(store.open_runs()) == 1
+    recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
+    assert len(store.open_work()) == 1
