@@ -9,8 +9,8 @@ import typer
 from slurm_coloc import __version__
 from slurm_coloc.errors import ColocError
 
-# One file a subcommand (or a small group); each has register(app).
-COMMANDS = ("estimate", "serve", "lab")
+# Subcommand and its file; each file has register(app).
+COMMANDS = {"estimate": "estimate", "serve": "serve", "lab": "lab"}
 
 
 def _version(wanted: bool) -> None:
@@ -37,7 +37,9 @@ def build() -> typer.Typer:
     ) -> None:
         """GPU sharing for deep-learning training on Slurm."""
 
-    for name in COMMANDS:
+    # Only the file that is asked for is imported: `coloc jobs` need not load the estimators.
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    for name in [COMMANDS[asked]] if asked in COMMANDS else COMMANDS.values():
         import_module(f"slurm_coloc.cli.{name}").register(app)
     return app
 
