@@ -229,18 +229,18 @@ class SlurmCommands:
                 return []
             raise
 
-    async def requeue_hold(self, job_id: int) -> None:
+    async def requeue_hold(self, handle: str) -> None:
         """Put an ended or running job back into the queue, held."""
-        await self._run("scontrol", "requeuehold", str(job_id))
+        await self._run("scontrol", "requeuehold", handle)
 
-    async def release(self, job_id: int) -> None:
+    async def release(self, handle: str) -> None:
         """End the hold of a pending job."""
-        await self._run("scontrol", "release", str(job_id))
+        await self._run("scontrol", "release", handle)
 
-    async def update(self, job_id: int, **fields: str | int) -> None:
+    async def update(self, handle: str, **fields: str | int) -> None:
         """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
         changes = [f"{name}={value}" for name, value in fields.items()]
-        await self._run("scontrol", "update", f"JobId={job_id}", *changes)
+        await self._run("scontrol", "update", f"JobId={handle}", *changes)
 
 
 def _jobs(text: str) -> list[JobView]:

@@ -38,6 +38,14 @@ class JobView:
     array_task: str | None = None
 
     @property
+    def handle(self) -> str:
+        """What scontrol must be told to act on this job alone: the id of an array's last task is
+        also that of the whole array, so tasks are named ``<array>_<index>``."""
+        if self.array_job_id and self.array_task and self.array_task.isdigit():
+            return f"{self.array_job_id}_{self.array_task}"
+        return str(self.job_id)
+
+    @property
     def ended(self) -> bool:
         """Whether the job is over and its node has been cleaned up."""
         return self.state in TERMINAL and not self.completing

@@ -77,14 +77,14 @@ class Recoverer:
     async def _do(self, step: Step, work: Row, view: JobView) -> None:
         job_id = work["job_id"]
         if step is Step.REQUEUE_HOLD:
-            await self._slurm.requeue_hold(job_id)
+            await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
-            await self._slurm.update(job_id, TresPerNode=work["tres"])
+            await self._slurm.update(view.handle, TresPerNode=work["tres"])
         elif step is Step.RELEASE:
-            await self._slurm.release(job_id)
+            await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
-            await self._slurm.update(job_id, **self._raise, StartTime="now")
+            await self._slurm.update(view.handle, **self._raise, StartTime="now")
             work["raised"] = 1
             self._store.change_work(work, raised=1)
         log.info("recover", jobid=job_id, decision=work["decision"], step=str(step))
