@@ -28,6 +28,8 @@ static volatile sig_atomic_t stop_signal;
 
 static void on_signal(int sig) { stop_signal = sig; }
 
+int train_stopped(void) { return stop_signal != 0; }
+
 static void sleep_s(double s)
 {
     struct timespec ts = {(time_t)s, (long)((s - floor(s)) * 1e9)};
@@ -99,12 +101,15 @@ static void say_progress(const struct run *r, double speed, int neighbours, long
 
 static int gpu_failed(int how)
 {
-    fprintf(stderr, "Traceback (most recent call last):\n"
-                    "  File \"train.py\", line 91, in main\n"
-                    "    loss.backward()\n");
-    fputs(how == 1 ? "RuntimeError: CUDA error: unknown error\n"
-                   : "RuntimeError: CUDA error: unspecified launch failure\n",
-          stderr);
+    static const char *const words[] = {"", "unknown error", "unspecified launch failure",
+                                        "the MPS client was terminated"};
+
+    fprintf(stderr,
+            "Traceback (most recent call last):\n"
+            "  File \"train.py\", line 91, in main\n"
+            "    loss.backward()\n"
+            "RuntimeError: CUDA error: %s\n",
+            words[how]);
     return 1;
 }
 
@@ -168,6 +173,8 @@ static int run_rank(const struct options *o, int rank)
     struct oom why;
     int rc = gpus_attach(&r.g, o, rank), ramped;
 
+    if (rc != 0 && stop_signal)
+        rc = 128 + stop_signal; /* while it waited for another user's MPS server */
     if (rc != 0)
         goto out;
     ramped = ramp(&r, &why);

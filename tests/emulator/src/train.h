@@ -36,9 +36,20 @@ struct options {
 
 #define MAX_GPUS EMU_MAX_DEVICES
 
+/* Why a GPU can no longer be worked on. */
+enum gpu_failure { GPU_FINE = 0, GPU_LOST = 1, MPS_FAULT = 2, MPS_TERMINATED = 3 };
+
+/* The connection to an MPS control daemon; it is a client as long as it is open. */
+struct mps_link {
+    int fd, server_pid;
+    char limits[1024]; /* the daemon's default memory limits */
+    char uuids[1024];  /* the devices that it sees, in its numbering */
+};
+
 /* The GPUs of one process. */
 struct gpus {
     struct emu_ledger ledger;
+    struct mps_link mps;
     int n;
     int device[MAX_GPUS], mig[MAX_GPUS], ordinal[MAX_GPUS]; /* ordinal: CUDA's own numbering */
     struct emu_proc *slot[MAX_GPUS];
@@ -59,13 +70,20 @@ int framework_by_name(const char *name); /* -1: unknown */
 /* Prints the framework's own out-of-memory text, traceback included, on stderr. */
 void oom_print(int fw, const struct oom *o, int caught);
 
+/* Joins the daemon that $CUDA_MPS_PIPE_DIRECTORY names, and waits as long as another user's server
+ * is in the way. 1: a client now, 0: no daemon, -1: refused (it has said why). */
+int mps_join(struct mps_link *m);
+int mps_ended(const struct mps_link *m); /* enum gpu_failure, 0 while all is well */
+void mps_leave(struct mps_link *m);
+int train_stopped(void); /* whether a signal asked this process to end */
+
 /* Opens the ledger and takes slots on `want` of the visible GPUs, beginning with the rank'th.
  * Returns 0, or prints what CUDA would say and returns the exit code. */
 int gpus_attach(struct gpus *g, const struct options *o, int rank);
 void gpus_detach(struct gpus *g);
 /* Sets the footprint on every GPU; fills *why and returns -1 where one is full or fenced. */
 int gpus_resize(struct gpus *g, uint64_t mib, struct oom *why);
-/* One look: own speed (the slowest GPU's), neighbours; non-zero where the GPU failed under us. */
+/* One look: own speed (the slowest GPU's), neighbours; enum gpu_failure. */
 int gpus_tick(struct gpus *g, double *speed, int *neighbours);
 void gpus_set(struct gpus *g, double smact, double work_s, double done_s);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "model.h"
@@ -19,6 +20,38 @@ static int no_gpu(void)
     return 1;
 }
 
+/* Under MPS the daemon's devices count: an index is its number of them, a UUID must be one of them
+ * (so an index that Slurm set is wrong beside a daemon for one GPU: NVIDIA advises UUIDs). */
+static int visible_of_server(const struct emu_state *st, struct gpus *g, const char *env)
+{
+    char all[1024], list[1024], *names[MAX_GPUS], *save = NULL, *word;
+    int n_all = 0, n = 0, i;
+
+    snprintf(all, sizeof(all), "%s", g->mps.uuids);
+    for (word = strtok_r(all, ",", &save); word != NULL && n_all < MAX_GPUS;
+         word = strtok_r(NULL, ",", &save))
+        names[n_all++] = word;
+    snprintf(list, sizeof(list), "%s", env != NULL ? env : g->mps.uuids);
+    for (word = strtok_r(list, ",", &save); word != NULL && n < MAX_GPUS;
+         word = strtok_r(NULL, ",", &save)) {
+        char *end;
+        long index = strtol(word, &end, 10);
+        if (*end == '\0' && end != word) {
+            i = index >= 0 && index < n_all ? (int)index : n_all;
+        } else {
+            for (i = 0; i < n_all && strcasecmp(names[i], word) != 0; i++)
+                ;
+        }
+        if (i == n_all)
+            break;
+        g->device[n] = emu_device_by_name(st, names[i], &g->mig[n]);
+        if (g->device[n] < 0)
+            break;
+        n++;
+    }
+    return n;
+}
+
 /* CUDA enumerates the devices named in CUDA_VISIBLE_DEVICES up to the first invalid one; unset
  * means all. An index that names a GPU in MIG mode gives its first MIG device. */
 static int visible(const struct emu_state *st, struct gpus *g)
@@ -28,6 +61,8 @@ static int visible(const struct emu_state *st, struct gpus *g)
     uint32_t d;
     int n = 0;
 
+    if (g->mps.server_pid != 0)
+        return visible_of_server(st, g, env);
     if (env == NULL) {
         for (d = 0; d < st->n_devices; d++, n++) {
             g->device[n] = (int)d;
@@ -72,6 +107,18 @@ static uint64_t fence_of(const char *text, int ordinal)
             text++;
     }
     return 0;
+}
+
+/* The fence of one device. Real MPS fences its own clients only; where the ledger says that all
+ * processes share by MPS (the default), the variable counts without a daemon too. */
+static uint64_t fence(const struct gpus *g, int ordinal)
+{
+    uint64_t own = fence_of(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), ordinal);
+    uint64_t servers = fence_of(g->mps.limits, ordinal);
+
+    if (g->mps.server_pid == 0)
+        return g->ledger.st->sharing == EMU_SHARING_MPS ? own : 0;
+    return own != 0 && (servers == 0 || own < servers) ? own : servers;
 }
 
 /* Keeps `want` of the n visible GPUs, from the rank'th on. */
@@ -128,7 +175,9 @@ static int take_slots(struct gpus *g, const struct options *o)
             return 9;
         }
         g->slot[i]->work_s = o->work_s;
-        g->fence_mib[i] = fence_of(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), g->ordinal[i]);
+        g->slot[i]->mps_client = g->mps.server_pid != 0;
+        g->slot[i]->mps_server_pid = g->mps.server_pid;
+        g->fence_mib[i] = fence(g, g->ordinal[i]);
     }
     return 0;
 }
@@ -144,10 +193,10 @@ static void say_start(const struct gpus *g, int rank)
         char fence[32] = "none";
         if (g->fence_mib[i] != 0)
             snprintf(fence, sizeof(fence), "%llu MiB", (unsigned long long)g->fence_mib[i]);
-        printf("emu-train: pid %d rank %d on %s (%s), free %llu of %llu MiB, fence %s\n",
+        printf("emu-train: pid %d rank %d on %s (%s), free %llu of %llu MiB, fence %s%s\n",
                (int)getpid(), rank, g->mig[i] >= 0 ? d->mig[g->mig[i]].uuid : d->uuid, d->name,
                (unsigned long long)(capacity - emu_used_mib(st, g->device[i], g->mig[i])),
-               (unsigned long long)capacity, fence);
+               (unsigned long long)capacity, fence, g->mps.server_pid != 0 ? ", MPS client" : "");
     }
     fflush(stdout);
 }
@@ -157,10 +206,12 @@ int gpus_attach(struct gpus *g, const struct options *o, int rank)
     int n, rc;
 
     memset(g, 0, sizeof(*g));
-    g->ledger.fd = -1;
+    g->ledger.fd = g->mps.fd = -1;
     rc = open_ledger(g, o);
     if (rc != 0)
         return rc;
+    if (mps_join(&g->mps) < 0)
+        return 1;
     n = visible(g->ledger.st, g);
     if (n == 0)
         return no_gpu();
@@ -184,6 +235,7 @@ void gpus_detach(struct gpus *g)
 {
     int i, locked;
 
+    mps_leave(&g->mps);
     if (g->ledger.st == NULL)
         return;
     /* Without the lock our slots are left to be reaped, as after a SIGKILL. */
@@ -222,12 +274,12 @@ int gpus_resize(struct gpus *g, uint64_t mib, struct oom *why)
 
 int gpus_tick(struct gpus *g, double *speed, int *neighbours)
 {
-    int i, rc = 0;
+    int i, rc = mps_ended(&g->mps);
 
     *speed = 0.0;
     *neighbours = 0;
     if (emu_lock(&g->ledger) < 0)
-        return 0;
+        return rc;
     for (i = 0; i < g->n; i++) {
         const struct emu_proc *p = g->slot[i];
         const struct emu_device *d = &g->ledger.st->dev[p->device];
@@ -237,10 +289,10 @@ int gpus_tick(struct gpus *g, double *speed, int *neighbours)
         if (others > *neighbours)
             *neighbours = others;
         if (d->faults & EMU_FAULT_LOST)
-            rc = 1;
+            rc = GPU_LOST;
         else if (d->mps_fault_seq != p->mps_fault_seq &&
                  (p->mps_client || g->ledger.st->sharing == EMU_SHARING_MPS))
-            rc = 2;
+            rc = MPS_FAULT;
     }
     emu_unlock(&g->ledger);
     return rc;

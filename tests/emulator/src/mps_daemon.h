@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef EMU_MPS_DAEMON_H
+#define EMU_MPS_DAEMON_H
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "ledger.h"
+#include "mps.h"
+
+#define MPS_MAX_PEERS 256
+
+enum peer_state { PEER_FREE, PEER_NEW, PEER_WAITING, PEER_CLIENT };
+
+struct peer {
+    enum peer_state state;
+    int fd;
+    pid_t pid;
+    uid_t uid;
+    size_t used;
+    char line[MPS_LINE];
+};
+
+struct mps_daemon {
+    int listener;
+    FILE *log;
+    int multiuser;
+    pid_t server; /* 0: none */
+    uid_t server_uid;
+    int quitting;        /* "quit" was said: no new client, gone when the last one has left */
+    double quit_at_s;    /* with -t: when the rest are ended; 0: never */
+    double thread_pct;
+    char limits[MPS_LINE]; /* default pinned memory limits: "0=6G,1=8G" */
+    char uuids[EMU_MAX_DEVICES * EMU_UUID_LEN];
+    struct peer peers[MPS_MAX_PEERS];
+};
+
+int mps_clients(const struct mps_daemon *d, enum peer_state state);
+/* Carries out one command; its output goes to fd. */
+void mps_command(struct mps_daemon *d, const char *text, int fd);
+void mps_end_client(struct mps_daemon *d, struct peer *p, const char *word);
+
+#endif
