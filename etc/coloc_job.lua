@@ -1,0 +1,239 @@
+-- SPDX-License-Identifier: Apache-2.0
+--[[
+coloc_job.lua: reads slurmctld's job_desc for coloc.lua, and writes to it, all or nothing.
+
+Seen in the job_desc of 22.05.8 and 24.11.5:
+* unset numbers read 65534 or 4294967294, unset strings nil; min_mem_per_node and min_mem_per_cpu
+  read nil where the other one or none was given;
+* assigning nil raises; "" clears a string; 65534 and 4294967294 assigned make a number unset
+  again, but an unset memory cannot be put back (2^64-2 is no double): hence ORDER;
+* tres_* must carry the release's own spelling, gres:gpu:1 (22.05) or gres/gpu:1 (24.11): the
+  other one is refused. Assigning job_desc.gres = "gpu:1" adds the right prefix on both;
+* an unknown field is logged by slurmctld and else ignored: hence the look after the write;
+* 24.11 sends -c 3 also as tres_per_task "cpu=3", and --gpus-per-task=1 as tres_per_task
+  "gres/gpu=1" with tres_bind; 22.05 as tres_per_task "gres:gpu:1";
+* --gpus=0 is tres_per_job "gres/gpu:0"; the first component of a het job has offset 0;
+* the environment is there for batch jobs only; assigning to an absent name would add it.
+]]
+
+local job = {}
+
+local TRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
+local STRINGS = {
+  "account", "partition", "qos", "features", "tres_per_node", "tres_per_job", "tres_per_task",
+  "tres_per_socket", "cpus_per_tres", "mem_per_tres", "admin_comment",
+}
+-- Number fields and the smallest value that means "unset".
+local NUMBERS = {
+  { "time_limit", 4294967294 }, { "num_tasks", 4294967294 }, { "ntasks_per_node", 65534 },
+  { "min_nodes", 4294967294 }, { "max_nodes", 4294967294 }, { "min_cpus", 4294967294 },
+  { "cpus_per_task", 65534 }, { "min_mem_per_node", 2 ^ 53 }, { "min_mem_per_cpu", 2 ^ 53 },
+  { "requeue", 65534 },
+}
+-- Names that an srun inside the script reads back.
+local ENVIRONMENT = {
+  "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET",
+  "SLURM_CPUS_PER_GPU", "SLURM_MEM_PER_GPU", "SLURM_GPU_BIND", "SLURM_GPU_FREQ",
+  "SLURM_TRES_PER_TASK",
+}
+local OPTIONS = {
+  COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
+  COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
+  COLOC_KIND = "kind",
+}
+local OPTION_ORDER = {
+  "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind",
+}
+-- The order of writing; the memory last, because an unset one cannot be put back.
+local ORDER = {
+  "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind",
+  "cpus_per_tres", "mem_per_tres", "cpus_per_task", "min_nodes", "max_nodes", "requeue",
+  "admin_comment", "min_mem_per_node",
+}
+
+-- Calls visit(name, count) for each gres in a tres string ("gres/gpu:a100:2,gres:shard:3",
+-- "cpu=3", "shard"), whatever the release's spelling; a missing count is 1.
+local function each_gres(text, visit)
+  for item in text:lower():gmatch("[^,]+") do
+    local rest = item:gsub("^%s+", ""):gsub("^gres[:/]", "")
+    local name = rest:match("^[^:/=%s]+")
+    local last = rest:match("[:=]([^:=]*)%s*$")
+    if name then visit(name, last and tonumber(last:match("^%d+")) or 1) end
+  end
+end
+
+--- Does the request name shards? Every submission pays for this: search before reading.
+function job.asks_shards(job_desc)
+  local found = false
+  for i = 1, #TRES do
+    local text = job_desc[TRES[i]]
+    if text and text:lower():find("shard", 1, true) then
+      each_gres(text, function(name) found = found or name == "shard" end)
+    end
+  end
+  return found
+end
+
+--- GPUs named in the request, added up over its fields; nil where none is named (not 0).
+function job.asks_gpus(job_desc)
+  local gpus
+  for _, field in ipairs(TRES) do
+    each_gres(job_desc[field] or "", function(name, count)
+      if name == "gpu" then gpus = (gpus or 0) + count end
+    end)
+  end
+  return gpus
+end
+
+--- Does a modification touch the request for generic resources at all?
+function job.edits_gres(job_desc)
+  for _, field in ipairs(TRES) do
+    if job_desc[field] ~= nil then return true end
+  end
+  return false
+end
+
+-- "gres:" or "gres/", as this release spells it: what the binding itself writes. tres_per_node
+-- is put back; in a modification call it only where that field is set.
+local prefix
+local function gres_prefix(job_desc)
+  if not prefix then
+    local before = job_desc.tres_per_node or ""
+    job_desc.gres = "gpu:1"
+    local written = job_desc.tres_per_node or ""
+    job_desc.tres_per_node = before
+    prefix = written:match("^(gres[:/])gpu:1$") or "gres/"
+  end
+  return prefix
+end
+
+--- Does the modification ask for one whole GPU and nothing else? Never on releases that write
+--- gres:gpu (22.05): there a GPU can be whole and shared at once, so one that is really whole is
+--- asked for as all its shards, by colocd alone.
+function job.edits_to_whole_gpu(job_desc)
+  for _, field in ipairs(TRES) do
+    local text = job_desc[field]
+    if field ~= "tres_per_node" and text and text ~= "" then return false end
+  end
+  local wanted = job_desc.tres_per_node
+  if not wanted or wanted == "" or gres_prefix(job_desc) ~= "gres/" then return false end
+  local gpus, others = 0, 0
+  each_gres(wanted, function(name, count)
+    if name == "gpu" then gpus = gpus + count else others = others + 1 end
+  end)
+  return gpus == 1 and others == 0
+end
+
+--- What the SPANK plugin forwarded ({version, summary, ...}), or nil: not our job.
+function job.options(job_desc)
+  local env = job_desc.spank_job_env -- indexed from 0; nil when empty
+  if not env then return nil end
+  local found
+  for i = 0, (job_desc.spank_job_env_size or 0) - 1 do
+    local entry = env[i]
+    if entry and entry:sub(1, 6) == "COLOC_" then
+      local name, value = entry:match("^([A-Z_]+)=(.*)$")
+      found = found or {}
+      if name == "COLOC_V" then
+        found.version = value
+      elseif name and OPTIONS[name] and value ~= "" then
+        found[OPTIONS[name]] = value
+      end
+    end
+  end
+  return found
+end
+
+local function environment_names(job_desc)
+  local names = {}
+  if job_desc.script ~= nil then
+    local env = job_desc.environment
+    for _, name in ipairs(ENVIRONMENT) do
+      if env[name] ~= nil then names[#names + 1] = name end
+    end
+  end
+  return { list = names }
+end
+
+--- The fields of a submit request as {entries = {{key, value}, ...}}; unset ones are absent.
+function job.request(job_desc, options)
+  local entries = { { "v", 1 }, { "op", "submit" }, { "flat", true } }
+  local function add(key, value) entries[#entries + 1] = { key, value } end
+  add("uid", job_desc.user_id)
+  add("gid", job_desc.group_id)
+  for _, field in ipairs(STRINGS) do
+    local value = job_desc[field]
+    if value ~= "" then add(field, value) end
+  end
+  for _, entry in ipairs(NUMBERS) do
+    local field, unset = entry[1], entry[2]
+    local value = job_desc[field]
+    -- 4294967295 is INFINITE: a time limit that the user set to UNLIMITED.
+    local infinite = field == "time_limit" and value == 4294967295
+    if value and (value < unset or infinite) then add(field, value) end
+  end
+  if job_desc.array_inx ~= "" then add("array", job_desc.array_inx) end
+  add("het", (job_desc.het_job_offset or 4294967294) < 4294967294)
+  add("exclusive_node", job_desc.shared == 0)
+  add("batch", job_desc.script ~= nil)
+  add("env", environment_names(job_desc))
+  local given = {}
+  for _, name in ipairs(OPTION_ORDER) do given[#given + 1] = { name, options[name] } end
+  add("coloc", { entries = given })
+  return { entries = entries }
+end
+
+local function put(job_desc, field, value)
+  job_desc[field] = value
+  local now = job_desc[field]
+  if now == nil then now = "" end -- a cleared string reads nil
+  if now ~= value then error(field .. " did not take " .. tostring(value)) end
+end
+
+local function empty_environment(job_desc, names, undo)
+  if job_desc.script == nil then return end
+  for _, name in ipairs(names) do
+    local before = job_desc.environment[name]
+    if before ~= nil then
+      undo[#undo + 1] = function() job_desc.environment[name] = before end
+      job_desc.environment[name] = ""
+    end
+  end
+end
+
+local function write_fields(job_desc, set, undo)
+  for _, field in ipairs(ORDER) do
+    local value = set[field]
+    if value ~= nil then
+      local before, per_cpu = job_desc[field], job_desc.min_mem_per_cpu
+      undo[#undo + 1] = function()
+        if before ~= nil then
+          job_desc[field] = before
+        elseif type(value) == "string" then
+          job_desc[field] = ""
+        elseif per_cpu ~= nil then
+          job_desc.min_mem_per_cpu = per_cpu
+        end
+      end
+      if value ~= "" and field:find("tres", 1, true) then
+        value = ("," .. value):gsub(",gres[:/]", "," .. gres_prefix(job_desc)):sub(2)
+      end
+      put(job_desc, field, value)
+    end
+  end
+end
+
+--- Set the fields and empty the names of the job's environment: all of it and true, or none of
+--- it, nil and the error's text.
+function job.apply(job_desc, set, env)
+  local undo = {}
+  local ok, problem = pcall(function()
+    empty_environment(job_desc, env, undo)
+    write_fields(job_desc, set, undo)
+  end)
+  if ok then return true end
+  for i = #undo, 1, -1 do pcall(undo[i]) end
+  return nil, tostring(problem)
+end
+
+return job
