@@ -8,21 +8,6 @@ import pytest
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, coloc, desk, shards, until
 
-pytestmark = pytest.mark.cluster
-
-ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
-
-
-@pytest.fixture(autouse=True)
-def empty(lab: Lab) -> None:
-    """Every test starts on an idle lab."""
-    lab.run(
-        ["scancel", "--state=PENDING,RUNNING,SUSPENDED", *[f"--user={u}" for u in lab.users[:1]]]
-    )
-    for user in [*lab.users, "root"]:
-        lab.run(["scancel", f"--user={user}"], check=False)
-    until(lambda: not lab.run(["squeue", "-h"]).stdout.strip(), 40, "the queue is empty")
-
 
 def ended(me: Desk, job_id: int, count: int = 1) -> list[dict[str, Any]]:
     """The first ``count`` runs of a job, once colocd has recorded how they ended."""
@@ -90,7 +75,7 @@ def test_three_on_one_gpu_at_once(lab: Lab) -> None:
     assert history
 
 
-@pytest.mark.needs_24
+@pytest.mark.needs_slurm("23.11", "puts whole-GPU and shard jobs on one device")
 def test_a_whole_gpu_job_never_meets_a_shard_job(lab: Lab) -> None:
     me = desk(lab, 300)
     shared = me.submit("--mem=100", wrap="sleep 60")
@@ -184,7 +169,7 @@ def test_cancel_is_not_requeued(lab: Lab) -> None:
     assert (run["outcome"], lab.job(job_id)["Restarts"]) == ("cancelled", "0")
 
 
-@pytest.mark.needs_24
+@pytest.mark.needs_slurm("23.11", "not looked at on older releases")
 def test_host_oom_is_not_requeued(lab: Lab) -> None:
     me = desk(lab, 200)
     train = me.train(memory_mib=2000, smact=0.2, work_s=60, host_oom=True)
@@ -196,7 +181,7 @@ def test_host_oom_is_not_requeued(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.needs_24
+@pytest.mark.needs_slurm("23.11", "waits over a minute; once is enough")
 def test_timeout_is_not_requeued(lab: Lab) -> None:
     me = desk(lab, 200)
     job_id = me.submit("--mem=100", "--time=0:10", wrap="sleep 300")
