@@ -54,6 +54,7 @@ class Nvml:
     def __init__(self, proc_gpus: Path = PROC_GPUS) -> None:
         self._proc_gpus = proc_gpus
         self._lib: Any = None
+        self._lost: list[str] = []  # devices that did not answer in a scan
 
     def __enter__(self) -> "Nvml":
         return self
@@ -79,7 +80,8 @@ class Nvml:
                 # The index in NVML's order is not the minor number: ask each device for its own.
                 by_scan = self._handles_by_minor() if by_scan is None else by_scan
                 if minor not in by_scan:
-                    raise GpuError(f"/dev/nvidia{minor} is unknown to NVML", "gpu-unknown")
+                    why = "".join(f"; {text}" for text in self._lost)
+                    raise GpuError(f"NVML does not show /dev/nvidia{minor}{why}", "gpu-unknown")
                 handle = by_scan[minor]
             found.append(self._gpu(handle))
         return found
@@ -100,8 +102,9 @@ class Nvml:
             try:
                 handle = self._call("nvmlDeviceGetHandleByIndex", index)
                 handles[int(self._call("nvmlDeviceGetMinorNumber", handle))] = handle
-            except GpuError:
-                continue  # a lost neighbour must not hide the GPU that was asked for
+            except GpuError as err:
+                # A lost neighbour must not hide the GPU that was asked for.
+                self._lost.append(f"index {index}: {err.message}")
         return handles
 
     def _gpu(self, handle: Any) -> Gpu:

@@ -38,16 +38,19 @@ def uid_of(user: str) -> int:
 
 
 @contextlib.contextmanager
-def opened_dir(path: Path, mode: int, owner: int | None = None) -> Iterator[int]:
+def opened_dir(path: Path, mode: int | None, owner: int | None = None) -> Iterator[int]:
     """A descriptor of ``path``, made with ``mode`` where missing, for ``owner`` (uid) or us.
 
-    Raises ConfigError when it is a symlink, no folder, or not safe to write in.
+    Nothing is made where ``mode`` is None. Raises ConfigError when it is missing then, a symlink,
+    no folder, or not safe to write in.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         try:
             fd = os.open(path, flags)
         except FileNotFoundError:
+            if mode is None:
+                raise
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 path.mkdir(mode=mode)
@@ -198,9 +201,7 @@ def deliver(
 
 def _flush(colocd: Colocd, spool_dir: Path, slurm_uid: int) -> None:
     """Send up to MAX_FLUSH older reports. One that colocd refuses stays for colocd to judge."""
-    if not spool_dir.is_dir():
-        return
-    with opened_dir(spool_dir, 0o700, slurm_uid) as fd:
+    with opened_dir(spool_dir, None, slurm_uid) as fd:
         with os.scandir(fd) as entries:
             names = sorted(entry.name for entry in entries if _SPOOLED.fullmatch(entry.name))
         for name in names[:MAX_FLUSH]:

@@ -167,7 +167,7 @@ def _search(parts: list[str | re.Pattern[str]], work_dir: str) -> Search | None:
     name = re.escape(stem) + "".join(
         re.escape(part) if isinstance(part, str) else part.pattern for part in rest
     )
-    return Search(_absolute(folder or slash or ".", work_dir), name)
+    return Search(_absolute(folder or slash, work_dir) if slash else work_dir, name)
 
 
 def _absolute(path: str, work_dir: str) -> str:

@@ -8,6 +8,7 @@ only reports: colocd decides. About 5 s at worst: 2 for the log, 2 for colocd.
 May run twice for a job: the second report has the same key and replaces the first.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -65,7 +66,7 @@ def _load_state(
     """The Prolog's state of this very run and the array file; {} with a note where missing."""
     owners = {0, os.geteuid()}
     try:
-        with spool.opened_dir(settings.run_dir, 0o755) as fd:
+        with spool.opened_dir(settings.run_dir, None) as fd:
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             array = spool.read_file(fd, f"{job.job_id}.array", owners, 64)
         state = json.loads(raw) if raw is not None else None
@@ -79,8 +80,11 @@ def _load_state(
 
 
 def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
-    """Remove the job's state; last, so that an Epilog that was killed can run again."""
-    with spool.opened_dir(settings.run_dir, 0o755) as fd:
+    """Remove the job's state; last, so that an Epilog that was killed can run again.
+
+    A folder that cannot be used stands in the report's notes already.
+    """
+    with contextlib.suppress(ColocError), spool.opened_dir(settings.run_dir, None) as fd:
         for suffix in ("json", "array"):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
 

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks' environment and settings: defaults, and values that nobody should send."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.adapters.hookenv import HookSettings, read_job, read_settings
+from slurm_coloc.config import Config
+from slurm_coloc.errors import ConfigError, UsageFault
+
+GOOD = {
+    "SLURM_JOB_ID": "77",
+    "SLURM_JOB_UID": "1000",
+    "SLURM_JOB_GID": "1000",
+    "SLURM_JOB_USER": "ann",
+    "SLURM_JOB_WORK_DIR": "/home/ann",
+    "SLURM_CLUSTER_NAME": "c",
+    "SLURMD_NODENAME": "n1",
+    "SLURM_JOB_STDIN": "/dev/null",
+    "SLURM_JOB_EXIT_CODE2": "1:0",
+    "SLURM_JOB_GPUS": "0,3",
+    "SPANK_COLOC_V": "1",
+}
+
+
+def test_good_values() -> None:
+    job = read_job(GOOD)
+    assert (job.job_id, job.uid, job.restart, job.minors, job.uuids) == (77, 1000, 0, (0, 3), ())
+    assert (job.exit_code, job.signal, job.batch, job.stdout) == (1, 0, True, None)
+
+
+def test_gpus_as_uuids_where_the_numbers_are_missing() -> None:
+    uuid = "GPU-562c1503-1bd8-48da-4774-33fd0d7ab742"
+    env = {**GOOD, "SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": f"{uuid},MIG-{uuid}"}
+    job = read_job(env)
+    assert job.minors == ()
+    assert job.uuids == (uuid, f"MIG-{uuid}")
+
+
+@pytest.mark.parametrize("value", ["", "NoDevFiles"])
+def test_no_gpu(value: str) -> None:
+    job = read_job({**GOOD, "SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": value})
+    assert job.minors == job.uuids == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SLURM_JOB_ID", ""),
+        ("SLURM_JOB_ID", "0"),
+        ("SLURM_JOB_ID", "-1"),
+        ("SLURM_JOB_ID", "1/../../etc"),
+        ("SLURM_JOB_ID", "٣"),
+        ("SLURM_JOB_ID", "1\n2"),
+        ("SLURM_JOB_ID", "4294967295"),
+        ("SLURM_JOB_ID", "9" * 400),
+        ("SLURM_JOB_UID", "-1"),
+        ("SLURM_JOB_UID", "4294967295"),
+        ("SLURM_JOB_UID", "root"),
+        ("SLURM_JOB_USER", "a/b"),
+        ("SLURM_JOB_USER", "a b"),
+        ("SLURMD_NODENAME", "../n1"),
+        ("SLURMD_NODENAME", ".."),
+        ("SLURM_CLUSTER_NAME", "x\ny"),
+        ("SLURM_JOB_RESTART_COUNT", "x"),
+        ("SLURM_JOB_GPUS", "0;id"),
+        ("SLURM_JOB_GPUS", "$(id)"),
+        ("SLURM_JOB_GPUS", "0," * 200),
+        ("SLURM_JOB_GPUS", "99999"),
+        ("SLURM_JOB_GPUS", "GPU-../../etc/passwd\n"),
+        ("SLURM_JOB_WORK_DIR", "/x" * 3000),
+        ("SLURM_JOB_STDOUT", "x" * 5000),
+    ],
+)
+def test_bad_values_are_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(UsageFault, match=name):
+        read_job({**GOOD, name: value})
+
+
+@pytest.mark.parametrize("value", ["", "1", "1:0:0", "a:b", "99999:0"])
+def test_an_exit_code_that_is_not_one_is_unknown(value: str) -> None:
+    job = read_job({**GOOD, "SLURM_JOB_EXIT_CODE2": value})
+    assert (job.exit_code, job.signal) == (None, None)
+
+
+def test_hostile_spank_values_change_nothing() -> None:
+    hostile = {
+        "SPANK_COLOC_V": "$(touch /tmp/x)",
+        "SPANK_COLOC_SUMMARY": "../" * 20000,
+        "SPANK_LD_PRELOAD": "/tmp/x.so",
+        "SPANK_SLURM_JOB_UID": "0",
+    }
+    assert read_job({**GOOD, **hostile}) == read_job(GOOD)
+
+
+def test_defaults_are_those_of_the_configuration() -> None:
+    config = Config()
+    ours = HookSettings()
+    for field in fields(HookSettings):
+        section = config.daemon if field.name in ("socket", "slurm_user") else config.hooks
+        assert getattr(ours, field.name) == getattr(section, field.name)
+
+
+def test_settings_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "coloc.toml"
+    file.write_text(
+        'version = 1\n[daemon]\nsocket = "/s"\nslurm_user = "u"\n[recovery]\nenabled = true\n'
+        '[hooks]\nspool_dir = "/p"\nrun_dir = "/r"\nlog_tail_kib = 8\nnvml = false\n'
+    )
+    assert read_settings({"COLOC_CONFIG": str(file)}) == HookSettings(
+        Path("/s"), "u", Path("/p"), Path("/r"), 8, False
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[hooks]\nlog_tail_kib = '8'",
+        "[hooks]\nlog_tail_kib = true",
+        "[hooks]\nlog_tail_kib = 1",
+        "[hooks]\nnvml = 1",
+        "[hooks]\nrun_dir = 3",
+        "[hooks",
+        "\xff",
+    ],
+)
+def test_a_wrong_setting_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "coloc.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError):
+        read_settings({"COLOC_CONFIG": str(file)})
+    with pytest.raises(ConfigError):
+        read_settings({"COLOC_CONFIG": str(tmp_path / "missing")})
