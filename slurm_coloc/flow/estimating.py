@@ -11,8 +11,9 @@ from typing import Any
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decision import Estimate, Reason
 from slurm_coloc.errors import SummaryError
-from slurm_coloc.estimate.api import TrainingOptions, estimate, features, fingerprint
-from slurm_coloc.estimate.summary import parse_summary
+from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.features import features, fingerprint
+from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
 
 KEPT = 512  # answers; siblings of a sweep send the same text again and again
@@ -34,9 +35,10 @@ def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingO
     """The user's options with the site's defaults where the user said nothing."""
     return TrainingOptions(
         batch_size=options.batch_size,
-        seq_len=options.seq_len or config.default_seq_len,
+        seq_len=options.seq_len,
         optimizer=options.optimizer or config.default_optimizer,
         precision=options.precision or config.default_precision,
+        default_seq_len=config.default_seq_len,
     )
 
 
@@ -60,7 +62,8 @@ def _estimate_now(packed: str, options: TrainingOptions, config: EstimateConfig)
     if result.memory_mib is None or result.upper_mib is None:
         return Estimated(None, Reason.NO_ESTIMATE, result.reason, **known)
     found = Estimate(result.name, result.memory_mib, result.upper_mib, result.smact)
-    return Estimated(found, detail=result.reason, **known)
+    detail = "; ".join([result.reason, *result.notes]).strip("; ")
+    return Estimated(found, detail=detail, **known)
 
 
 class Estimating:
