@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``coloc estimate``: GPU memory of a training job from its model summary."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from slurm_coloc.config import Config, load_config
+from slurm_coloc.core.gpu import GPU_TYPES, shards_of
+from slurm_coloc.errors import ColocError, SummaryError, UsageFault
+from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
+from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry
+from slurm_coloc.estimate.reading import read_summary
+
+DEFAULT_GPU = "a100-40gb"
+# A text of 4 MiB can take six characters a byte in JSON.
+MAX_REQUEST = 32 * 2**20
+TEXTS = ("path", "text", "optimizer", "precision", "gpu", "estimator")
+NUMBERS = ("batch_size", "seq_len", "gpus")
+
+
+def _site(config: Config, gpu: str) -> Site:
+    """What the configuration says about a GPU type. Raises UsageFault for an unknown one."""
+    kind = GPU_TYPES.get(gpu)
+    if kind is None:
+        raise UsageFault(f"unknown GPU {gpu!r}; known are {', '.join(GPU_TYPES)}", "unknown_gpu")
+    return Site(
+        estimator=config.estimate.estimator,
+        context_mib=config.estimate.context_mib,
+        shard_mib=config.pool.shard_mib,
+        gpu=gpu,
+        shards_per_gpu=shards_of(kind.total_mib, config.pool.shard_mib, config.pool.margin_mib),
+    )
+
+
+def _names(config: Config, wanted: str | None) -> tuple[str, ...]:
+    if wanted == "all":
+        return tuple(registry())
+    return (wanted or config.estimate.estimator,)
+
+
+def _options(config: Config, given: dict[str, Any]) -> TrainingOptions:
+    """Options with the site's defaults. Raises UsageFault."""
+    return TrainingOptions(
+        batch_size=given.get("batch_size"),
+        seq_len=given.get("seq_len"),
+        optimizer=given.get("optimizer") or config.estimate.default_optimizer,
+        precision=given.get("precision") or config.estimate.default_precision,
+        gpus=given.get("gpus") or 1,
+        default_seq_len=config.estimate.default_seq_len,
+    )
+
+
+def _ask(config: Config, text: str, given: dict[str, Any]) -> Answer:
+    return answer(
+        text,
+        _options(config, given),
+        _site(config, given.get("gpu") or DEFAULT_GPU),
+        _names(config, given.get("estimator")),
+    )
+
+
+def _checked(line: bytes) -> dict[str, Any]:
+    """One request. Raises UsageFault bad_request for anything but the documented object."""
+    try:
+        data = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as err:
+        raise UsageFault(f"the line is not JSON: {str(err)[:120]}", "bad_request") from None
+    if not isinstance(data, dict):
+        raise UsageFault("the line is not a JSON object", "bad_request")
+    data = {key: value for key, value in data.items() if value is not None}
+    if unknown := sorted(set(data) - {*TEXTS, *NUMBERS}):
+        raise UsageFault(f"unknown key: {', '.join(unknown)[:120]!r}", "bad_request")
+    for key, value in data.items():
+        if key in TEXTS and not isinstance(value, str):
+            raise UsageFault(f"{key} must be a string", "bad_request")
+        if key in NUMBERS and (type(value) is not int or not 1 <= value < 2**31):
+            raise UsageFault(f"{key} must be an integer from 1 to 2147483647", "bad_request")
+    if ("path" in data) == ("text" in data):
+        raise UsageFault("give either path or text", "bad_request")
+    if data.get("path") == "-":
+        raise UsageFault("path may not be -", "bad_request")
+    return data
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Lines of the stream; None for one that is too long."""
+    while line := stream.readline(MAX_REQUEST):
+        if len(line) < MAX_REQUEST or line.endswith(b"\n"):
+            yield line
+            continue
+        while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
+            pass
+        yield None
+
+
+def _one_line(config: Config, line: bytes | None) -> dict[str, Any]:
+    try:
+        if line is None:
+            raise UsageFault(f"the line has more than {MAX_REQUEST // 2**20} MiB", "bad_request")
+        given = _checked(line)
+        text = given["text"] if "text" in given else read_summary(given["path"])
+        return _ask(config, text, given).as_json()
+    except ColocError as err:
+        return error_json(err)
+
+
+def _many(config: Config, name: str) -> None:
+    """Answer each line of a file, or of standard input, in order."""
+    with ExitStack() as stack:
+        try:
+            stream = sys.stdin.buffer
+            if name != "-":
+                stream = stack.enter_context(Path(name).open("rb"))
+            for line in _lines(stream):
+                sys.stdout.write(json.dumps(_one_line(config, line)) + "\n")
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as err:
+            raise UsageFault(f"{name}: cannot be read: {err}") from None
+
+
+def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
+    """Tables for people on stdout, the talk on stderr."""
+    options = _options(config, given)
+    out, talk = Console(), Console(stderr=True)
+    model = found.summary
+    out.print(
+        f"{model.format}: {model.family}, {model.parameters:,} parameters,"
+        f" {len(model.layers)} rows",
+        highlight=False,
+    )
+    table = Table("estimator", "memory MiB", "upper MiB", "ms")
+    for item in found.estimates:
+        cells = [f"{x:,}" if x is not None else "-" for x in (item.memory_mib, item.upper_mib)]
+        mark = " (chosen)" if item is found.chosen and len(found.estimates) > 1 else ""
+        table.add_row(f"{item.name} {item.version}{mark}", *cells, f"{item.seconds * 1e3:.1f}")
+    out.print(table)
+    batch = given.get("batch_size")
+    assumed = [
+        f"batch size {batch}" if batch else f"batch size {model.batch_in_text or '?'} (summary)",
+        f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else " (default)"),
+        f"precision {options.precision}" + ("" if given.get("precision") else " (default)"),
+        f"GPU {given.get('gpu') or DEFAULT_GPU}" + ("" if given.get("gpu") else " (default)"),
+    ]
+    if given.get("seq_len"):
+        assumed.append(f"sequence length {options.seq_len}")
+    out.print("assumed: " + ", ".join(assumed), highlight=False, soft_wrap=True)
+    out.print(f"reservation: {found.reason}", highlight=False, markup=False, soft_wrap=True)
+    for note in dict.fromkeys(note for item in found.estimates for note in item.notes):
+        talk.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _estimate(
+    summary: str | None = typer.Argument(None, help="Model summary, or - for standard input."),
+    batch_size: int | None = typer.Option(None, min=1, max=2**31 - 1, help="Of one process."),
+    seq_len: int | None = typer.Option(None, min=1, max=2**31 - 1, help="Tokens a sample."),
+    optimizer: str | None = typer.Option(None, help=" | ".join(OPTIMIZERS)),
+    precision: str | None = typer.Option(None, help=" | ".join(PRECISIONS)),
+    gpu: str | None = typer.Option(None, help=f"GPU type [default: {DEFAULT_GPU}]."),
+    gpus: int | None = typer.Option(None, min=1, max=1024, help="GPUs of one process."),
+    estimator: str | None = typer.Option(None, help="Name of an estimator, or all."),
+    jsonl: str | None = typer.Option(None, help="One request a line from this file, or -."),
+    as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
+) -> None:
+    """GPU memory of a training job from its model summary (nothing runs, no GPU is needed)."""
+    if (summary is None) == (jsonl is None):
+        raise UsageFault("give either SUMMARY or --jsonl FILE")
+    config = load_config()
+    if jsonl is not None:
+        _many(config, jsonl)
+        return
+    given = {
+        "batch_size": batch_size,
+        "seq_len": seq_len,
+        "optimizer": optimizer,
+        "precision": precision,
+        "gpu": gpu,
+        "gpus": gpus,
+        "estimator": estimator,
+    }
+    try:
+        found = _ask(config, read_summary(summary or ""), given)
+    except SummaryError as err:
+        if as_json:
+            typer.echo(json.dumps(error_json(err)))
+        raise
+    if as_json:
+        typer.echo(json.dumps(found.as_json()))
+    else:
+        _show(config, found, given)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+    app.command("estimate")(_estimate)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer of `coloc estimate` as a JSON object (schema 1), from a text and its options."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_coloc.errors import ColocError
+from slurm_coloc.estimate.api import Estimate, TrainingOptions, estimate_all
+from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.summary import Summary
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the configuration and the GPU type say; MiB, and shards that one GPU offers."""
+
+    estimator: str
+    context_mib: int
+    shard_mib: int
+    gpu: str
+    shards_per_gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that is shown, for people and as JSON."""
+
+    summary: Summary
+    estimates: tuple[Estimate, ...]
+    chosen: Estimate
+    shards: int | None
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of schema 1. Where a whole GPU is the answer chosen has no figures."""
+        shared = self.shards is not None
+        return {
+            "schema": SCHEMA,
+            "summary": {
+                "format": self.summary.format,
+                "family": self.summary.family,
+                "parameters": self.summary.parameters,
+                "activations": self.summary.activations,
+                "layers": len(self.summary.layers),
+            },
+            "estimates": [
+                {
+                    "name": item.name,
+                    "version": item.version,
+                    "memory_mib": item.memory_mib,
+                    "upper_mib": item.upper_mib,
+                    "seconds": round(item.seconds, 6),
+                }
+                for item in self.estimates
+            ],
+            "chosen": {
+                "name": self.chosen.name,
+                "memory_mib": self.chosen.memory_mib if shared else None,
+                "upper_mib": self.chosen.upper_mib if shared else None,
+                "smact": self.chosen.smact,
+                "shards": self.shards,
+                "reason": self.reason,
+            },
+        }
+
+
+def error_json(err: ColocError) -> dict[str, Any]:
+    """The object of schema 1 for a request that failed."""
+    return {"schema": SCHEMA, "error": {"code": err.code, "message": err.message}}
+
+
+def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]) -> Answer:
+    """Parse, estimate with ``names`` and choose. Raises SummaryError and UsageFault.
+
+    The site's estimator is chosen when it is among ``names``, else the first of them.
+    """
+    summary = parse_summary(text)
+    estimates = estimate_all(summary, options, context_mib=site.context_mib, names=names)
+    chosen = next((item for item in estimates if item.name == site.estimator), estimates[0])
+    shards, reason = _shards(chosen, site)
+    notes = "; ".join(chosen.notes)
+    return Answer(
+        summary=summary,
+        estimates=tuple(estimates),
+        chosen=chosen,
+        shards=shards,
+        reason=f"{reason}; {notes}" if notes else reason,
+    )
+
+
+def _shards(chosen: Estimate, site: Site) -> tuple[int | None, str]:
+    """Shards to reserve, or None and why the job needs a whole GPU."""
+    if chosen.memory_mib is None or chosen.upper_mib is None:
+        return None, f"whole GPU: {chosen.reason}"
+    shards = max(1, math.ceil(chosen.upper_mib / site.shard_mib))
+    if shards > site.shards_per_gpu:
+        return None, (
+            f"whole GPU: up to {chosen.upper_mib} MiB, more than the"
+            f" {site.shards_per_gpu * site.shard_mib} MiB of a {site.gpu} that can be shared"
+        )
+    return shards, f"{shards} of {site.shards_per_gpu} shards of a {site.gpu}"

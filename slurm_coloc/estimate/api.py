@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interface of the estimators, their registry, and the one way to ask them.
+
+An estimator is a module of slurm_coloc.estimate.estimators with ESTIMATOR; adding one edits no
+other file. What no summary says (optimizer, precision, batch where the text has none) comes as
+TrainingOptions. On doubt the answer is no figure, which means a whole GPU, never a small number.
+"""
+
+import pkgutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Protocol
+
+from slurm_coloc.errors import SummaryError, UsageFault
+from slurm_coloc.estimate import estimators as package
+from slurm_coloc.estimate.summary import Summary
+
+OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit")
+PRECISIONS = ("fp32", "amp", "bf16")
+LARGEST_MIB = 2**40  # an answer above it is nonsense, not a GPU
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """What the summary does not say.
+
+    ``batch_size``: samples of one process in a step; None: the text's. ``seq_len``: tokens a
+    sample; None: the text's, else ``default_seq_len``. ``gpus``: GPUs of one process
+    (DataParallel). Raises UsageFault for a value out of its range.
+    """
+
+    batch_size: int | None = None
+    seq_len: int | None = None
+    optimizer: str = "adam"
+    precision: str = "fp32"
+    gpus: int = 1
+    default_seq_len: int = 512
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "seq_len", "gpus", "default_seq_len"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value < 2**31:
+                raise UsageFault(f"{name} must be from 1 to 2147483647, not {value}", "bad_option")
+        if self.optimizer not in OPTIMIZERS:
+            raise UsageFault(f"optimizer must be one of {', '.join(OPTIMIZERS)}", "bad_option")
+        if self.precision not in PRECISIONS:
+            raise UsageFault(f"precision must be one of {', '.join(PRECISIONS)}", "bad_option")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """GPU memory (MiB) of the fullest GPU of the process.
+
+    ``memory_mib`` None: no figure, the job needs a whole GPU, ``reason`` says why. ``upper_mib``:
+    the bound to reserve. ``smact``: solo SM activity (0 to 1), None where it is not predicted.
+    """
+
+    name: str
+    version: str
+    memory_mib: int | None
+    upper_mib: int | None
+    smact: float | None = None
+    reason: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+
+
+class Estimator(Protocol):
+    """One way to estimate."""
+
+    name: str
+    version: str
+
+    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+        """Pure and bounded in time. ``options.batch_size`` is never None here.
+
+        ``context_mib``: CUDA context and libraries of one process on that node type. Raises
+        SummaryError where a figure leaves 63 bits.
+        """
+
+
+@lru_cache(maxsize=1)
+def registry() -> dict[str, Estimator]:
+    """Every estimator by name."""
+    found: dict[str, Estimator] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        module = import_module(f"{package.__name__}.{info.name}")
+        estimator: Estimator | None = getattr(module, "ESTIMATOR", None)
+        if estimator is not None:
+            found[estimator.name] = estimator
+    return dict(sorted(found.items()))
+
+
+def _resolve(
+    summary: Summary, options: TrainingOptions
+) -> tuple[TrainingOptions, tuple[str, ...], str]:
+    """Options with a batch size, notes on conflicts, and the reason why there is no figure."""
+    notes = list(summary.notes)
+    stated = summary.batch_in_text
+    if options.batch_size is None and stated is None:
+        return options, tuple(notes), "batch size unknown: give --batch-size"
+    if options.batch_size is None:
+        options = replace(options, batch_size=min(stated or 1, 2**31 - 1))
+        notes.append(f"batch size {stated} taken from the summary")
+    elif stated is not None and stated != options.batch_size:
+        notes.append(f"batch size {options.batch_size} given, {stated} in the summary: given wins")
+    if summary.family == "other":
+        return options, tuple(notes), "unknown model family"
+    return options, tuple(notes), ""
+
+
+def estimate(
+    summary: Summary, options: TrainingOptions, *, context_mib: int, estimator: str = "text"
+) -> Estimate:
+    """Ask one estimator by name. Raises UsageFault for a name that is not registered."""
+    chosen = registry().get(estimator)
+    if chosen is None:
+        known = ", ".join(registry())
+        raise UsageFault(f"no estimator is named {estimator!r}; there are {known}", "bad_option")
+    begin = time.perf_counter()
+    resolved, notes, reason = _resolve(summary, options)
+    answer = Estimate(chosen.name, chosen.version, None, None, reason=reason)
+    if not reason:
+        try:
+            answer = chosen.estimate(summary, resolved, context_mib)
+        except (SummaryError, OverflowError) as err:
+            answer = replace(answer, reason=str(err))
+        if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
+            answer = replace(
+                answer, memory_mib=None, upper_mib=None, reason="the model is larger than any GPU"
+            )
+    return replace(answer, seconds=time.perf_counter() - begin, notes=(*notes, *answer.notes))
+
+
+def estimate_all(
+    summary: Summary, options: TrainingOptions, *, context_mib: int, names: Sequence[str] = ()
+) -> list[Estimate]:
+    """Ask the named estimators, or all of them."""
+    return [
+        estimate(summary, options, context_mib=context_mib, estimator=name)
+        for name in (names or registry())
+    ]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One format a file. A module of this package that has PARSER is a parser; no list to edit."""
+
+import pkgutil
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Protocol
+
+from slurm_coloc.estimate.lexing import clean_lines, fail
+from slurm_coloc.estimate.summary import Summary, merge
+
+MAX_MODELS = 32
+
+
+class Parser(Protocol):
+    """Reads one format."""
+
+    name: str
+
+    def starts(self, lines: Sequence[str], index: int) -> bool:
+        """Whether a summary of this format begins on this line. It may look a few lines around."""
+
+    def parse(self, lines: Sequence[str]) -> Summary:
+        """The model that begins on ``lines[0]``; the rest is footer or other text.
+
+        Raises SummaryError, and nothing else, whatever the lines hold.
+        """
+
+
+@lru_cache(maxsize=1)
+def parsers() -> tuple[Parser, ...]:
+    """Every parser of the package, by name."""
+    found: list[Parser] = []
+    for info in sorted(pkgutil.iter_modules(__path__), key=lambda item: item.name):
+        parser = getattr(import_module(f"{__name__}.{info.name}"), "PARSER", None)
+        if parser is not None:
+            found.append(parser)
+    return tuple(found)
+
+
+def parse_summary(text: str) -> Summary:
+    """The model or models that a text describes; their sum where there are several.
+
+    Raises SummaryError with one of the codes empty, binary, too_large, line_too_long,
+    too_many_lines, too_many_layers, too_many_models, unknown_format, truncated, bad_row, bad_shape,
+    disagreement, number_out_of_range, unknown_sizes. Time and memory are linear in the text.
+    """
+    lines = clean_lines(text)
+    begins = [
+        (index, parser)
+        for index, line in enumerate(lines)
+        if line
+        for parser in parsers()
+        if parser.starts(lines, index)
+    ][: MAX_MODELS + 1]
+    if not begins:
+        raise fail(
+            "unknown_format",
+            "no model summary was found in the text: torchinfo, torchsummary, print(model) and"
+            " Keras' summary() are understood",
+        )
+    if len(begins) > MAX_MODELS:
+        raise fail("too_many_models", f"the text holds more than {MAX_MODELS} models")
+    ends = [index for index, _ in begins[1:]] + [len(lines)]
+    return merge(
+        [parser.parse(lines[start:end]) for (start, parser), end in zip(begins, ends, strict=True)]
+    )

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``print(model)`` of PyTorch, plain or with ", 590,592 params" behind each module.
+
+There are no shapes, no batch and no sequence length. ``(0-11): 12 x BertLayer(`` stands for twelve.
+With counts the tree is complete (a container's own nn.Parameters are its count less its children);
+the footer below it may add tied decoders and DataParallel copies or be 30 % low, so the tree
+decides. Without counts the constructors' sizes give the parameters, and a footer may only raise
+them.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slurm_coloc.estimate.constructors import attributes_of, parameters_of
+from slurm_coloc.estimate.kinds import Role, is_attention, role
+from slurm_coloc.estimate.lexing import MAX_ROWS, bounded, fail, parse_count
+from slurm_coloc.estimate.summary import Layer, Summary, family_of
+from slurm_coloc.estimate.tables import footer_of, trainable_of
+
+_ROOT = re.compile(r"\s*[A-Za-z_][\w.]{0,127}\(\Z")
+_CHILD = re.compile(
+    r"\s*\((?P<var>[^():]{1,128})\): (?:(?P<times>\d{1,18}) x )?(?P<kind>[A-Za-z_][\w.]{0,127})"
+    r"(?P<open>\()"
+)
+_COUNT = re.compile(r",? *(?P<count>\d[\d,]{0,40}) params\Z")
+_PARAMETER = re.compile(
+    r"\s*\([^():]{1,128}\): Parameter containing: \[.{1,80}?of size (?P<s>[\dx]{1,200})"
+)
+_MAX_DEPTH = 200
+_FOOTER_COPIES = 8  # DataParallel files were seen with 4.5 times the model's parameters
+
+
+@dataclass(slots=True)
+class Node:
+    """A module while it is open."""
+
+    kind: str
+    name: str
+    depth: int
+    times: int
+    arguments: str = ""
+    stated: int | None = None
+    own: int = 0
+    below: int = 0  # parameters of its children, copies included
+    children: int = 0
+    linears: int = 0
+    width: int = 0  # last normalised size seen inside
+    attentions: int = 0
+    place: int = field(default=-1)
+
+
+class ReprTree:
+    """The parser of print(model)."""
+
+    name = "reprtree"
+
+    def starts(self, lines: Sequence[str], index: int) -> bool:
+        """``Name(`` alone on a line, followed by ``(child): Class(``."""
+        if not _ROOT.match(lines[index]):
+            return False
+        for line in lines[index + 1 : index + 8]:
+            body = line.strip()
+            if body.startswith("(") and "): " in body:
+                return True
+            if body.startswith(")"):
+                return False
+        return False
+
+    def parse(self, lines: Sequence[str]) -> Summary:
+        """See Parser.parse."""
+        walk = _Walk()
+        end = walk.run(lines)
+        footer = footer_of(lines[end:])
+        total = bounded(walk.total)
+        parameters, notes = total, list(walk.notes)
+        if footer.total is not None and footer.total != total:
+            if footer.total > total * _FOOTER_COPIES:
+                raise fail(
+                    "disagreement",
+                    f"the tree holds {total:,} parameters, the footer says {footer.total:,}",
+                )
+            notes.append(f"the tree holds {total:,} parameters, the footer {footer.total:,}")
+            if not walk.counted:
+                parameters = max(total, footer.total)
+        layers = tuple(walk.layers)
+        family = family_of(layers)
+        if parameters == 0:
+            raise fail("unknown_sizes", "the tree shows no parameters")
+        return Summary(
+            format=self.name,
+            family=family,
+            parameters=parameters,
+            trainable=trainable_of(footer, parameters),
+            layers=layers,
+            shapes=False,
+            notes=tuple(notes),
+        )
+
+
+class _Walk:
+    """One pass over the tree with a stack of open modules."""
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+        self.notes: list[str] = []
+        self.total = 0
+        self.counted = False
+        self._stack: list[Node] = []
+        self._times = 1
+
+    def run(self, lines: Sequence[str]) -> int:
+        """Read the tree that begins on the first line; the number of lines read."""
+        self._open(Node(lines[0].strip()[:-1].rpartition(".")[2], "", 0, 1))
+        for index, line in enumerate(lines[1:], 1):
+            self._line(line)
+            if not self._stack:
+                return index + 1
+            if len(self.layers) > MAX_ROWS:
+                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+        raise fail("truncated", "the tree of modules is not closed: its end is missing")
+
+    def _line(self, line: str) -> None:
+        body = line.strip()
+        if body.startswith(")"):
+            self._close(body[1:])
+            return
+        match = _CHILD.match(line)
+        if match is None:
+            self._extra(line)
+            return
+        times = int(match["times"]) if match["times"] else 1
+        if times == 0:
+            raise fail("bad_row", "a module stands zero times in the tree")
+        kind = match["kind"].rpartition(".")[2]
+        node = Node(kind, match["var"], len(self._stack), times)
+        self._open(node)
+        rest = line[match.end() :]
+        if not rest:
+            return
+        close = rest.rfind(")")
+        if close < 0:
+            raise fail("truncated", f"a module of the tree is not closed: {body[:60]!r}")
+        node.arguments = rest[:close]
+        self._close(rest[close + 1 :])
+
+    def _extra(self, line: str) -> None:
+        """A line that is no module: a bare parameter of a ParameterList, or extra_repr."""
+        match = _PARAMETER.match(line)
+        if match:
+            size = 1
+            for part in match["s"].split("x"):
+                size = bounded(size * int(part)) if part and len(part) < 19 else size
+            self._stack[-1].own = bounded(self._stack[-1].own + size)
+
+    def _open(self, node: Node) -> None:
+        if len(self._stack) >= _MAX_DEPTH:
+            raise fail("bad_row", "the tree of modules is too deep")
+        node.place = len(self.layers)
+        self.layers.append(Layer(node.kind, node.depth))  # replaced when it closes
+        self._stack.append(node)
+        self._times = bounded(self._times * node.times)
+
+    def _close(self, tail: str) -> None:
+        node = self._stack.pop()
+        times = self._times
+        self._times //= node.times
+        if tail:
+            match = _COUNT.match(tail)
+            if match:
+                node.stated = parse_count(match["count"])
+                self.counted = True
+            elif tail.strip(" ,"):
+                raise fail("bad_row", f"a line of the tree cannot be read: {tail[:60]!r}")
+        attributes = attributes_of(node.kind, node.arguments)
+        own = self._own(node, attributes)
+        self.layers[node.place] = Layer(
+            kind=node.kind,
+            depth=node.depth,
+            parameters=own,
+            count=times,
+            leaf=node.children == 0,
+            attributes=(*attributes, *self._marks(node)),
+        )
+        self.total = bounded(self.total + own * times)
+        if self._stack:
+            parent = self._stack[-1]
+            parent.children += 1
+            parent.below = bounded(parent.below + (own + node.below) * node.times)
+            parent.linears += node.linears + (role(node.kind) in (Role.LINEAR, Role.CONV))
+            parent.attentions += node.attentions + is_attention(node.kind)
+            parent.width = dict(attributes).get("width", 0) or node.width or parent.width
+
+    def _own(self, node: Node, attributes: tuple[tuple[str, int], ...]) -> int:
+        """Parameters that this module has and its children have not."""
+        known = parameters_of(node.kind, dict(attributes))
+        if node.kind == "MultiheadAttention":
+            known = 3 * node.below  # in_proj beside the out_proj that is printed
+        if node.stated is not None:
+            if node.stated < node.below:
+                self.notes.append(f"a {node.kind} states fewer parameters than it holds")
+            least = known if known and not node.children else 0
+            return max(node.stated - node.below, least, node.own)
+        if known is None and node.children == 0 and role(node.kind) is Role.LINEAR:
+            raise fail("unknown_sizes", f"{node.kind}() prints neither sizes nor a parameter count")
+        bare = 0
+        if is_attention(node.kind) and not node.linears and node.width and not node.attentions:
+            bare = 5 * node.width**2  # XLNet's q, k, v, o, r stand in no row
+            self.notes.append(f"{node.kind} shows no projections: five of {node.width} assumed")
+        return bounded(max(node.own, known or 0, bare))
+
+    def _marks(self, node: Node) -> tuple[tuple[str, int], ...]:
+        marks = []
+        if is_attention(node.kind) and not node.attentions:
+            marks.append(("attention", 1))
+        return tuple(marks)
+
+
+PARSER = ReprTree()

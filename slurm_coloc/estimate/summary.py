@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model of a model summary, whatever program printed it.
+
+Shapes are those of one sample: the leading dimension is the text's divided by the text's batch, so
+it is 1 for a plain activation, and 64 for a Swin window row of (64 * batch, 49, 96).
+"""
+
+from dataclasses import dataclass, field
+
+from slurm_coloc.estimate.kinds import Role, is_attention, role
+from slurm_coloc.estimate.lexing import Shape, bounded, product
+
+NOT_KNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One row. ``parameters`` are those counted by this row and by no other row (integers).
+
+    ``count``: how often the row stands in the model (``12 x BertLayer``). ``leaf``: no rows below
+    it. ``recursive``: the module was listed before and runs again. ``enters``: a container whose
+    rows follow it (torchinfo, repr tree); in torchsummary and Keras containers come after.
+    """
+
+    kind: str
+    depth: int = 0
+    inputs: tuple[Shape, ...] = ()
+    outputs: tuple[Shape, ...] = ()
+    parameters: int = 0
+    count: int = 1
+    leaf: bool = True
+    recursive: bool = False
+    attributes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def role(self) -> Role:
+        """What the class name says, see kinds."""
+        return role(self.kind)
+
+    @property
+    def output_elements(self) -> int:
+        """Elements of the outputs of one sample; NOT_KNOWN if a dimension is not printed."""
+        return _elements(self.outputs)
+
+    @property
+    def input_elements(self) -> int:
+        """Elements of the inputs of one sample; NOT_KNOWN if a dimension is not printed."""
+        return _elements(self.inputs)
+
+    def attribute(self, name: str, default: int = 0) -> int:
+        """An integer of the constructor (in_features, kernel_size, ...)."""
+        for key, value in self.attributes:
+            if key == name:
+                return value
+        return default
+
+
+def _elements(shapes: tuple[Shape, ...]) -> int:
+    total = 0
+    for shape in shapes:
+        part = product(shape)
+        if part is None:
+            return NOT_KNOWN
+        total = bounded(total + part)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A model, or the sum of the models of one text.
+
+    ``parameters``, ``trainable``: integers, never below what the rows or the footer prove.
+    ``batch_in_text``: None where the text does not say. ``hidden_outputs``: elements per sample of
+    the layers with parameters that the footer counts and that no row shows (torchinfo cut at a
+    depth). ``shapes``: whether activations can be computed. ``notes``: one line each, for people.
+    """
+
+    format: str
+    family: str
+    parameters: int
+    trainable: int
+    layers: tuple[Layer, ...]
+    batch_in_text: int | None = None
+    shapes: bool = True
+    collapsed: bool = False
+    hidden_outputs: int = 0
+    models: int = 1
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def activations(self) -> int:
+        """Elements per sample of the outputs of all leaf rows; 0 where no shapes are printed.
+
+        As the thesis counts them for its Horus figures: what the footer knows of rows that are not
+        shown (``hidden_outputs``) is not in it.
+        """
+        total = 0
+        for layer in self.layers:
+            if layer.leaf and (size := layer.output_elements) > 0:
+                total = bounded(total + size * layer.count)
+        return total
+
+
+def family_of(layers: tuple[Layer, ...]) -> str:
+    """mlp, cnn, transformer or other, from the roles of the rows weighted by parameters."""
+    weight: dict[Role, int] = {}
+    attention = False
+    for layer in layers:
+        key = layer.role
+        weight[key] = weight.get(key, 0) + layer.parameters * layer.count + 1
+        attention = attention or is_attention(layer.kind)
+    linear, conv = weight.get(Role.LINEAR, 0), weight.get(Role.CONV, 0)
+    blocks = weight.get(Role.BLOCK, 0)
+    if Role.RECURRENT in weight:
+        return "other"
+    if attention and linear + blocks >= conv:
+        return "transformer"
+    if conv:
+        return "cnn"
+    if Role.EMBEDDING in weight:
+        return "transformer" if Role.NORM in weight and linear else "other"
+    return "mlp" if linear and blocks <= linear else "other"
+
+
+def merge(models: list[Summary]) -> Summary:
+    """Several models of one text train in one job: their sum. Raises number_out_of_range."""
+    first = models[0]
+    if len(models) == 1:
+        return first
+    families = {model.family for model in models}
+    batches = {model.batch_in_text for model in models if model.batch_in_text is not None}
+    return Summary(
+        format=first.format if len({m.format for m in models}) == 1 else "mixed",
+        family=families.pop() if len(families) == 1 else _worst_family(families),
+        parameters=bounded(sum(model.parameters for model in models)),
+        trainable=bounded(sum(model.trainable for model in models)),
+        layers=tuple(layer for model in models for layer in model.layers),
+        batch_in_text=max(batches) if batches else None,
+        shapes=all(model.shapes for model in models),
+        collapsed=any(model.collapsed for model in models),
+        hidden_outputs=bounded(sum(model.hidden_outputs for model in models)),
+        models=sum(model.models for model in models),
+        notes=(
+            f"{len(models)} models in one text: their sum is taken",
+            *dict.fromkeys(note for model in models for note in model.notes),
+        ),
+    )
+
+
+def _worst_family(families: set[str]) -> str:
+    """Families of a mixed text: one that cannot be estimated wins, then the heaviest."""
+    for name in ("other", "transformer", "cnn"):
+        if name in families:
+            return name
+    return "mlp"

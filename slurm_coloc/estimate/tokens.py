@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes for Transformers whose text prints none (print(model)), and a changed sequence length."""
+
+from dataclasses import replace
+
+from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.summary import Layer, Summary
+
+
+def with_tokens(summary: Summary, seq_len: int) -> Summary:
+    """The summary with ``(1, seq_len, width)`` as the output of every row.
+
+    Widths come from the constructors; a row without one (activation, dropout) keeps the width that
+    stands before it.
+    """
+    layers: list[Layer] = []
+    width = 0
+    for layer in summary.layers:
+        own = layer.attribute("width")
+        if layer.leaf:
+            width = own or width
+            shown = width
+        elif is_attention(layer.kind):
+            shown = width
+        else:
+            shown = 0  # a container gives out what its last row gives out
+        outputs = ((1, seq_len, shown),) if shown else ()
+        layers.append(replace(layer, outputs=outputs))
+    return replace(summary, layers=tuple(layers), shapes=True)
+
+
+def tokens_in_text(summary: Summary) -> int | None:
+    """Sequence length that the printed shapes show: the first embedding's."""
+    if summary.family != "transformer" or not summary.shapes:
+        return None
+    for layer in summary.layers:
+        if layer.role is Role.EMBEDDING and layer.outputs and len(layer.outputs[0]) == 3:
+            return layer.outputs[0][1]
+    return None
+
+
+def resized(summary: Summary, text: int, seq_len: int) -> Summary:
+    """The summary at another sequence length: every dimension of ``text`` tokens is replaced."""
+
+    def change(layer: Layer) -> Layer:
+        return replace(
+            layer,
+            inputs=tuple(_swap(shape, text, seq_len) for shape in layer.inputs),
+            outputs=tuple(_swap(shape, text, seq_len) for shape in layer.outputs),
+        )
+
+    hidden = -(-summary.hidden_outputs * seq_len // text)
+    return replace(
+        summary,
+        layers=tuple(change(layer) for layer in summary.layers),
+        hidden_outputs=hidden,
+    )
+
+
+def _swap(shape: tuple[int, ...], text: int, seq_len: int) -> tuple[int, ...]:
+    if len(shape) < 2:
+        return shape
+    return (shape[0], *(seq_len if dim == text else dim for dim in shape[1:]))
