@@ -54,7 +54,7 @@ def _estimate_now(packed: str, options: TrainingOptions, config: EstimateConfig)
         )
     except SummaryError as err:
         return Estimated(None, Reason.BAD_SUMMARY, err.message)
-    known = {
+    known: dict[str, Any] = {
         "fingerprint": fingerprint(summary),
         "options": _options_key(options, options.batch_size or summary.batch_in_text),
         "features": features(summary, options),
