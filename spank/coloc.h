@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the plugin share: limits, the two settings structs and one
+ * prototype a function. Nothing here is exported from coloc.so (exports.map).
+ */
+#ifndef COLOC_H
+#define COLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* All our own symbols are hidden (-fvisibility=hidden); what spank.h declares must stay
+ * visible, or exports.map has nothing to export. */
+#pragma GCC visibility push(default)
+#include <slurm/spank.h>
+#pragma GCC visibility pop
+
+#define COLOC_MAX_KIB 4096                  /* default limit of a summary file, KiB */
+#define COLOC_FORWARD_MAX 65536             /* characters forwarded: Linux allows 128 KiB a string */
+#define COLOC_DEFLATED_MAX (COLOC_FORWARD_MAX / 4 * 3)
+#define COLOC_ARRAY_FILES_MAX 4096          /* directory entries that may match FILE with %a */
+#define COLOC_ERROR_MAX 1024
+
+/* The arguments of our line in plugstack.conf. */
+struct coloc_args {
+	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
+	bool quiet;        /* quiet: no notice about recovery from salloc and srun */
+	char bad[64];      /* the first argument that we do not know: the plugin is disabled */
+};
+
+/* What the user asked for; NULL = option not given. Owned by options.c. */
+struct coloc_request {
+	const char *file;
+	const char *batch_size;
+	const char *seq_len;
+	const char *optimizer;
+	const char *precision;
+	const char *policy;
+};
+
+/* Bytes of one or more summaries; text is malloc'ed and not NUL-terminated. */
+struct coloc_text {
+	char *text;
+	size_t len;
+};
+
+/* plugstack_args.c: false when an argument is unknown or wrong (then args->bad says which). */
+bool coloc_args_parse(struct coloc_args *args, int ac, char *argv[]);
+
+/* options.c */
+int coloc_options_register(spank_t spank);
+bool coloc_options_given(void);
+const struct coloc_request *coloc_options_get(void);
+bool coloc_options_check(const struct coloc_request *request, char error[COLOC_ERROR_MAX]);
+/* Number i of our option names (as in the environment, "coloc_batch_size"), NULL past the end. */
+const char *coloc_option_env_name(size_t i);
+
+/* allocator.c (sbatch, salloc), local.c (srun), remote.c (slurmstepd) */
+int coloc_allocator_init(void);
+int coloc_allocator_post_opt(spank_t spank, const struct coloc_args *args);
+int coloc_local_init(spank_t spank);
+int coloc_local_post_opt(spank_t spank, const struct coloc_args *args);
+int coloc_remote_task_init(spank_t spank);
+
+/* forward.c: read, compress, hand to Slurm. Does not return when something is wrong. */
+void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind);
+void coloc_say_not_recovered(const struct coloc_args *args, const char *program);
+void coloc_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* request_env.c: the variables by which Slurm hands a GPU request on to an inner srun. */
+extern const char *const coloc_gpu_request_vars[];
+extern const char *const coloc_gpu_list_vars[];
+void coloc_strip_gpu_items(char *list);
+void coloc_forget_job(void);
+
+/* summary_file.c, array_files.c: false with *error filled when the file cannot be used. */
+bool coloc_summary_read(const char *path, size_t max_bytes, struct coloc_text *out,
+			char error[COLOC_ERROR_MAX]);
+bool coloc_array_pattern(const char *path);
+bool coloc_array_read(const char *path, size_t max_bytes, struct coloc_text *out,
+		      char error[COLOC_ERROR_MAX]);
+/* The path made fit for one line of a message: control characters become '?', cut at 200. */
+const char *coloc_printable(const char *path, char out[256]);
+
+/* base64.c: RFC 4648 with padding; out needs coloc_base64_size(len) bytes, NUL included. */
+size_t coloc_base64_size(size_t len);
+void coloc_base64(const unsigned char *in, size_t len, char *out);
+
+/* encode.c: base64(zlib(text)), malloc'ed; NULL with *error filled when it is over the limit. */
+char *coloc_encode(const struct coloc_text *text, char error[COLOC_ERROR_MAX]);
+
+#endif

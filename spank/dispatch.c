@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The entry points that Slurm calls. One plugin is loaded into five programs; each entry
+ * point is a switch on the program (the SPANK context), the work is in the context's file.
+ */
+#include "coloc.h"
+
+#pragma GCC visibility push(default)
+SPANK_PLUGIN(coloc, 1)
+#pragma GCC visibility pop
+
+static struct coloc_args plugstack_args;
+static bool disabled;
+
+/* First call in every context: options must be registered here or the program refuses them. */
+int slurm_spank_init(spank_t spank, int ac, char *argv[])
+{
+	disabled = !coloc_args_parse(&plugstack_args, ac, argv);
+
+	switch (spank_context()) {
+	case S_CTX_ALLOCATOR:
+		coloc_allocator_init();
+		return coloc_options_register(spank);
+	case S_CTX_LOCAL:
+		coloc_local_init(spank);
+		return coloc_options_register(spank);
+	case S_CTX_REMOTE:
+		return coloc_options_register(spank);
+	case S_CTX_SLURMD:
+		/* The one place where an administrator looks; users hear of it only with --coloc. */
+		if (disabled)
+			slurm_error("coloc: plugin disabled, fix plugstack.conf: "
+				    "unknown argument \"%s\"", plugstack_args.bad);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* All options are known. A job that used none of ours is left here, untouched. */
+int slurm_spank_init_post_opt(spank_t spank, int ac, char *argv[])
+{
+	(void) ac;
+	(void) argv;
+
+	if (!coloc_options_given())
+		return 0;
+
+	switch (spank_context()) {
+	case S_CTX_ALLOCATOR:
+		if (disabled)
+			coloc_fail("--coloc cannot be used, tell your administrator: "
+				   "unknown plugstack.conf argument \"%s\"", plugstack_args.bad);
+		return coloc_allocator_post_opt(spank, &plugstack_args);
+	case S_CTX_LOCAL:
+		if (disabled)
+			coloc_fail("--coloc cannot be used, tell your administrator: "
+				   "unknown plugstack.conf argument \"%s\"", plugstack_args.bad);
+		return coloc_local_post_opt(spank, &plugstack_args);
+	default:
+		return 0;
+	}
+}
+
+/* In slurmstepd, as the user, in each task just before its exec: the last word on its
+ * environment, after Slurm has added the variables of gres and of the task. */
+int slurm_spank_task_init(spank_t spank, int ac, char *argv[])
+{
+	(void) ac;
+	(void) argv;
+
+	return coloc_remote_task_init(spank);
+}

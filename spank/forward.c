@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The common work of sbatch, salloc and srun: check, read, compress, hand to Slurm, which
+ * carries it to job_submit, Prolog and Epilog (spank_job_env). Contract in README.md.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coloc.h"
+
+/* plugstack.conf has us as `optional`, so that a broken plugin never stops a cluster; but then
+ * Slurm ignores what our functions return, and the job would go on without what was asked.
+ * Nothing has been submitted yet: one line, and the program ends as it does for its own
+ * wrong options (SLURM_EXIT_ERROR, default 1). */
+void coloc_fail(const char *format, ...)
+{
+	char line[COLOC_ERROR_MAX * 2];
+	const char *code = getenv("SLURM_EXIT_ERROR");
+	int status = code ? atoi(code) : 1;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
+	slurm_error("coloc: %s", line);
+	exit(status ? status : 1);
+}
+
+void coloc_say_not_recovered(const struct coloc_args *args, const char *program)
+{
+	static bool said; /* a heterogeneous job comes here once per component */
+
+	if (args->quiet || said || !coloc_options_get()->file)
+		return;
+	said = true;
+	slurm_spank_log("coloc: a job of %s that runs out of GPU memory is not put back; "
+			"only jobs of sbatch are", program);
+}
+
+static void put(spank_t spank, const char *name, const char *value)
+{
+	spank_err_t err;
+
+	if (!value)
+		return;
+	err = spank_job_control_setenv(spank, name, value, 1);
+	if (err != ESPANK_SUCCESS)
+		coloc_fail("cannot forward %s to Slurm, tell your administrator: %s", name,
+			   spank_strerror(err));
+}
+
+static char *read_and_encode(const char *path, size_t max_bytes)
+{
+	struct coloc_text text = { 0 };
+	char error[COLOC_ERROR_MAX];
+	char shown[256];
+	char *encoded;
+	bool ok;
+
+	coloc_printable(path, shown);
+	if (path[0] == '\0')
+		coloc_fail("--coloc needs the path of a model summary: its FILE is empty");
+	ok = coloc_array_pattern(path) ? coloc_array_read(path, max_bytes, &text, error)
+				       : coloc_summary_read(path, max_bytes, &text, error);
+	if (!ok)
+		coloc_fail("cannot use --coloc=%s (give the text that torchinfo, torchsummary, "
+			   "print(model) or Keras wrote, in a file you can read): %s", shown, error);
+	encoded = coloc_encode(&text, error);
+	free(text.text);
+	if (!encoded)
+		coloc_fail("cannot forward --coloc=%s (give a shorter summary, without the "
+			   "output around it): %s", shown, error);
+	return encoded;
+}
+
+void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind)
+{
+	const struct coloc_request *request = coloc_options_get();
+	char error[COLOC_ERROR_MAX];
+	char *summary = NULL;
+
+	if (!coloc_options_check(request, error))
+		coloc_fail("%s", error);
+	if (request->file)
+		summary = read_and_encode(request->file, args->max_bytes);
+
+	put(spank, "COLOC_V", "1");
+	put(spank, "COLOC_KIND", kind);
+	put(spank, "COLOC_SUMMARY", summary);
+	put(spank, "COLOC_BATCH_SIZE", request->batch_size);
+	put(spank, "COLOC_SEQ_LEN", request->seq_len);
+	put(spank, "COLOC_OPTIMIZER", request->optimizer);
+	put(spank, "COLOC_PRECISION", request->precision);
+	put(spank, "COLOC_POLICY", request->policy);
+	free(summary);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The option table. The callbacks only store: Slurm calls them several times (#SBATCH line,
+ * environment, command line; the last wins) and answers a callback's failure with a second,
+ * unclear line. Values are checked once, when all are known.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coloc.h"
+
+enum { OPT_FILE, OPT_BATCH_SIZE, OPT_SEQ_LEN, OPT_OPTIMIZER, OPT_PRECISION, OPT_POLICY, OPT_COUNT };
+
+static char *values[OPT_COUNT];
+static struct coloc_request request;
+
+static int store(int val, const char *optarg, int remote)
+{
+	char *copy;
+
+	(void) remote;
+	if (val < 0 || val >= OPT_COUNT)
+		return -1;
+	copy = strdup(optarg ? optarg : "");
+	if (!copy)
+		return -1;
+	free(values[val]);
+	values[val] = copy;
+	return 0;
+}
+
+static struct spank_option table[OPT_COUNT] = {
+	{ "coloc", "FILE",
+	  "share a GPU if the model whose summary is in FILE (torchinfo, torchsummary, "
+	  "print(model), Keras) fits; in job arrays %a stands for the index",
+	  1, OPT_FILE, store },
+	{ "coloc-batch-size", "N", "batch size of one process, for --coloc", 1, OPT_BATCH_SIZE, store },
+	{ "coloc-seq-len", "N", "tokens in a sequence, for --coloc", 1, OPT_SEQ_LEN, store },
+	{ "coloc-optimizer", "NAME", "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, for --coloc", 1,
+	  OPT_OPTIMIZER, store },
+	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
+	{ "coloc-policy", "collocate|exclusive", "share a GPU (default with --coloc) or have a whole one",
+	  1, OPT_POLICY, store },
+};
+
+static const char *const env_names[OPT_COUNT + 1] = {
+	"coloc",           "coloc_batch_size", "coloc_seq_len", "coloc_optimizer",
+	"coloc_precision", "coloc_policy",     NULL,
+};
+
+static const char *const optimizers[] = { "sgd",       "sgd-momentum", "adam", "adamw",
+					  "adafactor", "adam8bit",     NULL };
+static const char *const precisions[] = { "fp32", "amp", "bf16", NULL };
+static const char *const policies[] = { "collocate", "exclusive", NULL };
+
+const char *coloc_option_env_name(size_t i)
+{
+	return i < OPT_COUNT ? env_names[i] : NULL;
+}
+
+int coloc_options_register(spank_t spank)
+{
+	for (int i = 0; i < OPT_COUNT; i++) {
+		spank_err_t err = spank_option_register(spank, &table[i]);
+
+		if (err != ESPANK_SUCCESS) {
+			slurm_error("coloc: cannot register --%s: %s", table[i].name,
+				    spank_strerror(err));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+bool coloc_options_given(void)
+{
+	for (int i = 0; i < OPT_COUNT; i++)
+		if (values[i])
+			return true;
+	return false;
+}
+
+const struct coloc_request *coloc_options_get(void)
+{
+	request.file = values[OPT_FILE];
+	request.batch_size = values[OPT_BATCH_SIZE];
+	request.seq_len = values[OPT_SEQ_LEN];
+	request.optimizer = values[OPT_OPTIMIZER];
+	request.precision = values[OPT_PRECISION];
+	request.policy = values[OPT_POLICY];
+	return &request;
+}
+
+static bool check_number(const char *name, const char *value, char *error)
+{
+	char shown[256];
+	size_t digits = value ? strspn(value, "0123456789") : 0;
+
+	if (!value)
+		return true;
+	/* Ten digits hold 2^31-1; the length check keeps strtoull away from overflow. */
+	if (digits && digits <= 10 && value[digits] == '\0') {
+		unsigned long long number = strtoull(value, NULL, 10);
+
+		if (number >= 1 && number <= 2147483647ULL)
+			return true;
+	}
+	snprintf(error, COLOC_ERROR_MAX,
+		 "--%s=%s is not a whole number: give 1 to 2147483647, digits only", name,
+		 coloc_printable(value, shown));
+	return false;
+}
+
+static bool check_word(const char *name, const char *value, const char *const *words, char *error)
+{
+	char shown[256];
+	int len;
+
+	if (!value)
+		return true;
+	for (const char *const *word = words; *word; word++)
+		if (strcmp(value, *word) == 0)
+			return true;
+	len = snprintf(error, COLOC_ERROR_MAX, "--%s=%s is not known: give one of", name,
+		       coloc_printable(value, shown));
+	for (const char *const *word = words; *word && len > 0 && len < COLOC_ERROR_MAX; word++)
+		len += snprintf(error + len, (size_t) (COLOC_ERROR_MAX - len), "%s %s",
+				word == words ? "" : ",", *word);
+	return false;
+}
+
+bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_MAX])
+{
+	if (!check_number("coloc-batch-size", r->batch_size, error) ||
+	    !check_number("coloc-seq-len", r->seq_len, error) ||
+	    !check_word("coloc-optimizer", r->optimizer, optimizers, error) ||
+	    !check_word("coloc-precision", r->precision, precisions, error) ||
+	    !check_word("coloc-policy", r->policy, policies, error))
+		return false;
+	if (r->file || (r->policy && strcmp(r->policy, "exclusive") == 0))
+		return true;
+	if (r->policy)
+		snprintf(error, COLOC_ERROR_MAX,
+			 "--coloc-policy=collocate needs to know the model: add --coloc=FILE");
+	else
+		snprintf(error, COLOC_ERROR_MAX,
+			 "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer and "
+			 "--coloc-precision describe a model: add --coloc=FILE");
+	return false;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * slurmstepd: the environment of the task. Runs as the user, in the task's own process,
+ * just before its exec. Whatever goes wrong here, the task runs.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coloc.h"
+
+/* Slurm's lists hold at most 1024 characters. */
+#define VALUE_MAX 4096
+
+static bool has(spank_t spank, const char *name, char *value, int size)
+{
+	spank_err_t err = spank_getenv(spank, name, value, size);
+
+	if (err == ESPANK_NOSPACE)
+		return true; /* cut to size, which is all that the callers need */
+	return err == ESPANK_SUCCESS;
+}
+
+/* The job, or a job around it, was submitted with one of our options. */
+static bool asked(spank_t spank)
+{
+	char value[8];
+
+	return coloc_options_given() || has(spank, "SLURM_SPANK_COLOC_V", value, sizeof(value));
+}
+
+/* Whether the task runs on shards. Slurm's shard plugin itself sets this variable, from the
+ * allocation that was made, so it holds for the first run, and also for a restart on a whole
+ * GPU, where it is absent (22.05 to 24.11, in the batch step and in steps of srun). */
+static bool on_shards(spank_t spank, char *shards, int size)
+{
+	return has(spank, "SLURM_SHARDS_ON_NODE", shards, size) && atol(shards) > 0;
+}
+
+static void drop_forwarded(spank_t spank)
+{
+	const char *option;
+	char name[128];
+
+	/* Up to 64 KiB that job_submit has read: tasks and the jobs they submit do not carry it. */
+	spank_unsetenv(spank, "SLURM_SPANK_COLOC_SUMMARY");
+	/* An sbatch or srun inside the job would take these for options of its own. */
+	for (size_t i = 0; (option = coloc_option_env_name(i)); i++) {
+		snprintf(name, sizeof(name), "SLURM_SPANK__SLURM_SPANK_OPTION_coloc_%s", option);
+		spank_unsetenv(spank, name);
+		spank_unsetenv(spank, name + strlen("SLURM_SPANK_"));
+	}
+}
+
+/* On shards no request for a GPU may be handed on to the sruns inside. Elsewhere the user's
+ * request stands; only what job_submit could merely empty goes, for srun stumbles over an
+ * empty SLURM_CPUS_PER_GPU. */
+static void mend_request(spank_t spank, bool shards)
+{
+	char value[VALUE_MAX];
+
+	for (const char *const *var = coloc_gpu_request_vars; *var; var++)
+		if (has(spank, *var, value, sizeof(value)) && (shards || value[0] == '\0'))
+			spank_unsetenv(spank, *var);
+	for (const char *const *var = coloc_gpu_list_vars; *var; var++) {
+		if (!has(spank, *var, value, sizeof(value)))
+			continue;
+		if (shards)
+			coloc_strip_gpu_items(value);
+		if (value[0] == '\0')
+			spank_unsetenv(spank, *var);
+		else if (shards)
+			spank_setenv(spank, *var, value, 1);
+	}
+}
+
+/* What the user's program may want to know. */
+static void set_facts(spank_t spank, const char *shards)
+{
+	if (shards)
+		spank_setenv(spank, "COLOC_SHARDS", shards, 1);
+	else
+		spank_unsetenv(spank, "COLOC_SHARDS");
+}
+
+/* The place for the MPS pipe directory and the memory fence of a task on shards: read what
+ * the Prolog prepared for this job and GPU, set CUDA_MPS_PIPE_DIRECTORY and its kin. */
+static void join_fence(spank_t spank)
+{
+	(void) spank;
+}
+
+int coloc_remote_task_init(spank_t spank)
+{
+	char shards[32];
+	bool shared;
+
+	if (spank_remote(spank) != 1 || !asked(spank))
+		return 0;
+	shared = on_shards(spank, shards, sizeof(shards));
+	drop_forwarded(spank);
+	mend_request(spank, shared);
+	set_facts(spank, shared ? shards : NULL);
+	if (shared)
+		join_fence(spank);
+	return 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The variables by which sbatch and salloc hand the user's GPU request on to the sruns inside
+ * the job. After a rewrite to shards they ask for a GPU that the job does not have, and srun
+ * ends with "Invalid generic resource (gres) specification".
+ * Source: env_vars[] of srun's opt.c, 22.05 and 24.11.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coloc.h"
+
+/* These speak of GPUs only: they go. */
+const char *const coloc_gpu_request_vars[] = {
+	"SLURM_GPUS",           "SLURM_GPUS_PER_NODE",  "SLURM_GPUS_PER_TASK",
+	"SLURM_GPUS_PER_SOCKET", "SLURM_CPUS_PER_GPU",  "SLURM_MEM_PER_GPU",
+	"SLURM_GPU_BIND",       "SLURM_GPU_FREQ",       "SLURM_NTASKS_PER_GPU",
+	"SLURM_NTASKS_PER_TRES", NULL,
+};
+
+/* These are lists that can also name CPUs and licenses: only their GPU items go. */
+const char *const coloc_gpu_list_vars[] = {
+	"SLURM_TRES_PER_TASK", "SLURM_TRES_BIND", "SLURM_STEP_GRES", "SLURM_GRES", NULL,
+};
+
+static bool is_gpu_item(const char *item, size_t len)
+{
+	/* "gres/gpu:1" (24.11), "gres:gpu:1" (22.05), "gpu:1", "gpu:a100=1", "gpu" */
+	if (len >= 5 && (strncmp(item, "gres/", 5) == 0 || strncmp(item, "gres:", 5) == 0)) {
+		item += 5;
+		len -= 5;
+	}
+	return len >= 3 && strncmp(item, "gpu", 3) == 0 &&
+	       (len == 3 || item[3] == ':' || item[3] == '=');
+}
+
+/* Take the GPU items out of "cpu:2,gres/gpu:1", in place. */
+void coloc_strip_gpu_items(char *list)
+{
+	char *to = list;
+
+	for (char *item = list; *item;) {
+		size_t len = strcspn(item, ",");
+		char *next = item + len + (item[len] == ',');
+
+		if (!is_gpu_item(item, len)) {
+			if (to != list)
+				*to++ = ',';
+			memmove(to, item, len);
+			to += len;
+		}
+		item = next;
+	}
+	*to = '\0';
+}
+
+/* In sbatch, salloc and srun inside a job: drop what the outer job's options left in the
+ * environment. Slurm would take SLURM_SPANK__SLURM_SPANK_OPTION_coloc_* for options given
+ * to this program. */
+void coloc_forget_job(void)
+{
+	static const char *const ours[] = {
+		"SLURM_SPANK_COLOC_V",       "SLURM_SPANK_COLOC_KIND",
+		"SLURM_SPANK_COLOC_SUMMARY", "SLURM_SPANK_COLOC_BATCH_SIZE",
+		"SLURM_SPANK_COLOC_SEQ_LEN", "SLURM_SPANK_COLOC_OPTIMIZER",
+		"SLURM_SPANK_COLOC_PRECISION", "SLURM_SPANK_COLOC_POLICY",
+		"COLOC_SHARDS",              NULL,
+	};
+	const char *option;
+	char name[128];
+
+	for (const char *const *var = ours; *var; var++)
+		unsetenv(*var);
+	for (size_t i = 0; (option = coloc_option_env_name(i)); i++) {
+		snprintf(name, sizeof(name), "SLURM_SPANK__SLURM_SPANK_OPTION_coloc_%s", option);
+		unsetenv(name);
+		unsetenv(name + strlen("SLURM_SPANK_"));
+	}
+}
