@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 PY := .venv/bin/python
 # The cluster tests start real daemons as several users: root, or sudo, once.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,COLOC_TORCH)
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI)
 # More for pytest: make test ARGS='-k recover -x'
 ARGS ?=
 PREFIX ?= /usr
