@@ -138,7 +138,7 @@ class Lab:
         found = []
         for path in sorted((self.dir / "log").glob("*")):
             text = parts.tail(path, lines)
-            if path.suffix in (".log", ".out", "") and text:
+            if not path.name.startswith("make-") and path.suffix in (".log", ".out") and text:
                 found.append(f"---- {path.name}\n{text}")
         return "\n".join(found)
 
@@ -263,6 +263,25 @@ class Lab:
                 f"job {job_id} is not {' or '.join(sorted(wanted))} after {timeout:g} s: {shown}"
             )
         return last
+
+    def clear(self, timeout: float = 60) -> None:
+        """End all jobs and wait until the nodes are empty and usable again.
+
+        Cancelled and killed at once: a job that ignores SIGTERM would cost KillWait.
+        """
+
+        def empty() -> bool:
+            ids = self.run(["squeue", "-h", "-o", "%A"]).stdout.split()
+            if ids:
+                self.run(["scancel", "-Q", *ids], check=False)
+                self.run(["scancel", "-Q", "--full", "-s", "KILL", *ids], check=False)
+            return not ids
+
+        if not procs.wait_until(empty, timeout, 0.2):
+            raise SlurmError(f"jobs do not end:\n{self.run(['squeue']).stdout}")
+        for node in self.spec.node_names:
+            if "drain" in self.run(["sinfo", "-h", "-n", node, "-o", "%T"]).stdout:
+                self.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"], check=False)
 
     def output(self, job_id: int) -> str:
         """What the job wrote to its standard output so far."""

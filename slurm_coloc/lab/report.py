@@ -5,7 +5,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.lab.spec import MACHINES
 
 if TYPE_CHECKING:
     from slurm_coloc.lab.lab import Lab
@@ -27,7 +26,15 @@ def status(lab: "Lab") -> dict[str, Any]:
     }
 
 
+def _deaf(lab: "Lab") -> bool:
+    """Whether slurmctld is dead: its clients would wait for it for a long time."""
+    ctld = lab.daemons.get("slurmctld")
+    return ctld is None or not ctld.alive()
+
+
 def _nodes(lab: "Lab") -> list[dict[str, str]] | None:
+    if _deaf(lab):
+        return None
     try:
         text = lab.run(["sinfo", "-h", "-N", "-o", "%N %T %C %G"], timeout=15, cwd="/").stdout
     except (SlurmError, OSError):
@@ -45,15 +52,11 @@ def _gpus(lab: "Lab", node: str) -> Any:
 
 
 def _jobs(lab: "Lab") -> list[dict[str, str]] | None:
+    if _deaf(lab):
+        return None
     try:
         jobs = lab.jobs()
     except (SlurmError, OSError):
         return None
     keys = ("JobId", "UserId", "JobState", "Reason", "NodeList", "TresPerNode", "AdminComment")
     return [{key: job[key] for key in keys if key in job} for job in jobs]
-
-
-def cards(lab: "Lab") -> str:
-    """The lab's machine in words."""
-    card = MACHINES[lab.spec.machine]
-    return f"{lab.spec.nodes} x {lab.spec.machine} ({card.gpus} GPUs, {card.memory_mib} MiB each)"

@@ -16,28 +16,29 @@ MAX_DIR_CHARS = 60
 
 @dataclass(frozen=True)
 class Machine:
-    """One emulated machine: ``gpus`` equal cards of Slurm type ``gpu_type``, each ``memory_mib``.
+    """One emulated machine: ``gpus`` equal cards of Slurm type ``gpu_type``.
 
-    ``memory_mib`` is what NVML calls total on that card; the shards of a GPU follow from it.
+    ``usable_mib`` of one card is NVML's total less what the driver reserves (the emulator's own
+    figure, `coloc-emu show`); the shards of a GPU follow from it.
     """
 
     gpu_type: str
     gpus: int
-    memory_mib: int
+    usable_mib: int
 
     def shards_per_gpu(self, shard_mib: int, margin_mib: int = 512) -> int:
         """Whole shards of one card after the margin that is never handed out (config [pool])."""
-        return max(1, (self.memory_mib - margin_mib) // shard_mib)
+        return max(1, (self.usable_mib - margin_mib) // shard_mib)
 
 
 # The names are the emulator's own (tests/emulator); MIG machines are not described to Slurm yet.
 MACHINES: dict[str, Machine] = {
-    "1xa100-40gb": Machine("a100", 1, 40960),
-    "2xa100-40gb": Machine("a100", 2, 40960),
-    "dgx-station-a100": Machine("a100", 4, 40960),
-    "2xh100-80gb": Machine("h100", 2, 81559),
-    "8xh100-80gb": Machine("h100", 8, 81559),
-    "1xh200": Machine("h200", 1, 143771),
+    "1xa100-40gb": Machine("a100", 1, 40536),
+    "2xa100-40gb": Machine("a100", 2, 40536),
+    "dgx-station-a100": Machine("a100", 4, 40536),
+    "2xh100-80gb": Machine("h100", 2, 81009),
+    "8xh100-80gb": Machine("h100", 8, 81009),
+    "1xh200": Machine("h200", 1, 143155),
 }
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
@@ -95,7 +96,7 @@ class LabSpec:
             raise UsageFault(f"mode {self.mode!r}: choose on, observe or off")
         if not 1 <= self.nodes <= 32 or not 0 <= self.users <= 32:
             raise UsageFault("a lab has 1 to 32 nodes and 0 to 32 users")
-        if not 64 <= self.shard_mib <= self.cards.memory_mib:
+        if not 64 <= self.shard_mib <= self.cards.usable_mib:
             raise UsageFault(f"shard size {self.shard_mib} MiB: 64 to the card's memory")
         text = str(self.folder)
         if not self.folder.is_absolute() or len(text) > MAX_DIR_CHARS or re.search(r"\s", text):

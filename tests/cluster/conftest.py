@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs for the tests on real Slurm daemons.
+
+``lab`` is one lab for the whole run (mode on, one node, two A100-40GB, three users), emptied after
+each test. ``make_lab`` gives a test one of its own. A failed test shows its labs' logs. Tests that
+a release cannot pass carry ``@pytest.mark.needs_slurm("24.11", "why")``.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.lab import parts
+from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab.spec import LabSpec
+
+HERE = Path(__file__).parent
+LABS = pytest.StashKey[list[Lab]]()
+PREFIX = f"t{os.getpid()}"  # several test runs side by side do not meet
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs_slurm(release, why): skipped where the installed Slurm is older"
+    )
+    config.stash[LABS] = []
+
+
+def why_not() -> str | None:
+    """Why no lab can be brought up here; None when one can."""
+    if os.geteuid() != 0:
+        return "a lab needs root"
+    try:
+        parts.find_programs()
+    except SlurmError as err:
+        return err.message
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if HERE in item.path.parents]
+    reason = why_not() if here else None
+    found = parts.find_programs() if here and reason is None else None
+    for item in here:
+        item.add_marker(pytest.mark.cluster)
+        if found is None:
+            item.add_marker(pytest.mark.skip(reason=reason or "no Slurm"))
+            continue
+        for mark in item.iter_markers("needs_slurm"):
+            release = tuple(int(part) for part in mark.args[0].split("."))
+            if found.release < release:
+                why = f"Slurm {found.version} is older than {mark.args[0]}: {mark.args[1]}"
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if report.failed and HERE in item.path.parents:  # type: ignore[attr-defined]
+        for lab in item.config.stash[LABS]:
+            if lab.dir.exists():
+                report.sections.append((f"lab {lab.spec.name}", lab.logs()))  # type: ignore[attr-defined]
+    return report
+
+
+@pytest.fixture(scope="session")
+def slurm_version() -> tuple[int, int]:
+    """The installed release as (major, minor)."""
+    return parts.find_programs().release
+
+
+@pytest.fixture(scope="session")
+def shared_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab behind ``lab``."""
+    lab = Lab.up(LabSpec(name=PREFIX))
+    request.config.stash[LABS].append(lab)
+    yield lab
+    request.config.stash[LABS].remove(lab)
+    lab.down()
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Iterator[Lab]:
+    """One lab for the whole run; its jobs are ended after each test."""
+    yield shared_lab
+    shared_lab.clear()
+
+
+@pytest.fixture
+def make_lab(request: pytest.FixtureRequest) -> Iterator[Callable[..., Lab]]:
+    """A function that brings a lab up by the fields of LabSpec; all go down after the test."""
+    stash = request.config.stash[LABS]
+    own: list[Lab] = []
+
+    def make(**wish: object) -> Lab:
+        wish.setdefault("name", f"{PREFIX}x{len(own)}")
+        lab = Lab.up(LabSpec(**wish))  # type: ignore[arg-type]
+        own.append(lab)
+        stash.append(lab)
+        return lab
+
+    yield make
+    for lab in own:
+        stash.remove(lab)
+        lab.down()

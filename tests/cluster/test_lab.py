@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab itself: it comes up, it serves, and it leaves nothing behind."""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.errors import SlurmError, UsageFault
+from slurm_coloc.lab import parts, procs, registry, runtime
+from slurm_coloc.lab.lab import Lab, fields
+from slurm_coloc.lab.spec import BASE, LabSpec
+
+NAME = f"l{os.getpid()}"
+
+
+def coloc(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The program from this checkout, as root."""
+    return subprocess.run(
+        [sys.executable, "-m", "slurm_coloc", *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=runtime.CHECKOUT,
+        env=env,
+        check=False,
+    )
+
+
+def accounts() -> set[str]:
+    return {entry.pw_name for entry in pwd.getpwall() if entry.pw_name.startswith(f"coloc-{NAME}")}
+
+
+def devices() -> set[str]:
+    return {str(path) for path in Path("/dev").glob("nvidia*")}
+
+
+def registered() -> set[str]:
+    with registry.locked() as data:
+        return {name for name in data["labs"] if name.startswith(NAME)}
+
+
+@pytest.fixture
+def clean() -> Iterator[None]:
+    """Nothing of this test's labs stays, and nothing of others goes."""
+    with registry.locked() as data:
+        # those that another lab made may go with it in the meantime
+        foreign = devices() - set(data["devices_made"])
+    yield
+    assert not accounts() and not registered()
+    with registry.locked() as data:
+        used = {path for lab in data["labs"].values() for path in lab["devices"]}
+        assert set(data["devices_made"]) <= used
+    assert foreign <= devices()
+    assert not (BASE / NAME).exists()
+    assert not procs.leftovers(BASE / NAME, frozenset())
+
+
+def test_up_status_down_by_the_command_line(clean: None) -> None:
+    done = coloc("lab", "up", "--name", NAME, "--nodes", "2", "--no-coloc", "--json")
+    try:
+        assert done.returncode == 0, done.stderr
+        about = json.loads(done.stdout)
+        assert about["schema"] == 1 and about["nodes"] == ["n1", "n2"]
+        assert about["gpus_per_node"] == 2 and about["shards_per_gpu"] == 39
+        assert about["users"] == [f"coloc-{NAME}-{i}" for i in (1, 2, 3)]
+        assert set(about["env"]) == {"SLURM_CONF", "COLOC_CONFIG", "PATH"}
+        assert Path(about["slurm_conf"]).is_file()
+        sourced = subprocess.run(
+            ["bash", "-c", f". {about['dir']}/env.sh && sinfo -h -N -o %N/%T"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert sourced.stdout.split() == ["n1/idle", "n2/idle"]
+        again = coloc("lab", "up", "--name", NAME, "--no-coloc")
+        assert again.returncode == 2 and "lab down" in again.stderr
+        status = coloc("lab", "status", "--name", NAME, "--json")
+        assert status.returncode == 0, status.stderr
+        found = json.loads(status.stdout)
+        assert found["alive"] and set(found["daemons"]) == {
+            "munged",
+            "slurmctld",
+            "slurmd-n1",
+            "slurmd-n2",
+        }
+    finally:
+        down = coloc("lab", "down", "--name", NAME)
+    assert down.returncode == 0, down.stderr
+    assert coloc("lab", "down", "--name", NAME).returncode == 0  # no lab is no error
+    assert coloc("lab", "status", "--name", NAME).returncode == 2
+
+
+def test_jobs_of_users_and_their_environment(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(coloc=False, nodes=2)
+    user = lab.users[1]
+    job = lab.sbatch("--gres=gpu:1", "-wn2", wrap="id -un; srun printenv SLURM_CONF", user=user)
+    lab.wait(job)
+    assert lab.output(job).split() == [user, f"{lab.dir}/slurm.conf"]
+    # 24.11's slurmd would die of this in a container without CAP_SYS_ADMIN
+    bare = lab.sbatch(
+        "--gres=gpu:1", "--export=NONE", wrap="/usr/bin/printenv USER COLOC_EMU_LEDGER", user=user
+    )
+    lab.wait(bare)
+    assert lab.output(bare).split() == [user, f"{lab.dir}/nodes/n1/ledger"]
+    assert lab.daemon("slurmd-n1").alive()
+
+
+def test_two_labs_side_by_side(clean: None, make_lab: Callable[..., Lab]) -> None:
+    one = make_lab(name=f"{NAME}a", coloc=False, users=1)
+    two = make_lab(name=f"{NAME}b", coloc=False, users=1, machine="dgx-station-a100")
+    try:
+        jobs = [lab.sbatch("--gres=shard:4", wrap="sleep 300") for lab in (one, two)]
+        for lab, job in zip((one, two), jobs, strict=True):
+            lab.wait(job, "RUNNING")
+        one.down()
+        assert not one.dir.exists()
+        assert not any(proc.alive() for proc in one.daemons.values())
+        assert all(proc.alive() for proc in two.daemons.values())
+        assert two.job(jobs[1])["JobState"] == "RUNNING"
+        assert {f"/dev/nvidia{i}" for i in range(4)} <= devices()
+    finally:
+        two.down()
+    assert not two.dir.exists()
+
+
+def test_down_ends_what_jobs_left_and_nothing_else(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(coloc=False)
+    # a process that left its job: own session, no parent, the environment kept
+    script = "#!/bin/bash\nsetsid bash -c 'echo $$; exec sleep 7654' & disown; exec sleep 7655\n"
+    jobs = [lab.sbatch(script=script), lab.sbatch(script=script, user=lab.users[0])]
+
+    def said_its_pid(job: int) -> bool:
+        return bool(lab.output(job).strip())
+
+    for job in jobs:
+        assert procs.wait_until(partial(said_its_pid, job), 20)
+    strays = [procs.proc("stray", int(lab.output(job).split()[0])) for job in jobs]
+    assert all(stray is not None and stray.alive() for stray in strays)
+    # a shell that merely uses the lab
+    guest = subprocess.Popen(["sleep", "7656"], env={**os.environ, **lab.env})
+    try:
+        lab.down()
+        assert not any(stray is not None and stray.alive() for stray in strays)
+        assert guest.poll() is None
+    finally:
+        guest.kill()
+        guest.wait()
+
+
+def test_a_failed_up_leaves_nothing(clean: None) -> None:
+    extra = "NodeName=n9 CPUs=nonsense\n"
+    with pytest.raises(SlurmError) as caught:
+        Lab.up(LabSpec(name=NAME, coloc=False, slurm_conf_extra=extra))
+    assert "slurmctld died" in caught.value.message and "nonsense" in caught.value.message
+
+
+def test_killed_daemons_are_cleared_by_the_next_up(clean: None) -> None:
+    lab = Lab.up(LabSpec(name=NAME, coloc=False, users=1))
+    for name in lab.daemons:
+        lab.daemon(name).kill()
+    assert Lab.attach(NAME).status()["alive"] is False
+    again = Lab.up(LabSpec(name=NAME, coloc=False, users=2))
+    try:
+        assert len(again.status()["nodes"]) == 1
+    finally:
+        again.down()
+    again.down()  # twice is no error
+
+
+def test_restarted_daemons_keep_their_jobs(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(coloc=False)
+    job = lab.sbatch("--gres=shard:4", wrap="sleep 4; echo done")
+    lab.wait(job, "RUNNING")
+    lab.restart("slurmd-n1")
+    lab.restart("slurmctld")
+    lab.wait(job, "COMPLETED")
+    assert lab.output(job).split() == ["done"]
+    assert Lab.attach(lab.spec.name).daemons["slurmctld"] == lab.daemons["slurmctld"]
+
+
+def test_host_out_of_memory_ends_a_job(make_lab: Callable[..., Lab]) -> None:
+    """Without cgroups the state is FAILED by signal 9, never OUT_OF_MEMORY; the text says why."""
+    lab = make_lab(coloc=False)
+    eat = "head -c 300M /dev/zero | (cat; sleep 30) | tail -c 300M | wc -c"
+    job = lab.sbatch("--mem=60", wrap=eat)
+    ended = lab.wait(job, {"FAILED", "OUT_OF_MEMORY"})
+    assert ended["ExitCode"] == "0:9"
+    assert "exceeded memory limit" in lab.output(job)
+
+
+def test_a_checkout_closed_to_others_still_serves_every_account(
+    clean: None, tmp_path: Path
+) -> None:
+    """As below /root: SlurmUser and the users run a copy in the lab's folder."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    shutil.copytree(runtime.PACKAGE, closed / "slurm_coloc")
+    shutil.copyfile(runtime.CHECKOUT / "pyproject.toml", closed / "pyproject.toml")
+    env = {**os.environ, "PYTHONPATH": str(closed)}
+    code = (
+        "from slurm_coloc.lab.lab import Lab; from slurm_coloc.lab.spec import LabSpec\n"
+        f"lab = Lab.up(LabSpec(name={NAME!r}, coloc=False, users=1))\n"
+        "print(lab.notes[0])\n"
+        "done = lab.run([f'{lab.dir}/bin/coloc', '--version'], user=lab.users[0], check=False)\n"
+        "lab.down()\n"
+        "print(done.stdout or done.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd="/",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "copied" in done.stdout and "slurm-coloc 0." in done.stdout
+
+
+def test_only_root_may(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(coloc=False)
+    done = lab.run(
+        [f"{lab.dir}/bin/coloc", "lab", "up", "--name", NAME], user=lab.users[0], check=False
+    )
+    assert done.returncode == 2 and "root" in done.stderr
+
+
+def test_missing_slurm_names_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(parts, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SlurmError, match="apt-get install slurmctld slurmd munge") as caught:
+        Lab.up(LabSpec(name=NAME))
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"name": "Bad Name"},
+        {"machine": "9xzx81"},
+        {"mode": "sometimes"},
+        {"nodes": 0},
+        {"dir": Path("/tmp/" + "x" * 80)},
+        {"dir": Path("relative")},
+        {"shard_mib": 1},
+    ],
+)
+def test_wishes_that_cannot_be_met(wish: dict[str, object]) -> None:
+    with pytest.raises(UsageFault):
+        Lab.up(LabSpec(**wish))  # type: ignore[arg-type]
+
+
+def test_least_loaded_is_refused_where_slurm_has_it_not(
+    slurm_version: tuple[int, int], clean: None
+) -> None:
+    if slurm_version >= (23, 2):
+        pytest.skip("this Slurm has LL_SHARED_GRES")
+    with pytest.raises(UsageFault, match="LL_SHARED_GRES"):
+        Lab.up(LabSpec(name=NAME, least_loaded=True))
+
+
+def test_fields_of_scontrol() -> None:
+    line = "JobId=7 Comment=two words ReqTRES=cpu=1,mem=2M,gres/gpu:a100=1 Reason=None"
+    found = fields(line)
+    assert found["Comment"] == "two words"
+    assert found["ReqTRES"] == "cpu=1,mem=2M,gres/gpu:a100=1" and found["Reason"] == "None"
