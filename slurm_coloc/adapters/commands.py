@@ -6,6 +6,10 @@ Differences that are handled here:
 - 22.05 writes ``gres:gpu:1`` where 23.11 and later write ``gres/gpu:1``; core/gres reads both.
 - ``scontrol update TresPerNode=gres/gpu:1`` is the spelling that all releases take
   (``Gres=gpu:1`` and ``gres:gpu:1`` fail on 22.05).
+- ``exit_code`` of squeue is the raw wait status on 22.05 (768) and ``code:signal`` on 24.11 (3:0).
+- ``GresUsed`` of ``scontrol show node -d`` tells shards per device on 24.11
+  (``shard:a100:51(12/39,39/39)``); 22.05 tells the number of devices that have some
+  (``shard:a100:2(IDX:0-1)``), so there the shards are summed over the node's jobs.
 - 22.05 has no ``requeue_delay``: StartTime=now ends the wait after a requeue on every release.
 
 Jobs are read with ``squeue -O`` in columns of fixed width, and no column is one that a user
@@ -43,6 +47,16 @@ COLUMNS: tuple[tuple[str, int], ...] = (
     ("ArrayTaskID", 64),
 )
 FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
+# What a job needs, for `coloc explain`: TRES asked for while it waits, allocated once it runs.
+NEED_COLUMNS: tuple[tuple[str, int], ...] = (
+    ("JobID", 14),
+    ("NumNodes", 12),
+    ("tres-alloc", 1030),
+    ("tres-per-node", 1030),
+    ("tres-per-job", 1030),
+    ("NodeList", 256),
+)
+NEED_FORMAT = ",".join(f"{name}:{width}" for name, width in NEED_COLUMNS)
 IDS_A_CALL = 500  # keeps the argument list and slurmctld's answer small
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
@@ -70,17 +84,37 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.lstrip("-").isdigit() else 0
 
 
-def parse_job_line(line: str) -> JobView:
-    """One line of ``squeue -O`` with COLUMNS; raises SlurmError on another layout."""
-    if len(line) < sum(width for _, width in COLUMNS) - COLUMNS[-1][1]:
+def parse_columns(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, str]:
+    """One line of ``squeue -O``; "" for what is not set. Raises SlurmError on another layout."""
+    if len(line) < sum(width for _, width in columns) - columns[-1][1]:
         raise SlurmError(f"squeue: a line of {len(line)} characters is too short for its columns")
     values: dict[str, str] = {}
     start = 0
-    for name, width in COLUMNS:
+    for name, width in columns:
         text = line[start : start + width].strip()
         values[name] = "" if text in ("N/A", "(null)", "NONE") else text
         start += width
-    raw_exit = _number(values["exit_code"])
+    return values
+
+
+def parse_exit(text: str) -> tuple[int, int]:
+    """Exit code and signal from ``3:0`` (24.11) or the raw wait status ``768`` (22.05)."""
+    code, sep, number = text.partition(":")
+    if sep:
+        return _number(code), _number(number)
+    raw = _number(text)
+    return raw >> 8, raw & 0x7F
+
+
+def parse_reason(text: str) -> str:
+    """``(Resources)`` of a waiting job as ``Resources``; "" where ReasonList names nodes."""
+    return text[1:-1] if text.startswith("(") and text.endswith(")") else ""
+
+
+def parse_job_line(line: str) -> JobView:
+    """One line of ``squeue -O`` with COLUMNS; raises SlurmError on another layout."""
+    values = parse_columns(line, COLUMNS)
+    exit_code, ended_by = parse_exit(values["exit_code"])
     state = values["State"]
     return JobView(
         job_id=_number(values["JobID"]),
@@ -88,9 +122,9 @@ def parse_job_line(line: str) -> JobView:
         completing=state == "COMPLETING",
         restarts=_number(values["RestartCnt"]),
         uid=_number(values["UserID"]),
-        reason=values["ReasonList"],
-        exit_code=raw_exit >> 8,
-        signal=raw_exit & 0x7F,
+        reason=parse_reason(values["ReasonList"]),
+        exit_code=exit_code,
+        signal=ended_by,
         priority=_number(values["PriorityLong"]),
         tres_per_node=values["tres-per-node"],
         admin_comment=values["admin_comment"],
