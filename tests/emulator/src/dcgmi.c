@@ -17,10 +17,21 @@ struct dcgm_field {
 };
 
 static const struct dcgm_field fields[] = {
-    {150, "TMPTR", 0}, {155, "POWER", 0},  {156, "TOTEC", 0},  {203, "GPUTL", 0},
-    {204, "MCUTL", 0}, {250, "FBTTL", 0},  {251, "FBFRE", 0},  {252, "FBUSD", 0},
-    {1001, "GRACT", 1}, {1002, "SMACT", 1}, {1003, "SMOCC", 1}, {1004, "TENSO", 1},
-    {1005, "DRAMA", 1}, {1009, "PCITX", 1}, {1010, "PCIRX", 1},
+    {150,  "TMPTR", 0},
+    {155,  "POWER", 0},
+    {156,  "TOTEC", 0},
+    {203,  "GPUTL", 0},
+    {204,  "MCUTL", 0},
+    {250,  "FBTTL", 0},
+    {251,  "FBFRE", 0},
+    {252,  "FBUSD", 0},
+    {1001, "GRACT", 1},
+    {1002, "SMACT", 1},
+    {1003, "SMOCC", 1},
+    {1004, "TENSO", 1},
+    {1005, "DRAMA", 1},
+    {1009, "PCITX", 1},
+    {1010, "PCIRX", 1},
 };
 
 static const struct dcgm_field *find_field(int id)
@@ -85,8 +96,8 @@ static int parse_field_list(char *list, const struct dcgm_field **wanted)
     for (word = strtok_r(list, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save)) {
         const struct dcgm_field *f = find_field(atoi(word));
         if (f == NULL || n == MAX_FIELDS) {
-            fprintf(stderr, "Error: Invalid Field ID: %s (emulated: see tests/emulator/README.md)\n",
-                    word);
+            fprintf(stderr,
+                    "Error: Invalid Field ID: %s (emulated: see tests/emulator/README.md)\n", word);
             return -1;
         }
         wanted[n++] = f;

@@ -51,7 +51,7 @@ struct emu_device {
     uint64_t total_mib, reserved_mib;
     double tdp_w, idle_w;
     struct emu_mig mig[EMU_MAX_MIG];
-    uint64_t updated_ns;                      /* the integrals below reach to this time */
+    uint64_t updated_ns; /* the integrals below reach to this time */
     double energy_j, sm_active_s, gr_active_s;
     double stale_smact, stale_gract, stale_w; /* what monitoring shows while EMU_FAULT_STALE */
 };
@@ -63,14 +63,14 @@ struct emu_proc {
     uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid from ours */
     uint32_t uid;
     int32_t device, mig; /* mig -1: the whole device */
-    uint32_t job; /* $SLURM_JOB_ID, 0: none; the truth that attribution is tested against */
+    uint32_t job;        /* $SLURM_JOB_ID, 0: none; the truth that attribution is tested against */
     uint32_t mps_client;
     int32_t mps_server_pid;
     uint32_t mps_fault_seq; /* the device's count when it attached */
     uint64_t memory_mib, peak_mib;
-    double smact;             /* SM activity alone on the GPU; 0 while it loads */
+    double smact; /* SM activity alone on the GPU; 0 while it loads */
     double work_s, work_done_s, speed;
-    double sm_active_s;       /* integral of its share of SM activity */
+    double sm_active_s; /* integral of its share of SM activity */
     char label[32];
 };
 
@@ -117,7 +117,7 @@ const char *emu_program_dir(char *buf, size_t len);
 /* For the small tools: finds, opens, or explains on stderr and exits with 9. */
 void emu_open_or_die(struct emu_ledger *l, const char *path, const char *who);
 
-/* Takes the lock; -ETIMEDOUT after 10 s (a stopped holder), else 0. Also brings the state to now. */
+/* Takes the lock and brings the state to now; -ETIMEDOUT after 10 s (a stopped holder). */
 int emu_lock(struct emu_ledger *l);
 void emu_unlock(struct emu_ledger *l);
 

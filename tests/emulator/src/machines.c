@@ -12,12 +12,12 @@
 #define ARCH_AMPERE 7
 #define ARCH_HOPPER 9
 
-static const struct gpu_model a100_40 = {"NVIDIA A100-SXM4-40GB", "a100", 0x20B010DE, 108, 8, 0,
-                                         ARCH_AMPERE, 40960, 424, 400, 53, 1};
-static const struct gpu_model h100_80 = {"NVIDIA H100 80GB HBM3", "h100", 0x233010DE, 132, 9, 0,
-                                         ARCH_HOPPER, 81559, 550, 700, 70, 1};
-static const struct gpu_model h200 = {"NVIDIA H200", "h200", 0x233510DE, 132, 9, 0,
-                                      ARCH_HOPPER, 143771, 616, 700, 75, 1};
+static const struct gpu_model a100_40 = {
+    "NVIDIA A100-SXM4-40GB", "a100", 0x20B010DE, 108, 8, 0, ARCH_AMPERE, 40960, 424, 400, 53, 1};
+static const struct gpu_model h100_80 = {
+    "NVIDIA H100 80GB HBM3", "h100", 0x233010DE, 132, 9, 0, ARCH_HOPPER, 81559, 550, 700, 70, 1};
+static const struct gpu_model h200 = {"NVIDIA H200", "h200", 0x233510DE, 132, 9,  0,
+                                      ARCH_HOPPER,   143771, 616,        700, 75, 1};
 
 static const char *const bus_2[] = {"00000000:07:00.0", "00000000:0F:00.0"};
 static const char *const bus_station[] = {"00000000:01:00.0", "00000000:47:00.0",
@@ -28,20 +28,23 @@ static const char *const bus_dgx[] = {"00000000:1B:00.0", "00000000:43:00.0", "0
 
 /* The 3g instance is cut into two compute instances that share its memory. */
 static const struct mig_layout mixed[] = {
-    {"1c.3g.20gb", 1, 0, 14, 1, 20096}, {"2c.3g.20gb", 1, 1, 28, 2, 20096},
-    {"2g.10gb", 3, 0, 28, 2, 9984},     {"1g.5gb", 9, 0, 14, 1, 4864},
-    {"1g.5gb", 10, 0, 14, 1, 4864},
+    {"1c.3g.20gb", 1,  0, 14, 1, 20096},
+    {"2c.3g.20gb", 1,  1, 28, 2, 20096},
+    {"2g.10gb",    3,  0, 28, 2, 9984 },
+    {"1g.5gb",     9,  0, 14, 1, 4864 },
+    {"1g.5gb",     10, 0, 14, 1, 4864 },
 };
 
+#define N_MIXED (sizeof(mixed) / sizeof(mixed[0]))
+
 const struct machine machines[] = {
-    {"1xa100-40gb", "one A100-40GB", &a100_40, 1, bus_2, -1, NULL, 0},
-    {"2xa100-40gb", "two A100-40GB", &a100_40, 2, bus_2, -1, NULL, 0},
-    {"dgx-station-a100", "four A100-40GB", &a100_40, 4, bus_station, -1, NULL, 0},
-    {"2xh100-80gb", "two H100-80GB", &h100_80, 2, bus_dgx, -1, NULL, 0},
-    {"8xh100-80gb", "eight H100-80GB", &h100_80, 8, bus_dgx, -1, NULL, 0},
-    {"1xh200", "one H200", &h200, 1, bus_dgx, -1, NULL, 0},
-    {"mig-mixed", "two A100-40GB, the second cut by MIG", &a100_40, 2, bus_2, 1, mixed,
-     sizeof(mixed) / sizeof(mixed[0])},
+    {"1xa100-40gb",      "one A100-40GB",                 &a100_40, 1, bus_2,       -1, NULL,  0      },
+    {"2xa100-40gb",      "two A100-40GB",                 &a100_40, 2, bus_2,       -1, NULL,  0      },
+    {"dgx-station-a100", "four A100-40GB",                &a100_40, 4, bus_station, -1, NULL,  0      },
+    {"2xh100-80gb",      "two H100-80GB",                 &h100_80, 2, bus_dgx,     -1, NULL,  0      },
+    {"8xh100-80gb",      "eight H100-80GB",               &h100_80, 8, bus_dgx,     -1, NULL,  0      },
+    {"1xh200",           "one H200",                      &h200,    1, bus_dgx,     -1, NULL,  0      },
+    {"mig-mixed",        "two A100-40GB, one cut by MIG", &a100_40, 2, bus_2,       1,  mixed, N_MIXED},
 };
 const uint32_t n_machines = sizeof(machines) / sizeof(machines[0]);
 

@@ -6,8 +6,9 @@
  * u = sum s_i v_i above C all v are scaled by C/u. k = 1.1 and C = 1.05 were fitted to 72 measured
  * pairs of trainings on an A100 (RMSE 0.107 in v).
  * Streams (no MPS): kernels of different processes take turns; g_i, the share of time in which a
- * process has any kernel on the GPU, is about 1.2 s_i for ImageNet-size work; v_i = min(1, 1/sum g).
- * MIG: an instance has f of the GPU's SMs; v_i = min(1, f/s_i) and no coupling between instances.
+ * process has any kernel on the GPU, is about 1.2 s_i for ImageNet-size work, and
+ * v_i = min(1, 1/sum g).
+ * MIG: an instance has f of the GPU's SMs; v_i = min(1, f/s_i), no coupling between instances.
  */
 #include "model.h"
 

@@ -27,8 +27,8 @@ struct mps_daemon {
     int multiuser;
     pid_t server; /* 0: none */
     uid_t server_uid;
-    int quitting;        /* "quit" was said: no new client, gone when the last one has left */
-    double quit_at_s;    /* with -t: when the rest are ended; 0: never */
+    int quitting;     /* "quit" was said: no new client, gone when the last one has left */
+    double quit_at_s; /* with -t: when the rest are ended; 0: never */
     double thread_pct;
     char limits[MPS_LINE]; /* default pinned memory limits: "0=6G,1=8G" */
     char uuids[EMU_MAX_DEVICES * EMU_UUID_LEN];

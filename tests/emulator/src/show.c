@@ -13,12 +13,13 @@ static unsigned long long ull(uint64_t x) { return (unsigned long long)x; }
 
 static void json_proc(const struct emu_proc *p, const char *sep)
 {
-    printf("%s{\"pid\":%d,\"uid\":%u,\"kind\":\"%s\",\"label\":\"%s\",\"job\":%u,\"memory_mib\":%llu,"
-           "\"peak_mib\":%llu,\"smact\":%.4f,\"speed\":%.6f,\"work_s\":%.3f,\"work_done_s\":%.3f,"
-           "\"sm_active_s\":%.3f,\"mig\":%d,\"mps\":%s}",
-           sep, p->pid, p->uid, p->kind == EMU_MPS_SERVER ? "mps-server" : "train", p->label, p->job,
-           ull(p->memory_mib), ull(p->peak_mib), p->smact, p->speed, p->work_s, p->work_done_s,
-           p->sm_active_s, p->mig, p->mps_client ? "true" : "false");
+    printf(
+        "%s{\"pid\":%d,\"uid\":%u,\"kind\":\"%s\",\"label\":\"%s\",\"job\":%u,\"memory_mib\":%llu,"
+        "\"peak_mib\":%llu,\"smact\":%.4f,\"speed\":%.6f,\"work_s\":%.3f,\"work_done_s\":%.3f,"
+        "\"sm_active_s\":%.3f,\"mig\":%d,\"mps\":%s}",
+        sep, p->pid, p->uid, p->kind == EMU_MPS_SERVER ? "mps-server" : "train", p->label, p->job,
+        ull(p->memory_mib), ull(p->peak_mib), p->smact, p->speed, p->work_s, p->work_done_s,
+        p->sm_active_s, p->mig, p->mps_client ? "true" : "false");
 }
 
 static void json_mig(const struct emu_state *st, int d)

@@ -12,7 +12,6 @@
 
 #define MAX_FIELDS 64
 
-
 struct row {
     const struct emu_state *st;
     int device;
@@ -46,13 +45,15 @@ GETTER(f_count, "%u", row->st->n_devices)
 GETTER(f_total, "%llu", (unsigned long long)DEV(row)->total_mib)
 GETTER(f_reserved, "%llu", (unsigned long long)DEV(row)->reserved_mib)
 GETTER(f_used, "%llu", used(row))
-GETTER(f_free, "%llu",
-       (unsigned long long)emu_capacity_mib(row->st, row->device, -1) - used(row))
+GETTER(f_free, "%llu", (unsigned long long)emu_capacity_mib(row->st, row->device, -1) - used(row))
 GETTER(f_power, "%.2f", row->r.power_w)
 GETTER(f_limit, "%.2f", DEV(row)->tdp_w)
 GETTER(f_temp, "%.0f", row->r.temperature_c)
 GETTER(f_cap, "%u.%u", DEV(row)->cc_major, DEV(row)->cc_minor)
-GETTER(f_mig, "%s", !DEV(row)->mig_capable ? "[N/A]" : DEV(row)->mig_enabled ? "Enabled" : "Disabled")
+GETTER(f_mig, "%s",
+       !DEV(row)->mig_capable  ? "[N/A]"
+       : DEV(row)->mig_enabled ? "Enabled"
+                               : "Disabled")
 GETTER(f_pid, "%d", row->proc->pid)
 GETTER(f_proc_used, "%llu", (unsigned long long)row->proc->memory_mib)
 
@@ -110,39 +111,39 @@ static void f_proc_name(const struct row *row, char *out, size_t len)
 }
 
 static const struct field gpu_fields[] = {
-    {"timestamp", "timestamp", NULL, f_time},
-    {"index", "index", NULL, f_index},
-    {"name", "gpu_name", NULL, f_name},
-    {"uuid", "gpu_uuid", NULL, f_uuid},
-    {"pci.bus_id", "gpu_bus_id", NULL, f_bus},
-    {"driver_version", "driver_version", NULL, f_driver},
-    {"count", "count", NULL, f_count},
-    {"memory.total", "memory.total", "MiB", f_total},
-    {"memory.reserved", "memory.reserved", "MiB", f_reserved},
-    {"memory.used", "memory.used", "MiB", f_used},
-    {"memory.free", "memory.free", "MiB", f_free},
-    {"utilization.gpu", "utilization.gpu", "%", f_util},
-    {"utilization.memory", "utilization.memory", "%", f_util_mem},
-    {"power.draw", "power.draw.instant", "W", f_power},
-    {"power.limit", "enforced.power.limit", "W", f_limit},
-    {"temperature.gpu", "temperature.gpu", NULL, f_temp},
-    {"compute_cap", "compute_cap", NULL, f_cap},
-    {"compute_mode", "compute_mode", NULL, f_default},
-    {"pstate", "pstate", NULL, f_p0},
-    {"persistence_mode", "persistence_mode", NULL, f_on},
-    {"mig.mode.current", "mig.mode.pending", NULL, f_mig},
-    {NULL, NULL, NULL, NULL},
+    {"timestamp",          "timestamp",            NULL,  f_time    },
+    {"index",              "index",                NULL,  f_index   },
+    {"name",               "gpu_name",             NULL,  f_name    },
+    {"uuid",               "gpu_uuid",             NULL,  f_uuid    },
+    {"pci.bus_id",         "gpu_bus_id",           NULL,  f_bus     },
+    {"driver_version",     "driver_version",       NULL,  f_driver  },
+    {"count",              "count",                NULL,  f_count   },
+    {"memory.total",       "memory.total",         "MiB", f_total   },
+    {"memory.reserved",    "memory.reserved",      "MiB", f_reserved},
+    {"memory.used",        "memory.used",          "MiB", f_used    },
+    {"memory.free",        "memory.free",          "MiB", f_free    },
+    {"utilization.gpu",    "utilization.gpu",      "%",   f_util    },
+    {"utilization.memory", "utilization.memory",   "%",   f_util_mem},
+    {"power.draw",         "power.draw.instant",   "W",   f_power   },
+    {"power.limit",        "enforced.power.limit", "W",   f_limit   },
+    {"temperature.gpu",    "temperature.gpu",      NULL,  f_temp    },
+    {"compute_cap",        "compute_cap",          NULL,  f_cap     },
+    {"compute_mode",       "compute_mode",         NULL,  f_default },
+    {"pstate",             "pstate",               NULL,  f_p0      },
+    {"persistence_mode",   "persistence_mode",     NULL,  f_on      },
+    {"mig.mode.current",   "mig.mode.pending",     NULL,  f_mig     },
+    {NULL,                 NULL,                   NULL,  NULL      },
 };
 
 static const struct field app_fields[] = {
-    {"timestamp", "timestamp", NULL, f_time},
-    {"gpu_name", "gpu_name", NULL, f_name},
-    {"gpu_bus_id", "gpu_bus_id", NULL, f_bus},
-    {"gpu_uuid", "gpu_uuid", NULL, f_uuid},
-    {"pid", "pid", NULL, f_pid},
-    {"process_name", "name", NULL, f_proc_name},
+    {"timestamp",       "timestamp",   NULL,  f_time     },
+    {"gpu_name",        "gpu_name",    NULL,  f_name     },
+    {"gpu_bus_id",      "gpu_bus_id",  NULL,  f_bus      },
+    {"gpu_uuid",        "gpu_uuid",    NULL,  f_uuid     },
+    {"pid",             "pid",         NULL,  f_pid      },
+    {"process_name",    "name",        NULL,  f_proc_name},
     {"used_gpu_memory", "used_memory", "MiB", f_proc_used},
-    {NULL, NULL, NULL, NULL},
+    {NULL,              NULL,          NULL,  NULL       },
 };
 
 struct request {
@@ -284,8 +285,8 @@ static int table(const struct emu_state *st)
         printf("| %3u  %-28s On | %s Off | %.0fC P0 %.0fW / %.0fW | %lluMiB / %lluMiB | %.0f%% "
                "Default |\n",
                d, dev->name, dev->bus_id, r.temperature_c, r.power_w, dev->tdp_w,
-               (unsigned long long)emu_used_mib(st, (int)d, -1),
-               (unsigned long long)dev->total_mib, r.gract * 100.0);
+               (unsigned long long)emu_used_mib(st, (int)d, -1), (unsigned long long)dev->total_mib,
+               r.gract * 100.0);
     }
     printf("%s\n%s| Processes:\n", line, line);
     for (i = 0; i < st->n_slots; i++) {
@@ -295,8 +296,8 @@ static int table(const struct emu_state *st)
         if (p->kind == EMU_FREE)
             continue;
         f_proc_name(&row, name, sizeof(name));
-        printf("| %4d  %8d  %s  %s  %lluMiB |\n", p->device, p->pid,
-               p->mps_client ? "M+C" : "C", name, (unsigned long long)p->memory_mib);
+        printf("| %4d  %8d  %s  %s  %lluMiB |\n", p->device, p->pid, p->mps_client ? "M+C" : "C",
+               name, (unsigned long long)p->memory_mib);
     }
     fputs(line, stdout);
     return rc;
@@ -341,8 +342,9 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    emu_open_or_die(&l, NULL, "NVIDIA-SMI has failed because it couldn't communicate with the "
-                              "NVIDIA driver");
+    emu_open_or_die(&l, NULL,
+                    "NVIDIA-SMI has failed because it couldn't communicate with the "
+                    "NVIDIA driver");
     if (emu_lock(&l) < 0)
         return 10;
     emu_reap(&l, 1);

@@ -253,8 +253,9 @@ static int run_ranks(const struct options *o)
         if (code != 0 && rc == 0) {
             rc = stop_signal ? 128 + stop_signal : code;
             if (!stop_signal)
-                fprintf(stderr, "E torch/distributed/elastic/multiprocessing/api.py:869] failed "
-                                "(exitcode: %d) local_rank: %d (pid: %d) of binary: emu-train\n",
+                fprintf(stderr,
+                        "E torch/distributed/elastic/multiprocessing/api.py:869] failed "
+                        "(exitcode: %d) local_rank: %d (pid: %d) of binary: emu-train\n",
                         code, i, (int)pid);
             end_ranks(pids, o->processes);
         }
@@ -291,24 +292,26 @@ enum {
     OPT_HELP
 };
 
-static const struct option long_options[] = {{"memory-mib", 1, NULL, OPT_MEMORY},
-                                             {"smact", 1, NULL, OPT_SMACT},
-                                             {"work-s", 1, NULL, OPT_WORK},
-                                             {"ramp-s", 1, NULL, OPT_RAMP},
-                                             {"framework", 1, NULL, OPT_FRAMEWORK},
-                                             {"processes", 1, NULL, OPT_PROCESSES},
-                                             {"gpus", 1, NULL, OPT_GPUS},
-                                             {"batch", 1, NULL, OPT_BATCH},
-                                             {"batch-size", 1, NULL, OPT_BATCH},
-                                             {"catch-oom", 0, NULL, OPT_CATCH},
-                                             {"exit-code", 1, NULL, OPT_EXIT},
-                                             {"host-oom", 0, NULL, OPT_HOST_OOM},
-                                             {"host-mib", 1, NULL, OPT_HOST_MIB},
-                                             {"time-scale", 1, NULL, OPT_SCALE},
-                                             {"log-every-s", 1, NULL, OPT_LOG},
-                                             {"ledger", 1, NULL, OPT_LEDGER},
-                                             {"help", 0, NULL, OPT_HELP},
-                                             {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+    {"memory-mib",  1, NULL, OPT_MEMORY   },
+    {"smact",       1, NULL, OPT_SMACT    },
+    {"work-s",      1, NULL, OPT_WORK     },
+    {"ramp-s",      1, NULL, OPT_RAMP     },
+    {"framework",   1, NULL, OPT_FRAMEWORK},
+    {"processes",   1, NULL, OPT_PROCESSES},
+    {"gpus",        1, NULL, OPT_GPUS     },
+    {"batch",       1, NULL, OPT_BATCH    },
+    {"batch-size",  1, NULL, OPT_BATCH    },
+    {"catch-oom",   0, NULL, OPT_CATCH    },
+    {"exit-code",   1, NULL, OPT_EXIT     },
+    {"host-oom",    0, NULL, OPT_HOST_OOM },
+    {"host-mib",    1, NULL, OPT_HOST_MIB },
+    {"time-scale",  1, NULL, OPT_SCALE    },
+    {"log-every-s", 1, NULL, OPT_LOG      },
+    {"ledger",      1, NULL, OPT_LEDGER   },
+    {"help",        0, NULL, OPT_HELP     },
+    {NULL,          0, NULL, 0            }
+};
 
 /* 0 and *out, or -1 where the text is no number within the bounds. */
 static int number(const char *text, double low, double high, double *out)
@@ -326,7 +329,10 @@ static int parse(int argc, char **argv, struct options *o)
 
     while ((opt = getopt_long(argc, argv, "", long_options, NULL)) != -1 && !bad) {
         switch (opt) {
-        case OPT_MEMORY: bad = number(optarg, 1, 1e7, &x); o->memory_mib = (uint64_t)x; break;
+        case OPT_MEMORY:
+            bad = number(optarg, 1, 1e7, &x);
+            o->memory_mib = (uint64_t)x;
+            break;
         case OPT_SMACT: bad = number(optarg, 0, 1, &o->smact); break;
         case OPT_WORK: bad = number(optarg, 0, 1e9, &o->work_s); break;
         case OPT_RAMP: bad = number(optarg, 0, 1e6, &o->ramp_s); break;
@@ -335,12 +341,24 @@ static int parse(int argc, char **argv, struct options *o)
             bad = number(optarg, 1, MAX_PROCESSES, &x);
             o->processes = (int)x;
             break;
-        case OPT_GPUS: bad = number(optarg, 1, MAX_GPUS, &x); o->gpus = (int)x; break;
-        case OPT_BATCH: bad = number(optarg, 1, 2147483647, &x); o->batch = (int)x; break;
+        case OPT_GPUS:
+            bad = number(optarg, 1, MAX_GPUS, &x);
+            o->gpus = (int)x;
+            break;
+        case OPT_BATCH:
+            bad = number(optarg, 1, 2147483647, &x);
+            o->batch = (int)x;
+            break;
         case OPT_CATCH: o->catch_oom = 1; break;
-        case OPT_EXIT: bad = number(optarg, 0, 255, &x); o->exit_code = (int)x; break;
+        case OPT_EXIT:
+            bad = number(optarg, 0, 255, &x);
+            o->exit_code = (int)x;
+            break;
         case OPT_HOST_OOM: o->host_oom = 1; break;
-        case OPT_HOST_MIB: bad = number(optarg, 1, 1e6, &x); o->host_mib = (uint64_t)x; break;
+        case OPT_HOST_MIB:
+            bad = number(optarg, 1, 1e6, &x);
+            o->host_mib = (uint64_t)x;
+            break;
         case OPT_SCALE: bad = number(optarg, 1e-3, 1e4, &o->time_scale); break;
         case OPT_LOG: bad = number(optarg, 0.01, 1e9, &o->log_every_s); break;
         case OPT_LEDGER: o->ledger = optarg; break;
@@ -353,8 +371,14 @@ static int parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.smact = -1, .work_s = -1, .ramp_s = 1.0, .time_scale = 1.0,
-                        .log_every_s = 2.0, .processes = 1, .gpus = 1, .batch = 32,
+    struct options o = {.smact = -1,
+                        .work_s = -1,
+                        .ramp_s = 1.0,
+                        .time_scale = 1.0,
+                        .log_every_s = 2.0,
+                        .processes = 1,
+                        .gpus = 1,
+                        .batch = 32,
                         .framework = FW_PYTORCH};
     struct sigaction sa = {.sa_handler = on_signal};
     const char *scale = getenv("COLOC_EMU_TIME_SCALE");

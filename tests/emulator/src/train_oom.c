@@ -10,9 +10,8 @@
 
 #include "train.h"
 
-static const char *const names[FW_COUNT] = {"pytorch", "pytorch-old", "tensorflow",
-                                            "jax",     "cupy",        "cublas",
-                                            "cudnn",   "cuda",        "nccl"};
+static const char *const names[FW_COUNT] = {"pytorch", "pytorch-old", "tensorflow", "jax", "cupy",
+                                            "cublas",  "cudnn",       "cuda",       "nccl"};
 
 const char *framework_name(int fw) { return names[fw]; }
 
@@ -185,9 +184,7 @@ void oom_print(int fw, const struct oom *o, int caught)
             traceback(torch_frames);
         pytorch_old(o);
         break;
-    case FW_TENSORFLOW:
-        tensorflow(o);
-        break;
+    case FW_TENSORFLOW: tensorflow(o); break;
     case FW_JAX:
         traceback("  File \"train.py\", line 95, in <module>\n"
                   "    state, metrics = train_step(state, batch)\n");
@@ -221,7 +218,8 @@ void oom_print(int fw, const struct oom *o, int caught)
         fprintf(stderr, "RuntimeError: CUDA error: out of memory\n%s", cuda_hint);
         break;
     default:
-        fprintf(stderr, "node:%d:%d [%d] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n",
+        fprintf(stderr,
+                "node:%d:%d [%d] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n",
                 (int)getpid(), (int)getpid(), o->ordinal);
         traceback("  File \"train.py\", line 70, in main\n"
                   "    model = torch.nn.parallel.DistributedDataParallel(model)\n");
