@@ -104,16 +104,16 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
 
 def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
     fields = _drop_gpus(request)
+    if "tres_per_task" in fields and shape.keeps_whole_apart:
+        fields["tres_bind"] = ""  # 24.11 binds --gpus-per-task; a bind without GPUs is refused
     kind = f"{decision.gpu_type}:" if decision.gpu_type else ""
     kept = without(request.tres_per_node, "gpu", "shard")
     fields["tres_per_node"] = with_item(kept, f"gres/shard:{kind}{decision.shards}")
     fields |= _cpus(request, shape) | _memory(request, shape)
     fields |= {"min_nodes": 1, "max_nodes": 1}
-    if request.batch:
+    if request.batch and request.requeue is None:
         # Only a job with Requeue=1 can be recovered; --no-requeue is the user's word and stays.
-        if request.requeue is None:
-            fields["requeue"] = 1
-        fields["open_mode"] = "append"
+        fields["requeue"] = 1
     return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
 
 

@@ -28,6 +28,8 @@ log = structlog.get_logger()
 
 Answer = dict[str, str]
 
+NOT_TAKEN = "0" * 12  # decision id of a job that colocd leaves alone
+
 # The hook waits 200 ms in all; the rest is for the socket and the database.
 ESTIMATE_LIMIT_S = 0.14
 
@@ -59,7 +61,7 @@ class Decider:
         request = asked.request()
         mode = self._mode(request, shape)
         if mode == "off":
-            return _answer(Decision(Action.ASIS, Reason.OFF), "", Rewrite(), [])
+            return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
         estimated = await self._estimating.of(asked.coloc)
         decision = self._decide(asked, request, estimated, shape)
         decision_id = secrets.token_hex(6)

@@ -19,7 +19,6 @@ BASE = {
     "min_nodes": 1,
     "max_nodes": 1,
     "requeue": 1,
-    "open_mode": "append",
 }
 
 
@@ -30,8 +29,8 @@ BASE = {
         (JobRequest(1, tres_per_node="gres/gpu:1"), {}),
         (JobRequest(1, tres_per_node="gres:gpu:1"), {}),
         (JobRequest(1, tres_per_job="gres/gpu:1"), {"tres_per_job": ""}),
-        (JobRequest(1, tres_per_task="gres/gpu:1"), {"tres_per_task": ""}),
-        (JobRequest(1, tres_per_task="cpu:2,gres/gpu:1"), {"tres_per_task": "cpu:2"}),
+        (JobRequest(1, tres_per_task="gres/gpu:1"), {"tres_per_task": "", "tres_bind": ""}),
+        (JobRequest(1, tres_per_task="cpu:2,gres/gpu:1"), {"tres_per_task": "cpu:2", "tres_bind": ""}),
         (
             JobRequest(1, tres_per_node="gres/lustre:1", tres_per_job="gres/gpu:1"),
             {"tres_per_node": "gres/shard:12,gres/lustre:1", "tres_per_job": ""},
@@ -58,10 +57,9 @@ def test_the_users_no_requeue_stays(shape: ClusterShape) -> None:
     assert "requeue" not in rewrite(JobRequest(1, requeue=0), SHARE, shape).fields
 
 
-def test_interactive_jobs_keep_requeue_and_log_mode(shape: ClusterShape) -> None:
+def test_interactive_jobs_keep_requeue(shape: ClusterShape) -> None:
     fields = rewrite(JobRequest(1, batch=False), SHARE, shape).fields
     assert "requeue" not in fields
-    assert "open_mode" not in fields
 
 
 def test_partition_defaults_per_gpu_are_applied_by_us() -> None:
