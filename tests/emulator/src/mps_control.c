@@ -294,6 +294,35 @@ static void write_pid(void)
     fclose(f);
 }
 
+/* Goes on in a child; the caller's process ends only when the pid file is there. */
+static int go_background(void)
+{
+    int ready[2], null;
+    char byte = 0;
+    pid_t pid;
+
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return -1;
+    pid = fork();
+    if (pid < 0)
+        return -1;
+    if (pid > 0) {
+        close(ready[1]);
+        _exit(read(ready[0], &byte, 1) == 1 ? 0 : 1);
+    }
+    setsid();
+    write_pid();
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+        return -1;
+    close(null);
+    if (write(ready[1], &byte, 1) != 1)
+        return -1;
+    close(ready[0]);
+    close(ready[1]);
+    return 0;
+}
+
 static int run_daemon(int background, int multiuser)
 {
     static struct mps_daemon d = {.thread_pct = 100.0};
@@ -326,9 +355,10 @@ static int run_daemon(int background, int multiuser)
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGCHLD, &sa, NULL);
-    if (background && daemon(1, 0) < 0)
+    if (background && go_background() < 0)
         return 1;
-    write_pid();
+    if (!background)
+        write_pid();
     say(&d, "Start", 0, 0);
     serve(&d);
     say(&d, "Exit", 0, 0);
