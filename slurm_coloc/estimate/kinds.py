@@ -96,3 +96,8 @@ def fused_attention(kind: str) -> bool:
     """The name says that the scores are never stored (SDPA, flash)."""
     name = kind.lower()
     return "sdpa" in name or "flash" in name
+
+
+def holds_activation(kind: str) -> bool:
+    """timm's BatchNormAct2d and its kin: a normalisation with the activation as its child."""
+    return role(kind) is Role.NORM and "act" in kind.lower()

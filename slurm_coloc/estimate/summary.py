@@ -108,7 +108,7 @@ def family_of(layers: tuple[Layer, ...]) -> str:
     for layer in layers:
         key = layer.role
         weight[key] = weight.get(key, 0) + layer.parameters * layer.count + 1
-        attention = attention or is_attention(layer.kind)
+        attention = attention or is_attention(layer.kind) or "transformer" in layer.kind.lower()
     linear, conv = weight.get(Role.LINEAR, 0), weight.get(Role.CONV, 0)
     blocks = weight.get(Role.BLOCK, 0)
     if Role.RECURRENT in weight:

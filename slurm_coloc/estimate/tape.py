@@ -12,7 +12,7 @@ Everything is bytes of one sample. An estimator by allocator replay can take the
 
 from dataclasses import dataclass, field
 
-from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.kinds import Role, holds_activation, is_attention
 from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.summary import Layer, Summary
 
@@ -20,9 +20,10 @@ from slurm_coloc.estimate.summary import Layer, Summary
 # on the thesis' CNNs (throw-away prototype: 5.1 to 2.2 % median error).
 WORKSPACE = 2.25
 # Kept bytes over the outputs of modules with parameters, for rows that a depth limit hides:
-# conv + BatchNorm + ReLU keep two tensors for two counted, SiLU nets three for two; a Transformer
-# block keeps 16 widths for 11 counted.
-HIDDEN_RATIO = {"cnn": 1.35, "transformer": 1.6, "mlp": 1.5}
+# conv + BatchNorm + ReLU keep two tensors for two counted, SiLU nets three for two; where the
+# normalisation holds the activation only the convolutions are counted; a Transformer block keeps 16
+# widths for 11 counted.
+HIDDEN_RATIO = {"cnn": 1.35, "cnn-act": 2.7, "transformer": 1.5, "mlp": 1.5}
 LOGIT_COPIES = 2  # gradients of the log-softmax and of the logits, beside the two that are kept
 
 
@@ -114,8 +115,14 @@ def walk(summary: Summary, unit: Bytes, eager: bool) -> Tape:
             state.at(0)
     while open_rows:
         _leave(state, summary.layers[open_rows.pop()])
-    hidden = int(summary.hidden_outputs * HIDDEN_RATIO.get(summary.family, 2.0)) * unit.low
+    hidden = int(summary.hidden_outputs * _hidden_ratio(summary)) * unit.low
     return _finish(state, bounded(hidden), unit)
+
+
+def _hidden_ratio(summary: Summary) -> float:
+    if summary.family == "cnn" and any(holds_activation(x.kind) for x in summary.layers):
+        return HIDDEN_RATIO["cnn-act"]
+    return HIDDEN_RATIO.get(summary.family, 2.0)
 
 
 def _finish(state: _Walk, hidden: int, unit: Bytes) -> Tape:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_coloc.estimate.kinds import Role
+from slurm_coloc.estimate.kinds import Role, holds_activation
 from slurm_coloc.estimate.lexing import (
     MAX_ROWS,
     UNKNOWN_DIM,
@@ -270,7 +270,10 @@ def _hidden(layers: list[Layer], pass_bytes: int, batch: int | None) -> int:
     seen = sum(
         max(0, layer.output_elements)
         for layer in layers
-        if layer.leaf and (layer.parameters or layer.recursive) and layer.role is not Role.BLOCK
+        if layer.leaf
+        and (layer.parameters or layer.recursive)
+        and layer.role not in (Role.BLOCK, Role.ALIAS)
+        and not holds_activation(layer.kind)  # it has children: the footer does not count it
     )
     return max(0, counted - seen)
 
