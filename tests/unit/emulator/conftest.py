@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "emulator"
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="session")
