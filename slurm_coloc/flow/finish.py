@@ -31,8 +31,8 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     settings = hookenv.read_settings(environ)
     slurm_uid = spool.uid_of(settings.slurm_user)
     notes: list[str] = []
-    state, array = _load_state(settings, job, slurm_uid, notes)
-    evidence = _evidence(job, settings, state, array, notes) if job.batch else None
+    state, step = _load_state(settings, job, slurm_uid, notes)
+    evidence = _evidence(job, settings, state, step, notes) if job.batch else None
     if not job.batch:
         notes.append("no batch job: no log")
     report = {
@@ -63,20 +63,20 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
 def _load_state(
     settings: hookenv.HookSettings, job: hookenv.HookJob, slurm_uid: int, notes: list[str]
 ) -> tuple[dict[str, Any], bytes | None]:
-    """The Prolog's state of this very run and the array file; {} with a note where missing."""
+    """The Prolog's state of this very run and the step file; {} with a note where missing."""
     owners = {0, os.geteuid()}
     try:
         with spool.opened_dir(settings.run_dir, None) as fd:
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
-            array = spool.read_file(fd, f"{job.job_id}.array", owners, 64)
+            step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
         state = json.loads(raw) if raw is not None else None
     except (ColocError, OSError, ValueError) as err:
         notes.append(f"state unreadable: {str(err)[:100]}")
         return {}, None
     if not isinstance(state, dict) or state.get("restart") != job.restart:
         notes.append("no state of this run: the Prolog did not write one")
-        return {}, array
-    return state, array
+        return {}, step
+    return state, step
 
 
 def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
@@ -85,7 +85,7 @@ def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
     A folder that cannot be used stands in the report's notes already.
     """
     with contextlib.suppress(ColocError), spool.opened_dir(settings.run_dir, None) as fd:
-        for suffix in ("json", "array"):
+        for suffix in ("json", "step"):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
 
 
@@ -93,11 +93,11 @@ def _evidence(
     job: hookenv.HookJob,
     settings: hookenv.HookSettings,
     state: dict[str, Any],
-    array: bytes | None,
+    step: bytes | None,
     notes: list[str],
 ) -> dict[str, Any] | None:
     """What the logs tell; stderr before stdout, where one file serves both it is stdout."""
-    facts = log_facts(job, array)
+    facts = log_facts(job, step)
     patterns = {"stdout": job.stdout}
     if job.stderr is not None and job.stderr != job.stdout:
         patterns = {"stderr": job.stderr, "stdout": job.stdout}

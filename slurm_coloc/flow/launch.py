@@ -96,23 +96,24 @@ def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]]:
     }
 
 
-def log_facts(job: hookenv.HookJob, array: bytes | None = None) -> logpath.LogFacts:
+def log_facts(job: hookenv.HookJob, step: bytes | None = None) -> logpath.LogFacts:
     """What is known for expanding the job's log patterns.
 
-    ``array`` is the content of <run_dir>/<job id>.array, "MASTER TASK" or "none", which the
-    SPANK plugin may write in slurmstepd: Prolog and Epilog are not told.
+    ``step`` is the content of <run_dir>/<job id>.step, which the SPANK plugin may write in
+    slurmstepd because Prolog and Epilog are not told: "MASTER TASK" or "none" on the first line,
+    the job's name after it.
     """
-    words = (array or b"").split()
-    numbers = [int(word) for word in words if word.isdigit() and len(word) <= 10]
-    known = len(numbers) == 2 or words == [b"none"]
-    host = _short_host()
+    first, newline, name = (step or b"").partition(b"\n")
+    numbers = [int(word) for word in first.split() if word.isdigit() and len(word) <= 10]
+    is_task = len(numbers) == 2
     return logpath.LogFacts(
         job_id=job.job_id,
         user=job.user,
         work_dir=job.work_dir,
-        hosts=tuple(dict.fromkeys((host, job.node))),
-        array=(numbers[0], numbers[1]) if len(numbers) == 2 else None,
-        array_known=known,
+        hosts=tuple(dict.fromkeys((_short_host(), job.node))),
+        array=(numbers[0], numbers[1]) if is_task else None,
+        array_known=is_task or first == b"none",
+        job_name=os.fsdecode(name.removesuffix(b"\n")) if newline and name else None,
     )
 
 

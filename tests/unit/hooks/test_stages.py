@@ -200,10 +200,32 @@ def test_an_array_task_by_its_numbers(node: Node) -> None:
     assert report["evidence"] is None
     assert "stdout not read: several files fit the pattern" in report["notes"]
     node.run("prolog")
-    (node.folder / "run/jobs/77.array").write_text("70 2\n")
+    (node.folder / "run/jobs/77.step").write_text("70 2\nname\n")
     node.run("epilog")
     assert node.report()["evidence"]["oom"] is True
-    assert not (node.folder / "run/jobs/77.array").exists()
+    assert not (node.folder / "run/jobs/77.step").exists()
+
+
+def test_a_log_by_the_jobs_name(node: Node) -> None:
+    node.log(TORCH, "a b.out")
+    node.log("fine\n", "other.out")
+    pattern = {"SLURM_JOB_STDOUT": str(node.work / "%x.out")}
+    node.run("prolog")
+    node.run("epilog", **pattern)
+    assert node.report()["evidence"] is None
+    node.run("prolog")
+    (node.folder / "run/jobs/77.step").write_text("none\na b\n")
+    node.run("epilog", **pattern)
+    assert node.report()["evidence"]["oom"] is True
+
+
+@pytest.mark.parametrize("text", ["", "x", "1 2 3", "-1 2\n", "9" * 500, "none\n../../x\n"])
+def test_a_strange_step_file_is_survived(node: Node, text: str) -> None:
+    node.run("prolog")
+    (node.folder / "run/jobs/77.step").write_text(text)
+    node.log(TORCH)
+    node.run("epilog")
+    assert node.report()["evidence"]["oom"] is True
 
 
 @pytest.mark.parametrize(
