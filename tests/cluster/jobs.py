@@ -19,7 +19,10 @@ def mlp_summary(millions: int) -> str:
     """torchsummary's text of a network of about so many million parameters, batch 32."""
     width = 1000
     layers = max(1, millions)
-    rows = [f"{f'Linear-{i}':>18} {f'[32, {width}]':>26} {'1,000,000':>15}" for i in range(layers)]
+    rows = [
+        f"{f'Linear-{i}':>18} {f'[32, {width}]':>26} {'1,000,000':>15}"
+        for i in range(1, layers + 1)
+    ]
     head = f"{THIN}\n        Layer (type)               Output Shape         Param #\n{RULE}\n"
     total = f"{layers * 1_000_000:,}"
     foot = (
@@ -106,8 +109,3 @@ def shards(job: dict[str, str]) -> int:
     tres = job.get("TresPerNode", "")
     return int(tres.rsplit(":", 1)[1]) if "shard" in tres else 0
 
-
-def ran_on(lab: Lab, job_id: int) -> list[str]:
-    """GPU UUIDs that the training stand-in said it ran on, one a start."""
-    lines = lab.output(job_id).splitlines()
-    return [word.split("=", 1)[1] for line in lines for word in line.split() if "uuid=" in word]

@@ -93,7 +93,7 @@ def test_an_oom_job_comes_back_on_a_whole_gpu_and_completes(lab: Lab) -> None:
     me = desk(lab, 200, user=1)
     neighbour = me.submit("--mem=100", wrap=me.train(memory_mib=4000, smact=0.3, work_s=600))
     lab.wait(neighbour, "RUNNING")
-    until(lambda: "uuid" in lab.output(neighbour), 20, "the neighbour holds its memory")
+    until(lambda: "step " in lab.output(neighbour), 20, "the neighbour holds its memory")
     liar = me.submit("--mem=100", wrap=me.train(memory_mib=38000, smact=0.5, work_s=1))
     before = shards(lab.job(liar))
     assert 0 < before < 39

@@ -210,7 +210,7 @@ class Show:
                 f"{int(job.figure('peak_mib')) / 1024:.1f} GiB"
                 if job.figure("peak_mib") != "-"
                 else "-",
-                job.figure("uuid")[-6:] if job.figure("uuid") != "-" else job.figure("gpu")[-6:],
+                job.figure("gpu")[-6:],
                 str(beside),
                 "OOM, then done on a whole GPU" if job.recovered else job.states[-1].lower(),
             )
