@@ -100,6 +100,6 @@ def _shards(chosen: Estimate, site: Site) -> tuple[int | None, str]:
     if shards > site.shards_per_gpu:
         return None, (
             f"whole GPU: up to {chosen.upper_mib} MiB, more than the"
-            f" {site.shards_per_gpu * site.shard_mib} MiB of a {site.gpu} that can be shared"
+            f" {site.shards_per_gpu * site.shard_mib} MiB of one {site.gpu} that can be shared"
         )
-    return shards, f"{shards} of {site.shards_per_gpu} shards of a {site.gpu}"
+    return shards, f"{shards} of {site.shards_per_gpu} shards of one {site.gpu}"

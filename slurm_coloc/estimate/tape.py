@@ -10,7 +10,7 @@ Everything is bytes of one sample. An estimator by allocator replay can take the
 `walk` is its only use.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slurm_coloc.estimate.kinds import Role, holds_activation, is_attention
 from slurm_coloc.estimate.lexing import bounded
@@ -67,6 +67,12 @@ class _Walk:
     def make(self, elements: int, unit: int) -> None:
         self.current = _Tensor(elements, bounded(elements * unit))
 
+    def repeat(self, before: int, count: int) -> None:
+        """What was kept since ``before`` is kept ``count`` times."""
+        if count > 1:
+            self.kept = bounded(before + (self.kept - before) * count)
+            self.at(0)
+
     def at(self, transient: int) -> None:
         self.peak = max(self.peak, bounded(self.kept + transient))
 
@@ -100,7 +106,7 @@ def walk(summary: Summary, unit: Bytes, eager: bool) -> Tape:
             _leave(state, summary.layers[open_rows.pop()])
         while inside and summary.layers[inside[-1]].depth >= layer.depth:
             inside.pop()
-        repeated = state.kept
+        before = state.kept
         if index in sites:
             _attention(state, layer)
             inside.append(index)
@@ -109,10 +115,8 @@ def walk(summary: Summary, unit: Bytes, eager: bool) -> Tape:
         if layer.leaf or (layer.parameters and layer.role is not Role.BLOCK):
             _layer(state, layer, bool(inside))
         elif not nested:
-            _leave(state, layer)
-        if layer.count > 1:
-            state.kept = bounded(repeated + (state.kept - repeated) * layer.count)
-            state.at(0)
+            _leave(state, replace(layer, count=1))
+        state.repeat(before, layer.count)
     while open_rows:
         _leave(state, summary.layers[open_rows.pop()])
     hidden = int(summary.hidden_outputs * _hidden_ratio(summary)) * unit.low
@@ -171,11 +175,15 @@ def _layer(state: _Walk, layer: Layer, in_attention: bool) -> None:
 def _leave(state: _Walk, layer: Layer) -> None:
     """The end of a container: its result is the last tensor, or one that a function made."""
     out = layer.output_elements
-    if layer.outputs and out > 0 and out != state.current.elements:
+    if not layer.outputs or out <= 0:
+        return
+    before = state.kept
+    if out != state.current.elements:
         state.keep()
         state.make(out, state.bytes.low)
-    elif layer.outputs and layer.role is Role.BLOCK and not layer.parameters:
+    elif layer.role is Role.BLOCK and not layer.parameters:
         state.keep()  # it may be an activation that is not known here, which saves its input
+    state.repeat(before, layer.count)
 
 
 def _attention(state: _Walk, layer: Layer) -> None:

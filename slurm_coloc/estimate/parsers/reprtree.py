@@ -198,7 +198,9 @@ class _Walk:
             known = 3 * node.below  # in_proj beside the out_proj that is printed
         if node.stated is not None:
             if node.stated < node.below:
-                self.notes.append(f"a {node.kind} states fewer parameters than it holds")
+                self.notes.append(
+                    f"{node.kind} states fewer parameters than its parts: tied ones add"
+                )
             least = known if known and not node.children else 0
             return max(node.stated - node.below, least, node.own)
         if known is None and node.children == 0 and role(node.kind) is Role.LINEAR:
