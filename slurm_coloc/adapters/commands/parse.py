@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm through its own commands' output: what works on every release from 22.05 on.
+"""Parsers of what scontrol and squeue write: jobs, nodes, partitions, configuration.
 
-Differences that are handled here:
+Differences between releases that are handled here and in use.py:
 
 - 22.05 writes ``gres:gpu:1`` where 23.11 and later write ``gres/gpu:1``; core/gres reads both.
 - ``scontrol update TresPerNode=gres/gpu:1`` is the spelling that all releases take
@@ -16,13 +16,11 @@ Jobs are read with ``squeue -O`` in columns of fixed width, and no column is one
 writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge anything.
 """
 
-import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.cluster import NodeShape, PartitionShape
 from slurm_coloc.core.gres import count_of, parse_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
@@ -47,20 +45,9 @@ COLUMNS: tuple[tuple[str, int], ...] = (
     ("ArrayTaskID", 64),
 )
 FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
-# What a job needs, for `coloc explain`: TRES asked for while it waits, allocated once it runs.
-NEED_COLUMNS: tuple[tuple[str, int], ...] = (
-    ("JobID", 14),
-    ("NumNodes", 12),
-    ("tres-alloc", 1030),
-    ("tres-per-node", 1030),
-    ("tres-per-job", 1030),
-    ("NodeList", 256),
-)
-NEED_FORMAT = ",".join(f"{name}:{width}" for name, width in NEED_COLUMNS)
-IDS_A_CALL = 500  # keeps the argument list and slurmctld's answer small
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
-_UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
+UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
 
 
 def parse_pairs(line: str) -> dict[str, str]:
@@ -80,7 +67,8 @@ def _seconds(text: str) -> float | None:
         return None
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """A decimal number; 0 for anything else."""
     return int(text) if text.isascii() and text.lstrip("-").isdigit() else 0
 
 
@@ -99,10 +87,10 @@ def parse_columns(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, st
 
 def parse_exit(text: str) -> tuple[int, int]:
     """Exit code and signal from ``3:0`` (24.11) or the raw wait status ``768`` (22.05)."""
-    code, sep, number = text.partition(":")
+    code, sep, by = text.partition(":")
     if sep:
-        return _number(code), _number(number)
-    raw = _number(text)
+        return number(code), number(by)
+    raw = number(text)
     return raw >> 8, raw & 0x7F
 
 
@@ -117,15 +105,15 @@ def parse_job_line(line: str) -> JobView:
     exit_code, ended_by = parse_exit(values["exit_code"])
     state = values["State"]
     return JobView(
-        job_id=_number(values["JobID"]),
+        job_id=number(values["JobID"]),
         state=state,
         completing=state == "COMPLETING",
-        restarts=_number(values["RestartCnt"]),
-        uid=_number(values["UserID"]),
+        restarts=number(values["RestartCnt"]),
+        uid=number(values["UserID"]),
         reason=parse_reason(values["ReasonList"]),
         exit_code=exit_code,
         signal=ended_by,
-        priority=_number(values["PriorityLong"]),
+        priority=number(values["PriorityLong"]),
         tres_per_node=values["tres-per-node"],
         admin_comment=values["admin_comment"],
         partition=values["Partition"],
@@ -133,7 +121,7 @@ def parse_job_line(line: str) -> JobView:
         submit_s=_seconds(values["SubmitTime"]),
         start_s=_seconds(values["StartTime"]),
         end_s=_seconds(values["EndTime"]),
-        array_job_id=_number(values["ArrayJobID"]) or None,
+        array_job_id=number(values["ArrayJobID"]) or None,
         array_task=values["ArrayTaskID"] or None,
     )
 
@@ -158,7 +146,7 @@ def parse_node(line: str) -> NodeShape | None:
         gpu_type=types.pop() if len(types) == 1 else None,
         gpus=sum(item.count for item in gpus),
         shards=count_of(gres, "shard") or 0,
-        usable=not any(word in state for word in _UNUSABLE),
+        usable=not any(word in state for word in UNUSABLE),
     )
 
 
@@ -171,8 +159,8 @@ def parse_partition(line: str) -> PartitionShape:
     return PartitionShape(
         name=pairs.get("PartitionName", ""),
         default=pairs.get("Default", "NO") == "YES",
-        def_cpu_per_gpu=_number(defaults.get("DefCpuPerGPU", "")) or None,
-        def_mem_per_gpu_mib=_number(defaults.get("DefMemPerGPU", "")) or None,
+        def_cpu_per_gpu=number(defaults.get("DefCpuPerGPU", "")) or None,
+        def_mem_per_gpu_mib=number(defaults.get("DefMemPerGPU", "")) or None,
         max_time_min=_minutes(pairs.get("MaxTime", "")),
     )
 
@@ -190,94 +178,8 @@ def parse_release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-class SlurmCommands:
-    """Asks and tells slurmctld. Every call has a time limit, and at most two run at once, so that
-    a busy or restarting slurmctld never piles up work here."""
-
-    def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
-        self._timeout_s = timeout_s
-        self._dir = command_dir
-        self._slots = asyncio.Semaphore(2)
-
-    async def _run(self, *argv: str) -> str:
-        program = str(self._dir / argv[0]) if self._dir else argv[0]
-        async with self._slots:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    program,
-                    *argv[1:],
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                )
-            except OSError as err:
-                raise SlurmError(f"{argv[0]}: cannot be started: {err}") from err
-            try:
-                out, err_out = await asyncio.wait_for(process.communicate(), self._timeout_s)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-                raise SlurmError(
-                    f"{argv[0]}: no answer within {self._timeout_s:g} s", "slurm-timeout"
-                ) from None
-        if process.returncode:
-            text = err_out.decode(errors="replace").strip().splitlines()
-            raise SlurmError(f"{' '.join(argv[:3])}: {text[-1] if text else 'failed'}")
-        return out.decode(errors="replace")
-
-    async def shape(self) -> ClusterShape:
-        """The cluster's name, release, GPU nodes and partitions."""
-        config = parse_config(await self._run("scontrol", "show", "config"))
-        nodes = await self._run("scontrol", "show", "node", "-o")
-        parts = await self._run("scontrol", "show", "partition", "-o")
-        return ClusterShape(
-            name=config.get("ClusterName", ""),
-            release=parse_release(config.get("SLURM_VERSION", "")),
-            nodes=tuple(node for line in nodes.splitlines() if (node := parse_node(line))),
-            partitions=tuple(parse_partition(line) for line in parts.splitlines() if line.strip()),
-        )
-
-    async def job(self, job_id: int) -> JobView | None:
-        """One job; None when slurmctld no longer knows it."""
-        found = await self.jobs([job_id])
-        return found[0] if found else None
-
-    async def jobs(self, job_ids: Iterable[int] | None = None) -> list[JobView]:
-        """Jobs by id, or all of them; those that slurmctld forgot are missing in the answer."""
-        base = ["squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}"]
-        if job_ids is None:
-            return _jobs(await self._run(*base))
-        views: list[JobView] = []
-        ids = sorted(set(job_ids))
-        for start in range(0, len(ids), IDS_A_CALL):
-            chunk = ids[start : start + IDS_A_CALL]
-            views += await self._some(base, chunk)
-        return views
-
-    async def _some(self, base: Sequence[str], ids: Sequence[int]) -> list[JobView]:
-        try:
-            return _jobs(await self._run(*base, f"--jobs={','.join(map(str, ids))}"))
-        except SlurmError as err:
-            # squeue fails for a single unknown id and skips unknown ones in a list.
-            if "Invalid job id" in err.message:
-                return []
-            raise
-
-    async def requeue_hold(self, handle: str) -> None:
-        """Put an ended or running job back into the queue, held."""
-        await self._run("scontrol", "requeuehold", handle)
-
-    async def release(self, handle: str) -> None:
-        """End the hold of a pending job."""
-        await self._run("scontrol", "release", handle)
-
-    async def update(self, handle: str, **fields: str | int) -> None:
-        """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
-        changes = [f"{name}={value}" for name, value in fields.items()]
-        await self._run("scontrol", "update", f"JobId={handle}", *changes)
-
-
-def _jobs(text: str) -> list[JobView]:
+def parse_jobs(text: str) -> list[JobView]:
+    """All lines of ``squeue -O`` with COLUMNS."""
     return [parse_job_line(line) for line in text.splitlines() if line.strip()]
 
 

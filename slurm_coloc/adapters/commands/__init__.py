@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm through its own commands: what works on every release from 22.05 on.
+
+parse.py and use.py read the answers and know the differences between releases.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from slurm_coloc.adapters.commands.parse import (
+    FORMAT,
+    parse_config,
+    parse_jobs,
+    parse_node,
+    parse_partition,
+    parse_release,
+)
+from slurm_coloc.adapters.commands.use import (
+    NEED_FORMAT,
+    parse_need,
+    parse_placement,
+    parse_shards_by_node,
+    parse_use,
+    tells_per_gpu,
+)
+from slurm_coloc.core.binding import Need, NodeUse
+from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.job import JobView
+from slurm_coloc.errors import SlurmError
+
+IDS_A_CALL = 500  # keeps the argument list and slurmctld's answer small
+
+
+class SlurmCommands:
+    """Asks and tells slurmctld. Every call has a time limit, and at most two run at once, so that
+    a busy or restarting slurmctld never piles up work here."""
+
+    def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._dir = command_dir
+        self._slots = asyncio.Semaphore(2)
+
+    async def _run(self, *argv: str) -> str:
+        program = str(self._dir / argv[0]) if self._dir else argv[0]
+        async with self._slots:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    program,
+                    *argv[1:],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                )
+            except OSError as err:
+                raise SlurmError(f"{argv[0]}: cannot be started: {err}") from err
+            try:
+                out, err_out = await asyncio.wait_for(process.communicate(), self._timeout_s)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+                raise SlurmError(
+                    f"{argv[0]}: no answer within {self._timeout_s:g} s", "slurm-timeout"
+                ) from None
+        if process.returncode:
+            text = err_out.decode(errors="replace").strip().splitlines()
+            raise SlurmError(f"{' '.join(argv[:3])}: {text[-1] if text else 'failed'}")
+        return out.decode(errors="replace")
+
+    async def shape(self) -> ClusterShape:
+        """The cluster's name, release, GPU nodes and partitions."""
+        config = parse_config(await self._run("scontrol", "show", "config"))
+        nodes = await self._run("scontrol", "show", "node", "-o")
+        parts = await self._run("scontrol", "show", "partition", "-o")
+        return ClusterShape(
+            name=config.get("ClusterName", ""),
+            release=parse_release(config.get("SLURM_VERSION", "")),
+            nodes=tuple(node for line in nodes.splitlines() if (node := parse_node(line))),
+            partitions=tuple(parse_partition(line) for line in parts.splitlines() if line.strip()),
+        )
+
+    async def usage(self) -> tuple[NodeUse, ...]:
+        """What every node has and what is taken at this moment."""
+        nodes = await self._run("scontrol", "show", "node", "-d", "-o")
+        shards: dict[str, int] = {}
+        if not tells_per_gpu(nodes):
+            states = "--states=RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
+            form = f"--Format={NEED_FORMAT}"
+            shards = parse_shards_by_node(await self._run("squeue", "--noheader", states, form))
+        return tuple(parse_use(line, shards) for line in nodes.splitlines() if line.strip())
+
+    async def need(self, job_id: int) -> Need | None:
+        """What one node must give to a job; None when slurmctld no longer knows it."""
+        base = ["squeue", "--noheader", "--states=all", f"--Format={NEED_FORMAT}"]
+        try:
+            lines = (await self._run(*base, f"--jobs={job_id}")).splitlines()
+        except SlurmError as err:
+            if "Invalid job id" in err.message:
+                return None
+            raise
+        return parse_need(lines[0]) if lines else None
+
+    async def placement(self, job_id: int) -> str:
+        """Node and GPU index of a running job, for people; "" where Slurm does not show it."""
+        return parse_placement(await self._run("scontrol", "show", "job", "-d", str(job_id)))
+
+    async def job(self, job_id: int) -> JobView | None:
+        """One job; None when slurmctld no longer knows it."""
+        found = await self.jobs([job_id])
+        return found[0] if found else None
+
+    async def jobs(self, job_ids: Iterable[int] | None = None) -> list[JobView]:
+        """Jobs by id, or all of them; those that slurmctld forgot are missing in the answer."""
+        base = ["squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}"]
+        if job_ids is None:
+            return parse_jobs(await self._run(*base))
+        views: list[JobView] = []
+        ids = sorted(set(job_ids))
+        for start in range(0, len(ids), IDS_A_CALL):
+            chunk = ids[start : start + IDS_A_CALL]
+            views += await self._some(base, chunk)
+        return views
+
+    async def _some(self, base: Sequence[str], ids: Sequence[int]) -> list[JobView]:
+        try:
+            return parse_jobs(await self._run(*base, f"--jobs={','.join(map(str, ids))}"))
+        except SlurmError as err:
+            # squeue fails for a single unknown id and skips unknown ones in a list.
+            if "Invalid job id" in err.message:
+                return []
+            raise
+
+    async def requeue_hold(self, handle: str) -> None:
+        """Put an ended or running job back into the queue, held."""
+        await self._run("scontrol", "requeuehold", handle)
+
+    async def release(self, handle: str) -> None:
+        """End the hold of a pending job."""
+        await self._run("scontrol", "release", handle)
+
+    async def update(self, handle: str, **fields: str | int) -> None:
+        """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
+        changes = [f"{name}={value}" for name, value in fields.items()]
+        await self._run("scontrol", "update", f"JobId={handle}", *changes)

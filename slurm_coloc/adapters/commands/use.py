@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parsers for `coloc explain`: what a job needs, and what every node has free."""
+
+import re
+
+from slurm_coloc.adapters.commands.parse import (
+    UNUSABLE,
+    number,
+    parse_columns,
+    parse_node,
+    parse_pairs,
+)
+from slurm_coloc.core.binding import Gpu, Need, NodeUse, packed
+from slurm_coloc.core.gres import count_of, parse_gres
+
+# What a job needs, for `coloc explain`: TRES asked for while it waits, allocated once it runs.
+NEED_COLUMNS: tuple[tuple[str, int], ...] = (
+    ("JobID", 14),
+    ("NumNodes", 12),
+    ("tres-alloc", 1030),
+    ("tres-per-node", 1030),
+    ("tres-per-job", 1030),
+    ("NodeList", 256),
+)
+NEED_FORMAT = ",".join(f"{name}:{width}" for name, width in NEED_COLUMNS)
+
+_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+
+
+def parse_mib(text: str) -> int:
+    """``1000M`` or ``1.50G`` of a TRES string in MiB; 0 where there is no number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    return int(float(found[1]) * _MIB[found[2] or "M"]) if found else 0
+
+
+def parse_need(line: str) -> Need:
+    """What one node must give to a job: one line of ``squeue -O`` with NEED_COLUMNS."""
+    values = parse_columns(line, NEED_COLUMNS)
+    tres = dict(item.split("=", 1) for item in values["tres-alloc"].split(",") if "=" in item)
+    nodes = max(1, number(values["NumNodes"]))
+    per_node, per_job = values["tres-per-node"], values["tres-per-job"]
+    asked = [item for item in parse_gres(f"{per_node},{per_job}") if item.name in ("gpu", "shard")]
+    gpus = max(count_of(per_node, "gpu") or 0, -(-(count_of(per_job, "gpu") or 0) // nodes))
+    return Need(
+        cpus=-(-number(tres.get("cpu", "")) // nodes),
+        memory_mib=parse_mib(tres.get("mem", "")) // nodes,
+        shards=count_of(per_node, "shard") or 0,
+        gpus=gpus,
+        gpu_type=next((item.type for item in asked if item.type), None),
+    )
+
+
+def parse_shards_by_node(text: str) -> dict[str, int]:
+    """Shards that running jobs hold, by node, from lines with NEED_COLUMNS. A job on several
+    nodes is left out: shard jobs have one."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        values = parse_columns(line, NEED_COLUMNS)
+        node, shards = values["NodeList"], count_of(values["tres-per-node"], "shard")
+        if node and shards and not re.search(r"[\[,]", node):
+            found[node] = found.get(node, 0) + shards
+    return found
+
+
+def tells_per_gpu(nodes: str) -> bool:
+    """Whether ``scontrol show node -d`` shows the shards of each device (24.11 and later)."""
+    return bool(re.search(r"GresUsed=\S*shard:\S*\(\d+/\d+", nodes))
+
+
+def _devices(used: str, gpus: int) -> tuple[Gpu, ...]:
+    """GPUs of a node from ``gpu:a100:1(IDX:0),shard:a100:51(12/39,39/39)``; several types are
+    several items, in the order of the devices."""
+    whole = {
+        number
+        for text in re.findall(r"gpu:[^,()]*\(IDX:([\d,-]+)\)", used)
+        for number in _numbers(text)
+    }
+    shares = [
+        (int(taken), int(total))
+        for item in re.findall(r"shard:[^()]*(?:\(null\):?)?[^()]*\(([\d/,]+)\)", used)
+        for taken, total in re.findall(r"(\d+)/(\d+)", item)
+    ]
+    shares += [(0, 0)] * (gpus - len(shares))
+    return tuple(
+        Gpu(taken, total, whole=number in whole) for number, (taken, total) in enumerate(shares)
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    """``0-1,3`` as [0, 1, 3]."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def parse_use(line: str, jobs_shards: dict[str, int]) -> NodeUse:
+    """One line of ``scontrol show node -d -o``. ``jobs_shards``: shards that running jobs hold by
+    node, used where the line does not tell them per device."""
+    pairs = parse_pairs(line)
+    shape = parse_node(line)
+    used = pairs.get("GresUsed", "")
+    gpus: tuple[Gpu, ...] = ()
+    if shape and tells_per_gpu(f"GresUsed={used}"):
+        gpus = _devices(used, shape.gpus)
+    elif shape:
+        taken = jobs_shards.get(shape.name, 0)
+        gpus = packed(taken, shape.shards_per_gpu, count_of(used, "gpu") or 0, shape.gpus)
+    state = pairs.get("State", "").upper()
+    return NodeUse(
+        name=pairs.get("NodeName", ""),
+        partitions=tuple(part for part in pairs.get("Partitions", "").split(",") if part),
+        usable=not any(word in state for word in UNUSABLE),
+        cpus=number(pairs.get("CPUEfctv", pairs.get("CPUTot", ""))),
+        cpus_used=number(pairs.get("CPUAlloc", "")),
+        memory_mib=number(pairs.get("RealMemory", "")),
+        memory_used_mib=number(pairs.get("AllocMem", "")),
+        gpu_type=shape.gpu_type if shape else None,
+        gpus=gpus,
+        spread=tells_per_gpu(f"GresUsed={used}"),
+    )
+
+
+def parse_placement(text: str) -> str:
+    """``n1 GPU 0`` from ``scontrol show job -d``; "" where none is shown.
+
+    Only for people: the owner of a job could forge these lines by its name.
+    """
+    found = re.findall(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S+ GRES=(\S+)", text, re.MULTILINE)
+    places = []
+    for node, gres in found:
+        index = re.search(r"(?:gpu|shard):\S*?\(IDX:([\d,-]+)\)", gres)
+        devices = re.findall(r"(?:gpu|shard):[^(]*\(([\d/,]+)\)", gres)
+        if index:
+            places.append(f"{node} GPU {index[1]}")
+        elif devices:
+            held = [str(n) for n, part in enumerate(devices[0].split(",")) if part[0] != "0"]
+            places.append(f"{node} GPU {','.join(held)}")
+    return "; ".join(places)

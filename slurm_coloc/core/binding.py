@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What binds a waiting job: on the nearest node, which of its resources is short.
+
+Slurm says ``Resources`` and no more. Here the job's need is held against what every node of its
+partitions has free, per GPU where Slurm tells the use per GPU.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Resource(StrEnum):
+    """What a node may lack."""
+
+    SHARDS = "shards"
+    GPU = "gpu"  # a whole one that nobody uses
+    CPUS = "cpus"
+    MEMORY = "memory"  # the host's, in MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the job asks for on one node; ``shards`` are those of one GPU."""
+
+    cpus: int = 1
+    memory_mib: int = 0
+    shards: int = 0
+    gpus: int = 0
+    gpu_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Use of one GPU: shards taken and offered, or taken as a whole."""
+
+    shards_used: int
+    shards: int
+    whole: bool = False
+
+    @property
+    def shards_free(self) -> int:
+        """Shards that another job may still take here."""
+        return 0 if self.whole else max(0, self.shards - self.shards_used)
+
+    @property
+    def unused(self) -> bool:
+        """Whether a whole-GPU job may take it."""
+        return not self.whole and self.shards_used == 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What a node has and what is taken. ``gpus`` is () for a node without.
+
+    Where Slurm does not tell the use per GPU (before 24.11) ``spread`` is False and ``gpus`` holds
+    the node's shards as if they were packed on the first GPUs.
+    """
+
+    name: str
+    partitions: tuple[str, ...]
+    usable: bool
+    cpus: int
+    cpus_used: int
+    memory_mib: int
+    memory_used_mib: int
+    gpu_type: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    spread: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """One resource that is short: what is needed, free and there at all."""
+
+    resource: Resource
+    needed: int
+    free: int
+    total: int
+
+    @property
+    def never(self) -> bool:
+        """Whether the node could not give it even when empty."""
+        return self.needed > self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What binds. ``node`` is the nearest node (None: no node at all in the partitions);
+    ``shorts`` is empty where the job would fit there now, and jobs before it are the reason."""
+
+    node: str | None
+    shorts: tuple[Short, ...] = ()
+    possible: bool = True
+
+
+def packed(used: int, per_gpu: int, whole: int, gpus: int) -> tuple[Gpu, ...]:
+    """GPUs of a node of which only sums are known: shards from the first on, whole from the last.
+
+    The emptiest GPU then looks as empty as it can be: the answer errs to "fits"."""
+    found = []
+    for number in range(gpus):
+        taken = min(per_gpu, max(0, used - number * per_gpu))
+        found.append(Gpu(taken, per_gpu, whole=number >= gpus - whole and taken == 0))
+    return tuple(found)
+
+
+def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:
+    """The resources that ``node`` lacks for ``need`` at this moment, GPUs first."""
+    fits_type = need.gpu_type is None or need.gpu_type == node.gpu_type
+    gpus = node.gpus if fits_type else ()
+    rows = (
+        (
+            Resource.SHARDS,
+            need.shards,
+            max((gpu.shards_free for gpu in gpus), default=0),
+            max((gpu.shards for gpu in gpus), default=0),
+        ),
+        (Resource.GPU, need.gpus, sum(gpu.unused for gpu in gpus), len(gpus)),
+        (Resource.CPUS, need.cpus, node.cpus - node.cpus_used, node.cpus),
+        (Resource.MEMORY, need.memory_mib, node.memory_mib - node.memory_used_mib, node.memory_mib),
+    )
+    return tuple(
+        Short(resource, needed, max(0, free), total)
+        for resource, needed, free, total in rows
+        if needed > max(0, free)
+    )
+
+
+def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...]) -> Binding:
+    """What binds a job of ``partitions``. The nearest node lacks the fewest resources, then the
+    smallest part of them; nodes that could never run the job come last."""
+    wanted = set(partitions)
+    judged = [
+        (node, shortages(need, node))
+        for node in nodes
+        if node.usable and wanted & set(node.partitions)
+    ]
+    if not judged:
+        return Binding(None, possible=False)
+
+    def distance(item: tuple[NodeUse, tuple[Short, ...]]) -> tuple[bool, int, float, str]:
+        node, shorts = item
+        missing = sum((one.needed - one.free) / max(1, one.total) for one in shorts)
+        return (any(one.never for one in shorts), len(shorts), missing, node.name)
+
+    node, shorts = min(judged, key=distance)
+    return Binding(node.name, shorts, possible=not any(one.never for one in shorts))
+
+
+_WHAT = {
+    Resource.SHARDS: "shards on one GPU",
+    Resource.GPU: "GPUs that nobody uses",
+    Resource.CPUS: "CPUs",
+    Resource.MEMORY: "MiB of host memory",
+}
+
+
+def told(found: Binding) -> str:
+    """The binding in one line for people."""
+    if found.node is None:
+        return "no node of its partitions is in service"
+    if not found.shorts:
+        return f"it would fit on {found.node} now: jobs before it in the queue come first"
+    parts = ", ".join(
+        f"{one.needed} {_WHAT[one.resource]} needed, {one.free} free (of {one.total})"
+        for one in found.shorts
+    )
+    names = " and ".join(str(one.resource) for one in found.shorts)
+    if not found.possible:
+        return f"no node can ever give what it asks for: {names} on {found.node}: {parts}"
+    return f"{names} on {found.node}, the nearest node: {parts}"

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What binds a waiting job."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_coloc.core.binding import (
+    Binding,
+    Gpu,
+    Need,
+    NodeUse,
+    Resource,
+    binding,
+    packed,
+    shortages,
+    told,
+)
+
+NODE = NodeUse(
+    name="n1",
+    partitions=("main",),
+    usable=True,
+    cpus=32,
+    cpus_used=4,
+    memory_mib=128000,
+    memory_used_mib=8000,
+    gpu_type="a100",
+    gpus=(Gpu(12, 39), Gpu(30, 39)),
+)
+MAIN = ("main",)
+
+
+def _bound(need: Need, *nodes: NodeUse) -> Binding:
+    return binding(need, MAIN, nodes or (NODE,))
+
+
+def _names(found: Binding) -> list[str]:
+    return [str(one.resource) for one in found.shorts]
+
+
+def test_fits_now() -> None:
+    found = _bound(Need(cpus=1, memory_mib=1000, shards=27))
+    assert found == Binding("n1", (), True)
+    assert "jobs before it" in told(found)
+
+
+def test_shards_are_counted_on_one_gpu() -> None:
+    """36 shards are free on the node, but 27 at most on one GPU."""
+    found = _bound(Need(shards=28))
+    assert _names(found) == ["shards"]
+    assert (found.shorts[0].needed, found.shorts[0].free, found.shorts[0].total) == (28, 27, 39)
+    assert "28 shards on one GPU needed, 27 free" in told(found)
+
+
+def test_cpus_and_memory() -> None:
+    assert _names(_bound(Need(cpus=29, shards=1))) == ["cpus"]
+    assert _names(_bound(Need(memory_mib=120001, shards=1))) == ["memory"]
+    assert _names(_bound(Need(cpus=29, memory_mib=120001, shards=39))) == [
+        "shards", "cpus", "memory",
+    ]  # fmt: skip
+
+
+def test_a_whole_gpu_needs_one_that_nobody_uses() -> None:
+    assert _names(_bound(Need(gpus=1))) == ["gpu"]
+    free = replace(NODE, gpus=(Gpu(12, 39), Gpu(0, 39)))
+    assert _bound(Need(gpus=1), free).shorts == ()
+    taken = replace(NODE, gpus=(Gpu(12, 39), Gpu(0, 39, whole=True)))
+    assert _names(_bound(Need(gpus=1), taken)) == ["gpu"]
+    assert _names(_bound(Need(shards=30), taken)) == ["shards"]
+
+
+def test_never() -> None:
+    found = _bound(Need(shards=40))
+    assert not found.possible
+    assert "ever" in told(found)
+
+
+def test_nearest_node_is_the_one_that_lacks_least() -> None:
+    full = replace(NODE, name="full", gpus=(Gpu(39, 39), Gpu(39, 39)))
+    near = replace(NODE, name="near", gpus=(Gpu(20, 39), Gpu(39, 39)))
+    busy = replace(NODE, name="busy", gpus=(Gpu(20, 39),), cpus_used=32)
+    assert _bound(Need(shards=20), full, busy, near).node == "near"
+    small = replace(NODE, name="a-small", gpus=(Gpu(0, 10),))
+    assert _bound(Need(shards=20), small, near).node == "near", "one that never can comes last"
+
+
+def test_other_partitions_and_nodes_out_of_service_do_not_count() -> None:
+    elsewhere = replace(NODE, name="b", partitions=("other",))
+    down = replace(NODE, name="c", usable=False)
+    found = _bound(Need(shards=1), elsewhere, down)
+    assert found == Binding(None, (), False)
+    assert "in service" in told(found)
+
+
+def test_gpu_type() -> None:
+    found = _bound(Need(shards=1, gpu_type="h100"))
+    assert not found.possible and _names(found) == ["shards"]
+
+
+def test_packed() -> None:
+    assert packed(51, 39, 0, 2) == (Gpu(39, 39), Gpu(12, 39))
+    assert packed(0, 39, 1, 2) == (Gpu(0, 39), Gpu(0, 39, whole=True))
+
+
+counts = st.integers(0, 50)
+
+
+@given(cpus=counts, memory=counts, shards=counts, gpus=st.integers(0, 3), used=counts)
+def test_a_shortage_is_always_more_needed_than_free(
+    cpus: int, memory: int, shards: int, gpus: int, used: int
+) -> None:
+    node = NodeUse("n", MAIN, True, 32, used, 40, used, None, packed(used, 39, 0, 2))
+    for one in shortages(Need(cpus, memory, shards, gpus), node):
+        assert one.needed > one.free >= 0
+        assert isinstance(one.resource, Resource)
