@@ -92,8 +92,10 @@ def _raise(lab: "Lab", ground: Ground) -> None:
     programs = ground.programs
     _folders(lab, programs)
     lab.save()
-    emulator = parts.Build("tests/emulator", lab.dir, lab.log_file("make-emulator"))
-    spank = parts.Build("spank", lab.dir / "spank", lab.log_file("make-spank"))
+    spec = lab.spec
+    wants = spec.emulator or spec.coloc
+    emulator = parts.Build("tests/emulator", lab.dir, lab.log_file("make-emulator"), wants)
+    spank = parts.Build("spank", lab.dir / "spank", lab.log_file("make-spank"), spec.coloc)
     try:
         _start_munge(lab, programs)
         _accounts(lab)
@@ -203,8 +205,9 @@ def _ledgers(lab: "Lab", emulator: parts.Build) -> None:
         if lab.spec.coloc:
             raise
         built = False  # Slurm and shards alone do without
-    if not built:
+    if not built and lab.spec.emulator:
         lab.notes.append("no emulator from tests/emulator: the GPUs are device nodes only")
+    if not built:
         return
     for node in lab.spec.node_names:
         ledger = lab.dir / "nodes" / node / "ledger"

@@ -61,10 +61,10 @@ def find_programs() -> Programs:
 class Build:
     """`make -C WHERE BUILD=TARGET` in the background; a missing Makefile is a warning."""
 
-    def __init__(self, where: str, target: Path, log: Path) -> None:
+    def __init__(self, where: str, target: Path, log: Path, wanted: bool) -> None:
         self.where, self.log = where, log
         self.run: subprocess.Popen[bytes] | None = None
-        if (CHECKOUT / where / "Makefile").is_file():
+        if wanted and (CHECKOUT / where / "Makefile").is_file():
             # A make that called us must not hand down its flags and its job server.
             env = {key: value for key, value in os.environ.items() if "MAKE" not in key}
             with log.open("ab") as out:

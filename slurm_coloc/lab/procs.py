@@ -139,16 +139,22 @@ def own_pids() -> list[int]:
 
     The host sees a container's processes, and theirs may have the same folder and the same uids.
     """
-    own = _pid_namespace("self")
     pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [int(pid) for pid in pids if _pid_namespace(pid) == own]
+    return [int(pid) for pid in pids if not _in_a_container(pid)]
 
 
-def _pid_namespace(pid: str) -> str:
+def _in_a_container(pid: str) -> bool:
+    """Whether a process has a pid of its own in a namespace below this one.
+
+    NSpid is readable for everybody; ns/pid of another user's process needs CAP_SYS_PTRACE, which
+    root has not in a container.
+    """
     try:
-        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
-        return ""
+        return True  # gone
+    found = [line.split() for line in text.splitlines() if line.startswith("NSpid:")]
+    return len(found) == 1 and len(found[0]) > 2
 
 
 def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:

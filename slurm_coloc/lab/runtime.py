@@ -111,7 +111,10 @@ def _copy_python(target: Path) -> tuple[Path, dict[str, str]]:
     if library.is_file() and ".so" in library.name:
         shutil.copyfile(library, target / "lib" / library.name)
     _open_tree(target)
-    return program, {"PYTHONHOME": str(target), "LD_LIBRARY_PATH": str(target / "lib")}
+    return program, {
+        "PYTHONHOME": str(target),
+        "LD_LIBRARY_PATH": f"{target}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",
+    }
 
 
 def readable_as_is() -> bool:
@@ -140,6 +143,7 @@ def install(folder: Path) -> str:
         else:
             python = public
         env["PYTHONPATH"] = str(site)
+    # Unexpanded $ is meant: a hook brings an LD_LIBRARY_PATH of its own (the emulated NVML).
     sets = " ".join(f'{key}="{value}"' for key, value in env.items())
     program = folder / "bin" / "coloc"
     program.parent.mkdir(exist_ok=True)

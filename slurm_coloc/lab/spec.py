@@ -57,6 +57,8 @@ class LabSpec:
     shard_mib: int = 1024
     least_loaded: bool = False
     coloc: bool = True
+    #: build the emulated GPUs (tests of Slurm alone save the seconds)
+    emulator: bool = True
     cpus: int = 32
     memory_mib: int = 128_000
     #: appended to slurm.conf as it stands (partitions, reservations of a test)

@@ -99,7 +99,7 @@ def test_up_status_down_by_the_command_line(clean: None) -> None:
 
 
 def test_jobs_of_users_and_their_environment(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False, nodes=2)
+    lab = make_lab(coloc=False, emulator=False, nodes=2)
     user = lab.users[1]
     job = lab.sbatch("--gres=gpu:1", "-wn2", wrap="id -un; srun printenv SLURM_CONF", user=user)
     lab.wait(job)
@@ -114,8 +114,10 @@ def test_jobs_of_users_and_their_environment(make_lab: Callable[..., Lab]) -> No
 
 
 def test_two_labs_side_by_side(clean: None, make_lab: Callable[..., Lab]) -> None:
-    one = make_lab(name=f"{NAME}a", coloc=False, users=1)
-    two = make_lab(name=f"{NAME}b", coloc=False, users=1, machine="dgx-station-a100")
+    one = make_lab(name=f"{NAME}a", coloc=False, emulator=False, users=1)
+    two = make_lab(
+        name=f"{NAME}b", coloc=False, emulator=False, users=1, machine="dgx-station-a100"
+    )
     try:
         jobs = [lab.sbatch("--gres=shard:4", wrap="sleep 300") for lab in (one, two)]
         for lab, job in zip((one, two), jobs, strict=True):
@@ -132,7 +134,7 @@ def test_two_labs_side_by_side(clean: None, make_lab: Callable[..., Lab]) -> Non
 
 
 def test_down_ends_what_jobs_left_and_nothing_else(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False)
+    lab = make_lab(coloc=False, emulator=False)
     # a process that left its job: own session, no parent, the environment kept
     script = "#!/bin/bash\nsetsid bash -c 'echo $$; exec sleep 7654' & disown; exec sleep 7655\n"
     jobs = [lab.sbatch(script=script), lab.sbatch(script=script, user=lab.users[0])]
@@ -158,16 +160,16 @@ def test_down_ends_what_jobs_left_and_nothing_else(make_lab: Callable[..., Lab])
 def test_a_failed_up_leaves_nothing(clean: None) -> None:
     extra = "NodeName=n9 CPUs=nonsense\n"
     with pytest.raises(SlurmError) as caught:
-        Lab.up(LabSpec(name=NAME, coloc=False, slurm_conf_extra=extra))
+        Lab.up(LabSpec(name=NAME, coloc=False, emulator=False, slurm_conf_extra=extra))
     assert "slurmctld died" in caught.value.message and "nonsense" in caught.value.message
 
 
 def test_killed_daemons_are_cleared_by_the_next_up(clean: None) -> None:
-    lab = Lab.up(LabSpec(name=NAME, coloc=False, users=1))
+    lab = Lab.up(LabSpec(name=NAME, coloc=False, emulator=False, users=1))
     for name in lab.daemons:
         lab.daemon(name).kill()
     assert Lab.attach(NAME).status()["alive"] is False
-    again = Lab.up(LabSpec(name=NAME, coloc=False, users=2))
+    again = Lab.up(LabSpec(name=NAME, coloc=False, emulator=False, users=2))
     try:
         assert len(again.status()["nodes"]) == 1
     finally:
@@ -176,7 +178,7 @@ def test_killed_daemons_are_cleared_by_the_next_up(clean: None) -> None:
 
 
 def test_restarted_daemons_keep_their_jobs(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False)
+    lab = make_lab(coloc=False, emulator=False)
     job = lab.sbatch("--gres=shard:4", wrap="sleep 4; echo done")
     lab.wait(job, "RUNNING")
     lab.restart("slurmd-n1")
@@ -188,7 +190,7 @@ def test_restarted_daemons_keep_their_jobs(make_lab: Callable[..., Lab]) -> None
 
 def test_host_out_of_memory_ends_a_job(make_lab: Callable[..., Lab]) -> None:
     """Without cgroups the state is FAILED by signal 9, never OUT_OF_MEMORY; the text says why."""
-    lab = make_lab(coloc=False)
+    lab = make_lab(coloc=False, emulator=False)
     eat = "head -c 300M /dev/zero | (cat; sleep 30) | tail -c 300M | wc -c"
     job = lab.sbatch("--mem=60", wrap=eat)
     ended = lab.wait(job, {"FAILED", "OUT_OF_MEMORY"})
@@ -207,7 +209,7 @@ def test_a_checkout_closed_to_others_still_serves_every_account(
     env = {**os.environ, "PYTHONPATH": str(closed)}
     code = (
         "from slurm_coloc.lab.lab import Lab; from slurm_coloc.lab.spec import LabSpec\n"
-        f"lab = Lab.up(LabSpec(name={NAME!r}, coloc=False, users=1))\n"
+        f"lab = Lab.up(LabSpec(name={NAME!r}, coloc=False, emulator=False, users=1))\n"
         "print(lab.notes[0])\n"
         "done = lab.run([f'{lab.dir}/bin/coloc', '--version'], user=lab.users[0], check=False)\n"
         "lab.down()\n"
@@ -227,7 +229,7 @@ def test_a_checkout_closed_to_others_still_serves_every_account(
 
 
 def test_only_root_may(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False)
+    lab = make_lab(coloc=False, emulator=False)
     done = lab.run(
         [f"{lab.dir}/bin/coloc", "lab", "up", "--name", NAME], user=lab.users[0], check=False
     )

@@ -56,7 +56,7 @@ def device(lab: Lab, job: int) -> str:
 
 
 def test_shards_fit_on_one_gpu_and_the_next_waits(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False, machine="1xa100-40gb")
+    lab = make_lab(coloc=False, emulator=False, machine="1xa100-40gb")
     first = [submit(lab, "shard:12", "sleep 300") for _ in range(3)]
     for job in first:
         lab.wait(job, "RUNNING")
@@ -71,7 +71,7 @@ def test_shards_fit_on_one_gpu_and_the_next_waits(make_lab: Callable[..., Lab]) 
 
 
 def test_first_fit_packs_one_gpu_before_the_next(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False)
+    lab = make_lab(coloc=False, emulator=False)
     jobs = [submit(lab, "shard:12", "sleep 300") for _ in range(4)]
     for job in jobs:
         lab.wait(job, "RUNNING")
@@ -83,7 +83,7 @@ def test_first_fit_packs_one_gpu_before_the_next(make_lab: Callable[..., Lab]) -
 
 @pytest.mark.needs_slurm("23.11", "no LL_SHARED_GRES")
 def test_least_loaded_spreads(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(coloc=False, least_loaded=True)
+    lab = make_lab(coloc=False, emulator=False, least_loaded=True)
     jobs = [submit(lab, "shard:12", "sleep 300")]
     lab.wait(jobs[0], "RUNNING")
     jobs.append(submit(lab, "shard:6", "sleep 300"))
@@ -97,13 +97,13 @@ def test_least_loaded_spreads(make_lab: Callable[..., Lab]) -> None:
 @pytest.mark.slow
 @pytest.mark.needs_slurm("23.11", "puts whole-GPU and shard jobs on one device")
 def test_whole_gpu_never_meets_a_shard_job(make_lab: Callable[..., Lab]) -> None:
-    check_never_meet(make_lab(coloc=False, nodes=1), "gpu:1")
+    check_never_meet(make_lab(coloc=False, emulator=False, nodes=1), "gpu:1")
 
 
 @pytest.mark.slow
 def test_all_shards_of_a_gpu_never_meet_a_shard_job(make_lab: Callable[..., Lab]) -> None:
     """The whole GPU where a release mixes them up: all shards of one."""
-    check_never_meet(make_lab(coloc=False, nodes=1), f"shard:{WHOLE}")
+    check_never_meet(make_lab(coloc=False, emulator=False, nodes=1), f"shard:{WHOLE}")
 
 
 def check_never_meet(lab: Lab, exclusive: str) -> None:
