@@ -47,6 +47,7 @@ BAD_ANSWERS: dict[str, bytes] = {
     "script": flat({**GOOD, "set.script": "#!/bin/sh"}),
     "priority": flat({**GOOD, "set.priority": "4294967295"}),
     "number": flat({**GOOD, "set.cpus_per_task": "4x"}),
+    "hexadecimal": flat({**GOOD, "set.cpus_per_task": "0x10"}),
     "negative": flat({**GOOD, "set.min_mem_per_node": "-1"}),
     "huge": flat({**GOOD, "set.min_mem_per_node": "9" * 30}),
     "requeue": flat({**GOOD, "set.requeue": "2"}),
@@ -227,7 +228,11 @@ def test_every_byte_survives_the_way_to_json(hook: Hook) -> None:
     """All bytes but NUL can be in a user's strings; JSON must stay one valid line."""
     peer = hook.serve(answering({**GOOD, "action": "asis"}))
     rng = random.Random(7)
-    texts = [bytes(range(1, 256)), "ä€😀\u2028".encode(), b"\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80"]
+    texts = [
+        bytes(range(1, 256)),
+        "ä€😀\u2028".encode(),
+        b"\xed\xa0\x80\xc0\xaf\xe0\x80\x80\xf4\x90\x80\x80",
+    ]
     texts += [bytes(rng.randrange(1, 256) for _ in range(rng.randrange(60))) for _ in range(60)]
     texts += [b'"},"op":"reload","x":{"', b"\\", b'\\"', b"a\nb"]
     results = hook.run(*(submit(**spank(SUMMARY=t), partition=b"p" + t) for t in texts))
