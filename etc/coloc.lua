@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 --[[
 coloc.lua: slurm-coloc in slurmctld's job_submit/lua plugin, as one function that a site's own
-job_submit.lua calls last. It and the coloc_*.lua files that it loads live in one folder.
+job_submit.lua calls last. It lives in one folder with the coloc_*.lua files that it loads.
 
-    local coloc = dofile("/etc/slurm/coloc.lua")
+    local coloc = dofile("/usr/libexec/slurm-coloc/coloc.lua")
     coloc.setup{socket = "/run/slurm-coloc/colocd.sock"}
     return coloc.submit(job_desc, part_list, submit_uid)
 

@@ -1,17 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 --[[
-job_submit.lua: a sample for sites that have none (copy it and coloc.lua beside slurm.conf, and
-set JobSubmitPlugins=lua). A site that has one adds the lines marked (*) to its own: our
-function comes last, so it sees the request as the site's rules left it.
+job_submit.lua: a sample for sites that have none: copy it beside slurm.conf and set
+JobSubmitPlugins=lua. A site that has one adds the lines marked (*) to its own. Our function
+comes last, so it sees the request as the site's rules left it.
 
-slurmctld reads this file again when its mtime changes: touch it after a change of coloc.lua.
+slurmctld reads this file again when its mtime changes: touch it after a change of coloc*.lua.
 An error while this file is read keeps slurmctld from starting, hence the pcall.
 ]]
 
-local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/" -- (*)
-local loaded, coloc = pcall(dofile, here .. "coloc.lua") -- (*)
+local folder = "/usr/libexec/slurm-coloc/" -- (*) where `make install` put coloc*.lua
+local loaded, coloc = pcall(dofile, folder .. "coloc.lua") -- (*)
 if loaded then -- (*)
-  coloc.setup({ -- (*)
+  coloc.setup({
     socket = "/run/slurm-coloc/colocd.sock", -- as [daemon] socket of coloc.toml
     off_file = "/etc/slurm-coloc/off", -- as [daemon] off_file of coloc.toml
     raw_shard = "refuse", -- "allow": users may go on asking for shards themselves
