@@ -19,6 +19,7 @@ lab_app = typer.Typer(
 )
 
 NAME = typer.Option("lab", "--name", help="Name of the lab; several may be up side by side.")
+DRY = typer.Option(False, "--dry-run", help="Say what would be done and change nothing.")
 JSON = typer.Option(False, "--json", help="Answer as JSON.")
 
 
@@ -51,6 +52,7 @@ def up(
     slurm_conf_extra: Path | None = typer.Option(
         None, "--slurm-conf-extra", help="File whose lines are added to slurm.conf."
     ),
+    dry_run: bool = DRY,
     as_json: bool = JSON,
 ) -> None:
     """Bring a lab up; on any failure nothing of it stays."""
@@ -70,6 +72,9 @@ def up(
         coloc=not no_coloc,
         slurm_conf_extra=extra,
     )
+    if dry_run:
+        _tell_plan(Lab.plan(spec), as_json)
+        return
     # An orderly kill must take down what is up so far, too.
     signal.signal(signal.SIGTERM, _interrupt)
     lab = Lab.up(spec)
@@ -85,8 +90,19 @@ def up(
     print(f"end it  coloc lab down --name {name}")
 
 
+def _tell_plan(lab: Lab, as_json: bool) -> None:
+    spec = lab.spec
+    if as_json:
+        print(json.dumps(lab.describe() | {"dry_run": True}))
+        return
+    print(f"would make the folder {lab.dir} and the accounts {' '.join(lab.users)}")
+    print(f"would use the device nodes /dev/nvidia0 to {spec.cards.gpus - 1}, made where missing")
+    daemons = ["munged", "slurmctld", *(f"slurmd of {node}" for node in spec.node_names)]
+    print(f"would start {', '.join(daemons + ['colocd'] * spec.coloc)} (Slurm {lab.version})")
+
+
 @lab_app.command("down")
-def down(name: str = NAME, as_json: bool = JSON) -> None:
+def down(name: str = NAME, dry_run: bool = DRY, as_json: bool = JSON) -> None:
     """Stop a lab's own processes and remove all of it; no lab is no error."""
     try:
         lab = Lab.attach(name)
@@ -94,8 +110,12 @@ def down(name: str = NAME, as_json: bool = JSON) -> None:
         _say(f"no lab is called {name!r}")
         was = False
     else:
-        lab.down()
         was = True
+        if dry_run:
+            pids = [f"{one.name} {one.pid}" for one in lab.daemons.values() if one.alive()]
+            _say(f"would stop {', '.join(pids) or 'nothing'} and remove {lab.dir}")
+        else:
+            lab.down()
     if as_json:
         print(json.dumps({"schema": 1, "name": name, "was_up": was}))
 

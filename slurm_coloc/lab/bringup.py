@@ -29,6 +29,20 @@ class Ground:
 
 def up(lab: "Lab") -> "Lab":
     """Bring ``lab`` up; see Lab.up."""
+    programs = check(lab)
+    _clear_dead(lab)
+    ports = _claim(lab)
+    try:
+        _devices(lab)
+        _raise(lab, Ground(programs, ports))
+    except BaseException:
+        lab.down(grace_s=2.0)
+        raise
+    return lab
+
+
+def check(lab: "Lab") -> parts.Programs:
+    """Everything that can be known before anything is made; raises as Lab.up does."""
     spec = lab.spec
     spec.check()
     if os.geteuid() != 0:
@@ -41,19 +55,12 @@ def up(lab: "Lab") -> "Lab":
     if spec.least_loaded and programs.release < (23, 2):
         raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
     lab.version, lab.release = programs.version, programs.release
-    ports = _claim(lab)
-    try:
-        _raise(lab, Ground(programs, ports))
-    except BaseException:
-        lab.down(grace_s=2.0)
-        raise
-    return lab
+    return programs
 
 
 def _claim(lab: "Lab") -> list[int]:
-    """Take the name, ports, device nodes and accounts under the registry's lock."""
+    """Take the name and the ports. Written before anything is made, so that down finds it."""
     spec = lab.spec
-    _clear_dead(lab)
     with registry.locked() as data:
         if spec.name in data["labs"] or lab.dir.exists():
             raise UsageFault(
@@ -64,17 +71,13 @@ def _claim(lab: "Lab") -> list[int]:
         ports = registry.free_ports(1 + spec.nodes, taken)
         entry = {"dir": str(lab.dir), "ports": ports, "users": [], "devices": []}
         data["labs"][spec.name] = entry
-    # Written before anything is made, so that down finds it whatever happens next.
-    with registry.locked() as data:
-        entry = data["labs"][spec.name]
-        entry["users"] = spec.user_names
-        try:
-            entry["devices"], made = registry.make_devices(spec.cards.gpus)
-        except SlurmError:
-            del data["labs"][spec.name]
-            raise
-        data["devices_made"] += made
     return ports
+
+
+def _devices(lab: "Lab") -> None:
+    with registry.locked() as data:
+        made: list[str] = data["devices_made"]
+        data["labs"][lab.spec.name]["devices"] = registry.make_devices(lab.spec.cards.gpus, made)
 
 
 def _clear_dead(lab: "Lab") -> None:
@@ -137,9 +140,14 @@ def _folders(lab: "Lab", programs: parts.Programs) -> None:
 
 
 def _accounts(lab: "Lab") -> None:
-    for user in lab.spec.user_names:
+    users = lab.spec.user_names
+    for user in users:
+        # Looked at before it is written down as ours: down removes what is written down.
         if parts.uid_of(user) is not None:
             raise SlurmError(f"an account {user} is on this machine already")
+    with registry.locked() as data:
+        data["labs"][lab.spec.name]["users"] = users
+    for user in users:
         parts.add_user(user, lab.home(user))
 
 
@@ -224,8 +232,7 @@ def _start_munge(lab: "Lab", programs: parts.Programs) -> None:
     key.chmod(0o400)
     os.chown(key, munge.pw_uid, munge.pw_gid)
     argv = [programs.paths["munged"], "--foreground", f"--socket={d}/socket", f"--key-file={key}"]
-    argv += [f"--pid-file={d}/pid", f"--log-file={d}/munged.log", f"--seed-file={d}/seed"]
-    (lab.dir / "log" / "munged.log").symlink_to(d / "munged.log")
+    argv += [f"--pid-file={d}/pid", f"--seed-file={d}/seed"]
     _launch(lab, "munged", argv, {"PATH": parts.SYSTEM_PATH}, (munge.pw_uid, munge.pw_gid))
 
 

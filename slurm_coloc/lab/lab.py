@@ -68,6 +68,15 @@ class Lab:
         lab.daemons = {one["name"]: Proc(**one) for one in saved["daemons"]}
         return lab
 
+    @classmethod
+    def plan(cls, spec: LabSpec) -> "Lab":
+        """Check a wish as ``up`` does and change nothing; raises as ``up`` does."""
+        from slurm_coloc.lab import bringup
+
+        lab = cls(spec)
+        bringup.check(lab)
+        return lab
+
     def save(self) -> None:
         """Write lab.json: the record that attach and down read."""
         record = {
@@ -135,12 +144,7 @@ class Lab:
 
     def logs(self, lines: int = 60) -> str:
         """The tails of all logs, for the report of a failed test."""
-        found = []
-        for path in sorted((self.dir / "log").glob("*")):
-            text = parts.tail(path, lines)
-            if not path.name.startswith("make-") and path.suffix in (".log", ".out") and text:
-                found.append(f"---- {path.name}\n{text}")
-        return "\n".join(found)
+        return "\n".join(f"---- {name}\n{self.log_tail(name, lines)}" for name in self.daemons)
 
     # ---- use -----------------------------------------------------------------------------
 

@@ -81,23 +81,25 @@ def free_ports(count: int, taken: set[int]) -> list[int]:
     return found
 
 
-def make_devices(count: int) -> tuple[list[str], list[str]]:
-    """Make sure of /dev/nvidia0...: (all of them, those made now). Existing ones are not touched.
+def make_devices(count: int, made: list[str]) -> list[str]:
+    """Make sure of /dev/nvidia0...; those made now are added to ``made``, others stay untouched.
 
     Slurm sets CUDA_VISIBLE_DEVICES and SLURM_JOB_GPUS only for device files of this name.
+    Raises SlurmError, with none of them made now left.
     """
-    paths = [f"/dev/nvidia{index}" for index in range(count)]
-    made = []
-    for index, path in enumerate(paths):
-        if Path(path).exists():
-            continue
-        try:
-            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(NVIDIA_MAJOR, index))
-        except OSError as err:
-            raise SlurmError(f"{path}: cannot make the device node: {err.strerror}") from err
-        Path(path).chmod(0o666)  # not less the umask
-        made.append(path)
-    return paths, made
+    paths = [Path(f"/dev/nvidia{index}") for index in range(count)]
+    new = [path for path in paths if not path.exists()]
+    try:
+        for path in new:
+            number = os.makedev(NVIDIA_MAJOR, int(path.name.removeprefix("nvidia")))
+            os.mknod(path, 0o666 | stat.S_IFCHR, number)
+            path.chmod(0o666)  # not less the umask
+    except OSError as err:
+        for path in new:
+            path.unlink(missing_ok=True)
+        raise SlurmError(f"cannot make a device node: {err}") from err
+    made += [str(path) for path in new]
+    return [str(path) for path in paths]
 
 
 def drop_devices(data: dict[str, Any], devices: list[str]) -> None:

@@ -177,6 +177,34 @@ def test_killed_daemons_are_cleared_by_the_next_up(clean: None) -> None:
     again.down()  # twice is no error
 
 
+def test_up_that_was_killed_is_taken_down(clean: None) -> None:
+    argv = [sys.executable, "-m", "slurm_coloc", "lab", "up", "--name", NAME, "--no-coloc"]
+    up = subprocess.Popen(argv, cwd=runtime.CHECKOUT, stderr=subprocess.PIPE)
+    try:
+        assert procs.wait_until(lambda: bool(accounts()), 30)
+    finally:
+        up.kill()
+        up.wait()
+    assert coloc("lab", "down", "--name", NAME).returncode == 0
+
+
+def test_accounts_of_others_are_not_touched(clean: None) -> None:
+    name = f"coloc-{NAME}-2"
+    subprocess.run(["useradd", "-M", name], check=True)
+    try:
+        with pytest.raises(SlurmError, match="on this machine already"):
+            Lab.up(LabSpec(name=NAME, coloc=False, emulator=False))
+        assert accounts() == {name}
+    finally:
+        subprocess.run(["userdel", name], check=True, capture_output=True)
+
+
+def test_dry_run_changes_nothing(clean: None) -> None:
+    done = coloc("lab", "up", "--name", NAME, "--dry-run")
+    assert done.returncode == 0 and f"/{NAME} and the accounts" in done.stdout
+    assert coloc("lab", "status", "--name", NAME).returncode == 2
+
+
 def test_restarted_daemons_keep_their_jobs(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(coloc=False, emulator=False)
     job = lab.sbatch("--gres=shard:4", wrap="sleep 4; echo done")
