@@ -41,15 +41,15 @@ class Training:
 FIRST = (
     Training("resnet50_torchinfo.txt", 32, 0.42, 16),
     Training("mobilenetv3_small_torchsummary.txt", 64, 0.25, 14, 0.9),
-    Training("bert_base_repr.txt", 8, 0.45, 16, 0.92, seq_len=128),
+    Training("bert_base_counts_repr.txt", 8, 0.45, 16, 0.92, seq_len=128),
     Training("efficientnet_b0_torchinfo.txt", 32, 0.38, 15),
 )
-LIAR = Training("resnet18_torchsummary.txt", 2, 0.40, 8, lies=True)
+LIAR = Training("resnet18_cifar_torchsummary.txt", 2, 0.40, 8, lies=True)
 REST = (
     Training("vit_small_torchinfo.txt", 16, 0.40, 14, 1.02),
-    Training("gpt2_small_repr.txt", 2, 0.45, 16, 0.97, seq_len=256),
-    Training("resnet18_torchsummary.txt", 64, 0.30, 12, 0.93),
-    Training("densenet121_torchinfo.txt", 16, 0.36, 14, 0.96),
-    Training("mobilenetv3_small_torchsummary.txt", 32, 0.22, 12, 0.95),
+    Training("gpt2_repr.txt", 2, 0.45, 16, 0.97, seq_len=256),
+    Training("resnet18_cifar_torchsummary.txt", 128, 0.30, 12, 0.93),
+    Training("resnet50_depth3_torchinfo.txt", 16, 0.36, 14, 0.96),
+    Training("mlp_torchsummary.txt", 512, 0.20, 12, 0.95),
 )
 LIAR_MIB = 36_000  # what it really takes: more than a shared A100-40GB has left
