@@ -113,8 +113,7 @@ def read_job(environ: Mapping[str, str]) -> HookJob:
         gid=_number(environ, "SLURM_JOB_GID", 0),
         user=_word(environ, "SLURM_JOB_USER", ""),
         work_dir=_path(environ, "SLURM_JOB_WORK_DIR") or "/",
-        # 22.05 and 24.11 set SLURM_JOB_STDIN for a batch job and only for one (tried).
-        batch="SLURM_JOB_STDIN" in environ,
+        batch=_is_batch(environ),
         stdout=_path(environ, "SLURM_JOB_STDOUT"),
         stderr=_path(environ, "SLURM_JOB_STDERR"),
         minors=minors,
@@ -122,6 +121,13 @@ def read_job(environ: Mapping[str, str]) -> HookJob:
         exit_code=exit_code,
         signal=signal,
     )
+
+
+def _is_batch(environ: Mapping[str, str]) -> bool:
+    """22.05 and 24.11 set SLURM_JOB_STDIN for a batch job and only for one (tried)."""
+    # The user's word can only deny: then no log is read.
+    interactive = environ.get("SPANK_COLOC_KIND") in ("salloc", "srun")
+    return "SLURM_JOB_STDIN" in environ and not interactive
 
 
 def _number(environ: Mapping[str, str], name: str, least: int, missing: int | None = None) -> int:

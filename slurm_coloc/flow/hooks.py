@@ -30,8 +30,8 @@ def run(name: str, argv: Sequence[str]) -> int:
     except ColocError as err:
         print(f"coloc {name}: error={err.code} {err.message}", file=sys.stderr)
         return err.exit_code
-    except OSError as err:
-        print(f"coloc {name}: error=os {err}", file=sys.stderr)
+    except Exception as err:  # a hook's log has room for a line, not for a traceback
+        print(f"coloc {name}: error={type(err).__name__} {err}", file=sys.stderr)
         return 1
     print(f"coloc {name}: {line}", file=sys.stderr)
     return 0

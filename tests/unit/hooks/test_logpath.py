@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_coloc.core.logpath import LogFacts, LogPath, expand
 
@@ -92,3 +94,13 @@ def test_pattern_text_is_not_a_regular_expression() -> None:
 def test_a_long_row_of_unknown_parts_stays_bounded() -> None:
     path = expand("%x" * 500, FACTS)
     assert path.search is None or len(path.search.name) < 20000
+
+
+@given(st.text(alphabet="%aAbjJnNstux0123456789/\\\n é", max_size=60), st.booleans())
+def test_any_pattern_has_an_answer(pattern: str, known: bool) -> None:
+    facts = LogFacts(7, "ann", "/w", ("h", "n"), array_known=known, job_name="x" if known else None)
+    path = expand(pattern, facts)
+    assert all(each.startswith("/") for each in path.exact)
+    assert len(path.exact) <= 4
+    if path.search is not None:
+        re.compile(path.search.name)

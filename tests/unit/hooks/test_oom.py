@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_coloc.core.oom import MAX_EVIDENCE, find_oom, sanitise
 
@@ -82,3 +84,30 @@ def test_time_is_linear(piece: str) -> None:
     find_oom(text)
     find_oom((piece * 60 + "\n") * (2_000_000 // (60 * len(piece))))
     assert time.perf_counter() - start < 8.0
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                TORCH,
+                "Traceback (most recent call last):",
+                "KeyError: 'x'",
+                "\r",
+                "OOM when allocating tensor with shape[1,,9999999999999999999] and type float",
+                "\n",
+                "CUDA ",
+                "Tried to allocate 1.2.3,4 GiB",
+                "RESOURCE_EXHAUSTED: Out of memory allocating 9e9 bytes",
+                "\x00\x1b[",
+                "During handling of the above exception",
+            ]
+        )
+    ),
+    st.binary(max_size=64),
+)
+def test_any_text_has_a_verdict(pieces: list[str], noise: bytes) -> None:
+    found = find_oom("\n".join(pieces).encode() + noise)
+    if found is not None:
+        assert found.line.isprintable()
+        assert len(found.line) <= MAX_EVIDENCE

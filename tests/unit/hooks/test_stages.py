@@ -160,9 +160,13 @@ def test_success_after_a_caught_oom_is_told_with_exit_0(node: Node) -> None:
     assert (report["exit_code"], report["evidence"]["oom"]) == (0, True)
 
 
-def test_an_interactive_job_has_no_log(node: Node) -> None:
+@pytest.mark.parametrize("kind", ["", "salloc", "srun"])
+def test_an_interactive_job_has_no_log(node: Node, kind: str) -> None:
     node.log(TORCH)
-    del node.env["SLURM_JOB_STDIN"]
+    if kind:
+        node.env["SPANK_COLOC_KIND"] = kind
+    else:
+        del node.env["SLURM_JOB_STDIN"]
     node.run("epilog")
     report = node.report()
     assert report["evidence"] is None
