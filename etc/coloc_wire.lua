@@ -97,15 +97,14 @@ local function whole(least, most)
   end
 end
 
--- Fields that colocd may set, each with its check. open_mode is taken and left alone: Slurm's
--- Lua has no such field (22.05, 24.11); JobFileAppend=1 in slurm.conf does it.
+-- Fields that colocd may set, each with its check. Appending the log is not among them: Slurm's
+-- Lua has no open_mode (22.05, 24.11); JobFileAppend=1 in slurm.conf does it.
 local SETTABLE = {
   tres_per_node = tres_text, tres_per_job = tres_text, tres_per_task = tres_text,
   tres_per_socket = tres_text, tres_bind = tres_text, cpus_per_tres = tres_text,
   mem_per_tres = tres_text,
   cpus_per_task = whole(1, 65533), min_nodes = whole(1, 65533), max_nodes = whole(1, 65533),
   requeue = whole(0, 1), min_mem_per_node = whole(0, 2 ^ 40),
-  open_mode = function(value) return value == "append" or nil end,
 }
 local ACTIONS = { collocate = true, exclusive = true, asis = true }
 
@@ -118,7 +117,7 @@ local function read_changes(answer)
       local check = SETTABLE[field]
       local checked = check and check(value)
       if checked == nil then return nil, "cannot set " .. field end
-      if field ~= "open_mode" then set[field] = checked end
+      set[field] = checked
     elseif name then
       if value ~= "" or not name:find("^SLURM_[A-Z0-9_]+$") then
         return nil, "cannot change the environment's " .. name

@@ -89,7 +89,6 @@ REWRITE = {
     "set.cpus_per_task": "4",
     "set.min_mem_per_node": "2048",
     "set.requeue": "1",
-    "set.open_mode": "append",
     "env.SLURM_GPUS": "",
     "env.SLURM_ABSENT": "",
 }
