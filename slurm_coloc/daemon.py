@@ -21,6 +21,7 @@ from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 from slurm_coloc.flow import answers, reports
 from slurm_coloc.flow.decide import Decider
+from slurm_coloc.flow.explain import explain
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.record import Recorder
 from slurm_coloc.flow.recover import Recoverer
@@ -112,7 +113,7 @@ class Daemon:
             case "history":
                 return answers.history(self._store, seen_as, message)
             case "explain":
-                return answers.explain(self._store, seen_as, message)
+                return await explain(self._config, self._store, self._slurm, seen_as, message)
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
 
     def reload(self) -> None:

@@ -10,7 +10,14 @@ from slurm_coloc import __version__
 from slurm_coloc.errors import ColocError
 
 # Subcommand and its file; each file has register(app).
-COMMANDS = {"estimate": "estimate", "serve": "serve", "lab": "lab"}
+COMMANDS = {
+    "estimate": "estimate",
+    "serve": "serve",
+    "jobs": "jobs",
+    "history": "history",
+    "explain": "explain",
+    "lab": "lab",
+}
 
 
 def _version(wanted: bool) -> None:

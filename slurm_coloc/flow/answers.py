@@ -36,8 +36,12 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
-    """Newest runs, ended or not."""
-    return {"runs": [_told(row) for row in store.recent_runs(uid, _limit(message))]}
+    """Newest runs, ended or not; and what was decided in observe mode, which has no job."""
+    limit = _limit(message)
+    return {
+        "runs": [_told(row) for row in store.recent_runs(uid, limit)],
+        "observed": [_told(row) for row in store.observed(uid, limit)],
+    }
 
 
 def explain(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:

@@ -4,7 +4,7 @@
 import json
 import secrets
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import structlog
@@ -63,6 +63,7 @@ class Decider:
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
         estimated = await self._estimating.of(asked.coloc)
+        estimated = replace(estimated, features=estimated.features | {"given": asked.coloc.given})
         decision = self._decide(asked, request, estimated, shape)
         decision_id = secrets.token_hex(6)
         shape = shape or ClusterShape("", ())

@@ -38,6 +38,12 @@ class ColocOptions(BaseModel):
     policy: Annotated[str, Field(max_length=32)] = "collocate"
     kind: Literal["batch", "salloc", "srun"] = "batch"
 
+    @property
+    def given(self) -> list[str]:
+        """Training options that the user named; the others are assumed."""
+        names = ("batch_size", "seq_len", "optimizer", "precision")
+        return [name for name in names if getattr(self, name) is not None]
+
 
 class SubmitMessage(BaseModel):
     """The request of op ``submit``; job_desc's fields under slurm.h's names."""

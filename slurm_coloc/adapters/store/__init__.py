@@ -248,6 +248,18 @@ class Store:
             limit,
         )
 
+    def observed(self, uid: int | None, limit: int) -> list[Row]:
+        """Newest decisions made in observe mode; of one user where ``uid`` is given."""
+        return self._rows(
+            """SELECT id, made_s, uid, account, partition, action, reason, detail, shards,
+                      shard_mib, shards_per_gpu, estimator, memory_mib, upper_mib
+               FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
+               ORDER BY rowid DESC LIMIT ?""",
+            uid,
+            uid,
+            limit,
+        )
+
     def counts(self) -> Row:
         """Rows by kind, for `status`."""
         row = self._one(

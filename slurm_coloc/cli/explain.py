@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc explain: one job's size, place, wait, story and future."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from slurm_coloc.adapters.client import ask
+from slurm_coloc.cli import render
+from slurm_coloc.config import load_config
+
+OPTIONS = ("batch_size", "seq_len", "optimizer", "precision")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+
+    @app.command()
+    def explain(
+        job_id: int = typer.Argument(metavar="JOBID", min=1, help="Slurm's job id."),
+        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+    ) -> None:
+        """Why a job has its size, which GPU it got, why it waits, why it was put back.
+
+        Ends with 1 where there is no such --coloc job, or it is somebody else's.
+        """
+        answer = ask(load_config().daemon.socket, "explain", job_id=job_id)
+        del answer["v"], answer["ok"]
+        if as_json:
+            render.print_json(answer)
+            return
+        console = render.console()
+        console.print(render.facts(_lines(answer)))
+        story = [(render.moment(one["at_s"]), one["text"]) for one in answer["story"]]
+        console.print("\nStory", style="bold")
+        console.print(render.facts(story))
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    decision, run, live = answer["decision"], answer["runs"][-1], answer["live"]
+    state = live["state"] if live else run["state"]
+    where = f"partition {decision['partition'] or 'default'}"
+    if decision["account"]:
+        where += f", account {decision['account']}"
+    yield "Job", f"{answer['job_id']} of {render.user_name(run['uid'])}, {where}: {state}"
+    yield "Why this size", _size(decision)
+    if "family" in decision["features"]:
+        yield "Model", _model(decision["features"])
+    yield "Which GPU", _place(run, live)
+    if live and live["state"] == "PENDING":
+        yield "Why pending", f"{live['reason'] or 'no reason yet'}: {live['reason_text']}"
+    if answer["binding"]:
+        note = "" if answer["binding"]["per_gpu_known"] else " (this Slurm does not tell per GPU)"
+        yield "What binds it", answer["binding"]["text"] + note
+    if answer["slurm_error"]:
+        yield "Slurm", f"does not answer: {answer['slurm_error']}"
+    yield from _ends(answer["runs"])
+    yield "What next", answer["next"]
+
+
+def _size(decision: dict[str, Any]) -> str:
+    kinds = {"collocate": "shares a GPU", "exclusive": "a whole GPU", "asis": "as submitted"}
+    text = f"{kinds.get(decision['action'], decision['action'])}: {decision['why']}"
+    if decision["action"] == "collocate":
+        text += (
+            f"; {decision['shards']} of {decision['shards_per_gpu']} shards of"
+            f" {decision['shard_mib']} MiB reserved"
+        )
+    if decision["memory_mib"] is not None:
+        text += (
+            f"; estimate {decision['memory_mib']} MiB, at most {decision['upper_mib']} MiB"
+            f" (estimator {decision['estimator']})"
+        )
+    return text
+
+
+def _model(features: dict[str, Any]) -> str:
+    given = features.get("given", ())
+    parts = [f"{features.get('family', '?')}, {features.get('parameters', 0):,} parameters"]
+    for name in OPTIONS:
+        if value := features.get(name):
+            source = "given" if name in given else "assumed"
+            parts.append(f"{name.replace('_', ' ')} {value} ({source})")
+    return ", ".join(parts)
+
+
+def _place(run: dict[str, Any], live: dict[str, Any] | None) -> str:
+    if live and live["placement"]:
+        return f"{live['placement']} ({live['tres_per_node']})"
+    if run["gpu_uuids"]:
+        return f"{run['node']}: {', '.join(run['gpu_uuids'])}"
+    return run["node"] or "none yet"
+
+
+def _ends(runs: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
+    for run in runs:
+        if not run["outcome"]:
+            continue
+        text = run["outcome"]
+        if run["peak_mib"] is not None:
+            text += f", peak {run['peak_mib']} MiB"
+        if evidence := run["evidence"]:
+            text += f"; {evidence.get('kind')}: {evidence.get('line')}"
+        if run["verdict"] == "requeue":
+            text += "; requeued on a whole GPU"
+        elif run["outcome"] == "oom-gpu":
+            text += f"; not requeued: {run['verdict']}"
+        yield f"Run {run['restart']} ended", text

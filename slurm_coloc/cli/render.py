@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and figures for people. Everything from outside is stripped of control characters: a
+line of a job's log must not steer the terminal that shows it."""
+
+import json
+import pwd
+import re
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from slurm_coloc.core.gres import count_of
+
+SCHEMA = 1
+WIDE = 200  # columns where stdout is no terminal: nothing is cut for whoever greps
+NONE = "-"
+
+Row = dict[str, Any]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def console() -> Console:
+    """Stdout; wide and without colours where it is no terminal."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(width=WIDE, highlight=False)
+
+
+def print_json(body: dict[str, Any]) -> None:
+    """``body`` with the schema's number, on stdout."""
+    print(json.dumps({"schema": SCHEMA, **body}))
+
+
+def plain(value: object) -> str:
+    """Text without control characters; a dash for nothing."""
+    return NONE if value is None or value == "" else _CONTROL.sub("?", str(value))
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table; columns whose name ends in > are aligned to the right."""
+    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for name in columns:
+        right = name.endswith(">")
+        made.add_column(name.rstrip(">"), justify="right" if right else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*(Text(plain(value)) for value in row))
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> Table:
+    """Names and their values, the values wrapped."""
+    made = Table(box=None, show_header=False, pad_edge=False)
+    made.add_column(no_wrap=True, style="bold")
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        made.add_row(name, Text(plain(value)))
+    return made
+
+
+@cache
+def user_name(uid: int) -> str:
+    """The user's name; the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def gib(mib: int | None) -> str:
+    """MiB as GiB with one decimal."""
+    return NONE if mib is None else f"{mib / 1024:.1f}"
+
+
+def span(seconds: float) -> str:
+    """12s, 3m, 4h10m, 2d."""
+    left = max(0, int(seconds))
+    if left < 60:
+        return f"{left}s"
+    if left < 3600:
+        return f"{left // 60}m"
+    if left < 86400:
+        return f"{left // 3600}h{left % 3600 // 60:02}m"
+    return f"{left // 86400}d"
+
+
+def ago(at_s: float | None) -> str:
+    """How long ago a moment was."""
+    return NONE if at_s is None else span(time.time() - at_s)
+
+
+def moment(at_s: float) -> str:
+    """A moment as local date and time."""
+    return datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def share(row: dict[str, Any]) -> str:
+    """The part of a GPU that a run has: ``12.0 of 39.0 GiB``, or a whole one."""
+    shards, per_gpu = int(row["shards"] or 0), int(row["shards_per_gpu"] or 0)
+    tres = row.get("tres")
+    if tres and count_of(tres, "shard") is not None:
+        shards = count_of(tres, "shard") or 0
+    elif tres or row["action"] != "collocate":
+        shards = 0
+    if not shards or (per_gpu and shards >= per_gpu):
+        return "as submitted" if row["action"] == "asis" else "whole GPU"
+    return f"{gib(shards * row['shard_mib'])} of {gib(per_gpu * row['shard_mib'])} GiB"
+
+
+def gpu(row: dict[str, Any]) -> str:
+    """Node and GPU; UUIDs shortened to their first part, as nvidia-smi users know them."""
+    uuids = row.get("gpu_uuids") or []
+    short = ",".join("-".join(str(uuid).split("-")[:2]) for uuid in uuids)
+    return f"{row['node']}: {short}" if short else plain(row.get("node"))

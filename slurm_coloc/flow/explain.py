@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``coloc explain``: the decision, what Slurm shows now, what binds the job, what comes next."""
+
+import asyncio
+import time
+from dataclasses import asdict
+from typing import Any
+
+from slurm_coloc.adapters.commands import SlurmCommands
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.binding import binding, told
+from slurm_coloc.core.comment import decision_in
+from slurm_coloc.core.decision import TEXTS, Reason
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.pending import pending_text, resources_may_bind
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow import answers
+from slurm_coloc.flow.record import shared
+
+Answer = dict[str, Any]
+
+
+async def explain(
+    config: Config, store: Store, slurm: SlurmCommands, uid: int | None, message: Answer
+) -> Answer:
+    """Everything known of one job. Slurm being away leaves ``live`` null and says why in
+    ``slurm_error``. Raises UsageFault where ``uid`` (None: anybody's) may see no such job."""
+    answer = answers.explain(store, uid, message)
+    decision, run = answer["decision"], answer["runs"][-1]
+    decision["why"] = _why(decision)
+    view, trouble, live = None, None, None
+    bound = None
+    try:
+        view = await slurm.job(answer["job_id"])
+        if view is not None and decision_in(view.admin_comment) != decision.get("id"):
+            view = None  # ids started again: this is another job
+        if view is not None:
+            live, bound = await _live(slurm, view)
+    except SlurmError as err:
+        trouble = err.message
+    work = [row for row in store.open_work() if row["job_id"] == answer["job_id"]]
+    recovered = store.tally(run["job_id"], run["decision"], run["uid"], time.time())[0]
+    return {
+        **answer,
+        "live": live,
+        "slurm_error": trouble,
+        "binding": bound,
+        "next": "colocd is putting it back into the queue on a whole GPU"
+        if work
+        else next_text(config, decision, run, view, recovered),
+    }
+
+
+def _why(decision: Row) -> str:
+    try:
+        text = TEXTS[Reason(str(decision.get("reason")))]
+    except ValueError:
+        return str(decision.get("reason"))
+    return f"{text}: {decision['detail']}" if decision.get("detail") else text
+
+
+async def _live(slurm: SlurmCommands, view: JobView) -> tuple[Answer, Answer | None]:
+    live: Answer = {
+        "state": "COMPLETING" if view.completing else view.state,
+        "reason": view.reason,
+        "reason_text": pending_text(view.reason) if view.state == "PENDING" else "",
+        "restarts": view.restarts,
+        "priority": view.priority,
+        "tres_per_node": view.tres_per_node,
+        "nodes": view.nodes,
+        "placement": "",
+        "expected_start_s": view.start_s if view.state == "PENDING" else None,
+    }
+    if view.state == "RUNNING":
+        live["placement"] = await slurm.placement(view.job_id)
+    if view.state != "PENDING" or not resources_may_bind(view.reason):
+        return live, None
+    need, nodes = await asyncio.gather(slurm.need(view.job_id), slurm.usage())
+    if need is None:
+        return live, None
+    found = binding(need, tuple(view.partition.split(",")), nodes)
+    bound = {**asdict(found), "text": told(found), "need": asdict(need)}
+    # Before 24.11 Slurm shows no use per GPU: the answer takes the best case.
+    bound["per_gpu_known"] = all(node.spread for node in nodes if node.gpus)
+    return live, bound
+
+
+def next_text(config: Config, decision: Row, run: Row, view: JobView | None, recovered: int) -> str:
+    """What happens next, in one sentence. ``recovered``: recoveries of this job so far."""
+    if view is None or view.ended:
+        if run.get("outcome") is None:
+            return "colocd closes it at its next look at Slurm"
+        return "nothing: it has ended"
+    starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
+    if not shared(run, decision):
+        return f"{starts}it has a whole GPU and is not put back by colocd"
+    if not decision.get("may_requeue"):
+        why = "it is no batch job, or --no-requeue was given"
+        return f"{starts}after a GPU out-of-memory it stays ended: {why}"
+    if not config.recovery.enabled or config.recovery.max_per_job <= recovered:
+        return f"{starts}after a GPU out-of-memory it stays ended: recovery is off or used up"
+    raised = {
+        "priority": " at raised priority",
+        "nice": " with a better nice value",
+        "qos": " in the recovery QOS",
+        "none": "",
+    }[config.recovery.raise_by]
+    tres = decision.get("exclusive_tres")
+    return f"{starts}after a GPU out-of-memory it is requeued on a whole GPU ({tres}){raised}"

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel tells colocd who asks: others may neither act nor see jobs that are not theirs."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.client import ask
+from slurm_coloc.errors import ColocError
+from tests.unit.cli.conftest import STRANGER, Site
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+
+
+def as_stranger(what: Callable[[], Any]) -> Any:
+    """What ``what`` returns in a process of another uid; {"error": [class, code]} if it raises.
+
+    By fork, so that the other user need not be able to read the interpreter or the checkout.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(STRANGER, STRANGER, STRANGER)
+            os.setresuid(STRANGER, STRANGER, STRANGER)
+            try:
+                found = what()
+            except ColocError as err:
+                found = {"error": [type(err).__name__, err.code]}
+            os.write(writing, json.dumps(found).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"op": "submit", "uid": 0, "coloc": {}},
+        {"op": "report", "job_id": 7, "restart": 1, "node": "n1", "uid": 4242},
+        {"op": "reload"},
+        {"op": "report", "uid": 0, "peer": 0},
+    ],
+    ids=lambda fields: fields["op"],
+)
+def test_only_slurm_may_act(site: Site, fields: dict[str, Any]) -> None:
+    told = as_stranger(lambda: ask(site.socket, **fields))
+    assert told == {"error": ["UsageFault", "not-allowed"]}
+
+
+def test_others_see_only_their_own(site: Site) -> None:
+    jobs = as_stranger(lambda: ask(site.socket, "jobs"))["jobs"]
+    assert [row["job_id"] for row in jobs] == [8]
+    found = as_stranger(lambda: ask(site.socket, "history"))
+    assert [row["job_id"] for row in found["runs"]] == [8]
+    assert found["observed"] == []
+
+
+def test_a_uid_in_the_request_changes_nothing(site: Site) -> None:
+    jobs = as_stranger(lambda: ask(site.socket, "jobs", uid=0, seen_as=0))["jobs"]
+    assert [row["uid"] for row in jobs] == [STRANGER]
+
+
+def test_a_foreign_job_looks_like_none(site: Site) -> None:
+    own = as_stranger(lambda: ask(site.socket, "explain", job_id=8))
+    assert own["job_id"] == 8
+    foreign = as_stranger(lambda: ask(site.socket, "explain", job_id=7))
+    missing = as_stranger(lambda: ask(site.socket, "explain", job_id=99))
+    assert foreign == missing == {"error": ["ColocError", "unknown-job"]}
+
+
+def test_the_database_is_closed_to_others(site: Site) -> None:
+    mode = (site.folder / "state").stat().st_mode
+    assert stat.S_IMODE(mode) & 0o077 == 0
+    told = as_stranger(lambda: os.access(site.folder / "state" / "coloc.db", os.R_OK))
+    assert told is False

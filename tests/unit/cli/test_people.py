@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc jobs, history and explain against a real colocd."""
+
+from tests.unit.cli.conftest import OWNER, Site
+
+
+def test_jobs(site: Site) -> None:
+    answer = site.json("jobs")
+    assert answer["schema"] == 1
+    assert {(row["job_id"], row["restart"]) for row in answer["jobs"]} == {(7, 1), (8, 0)}
+
+
+def test_jobs_with_those_that_ended(site: Site) -> None:
+    rows = site.json("jobs", "--all")["jobs"]
+    assert {(row["job_id"], row["restart"]) for row in rows} == {(7, 0), (7, 1), (8, 0)}
+
+
+def test_jobs_for_people(site: Site) -> None:
+    done = site.coloc("jobs")
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert "7+1" in lines and "whole GPU" in lines["7+1"] and str(OWNER) in lines["7+1"]
+    assert "12.0 of 39.0 GiB" in lines["8"] and "PENDING" in lines["8"]
+
+
+def test_history(site: Site) -> None:
+    answer = site.json("history")
+    ended = next(row for row in answer["runs"] if row["restart"] == 0 and row["job_id"] == 7)
+    assert (ended["outcome"], ended["peak_mib"], ended["verdict"]) == ("oom-gpu", 12000, "requeue")
+    assert ended["gpu_uuids"] == ["GPU-5a3b1c2d-0000-1111-2222-333344445555"]
+    assert [row["id"] for row in answer["observed"]] == ["00000000000c"]
+    assert len(site.json("history", "--limit", "1")["runs"]) == 1
+
+
+def test_history_for_people(site: Site) -> None:
+    shown = site.coloc("history").stdout
+    assert "n1: GPU-5a3b1c2d" in shown
+    assert "oom-gpu" in shown and "11.7" in shown  # 12000 MiB at the peak
+    assert "observe mode" in shown
+
+
+def test_explain(site: Site) -> None:
+    answer = site.json("explain", "7")
+    assert answer["schema"] == 1
+    assert answer["decision"]["shards"] == 12
+    assert [run["restart"] for run in answer["runs"]] == [0, 1]
+    assert answer["live"] is None and "squeue" in answer["slurm_error"]
+    assert [one["kind"] for one in answer["story"]] == ["seen", "ended"]
+
+
+def test_explain_for_people(site: Site) -> None:
+    done = site.coloc("explain", "7")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "12 of 39 shards",
+        "at most 11900 MiB",
+        "batch size 32 (given)",
+        "optimizer adam (assumed)",
+        "peak 12000 MiB",
+        "requeued on a whole GPU",
+        "does not answer",
+        "submitted",
+    ):
+        assert text in done.stdout
+    assert "\x1b" not in done.stdout, "a job's log must not steer the terminal"
+
+
+def test_explain_unknown_job(site: Site) -> None:
+    done = site.coloc("explain", "99")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("coloc: job 99: ")
+
+
+def test_usage(site: Site) -> None:
+    assert site.coloc("explain", "x").returncode == 2
+    assert site.coloc("explain").returncode == 2
+    assert site.coloc("history", "--limit", "0").returncode == 2
+
+
+def test_no_daemon(site: Site) -> None:
+    other = site.folder / "other.toml"
+    other.write_text(f'version = 1\n[daemon]\nsocket = "{site.folder}/nothing"\n')
+    for command in (["jobs"], ["history"], ["explain", "7"]):
+        done = site.coloc(*command, env={"COLOC_CONFIG": str(other)})
+        assert done.returncode == 6
+        assert "Traceback" not in done.stderr and "doctor" in done.stderr
+
+
+def test_wrong_configuration(site: Site) -> None:
+    other = site.folder / "wrong.toml"
+    other.write_text("version = 1\n[daemon]\nsockett = 1\n")
+    done = site.coloc("jobs", env={"COLOC_CONFIG": str(other)})
+    assert done.returncode == 3
+    assert "daemon.sockett" in done.stderr
