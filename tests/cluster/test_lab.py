@@ -15,7 +15,8 @@ import pytest
 
 from slurm_coloc.errors import SlurmError, UsageFault
 from slurm_coloc.lab import parts, procs, registry, runtime
-from slurm_coloc.lab.lab import Lab, fields
+from slurm_coloc.lab.client import fields
+from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import BASE, LabSpec
 
 NAME = f"l{os.getpid()}"
