@@ -43,12 +43,11 @@ def _kind(name: str) -> tuple[str, int]:
 
 
 def _count(cell: str) -> int:
-    words = cell.split()
-    count = parse_count(words[0]) if words else None
-    if count is None:
-        raise fail("bad_row", f"a parameter count cannot be read: {cell[:40]!r}")
     if "unbuilt" in cell:
         raise fail("unknown_sizes", "the Keras model is not built: its sizes are not known")
+    count = parse_count(cell.partition("(")[0])
+    if count is None:
+        raise fail("bad_row", f"a parameter count cannot be read: {cell[:40]!r}")
     return count
 
 

@@ -23,7 +23,7 @@ UNKNOWN_DIM = -1  # None, ? or -1 in the text
 # no run may hold an escape character, so a scan over the text stays linear.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])")
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_COUNT = re.compile(r"\d[\d,_]*\Z")
+_COUNT = re.compile(r"\d+(?:[,_]\d+)*\Z")
 _DIGITS = re.compile(r"\d+\Z")
 
 

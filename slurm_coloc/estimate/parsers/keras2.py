@@ -61,18 +61,14 @@ class Keras2:
     def _add(self, rows: list[Cells], line: str, shape: int, count: int, end: int) -> None:
         name = line[:shape].strip()
         cells = Cells(name, line[shape:count].strip(" |"), line[count:end].strip(" |"))
-        first = cells.count.split(" ")[0] if cells.count else ""
-        if first and first[0].isdigit() and "(" in name:
-            rows.append(Cells(name, cells.shape, cells.count))
+        if cells.count and cells.count[0].isdigit() and cells.shape[:1] not in ("", ")"):
+            rows.append(cells)
         elif rows:
+            # Keras cuts a cell anywhere, "(None, 56, 56, 12" and "8)": nothing comes between.
             last = rows[-1]
             rows[-1] = Cells(
-                f"{last.name} {name}".strip(),
-                f"{last.shape} {cells.shape}".strip(),
-                last.count,
+                f"{last.name} {name}".strip(), last.shape + cells.shape, last.count + cells.count
             )
-            if first and first[0].isdigit():
-                raise fail("bad_row", f"row {len(rows) + 1} of the table cannot be read")
         else:
             raise fail("bad_row", "the first row of the table cannot be read")
 

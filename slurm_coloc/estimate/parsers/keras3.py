@@ -62,7 +62,10 @@ class Keras3:
             if current is None:
                 current = cells
             else:
-                current = [f"{old} {new}".strip() for old, new in zip(current, cells, strict=True)]
+                # Numbers may be cut anywhere; names are words.
+                joined = [old + new for old, new in zip(current, cells, strict=True)]
+                joined[0] = f"{current[0]} {cells[0]}".strip()
+                current = joined
             if len(rows) > MAX_ROWS:
                 raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
         raise fail("truncated", "the Keras table has no footer: its end is missing")

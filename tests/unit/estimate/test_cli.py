@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``coloc estimate``: its JSON, its exit codes, what it does with files that are no summaries."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.cli.app import run
+from tests.unit.estimate.texts import EXAMPLES, NAMES, ROOT, TORCHSUMMARY, example
+
+RESNET = str(EXAMPLES / "resnet50_torchinfo.txt")
+BERT = str(EXAMPLES / "bert_base_repr.txt")
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def coloc(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Call:
+    """Run ``coloc estimate`` in this process; gives exit code, stdout, stderr."""
+    config = tmp_path / "coloc.toml"
+    config.write_text("version = 1\n")
+    monkeypatch.setenv("COLOC_CONFIG", str(config))
+
+    def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["coloc", "estimate", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = run()
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def check_answer(answer: dict[str, Any]) -> None:
+    """The object of DESIGN's command line, key by key."""
+    assert list(answer) == ["schema", "summary", "estimates", "chosen"]
+    assert answer["schema"] == 1
+    assert set(answer["summary"]) == {"format", "family", "parameters", "activations", "layers"}
+    for item in answer["estimates"]:
+        assert set(item) == {"name", "version", "memory_mib", "upper_mib", "seconds"}
+        assert isinstance(item["seconds"], float)
+    chosen = answer["chosen"]
+    assert set(chosen) == {"name", "memory_mib", "upper_mib", "smact", "shards", "reason"}
+    assert chosen["name"] in {item["name"] for item in answer["estimates"]}
+    assert chosen["reason"]
+    if chosen["memory_mib"] is None:
+        assert chosen["shards"] is None and chosen["reason"].startswith("whole GPU")
+    else:
+        assert isinstance(chosen["memory_mib"], int)
+        assert chosen["shards"] == -(-chosen["upper_mib"] // 1024) <= 39
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_of_every_example(coloc: Call, name: str) -> None:
+    code, out, err = coloc(str(EXAMPLES / name), "--batch-size", "8", "--json")
+    assert (code, err) == (0, "")
+    check_answer(json.loads(out))
+    assert json.loads(out)["chosen"]["memory_mib"] is not None
+
+
+def test_all_estimators(coloc: Call) -> None:
+    _, out, _ = coloc(RESNET, "--estimator", "all", "--json")
+    answer = json.loads(out)
+    assert {item["name"] for item in answer["estimates"]} >= {"horus", "text"}
+    assert answer["chosen"]["name"] == "text"
+    _, out, _ = coloc(RESNET, "--estimator", "horus", "--json")
+    assert json.loads(out)["chosen"]["name"] == "horus"
+
+
+def test_whole_gpu_has_no_figure(coloc: Call) -> None:
+    for arguments in (["--batch-size", "4096"], ["--batch-size", "128", "--gpu", "t4-16gb"]):
+        code, out, _ = coloc(RESNET, "--json", *arguments)
+        answer = json.loads(out)
+        check_answer(answer)
+        assert code == 0
+        assert answer["chosen"]["memory_mib"] is None
+        assert answer["estimates"][0]["memory_mib"] > 0
+
+
+def test_without_batch_a_whole_gpu(coloc: Call) -> None:
+    code, out, _ = coloc(BERT, "--json")
+    assert code == 0
+    assert "--batch-size" in json.loads(out)["chosen"]["reason"]
+
+
+def test_options_reach_the_estimate(coloc: Call) -> None:
+    def memory(*arguments: str) -> int:
+        _, out, _ = coloc(BERT, "--batch-size", "4", "--json", *arguments)
+        return int(json.loads(out)["estimates"][0]["memory_mib"])
+
+    plain = memory()
+    assert memory("--seq-len", "128") < plain
+    assert memory("--optimizer", "sgd") < plain
+    assert memory("--precision", "bf16") < plain
+
+
+def test_table_for_people(coloc: Call) -> None:
+    code, out, err = coloc(BERT, "--batch-size", "4", "--optimizer", "adamw")
+    assert code == 0
+    for part in (
+        "text 1",
+        "optimizer adamw,",
+        "precision fp32 (default)",
+        "GPU a100-40gb (default)",
+    ):
+        assert part in out
+    assert "sequence length 512 assumed" in err
+
+
+def test_standard_input(coloc: Call) -> None:
+    code, out, _ = coloc("-", "--batch-size", "2", "--json", stdin=TORCHSUMMARY.encode())
+    assert code == 0
+    assert json.loads(out)["summary"]["parameters"] == 42_826
+
+
+BAD: dict[str, tuple[bytes | None, str]] = {
+    "empty": (b"", "empty"),
+    "binary": (b"\x7fELF\x00\x00", "binary"),
+    "latin": (b"caf\xe9 au lait", "unknown_format"),
+    "utf16": ("Layer (type)".encode("utf-16"), "binary"),
+    "prose": (b"hello\n", "unknown_format"),
+    "large": (b"x\n" * (2 * 2**20 + 1), "too_large"),
+    "missing": (None, "not_found"),
+}
+
+
+@pytest.mark.parametrize(("data", "code"), BAD.values(), ids=BAD.keys())
+def test_bad_files_exit_7(coloc: Call, tmp_path: Path, data: bytes | None, code: str) -> None:
+    path = tmp_path / "model.txt"
+    if data is not None:
+        path.write_bytes(data)
+    status, out, err = coloc(str(path))
+    assert (status, out) == (7, "")
+    assert err.startswith("coloc: ") and err.count("\n") == 1
+    status, out, err = coloc(str(path), "--json")
+    assert status == 7
+    assert json.loads(out)["error"]["code"] == code
+
+
+def test_things_that_are_no_files_exit_7(coloc: Call, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    for path in ("fifo", "", "loop", "/dev/null", "/dev/zero", "x" * 5000, "model.txt/below"):
+        status, out, err = coloc(str(tmp_path / path) if path[:1] != "/" else path)
+        assert (status, out) == (7, ""), path
+        assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_exits_7(coloc: Call, tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    path.write_text(TORCHSUMMARY)
+    path.chmod(0)
+    assert coloc(str(path))[0] == 7
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        [RESNET, "--jsonl", "-"],
+        [RESNET, "--batch-size", "0"],
+        [RESNET, "--batch-size", "x"],
+        [RESNET, "--optimizer", "lion"],
+        [RESNET, "--precision", "fp8"],
+        [RESNET, "--gpu", "voodoo2"],
+        [RESNET, "--estimator", "none"],
+        [RESNET, "--no-such-option"],
+        ["--jsonl", "/no/such/file"],
+        ["--jsonl", "/"],
+    ],
+)
+def test_usage_exits_2(coloc: Call, arguments: list[str]) -> None:
+    code, out, err = coloc(*arguments)
+    assert (code, out) == (2, "")
+    assert err and "Traceback" not in err
+
+
+def test_jsonl_keeps_order_and_answers_every_line(coloc: Call, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    requests: list[tuple[object, str | None]] = [
+        ({"path": RESNET}, None),
+        ({"text": TORCHSUMMARY, "batch_size": 4}, None),
+        ({"text": TORCHSUMMARY}, None),
+        ({"text": example("gpt2_repr.txt"), "batch_size": 4, "gpus": 2, "seq_len": 128}, None),
+        ({"path": RESNET, "optimizer": "sgd", "precision": "amp", "gpu": "h100-80gb"}, None),
+        ({"path": RESNET, "batch_size": None}, None),
+        ({"text": ""}, "empty"),
+        ({"text": "\x00"}, "binary"),
+        ({"text": "\ud800"}, "unknown_format"),
+        ({"path": "/no/such"}, "not_found"),
+        ({"path": str(tmp_path / "fifo")}, "not_regular"),
+        ({"path": "-"}, "bad_request"),
+        ({}, "bad_request"),
+        ({"path": RESNET, "text": "x"}, "bad_request"),
+        ({"path": RESNET, "colour": 1}, "bad_request"),
+        ({"path": RESNET, "batch_size": "4"}, "bad_request"),
+        ({"path": RESNET, "batch_size": True}, "bad_request"),
+        ({"path": RESNET, "batch_size": 4.0}, "bad_request"),
+        ({"path": RESNET, "batch_size": 2**31}, "bad_request"),
+        ({"path": RESNET, "optimizer": 1}, "bad_request"),
+        ({"path": RESNET, "optimizer": "lion"}, "bad_option"),
+        ({"path": RESNET, "gpu": "voodoo2"}, "unknown_gpu"),
+        ([1], "bad_request"),
+    ]
+    lines = [json.dumps(request).encode() for request, _ in requests]
+    broken = [b"", b"{", b"\xff", b"[" * 100_000, b'{"batch_size": ' + b"9" * 5000 + b"}", b"NaN"]
+    code, out, err = coloc("--jsonl", "-", stdin=b"\n".join(lines + broken) + b"\n")
+    assert (code, err) == (0, "")
+    answers = [json.loads(line) for line in out.splitlines()]
+    expected = [want for _, want in requests] + ["bad_request"] * len(broken)
+    assert len(answers) == len(expected)
+    for answer, want in zip(answers, expected, strict=True):
+        if want is None:
+            check_answer(answer)
+        else:
+            assert list(answer) == ["schema", "error"]
+            assert set(answer["error"]) == {"code", "message"}
+            assert answer["error"]["code"] == want
+    assert answers[2]["chosen"]["memory_mib"] is None
+
+
+def test_jsonl_file_without_final_newline(coloc: Call, tmp_path: Path) -> None:
+    path = tmp_path / "requests"
+    path.write_text(json.dumps({"path": RESNET}))
+    code, out, _ = coloc("--jsonl", str(path))
+    assert code == 0 and out.count("\n") == 1
+
+
+def test_the_program_itself(tmp_path: Path) -> None:
+    """One true process: nothing but the answer on stdout, and no waiting on a FIFO."""
+    env = {**os.environ, "COLOC_CONFIG": str(tmp_path / "coloc.toml")}
+    (tmp_path / "coloc.toml").write_text("version = 1\n[pool]\nshard_mib = 2048\n")
+    os.mkfifo(tmp_path / "fifo")
+
+    def process(path: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "slurm_coloc", "estimate", path, "--json"]
+        return subprocess.run(
+            command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    done = process(RESNET)
+    chosen = json.loads(done.stdout)["chosen"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert chosen["shards"] == -(-chosen["upper_mib"] // 2048)
+    refused = process(str(tmp_path / "fifo"))
+    assert refused.returncode == 7
+    assert "Traceback" not in refused.stderr
