@@ -5,6 +5,9 @@ Writes <run_dir>/<job id>.json: the GPUs by UUID, their real free memory and pro
 moment, and, for a restarted job, how long its logs already are, so that the Epilog does not take
 an earlier run's out-of-memory for this one's. A node without NVML says so and the job goes on.
 
+What a shared GPU needs before the job starts (an MPS daemon, a MIG instance) belongs between the
+first state and the last.
+
 May run twice for a job; the later state replaces the earlier.
 """
 
