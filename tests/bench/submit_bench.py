@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What slurm-coloc costs at sbatch: rate and latency in each state, interleaved in one run.
+
+    .venv/bin/python tests/bench/submit_bench.py [--submissions 2000] [--block 25] [--json]
+
+Needs root. Brings up one lab a state, so that no state waits for another's breaker or queue:
+
+    none     a Slurm that knows nothing of slurm-coloc
+    empty    SPANK plugin loaded, job_submit.lua with two empty functions
+    without  all of slurm-coloc, jobs without --coloc
+    with     all of slurm-coloc, jobs with --coloc
+    dead     as with, colocd killed
+    hung     as with, colocd stopped (SIGSTOP)
+
+Jobs are submitted one after another by an ordinary user, held, and cancelled after each block. The
+order of the states is drawn anew for each round of blocks. sbatch ms is the wall time of the whole
+command; ctld us is slurmctld's own mean time for REQUEST_SUBMIT_BATCH_JOB (sdiag), which no process
+start blurs; hook ms is what coloc.lua logged for its call to colocd.
+"""
+
+import argparse
+import json
+import os
+import platform
+import pwd
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from slurm_coloc.lab.lab import Lab  # noqa: E402
+from slurm_coloc.lab.spec import LabSpec  # noqa: E402
+
+STATES = ("none", "empty", "without", "with", "dead", "hung")
+SUMMARY = ROOT / "etc" / "examples" / "resnet50_torchinfo.txt"
+EMPTY_LUA = """-- SPDX-License-Identifier: Apache-2.0
+function slurm_job_submit() return slurm.SUCCESS end
+function slurm_job_modify() return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+LOGGED = re.compile(r"coloc: uid=\d+ decision=\w+ action=(\w+) reason=([\w.-]+) ms=([\d.]+)")
+SDIAG = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s*\(\s*\d+\)\s*count:(\d+)\s+ave_time:(\d+)")
+
+
+@dataclass
+class State:
+    """One state's lab and what was measured in it; wall times in milliseconds."""
+
+    name: str
+    lab: Lab
+    argv: list[str]
+    wall_ms: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def user(self) -> str:
+        return self.lab.users[0]
+
+    def block(self, count: int, keep: bool = True) -> None:
+        """Submit ``count`` held jobs one after another, then cancel them."""
+        who, env = pwd.getpwnam(self.user), self.lab.login_env(self.user)
+        home = self.lab.home(self.user)
+        for _ in range(count):
+            began = time.perf_counter()
+            done = subprocess.run(
+                self.argv,
+                env=env,
+                cwd=home,
+                user=who.pw_uid,
+                group=who.pw_gid,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            took_ms = (time.perf_counter() - began) * 1000
+            if keep:
+                self.wall_ms.append(took_ms)
+                if done.returncode:
+                    self.failed.append(done.stderr.strip())
+        self.lab.run(["scancel", "-u", self.user])
+
+    def controller(self) -> tuple[int, int]:
+        """Submissions that slurmctld counted, and its mean time for one in microseconds."""
+        found = SDIAG.search(self.lab.run(["sdiag"]).stdout)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+    def logged(self) -> list[tuple[str, str, float]]:
+        """(action, reason, ms) of each decision that the hook logged."""
+        log = self.lab.log_file("slurmctld").read_text(errors="replace")
+        return [(a, r, float(ms)) for a, r, ms in LOGGED.findall(log)]
+
+
+def make(name: str) -> State:
+    """Bring up the lab of a state and put it into that state."""
+    spec = LabSpec(
+        name=f"bench{name}",
+        users=1,
+        coloc=name != "none",
+        emulator=False,
+        settings={"daemon": {"refresh_s": 30.0, "reconcile_s": 30.0}} if name != "none" else {},
+    )
+    lab = Lab.up(spec)
+    user = lab.users[0]
+    argv = [shutil.which("sbatch") or "sbatch", "-H", "-o", "/dev/null", "--gpus=1", "--wrap=true"]
+    if name in ("with", "dead", "hung"):
+        copy = lab.home(user) / "model.txt"
+        shutil.copyfile(SUMMARY, copy)
+        copy.chmod(0o644)
+        argv[1:1] = [f"--coloc={copy}", "--coloc-batch-size=32"]
+    if name == "empty":
+        (lab.dir / "job_submit.lua").write_text(EMPTY_LUA)
+        lab.restart("slurmctld")
+    return State(name, lab, argv)
+
+
+def spoil(state: State) -> None:
+    """The states in which colocd does not serve."""
+    if state.name in ("dead", "empty"):
+        state.lab.colocd.kill()
+    elif state.name == "hung":
+        state.lab.colocd.stop()
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which ``share`` of the values lie; 0 of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def measure(states: Sequence[State], submissions: int, block: int, seed: int) -> None:
+    rng = random.Random(seed)
+    for state in states:  # first use of plugins, posix modules, page cache
+        state.block(10, keep=False)
+        spoil(state)
+        state.lab.run(["sdiag", "--reset"])
+        state.lab.log_file("slurmctld").write_text("")  # slurmctld appends
+    left = submissions
+    while left > 0:
+        for state in rng.sample(list(states), len(states)):
+            state.block(min(block, left))
+        left -= block
+
+
+def row(state: State) -> dict[str, Any]:
+    """One line of the table, as numbers."""
+    count, mean_us = state.controller()
+    logged = state.logged()
+    hook = [ms for _, _, ms in logged]
+    return {
+        "state": state.name,
+        "submissions": len(state.wall_ms),
+        "failed": len(state.failed),
+        "rate_per_s": round(1000 * len(state.wall_ms) / sum(state.wall_ms), 1),
+        "sbatch_p50_ms": round(quantile(state.wall_ms, 0.5), 2),
+        "sbatch_p95_ms": round(quantile(state.wall_ms, 0.95), 2),
+        "sbatch_p99_ms": round(quantile(state.wall_ms, 0.99), 2),
+        "sbatch_max_ms": round(max(state.wall_ms), 1),
+        "ctld_submissions": count,
+        "ctld_mean_us": mean_us,
+        "hook_p50_ms": round(quantile(hook, 0.5), 3),
+        "hook_p99_ms": round(quantile(hook, 0.99), 3),
+        "hook_max_ms": round(max(hook, default=0.0), 1),
+        "reasons": dict(Counter(f"{a}:{r}" for a, r, _ in logged).most_common()),
+    }
+
+
+def show(rows: Sequence[dict[str, Any]], head: str) -> None:
+    print(head)
+    print(
+        f"{'state':8} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
+        f" {'p99':>7} {'max ms':>7} | {'ctld us':>7} | {'hook p50':>8} {'p99':>8} {'max ms':>7}"
+    )
+    for r in rows:
+        print(
+            f"{r['state']:8} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
+            f" {r['sbatch_p50_ms']:10.2f} {r['sbatch_p95_ms']:7.2f} {r['sbatch_p99_ms']:7.2f}"
+            f" {r['sbatch_max_ms']:7.1f} | {r['ctld_mean_us']:7} | {r['hook_p50_ms']:8.3f}"
+            f" {r['hook_p99_ms']:8.3f} {r['hook_max_ms']:7.1f}"
+        )
+    for r in rows:
+        if r["reasons"]:
+            print(f"{r['state']}: " + ", ".join(f"{k} {n}" for k, n in r["reasons"].items()))
+    by = {r["state"]: r for r in rows}
+    if {"empty", "without"} <= by.keys():
+        part = by["without"]["sbatch_p50_ms"] / by["empty"]["sbatch_p50_ms"] - 1
+        rate = by["without"]["rate_per_s"] / by["empty"]["rate_per_s"] - 1
+        print(f"without --coloc against the empty Lua: p50 {part:+.1%}, rate {rate:+.1%}")
+    if {"without", "with"} <= by.keys():
+        more = by["with"]["sbatch_p50_ms"] - by["without"]["sbatch_p50_ms"]
+        print(f"with --coloc against without: p50 {more:+.2f} ms (reading the summary included)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="submission rate and latency in each state")
+    parser.add_argument("--submissions", type=int, default=2000, help="in each state")
+    parser.add_argument("--block", type=int, default=25, help="submissions between two states")
+    parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    if os.geteuid() != 0:
+        parser.error("needs root, to bring up labs")
+    states: list[State] = []
+    try:
+        for name in args.states:
+            states.append(make(name))
+            print(f"bench: lab {name} is up", file=sys.stderr)
+        measure(states, args.submissions, args.block, args.seed)
+        rows = [row(state) for state in states]
+        version = states[0].lab.version
+    finally:
+        with ThreadPoolExecutor(len(STATES)) as pool:
+            list(pool.map(lambda state: state.lab.down(), states))
+    told = " ".join(sys.argv[1:] if argv is None else argv)
+    cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    head = (
+        f"submit_bench.py {told}".rstrip() + f"; {time.strftime('%Y-%m-%d')}; Slurm {version};"
+        f" {os.cpu_count()} x {cpu[1] if cpu else platform.machine()}"
+    )
+    if args.json:
+        print(json.dumps({"schema": 1, "head": head, "states": rows}))
+    else:
+        show(rows, head)
+    for state in states:
+        for text in state.failed[:3]:
+            print(f"bench: {state.name}: {text}", file=sys.stderr)
+    return 1 if any(state.failed for state in states) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
