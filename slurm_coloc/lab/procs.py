@@ -127,11 +127,13 @@ def _read(pid: int, what: str) -> bytes:
         return b""
 
 
-def _cwd(pid: int) -> str:
+def _holds_file_below(pid: int, folder: Path) -> bool:
+    """Whether a process has a file below the folder open."""
     try:
-        return str(Path(f"/proc/{pid}/cwd").readlink())
+        links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
-        return ""
+        return False
+    return any(link.startswith(f"{folder}/") for link in links)
 
 
 def own_pids() -> list[int]:
@@ -161,7 +163,7 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
     """Processes of a lab that are in no record: job steps, what jobs left, unrecorded daemons.
 
     They are told by what only this lab gives: a lab daemon's own file in its arguments, a
-    slurmstepd that works below the folder, the variable COLOC_LAB_JOB that the lab's TaskProlog
+    slurmstepd that logs below the folder, the variable COLOC_LAB_JOB that the lab's TaskProlog
     sets, a lab account as owner; and the descendants of all these. A shell that merely sourced
     the lab's env.sh is none of them.
     """
@@ -177,7 +179,8 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
         name = _read(pid, "comm").decode(errors="replace").strip()
         words = _read(pid, "cmdline").split(b"\0")
         daemon = name in ("munged", "slurmctld", "slurmd") and any(below in w for w in words)
-        step = name == "slurmstepd" and (_cwd(pid) + "/").startswith(f"{folder}/")
+        # slurmstepd works in / and writes its title over its environment: its log tells it
+        step = name == "slurmstepd" and _holds_file_below(pid, folder)
         if daemon or step or mark in _read(pid, "environ").split(b"\0") or _owner(pid) in uids:
             found[pid] = name
     grown = True

@@ -136,22 +136,26 @@ def test_two_labs_side_by_side(clean: None, make_lab: Callable[..., Lab]) -> Non
 
 def test_down_ends_what_jobs_left_and_nothing_else(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(coloc=False, emulator=False)
-    # a process that left its job: own session, no parent, the environment kept
-    script = "#!/bin/bash\nsetsid bash -c 'echo $$; exec sleep 7654' & disown; exec sleep 7655\n"
+    # a process that left its job (own session, no parent), the script itself, its slurmstepd
+    script = (
+        "#!/bin/bash\necho $$ $PPID\n"
+        "setsid bash -c 'echo $$; exec sleep 7654' & disown; exec sleep 7655\n"
+    )
     jobs = [lab.sbatch(script=script), lab.sbatch(script=script, user=lab.users[0])]
 
-    def said_its_pid(job: int) -> bool:
-        return bool(lab.output(job).strip())
+    def said_its_pids(job: int) -> bool:
+        return len(lab.output(job).split()) == 3
 
     for job in jobs:
-        assert procs.wait_until(partial(said_its_pid, job), 20)
-    strays = [procs.proc("stray", int(lab.output(job).split()[0])) for job in jobs]
-    assert all(stray is not None and stray.alive() for stray in strays)
+        assert procs.wait_until(partial(said_its_pids, job), 20)
+    pids = [int(word) for job in jobs for word in lab.output(job).split()]
+    strays = [found for pid in pids if (found := procs.proc("stray", pid))]
+    assert len(strays) == 6
     # a shell that merely uses the lab
     guest = subprocess.Popen(["sleep", "7656"], env={**os.environ, **lab.env})
     try:
         lab.down()
-        assert not any(stray is not None and stray.alive() for stray in strays)
+        assert not [stray for stray in strays if stray.alive()]
         assert guest.poll() is None
     finally:
         guest.kill()
