@@ -6,6 +6,10 @@ it saves its input (convolution, normalisation, GELU). So an in-place ReLU after
 nothing more, whatever torchsummary counts. While the backward pass stands at a layer it also holds
 the gradients of that layer's input and output, and a convolution its workspace.
 
+The peak is everything kept plus the largest transient, wherever in the model that stands: the
+caching allocator does not join the segments of freed tensors, so the large early layers cannot be
+served from what the later ones gave back (VGG16: 169 MiB a sample so, 168 measured).
+
 Everything is bytes of one sample. An estimator by allocator replay can take the place of this file:
 `walk` is its only use.
 """
@@ -37,7 +41,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """Bytes of one sample: kept for the backward pass, at the peak, of the scores, of logits."""
+    """Bytes of one sample: kept for the backward pass, at the peak, of the logits."""
 
     kept: int
     peak: int
@@ -56,7 +60,7 @@ class _Walk:
     bytes: Bytes
     eager: bool
     kept: int = 0
-    peak: int = 0
+    largest: int = 0
     current: _Tensor = field(default_factory=lambda: _Tensor(0, 0))
 
     def keep(self) -> None:
@@ -71,10 +75,10 @@ class _Walk:
         """What was kept since ``before`` is kept ``count`` times."""
         if count > 1:
             self.kept = bounded(before + (self.kept - before) * count)
-            self.at(0)
 
     def at(self, transient: int) -> None:
-        self.peak = max(self.peak, bounded(self.kept + transient))
+        """Bytes that are needed for a moment."""
+        self.largest = max(self.largest, bounded(transient))
 
 
 def attention_sites(layers: tuple[Layer, ...]) -> frozenset[int]:
@@ -135,7 +139,7 @@ def _finish(state: _Walk, hidden: int, unit: Bytes) -> Tape:
     state.keep()
     state.kept = bounded(state.kept + logits)
     state.at(LOGIT_COPIES * logits)
-    return Tape(bounded(state.kept + hidden), bounded(state.peak + hidden), logits)
+    return Tape(bounded(state.kept + hidden), bounded(state.kept + state.largest + hidden), logits)
 
 
 def _layer(state: _Walk, layer: Layer, in_attention: bool) -> None:

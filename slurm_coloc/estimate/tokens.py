@@ -14,9 +14,13 @@ def with_tokens(summary: Summary, seq_len: int) -> Summary:
     stands before it.
     """
     layers: list[Layer] = []
-    width = 0
+    width = hidden = 0
     for layer in summary.layers:
         own = layer.attribute("width")
+        if layer.role is Role.NORM and own:
+            hidden = own
+        if layer.leaf and layer.role is Role.LINEAR and not own:
+            own = _width_of(layer.parameters, (width, hidden, 4 * hidden))
         if layer.leaf:
             width = own or width
             shown = width
@@ -27,6 +31,19 @@ def with_tokens(summary: Summary, seq_len: int) -> Summary:
         outputs = ((1, seq_len, shown),) if shown else ()
         layers.append(replace(layer, outputs=outputs))
     return replace(summary, layers=tuple(layers), shapes=True)
+
+
+def _width_of(parameters: int, reads: tuple[int, ...]) -> int:
+    """Outputs of a linear layer that prints no sizes (GPT-2's Conv1D), from its parameters.
+
+    Parameters are outputs * (inputs + 1): the first input width that divides them is taken, else
+    the smallest, which gives the widest output. 0 where no width is known.
+    """
+    known = [read for read in reads if read]
+    for read in known:
+        if parameters and parameters % (read + 1) == 0:
+            return parameters // (read + 1)
+    return parameters // (min(known) + 1) if known else 0
 
 
 def tokens_in_text(summary: Summary) -> int | None:

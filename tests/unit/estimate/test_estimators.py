@@ -142,6 +142,28 @@ def test_larger_than_any_gpu_has_no_figure() -> None:
     assert answer.memory_mib is None and answer.reason
 
 
+def test_linear_layers_without_sizes_get_them_from_their_counts() -> None:
+    sized = """Net(
+  (wte): Embedding(1000, 64), 64,000 params
+  (attn): GPT2SdpaAttention(
+    (ln): LayerNorm((64,), eps=1e-05), 128 params
+    (c_attn): Conv1D(nf=192, nx=64), 12,480 params
+    (c_proj): Conv1D(nf=64, nx=64), 4,160 params
+  ), 16,768 params
+  (c_fc): Conv1D(nf=256, nx=64), 16,640 params
+  (c_proj): Conv1D(nf=64, nx=256), 16,448 params
+), 113,856 params
+"""
+    bare = "\n".join(
+        line.split("Conv1D(")[0] + "Conv1D()" + line.split(")", 2)[2] if "Conv1D" in line else line
+        for line in sized.split("\n")
+    )
+    assert "nf=" not in bare and "Conv1D(), 12,480 params" in bare
+    options = TrainingOptions(batch_size=64)
+    figures = [estimate(parse_summary(x), options, context_mib=0) for x in (sized, bare)]
+    assert mib(figures[0]) == mib(figures[1])
+
+
 def test_data_parallel_splits_the_batch_but_not_the_loss() -> None:
     one = mib(text("gpt2_repr.txt", batch_size=8))
     two = mib(text("gpt2_repr.txt", batch_size=8, gpus=2))
