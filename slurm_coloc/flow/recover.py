@@ -79,7 +79,7 @@ class Recoverer:
         if step is Step.REQUEUE_HOLD:
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
-            await self._slurm.update(view.handle, TresPerNode=work["tres"])
+            await self._slurm.set_gres(view.handle, work["tres"])
         elif step is Step.RELEASE:
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:

@@ -13,6 +13,7 @@ from slurm_coloc.adapters.commands.parse import (
     parse_config,
     parse_jobs,
     parse_node,
+    parse_pairs,
     parse_partition,
     parse_release,
 )
@@ -29,6 +30,7 @@ from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
 
+FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard
 IDS_A_CALL = 500  # keeps the argument list and slurmctld's answer small
 
 
@@ -40,6 +42,7 @@ class SlurmCommands:
         self._timeout_s = timeout_s
         self._dir = command_dir
         self._slots = asyncio.Semaphore(2)
+        self._release: tuple[int, ...] | None = None
 
     async def _run(self, *argv: str) -> str:
         program = str(self._dir / argv[0]) if self._dir else argv[0]
@@ -69,15 +72,26 @@ class SlurmCommands:
 
     async def shape(self) -> ClusterShape:
         """The cluster's name, release, GPU nodes and partitions."""
-        config = parse_config(await self._run("scontrol", "show", "config"))
+        config = await self.config()
         nodes = await self._run("scontrol", "show", "node", "-o")
         parts = await self._run("scontrol", "show", "partition", "-o")
+        self._release = parse_release(config.get("SLURM_VERSION", ""))
         return ClusterShape(
             name=config.get("ClusterName", ""),
-            release=parse_release(config.get("SLURM_VERSION", "")),
+            release=self._release,
             nodes=tuple(node for line in nodes.splitlines() if (node := parse_node(line))),
             partitions=tuple(parse_partition(line) for line in parts.splitlines() if line.strip()),
         )
+
+    async def config(self) -> dict[str, str]:
+        """`scontrol show config`, under slurm.conf's names."""
+        return parse_config(await self._run("scontrol", "show", "config"))
+
+    async def billing_weights(self) -> dict[str, str]:
+        """TRESBillingWeights by partition, "" where there are none."""
+        text = await self._run("scontrol", "show", "partition", "-o")
+        parts = [parse_pairs(line) for line in text.splitlines() if line.strip()]
+        return {part.get("PartitionName", ""): part.get("TRESBillingWeights", "") for part in parts}
 
     async def usage(self) -> tuple[NodeUse, ...]:
         """What every node has and what is taken at this moment."""
@@ -137,6 +151,18 @@ class SlurmCommands:
     async def release(self, handle: str) -> None:
         """End the hold of a pending job."""
         await self._run("scontrol", "release", handle)
+
+    async def set_gres(self, handle: str, tres: str) -> None:
+        """Replace what a pending job asks for on each node.
+
+        22.05 takes ``gres/shard:39`` for a job that stands as ``gres:shard:5``, shows it, and goes
+        on with 5; only its own ``gres:shard:39`` really changes it. ``gres:gpu:1`` it refuses.
+        """
+        if self._release is None:
+            await self.shape()
+        if self._release and self._release < FIRST_SLASHED:
+            tres = tres.replace("gres/shard", "gres:shard")
+        await self.update(handle, TresPerNode=tres)
 
     async def update(self, handle: str, **fields: str | int) -> None:
         """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
