@@ -32,8 +32,8 @@ local settings = {
   socket = "/run/slurm-coloc/colocd.sock",
   off_file = "/etc/slurm-coloc/off",
   deadline_ms = 200, -- for the whole exchange
-  breaker_s = 10, -- no call after a daemon that was slow or answered rubbish
-  refused_s = 1, -- no call after a refused connect: it is cheap, and colocd is soon back
+  breaker_s = 10, -- no call for 1, 2, 4, ... at most so long after late or bad answers in a row
+  refused_s = 1, -- the same after a refused connect: it is cheap, and colocd is soon back
   raw_shard = "refuse", -- or "allow": shards that users ask for themselves
   exclusive_gres = "gres/gpu:1", -- a whole GPU until colocd has told; 22.05: all shards of one
 }

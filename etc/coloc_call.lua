@@ -8,7 +8,7 @@ is a poll with what is left of the deadline.
 Needs lua-posix (33.4 and 36.3 were tried inside slurmctld). slurmctld 22.05 and 24.11 ignore or
 catch SIGPIPE, so a send to a dead peer returns EPIPE.
 
-A fault is a table {code = one word, text = for people, wait_s = seconds without calls, or nil}.
+A fault is a table {code = one word, text = for people, wait_s = most seconds without calls, or nil}.
 ]]
 
 local call = {}
@@ -17,8 +17,8 @@ local REQUEST_MAX = 262144 -- bytes of one request, as colocd reads it
 local ANSWER_MAX = 65536 -- bytes of one answer
 local CONNECT_S = 0.05 -- seconds of EAGAIN (a full backlog) before colocd counts as hung
 
--- The breaker: no call before closed_until (monotonic seconds), and why.
-local closed_until, closed_why = 0, nil
+-- The breaker: no call before closed_until (monotonic seconds), and why; misses in a row.
+local closed_until, closed_why, misses = 0, nil, 0
 
 -- posix modules, or nil and the reason; loaded at the first --coloc job, then kept.
 local px, px_missing
@@ -143,8 +143,13 @@ local function exchange(request, settings)
   return value, why
 end
 
---- Leave colocd alone for wait_s seconds; calls meanwhile fail at once with this text.
-function call.leave_alone(wait_s, text) closed_until, closed_why = monotonic_s() + wait_s, text end
+--- Leave colocd alone for 1, 2, 4, ... seconds, at most most_s; calls meanwhile fail at once with
+--- this text. One late answer of a busy daemon is no hung daemon: with a fixed 10 s it sent 143 of
+--- 2000 jobs to whole GPUs.
+function call.leave_alone(most_s, text)
+  closed_until, closed_why = monotonic_s() + math.min(most_s, 2 ^ misses), text
+  misses = misses + 1
+end
 
 --- Ask colocd. settings: socket, deadline_ms, breaker_s, refused_s. Returns the answer's text or
 --- nil, the fault or nil, and the milliseconds that it took.
@@ -154,7 +159,11 @@ function call.ask(request, settings)
   local start_s = monotonic_s()
   if start_s < closed_until then return nil, { code = "breaker", text = closed_why }, 0 end
   local answer, why = exchange(request, settings)
-  if why and why.wait_s then call.leave_alone(why.wait_s, why.text) end
+  if answer then
+    misses = 0
+  elseif why.wait_s then
+    call.leave_alone(why.wait_s, why.text)
+  end
   return answer, why, (monotonic_s() - start_s) * 1000
 end
 

@@ -116,6 +116,17 @@ def test_the_breaker_costs_nothing_and_closes_again(hook: Hook) -> None:
     assert "action=asis" in after.info[0] and len(peer.lines) == 2
 
 
+def test_one_late_answer_closes_the_breaker_for_a_second_only(hook: Hook) -> None:
+    hook.setup.update(breaker_s=10, deadline_ms=50)
+    peer = hook.serve(answering(b""), answering(b""), answering({**GOOD, "action": "asis"}))
+    peer._behaviours[0] = peer._behaviours[1] = lambda _conn, _line: hang(peer)
+    job, second = submit(**spank(SUMMARY="x")), {"op": "sleep", "s": 1.05}
+    results = hook.run(job, second, job, second, job, second, job)
+    reasons = [r.fields["admin_comment"].split(":")[4] for r in results[:3]]
+    assert reasons == ["colocd_slow", "colocd_slow", "breaker"]  # 1 s, then 2 s
+    assert "action=asis" in results[3].info[0]
+
+
 def test_drop_by_drop(hook: Hook) -> None:
     """The deadline is for the whole answer, not for each byte of it."""
     hook.setup["deadline_ms"] = DEADLINE_MS
