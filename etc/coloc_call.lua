@@ -8,7 +8,8 @@ is a poll with what is left of the deadline.
 Needs lua-posix (33.4 and 36.3 were tried inside slurmctld). slurmctld 22.05 and 24.11 ignore or
 catch SIGPIPE, so a send to a dead peer returns EPIPE.
 
-A fault is a table {code = one word, text = for people, wait_s = most seconds without calls, or nil}.
+A fault is a table {code = one word, text = for people, wait_s = most seconds without calls}; no
+wait_s: colocd is not to blame.
 ]]
 
 local call = {}
