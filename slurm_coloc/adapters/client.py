@@ -35,7 +35,7 @@ def ask(path: Path, op: str, *, deadline_s: float = DEADLINE_S, **fields: Any) -
         text = f"{path}: colocd gave no answer within {deadline_s:g} s"
         raise DaemonUnreachable(f"{text}; see its log") from None
     except OSError as err:
-        hint = "is slurm-coloc.service running? `coloc doctor` tells more"
+        hint = "is slurm-coloc.service running?"
         raise DaemonUnreachable(f"{path}: {err.strerror or err}: {hint}") from err
     except ValueError as err:
         raise DaemonUnreachable(f"{path}: the answer is not colocd's: {err}") from err

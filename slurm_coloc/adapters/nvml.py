@@ -96,6 +96,11 @@ class Nvml:
             for uuid in uuids
         ]
 
+    def all(self) -> list[Gpu]:
+        """Every GPU in NVML's order. Raises GpuError."""
+        count = self._call("nvmlDeviceGetCount")
+        return [self._gpu(self._call("nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
+
     def _handles_by_minor(self) -> dict[int, Any]:
         handles: dict[int, Any] = {}
         for index in range(self._call("nvmlDeviceGetCount")):

@@ -16,6 +16,8 @@ COMMANDS = {
     "jobs": "jobs",
     "history": "history",
     "explain": "explain",
+    "config": "configcmd",
+    "doctor": "doctor",
     "lab": "lab",
 }
 

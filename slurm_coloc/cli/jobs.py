@@ -7,20 +7,9 @@ from slurm_coloc.adapters.client import ask
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
 
-COLUMNS = tuple(
-    [
-        "JOB>",
-        "USER",
-        "STATE",
-        "GPU",
-        "SHARE",
-        "ESTIMATE>",
-        "UPPER>",
-        "PEAK>",
-        "OUTCOME",
-        "WHY",
-        "AGE>",
-    ]
+COLUMNS = (
+    *("JOB>", "USER", "STATE", "GPU", "SHARE"),
+    *("ESTIMATE>", "UPPER>", "PEAK>", "OUTCOME", "WHY", "AGE>"),
 )
 
 

@@ -84,7 +84,7 @@ def test_no_daemon(site: Site) -> None:
     for command in (["jobs"], ["history"], ["explain", "7"]):
         done = site.coloc(*command, env={"COLOC_CONFIG": str(other)})
         assert done.returncode == 6
-        assert "Traceback" not in done.stderr and "doctor" in done.stderr
+        assert "Traceback" not in done.stderr and "slurm-coloc.service" in done.stderr
 
 
 def test_wrong_configuration(site: Site) -> None:

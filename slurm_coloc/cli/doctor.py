@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc doctor: is everything in place?"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from slurm_coloc.cli import render
+from slurm_coloc.core.checks import Finding, Status
+from slurm_coloc.flow.doctor import examine
+
+COLOURS = {
+    Status.OK: "green",
+    Status.WARN: "yellow",
+    Status.FAIL: "bold red",
+    Status.NA: "dim",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+
+    @app.command()
+    def doctor(
+        config: Path | None = typer.Option(None, help="Configuration file; default $COLOC_CONFIG."),
+        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+    ) -> None:
+        """Check configuration, colocd, Slurm, the hooks and the GPUs; says what to do.
+
+        Ends with 1 when a check failed. Changes nothing, and works while colocd is dead. Run it on
+        the host of slurmctld, and on a GPU node.
+        """
+        findings = list(examine(config))
+        failed = any(found.status is Status.FAIL for found in findings)
+        if as_json:
+            rows = [asdict(found) for found in findings]
+            render.print_json({"ok": not failed, "checks": rows})
+        else:
+            _show(findings)
+        if failed:
+            raise typer.Exit(1)
+
+
+def _show(findings: list[Finding]) -> None:
+    console = render.console()
+    for found in findings:
+        line = Text(f"{found.status:<14} ", style=COLOURS[found.status])
+        line.append(f"{found.check:<16} ", style="bold")
+        line.append(render.plain(found.found), style="default")
+        console.print(line, soft_wrap=True)
+        if found.todo and found.status is not Status.OK:
+            console.print(Text(f"{'':<14} -> {render.plain(found.todo)}"), soft_wrap=True)
+    counts = [f"{sum(found.status is status for found in findings)} {status}" for status in Status]
+    console.print(", ".join(counts))

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration written out: the values in force, the reference and the sample, all made from
+the model in slurm_coloc.config so that they cannot differ from it."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from slurm_coloc.config import Config, ModeRule
+
+# Suffixes that name a unit (STYLE: units end names).
+UNITS = {"_mib": "MiB", "_kib": "KiB", "_s": "s", "_pct": "%", "_ratio": "ratio"}
+
+HEAD = """\
+# SPDX-License-Identifier: Apache-2.0
+# slurm-coloc: /etc/slurm-coloc/coloc.toml
+#
+# Every key with its default. Uncomment what you change, then:
+#     coloc config check && systemctl reload slurm-coloc
+# After an installation nothing is changed (observe): jobs go as submitted, and `coloc history`
+# shows what would have been done. Then set mode.default, or rules for a first partition, to "on".
+"""
+
+RULE = """
+# The first rule whose fields all match decides the mode of a job.
+# [[mode.rules]]
+# partition = "gpu-small"
+# mode = "on"
+"""
+
+
+def toml_value(value: object) -> str:
+    """A plain value as TOML; a basic string is JSON's."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | Path):
+        return json.dumps(str(value))
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return repr(value)
+
+
+def unit(name: str) -> str:
+    """The unit that a field's name ends in, or a dash."""
+    return next((text for end, text in UNITS.items() if name.endswith(end)), "-")
+
+
+def sections() -> Iterator[tuple[str, type[BaseModel]]]:
+    """Tables of the file, the array of tables included."""
+    for name, field in Config.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield name, kind
+            if name == "mode":
+                yield "mode.rules", ModeRule
+
+
+def effective(config: Config) -> str:
+    """The values in force as TOML; a key that is not set is a comment."""
+    out = [f"version = {config.version}"]
+    for name, _ in sections():
+        if name == "mode.rules":
+            for rule in config.mode.rules:
+                out += ["", "[[mode.rules]]", *_pairs(rule)]
+        else:
+            out += ["", f"[{name}]", *_pairs(getattr(config, name))]
+    return "\n".join(out) + "\n"
+
+
+def _pairs(section: BaseModel) -> Iterator[str]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if name == "rules":
+            continue
+        yield f"# {name} is not set" if value is None else f"{name} = {toml_value(value)}"
+
+
+def _default(field: FieldInfo) -> Any:
+    return None if field.default is PydanticUndefined else field.default
+
+
+def _kind(field: FieldInfo) -> str:
+    """The type in words; a choice with its values."""
+    words = [str(arg) for arg in get_args(field.annotation) if isinstance(arg, str)]
+    if words:
+        return " \\| ".join(f"`{word}`" for word in words)
+    text = str(getattr(field.annotation, "__name__", field.annotation))
+    names = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
+    names |= {"Path": "path", "tuple": "list", "Optional": "text", "Union": "text"}
+    return names.get(text.split("[")[0], "path" if "Path" in text else "text")
+
+
+def _bounds(field: FieldInfo) -> str:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    found = [
+        f"{sign} {getattr(item, name)}"
+        for item in field.metadata
+        for name, sign in signs.items()
+        if getattr(item, name, None) is not None
+    ]
+    return f", {' and '.join(found)}" if found else ""
+
+
+def markdown() -> str:
+    """The reference: every field with unit, default and description."""
+    out = ["# coloc.toml", ""]
+    out += ["`version = 1` is the version of the file's layout. An unknown key is an error.", ""]
+    for name, kind in sections():
+        title = f"[[{name}]]" if name == "mode.rules" else f"[{name}]"
+        about = (kind.__doc__ or "").strip().split("] ", 1)[-1]
+        out += [f"## {title}", "", about, ""]
+        out += ["| key | type | unit | default | description |", "|---|---|---|---|---|"]
+        for key, field in kind.model_fields.items():
+            if key == "rules":
+                continue
+            value = _default(field)
+            shown = "required" if field.is_required() else "none"
+            shown = shown if value is None else f"`{toml_value(value)}`"
+            text = f"{_kind(field)}{_bounds(field)}"
+            out.append(f"| `{key}` | {text} | {unit(key)} | {shown} | {field.description} |")
+        out.append("")
+    return "\n".join(out)
+
+
+def sample() -> str:
+    """etc/coloc.toml: every key as a comment above its default, the mode spelled out."""
+    out = [HEAD, "version = 1"]
+    for name, kind in sections():
+        if name == "mode.rules":
+            out.append(RULE.rstrip("\n"))
+            continue
+        out += ["", f"[{name}]"]
+        for key, field in kind.model_fields.items():
+            if key == "rules":
+                continue
+            out += [f"# {line}" for line in textwrap.wrap(str(field.description), 96)]
+            value = _default(field)
+            line = f"{key} = {toml_value('' if value is None else value)}"
+            spelled = (name, key) == ("mode", "default")
+            out += [line if spelled else f"#{line}", ""]
+        out.pop()
+    return "\n".join(out) + "\n"

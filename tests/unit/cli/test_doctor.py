@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc doctor without Slurm: with colocd, without it, and with a broken configuration."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters import probe
+from tests.unit.cli.conftest import Site
+
+
+def _doctor(site: Site, config: Path | None = None) -> dict[str, dict[str, str]]:
+    env = {"COLOC_CONFIG": str(config or site.config)}
+    done = site.coloc("doctor", "--json", env=env)
+    assert done.returncode == 1, "there is no Slurm here"
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert (told["schema"], told["ok"]) == (1, False)
+    assert all(set(row) == {"check", "status", "found", "todo"} for row in told["checks"])
+    return {row["check"]: row for row in told["checks"]}
+
+
+def test_with_colocd(site: Site) -> None:
+    found = _doctor(site)
+    for name in ("configuration", "mode-rules", "off-switch", "colocd", "socket", "state-dir"):
+        assert found[name]["status"] == "ok", found[name]
+    assert found["slurm"]["status"] == "fail"
+    assert found["slurm-conf"]["status"] == "not-applicable"
+
+
+def test_colocd_dead_and_other_faults(site: Site, tmp_path: Path) -> None:
+    off = tmp_path / "off"
+    off.touch()
+    config = tmp_path / "coloc.toml"
+    config.write_text(
+        f'version = 1\n[daemon]\nsocket = "{tmp_path}/none.sock"\noff_file = "{off}"\n'
+        f'state_dir = "{tmp_path}"\ncommand_dir = "{tmp_path}"\nslurm_user = "nobody-here"\n'
+        '[[mode.rules]]\nuser = "no-such-user"\nmode = "on"\n[estimate]\nestimator = "crystal"\n'
+    )
+    found = _doctor(site, config)
+    assert found["colocd"]["status"] == "fail"
+    assert found["socket"]["status"] == "not-applicable"
+    assert found["slurm-user"]["status"] == "fail"
+    assert found["state-dir"]["status"] == "fail"
+    assert found["off-switch"]["status"] == "warn"
+    assert "no-such-user" in found["mode-rules"]["found"]
+    assert "horus" in found["estimator"]["todo"] or "text" in found["estimator"]["todo"]
+
+
+def test_wrong_configuration(site: Site, tmp_path: Path) -> None:
+    config = tmp_path / "coloc.toml"
+    config.write_text("version = 1\n[pool]\nshard_gib = 1\n")
+    found = _doctor(site, config)
+    assert found["configuration"]["status"] == "fail"
+    assert "pool.shard_gib" in found["configuration"]["found"]
+
+
+def test_for_people(site: Site) -> None:
+    done = site.coloc("doctor")
+    assert done.returncode == 1
+    assert "fail           slurm " in done.stdout
+    assert "-> " in done.stdout
+
+
+def test_plugstack_with_includes(tmp_path: Path) -> None:
+    (tmp_path / "plugstack.conf").write_text(
+        "# comment\ninclude plugstack.conf.d/*.conf\nrequired a.so # x\n"
+    )
+    folder = tmp_path / "plugstack.conf.d"
+    folder.mkdir()
+    (folder / "coloc.conf").write_text("optional coloc.so arg=1\n")
+    (folder / "loop.conf").write_text(f"include {tmp_path}/plugstack.conf\n")
+    lines = probe.plugstack(tmp_path / "plugstack.conf")
+    assert lines[0] == "optional coloc.so arg=1"
+    assert "required a.so" in lines
+    assert probe.plugstack(tmp_path / "missing") == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 90])
+def test_a_plugin_that_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "coloc.so"
+    path.write_bytes(content)
+    assert probe.plugin_release(path) is None
+
+
+def test_a_library_without_the_symbol() -> None:
+    assert probe.plugin_release(Path(os.path.realpath("/proc/self/exe"))) is None
