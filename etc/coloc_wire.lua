@@ -30,6 +30,7 @@ end
 
 -- A user's bytes as a JSON string: always valid; what is not UTF-8 becomes U+FFFD.
 local function json_string(s)
+  if not s:find('[%c"\\\128-\255]') then return '"' .. s .. '"' end -- one look at 64 KiB, not two
   if s:find("[\128-\255]") then
     local out, i = {}, 1
     while i <= #s do
