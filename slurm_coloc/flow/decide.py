@@ -172,10 +172,11 @@ def _told(decision: Decision, estimated: Estimated) -> str:
         return f"runs on a whole GPU: {decision.why}"
     found = estimated.estimate
     assert found is not None  # a job is collocated only with an estimate
+    figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
+    more = f"; {estimated.detail}" if estimated.detail else ""
     return (
         f"shares a GPU: {decision.shards} of {decision.shards_per_gpu} shards reserved"
-        f" (estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name};"
-        f" {estimated.detail})"
+        f" ({figures}{more})"
     )
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
 from tests.demo.plan import FIRST, LIAR, LIAR_MIB, REST, Training
 
-console = Console(width=118, highlight=False)
+console = Console(width=124, highlight=False)
 LIMIT_S = 150.0
 DONE = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 
@@ -75,7 +76,6 @@ class Show:
 
     def submit(self, training: Training, number: int, *, shared: bool) -> Job:
         """sbatch as the user would write it."""
-        user = self.lab.users[number % len(self.lab.users)] if shared else self.lab.users[0]
         user = self.lab.users[0]
         home = self.lab.home(user)
         truth = LIAR_MIB if training.lies else round(self.estimate(training) * training.truth)
@@ -170,9 +170,9 @@ class Show:
     def _out_of_memory(self, job: Job) -> None:
         self._until(lambda: "out of memory" in job.text, f"job {job.job_id} fills the GPU")
 
-    def _until(self, check: "object", what: str) -> None:
+    def _until(self, check: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 30
-        while not check():  # type: ignore[operator]
+        while not check():
             if time.monotonic() > deadline:
                 raise ColocError(f"not within 30 s: {what}")
             time.sleep(0.1)
@@ -199,7 +199,7 @@ class Show:
                 self.lab.run(["coloc", "explain", str(job.job_id), "--json"], user=job.user).stdout
             )
             decision = told["decision"]
-            held = "shares" in decision["action"] or decision["action"] == "collocate"
+            held = decision["action"] == "collocate"
             sharing += held and (beside > 0 or job.recovered)
             table.add_row(
                 str(job.job_id),
@@ -212,7 +212,7 @@ class Show:
                 else "-",
                 job.figure("gpu")[-6:],
                 str(beside),
-                "OOM, then done on a whole GPU" if job.recovered else job.states[-1].lower(),
+                "OOM, whole GPU, done" if job.recovered else job.states[-1].lower(),
             )
         console.print(table)
         return sharing
@@ -232,13 +232,13 @@ def main() -> int:
         shared, shared_s = show.shared()
         whole, whole_s = show.whole()
         sharing = show.table(shared)
+        recovered = sum(job.recovered for job in shared)  # their logs go with the lab
     except ColocError as err:
         say(f"demo: failed: {err.message}\n{lab.logs(15)}")
         return err.exit_code
     finally:
         lab.down()
     lost = sum(job.states[-1] != "COMPLETED" for job in [*shared, *whole])
-    recovered = sum(job.recovered for job in shared)
     say(f"\nshared: {shared_s:.1f} s   whole GPUs: {whole_s:.1f} s   (emulated GPU times)")
     print(
         f"demo: {len(shared)} jobs, 2 GPUs, {sharing} shared a GPU, {recovered} recovered from OOM,"
