@@ -2,9 +2,10 @@
 """One format a file. A module of this package that has PARSER is a parser; no list to edit."""
 
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from typing import Protocol
 
 from slurm_coloc.estimate.lexing import clean_lines, fail
@@ -44,16 +45,10 @@ def parse_summary(text: str) -> Summary:
 
     Raises SummaryError with one of the codes empty, binary, too_large, line_too_long,
     too_many_lines, too_many_layers, too_many_models, unknown_format, truncated, bad_row, bad_shape,
-    disagreement, number_out_of_range, unknown_sizes. Time and memory are linear in the text.
+    disagreement, number_out_of_range, unknown_sizes, damaged. Time and memory are linear.
     """
     lines = clean_lines(text)
-    begins = [
-        (index, parser)
-        for index, line in enumerate(lines)
-        if line
-        for parser in parsers()
-        if parser.starts(lines, index)
-    ][: MAX_MODELS + 1]
+    begins = list(islice(_begins(lines), MAX_MODELS + 1))
     if not begins:
         raise fail(
             "unknown_format",
@@ -63,6 +58,23 @@ def parse_summary(text: str) -> Summary:
     if len(begins) > MAX_MODELS:
         raise fail("too_many_models", f"the text holds more than {MAX_MODELS} models")
     ends = [index for index, _ in begins[1:]] + [len(lines)]
-    return merge(
-        [parser.parse(lines[start:end]) for (start, parser), end in zip(begins, ends, strict=True)]
-    )
+    try:
+        return merge(
+            [
+                parser.parse(lines[start:end])
+                for (start, parser), end in zip(begins, ends, strict=True)
+            ]
+        )
+    except (LookupError, ValueError, ArithmeticError) as err:
+        # A defect of a parser must not become a traceback in a submission. The tests refuse it.
+        raise fail("damaged", f"the summary cannot be read ({type(err).__name__})") from err
+
+
+def _begins(lines: Sequence[str]) -> Iterator[tuple[int, Parser]]:
+    """Lines on which a model begins, and the first parser that says so."""
+    for index, line in enumerate(lines):
+        if not line:
+            continue
+        found = next((parser for parser in parsers() if parser.starts(lines, index)), None)
+        if found is not None:
+            yield index, found

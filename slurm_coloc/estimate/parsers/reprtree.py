@@ -39,6 +39,7 @@ class Node:
     name: str
     depth: int
     times: int
+    indent: int = 0
     arguments: str = ""
     stated: int | None = None
     own: int = 0
@@ -98,6 +99,10 @@ class ReprTree:
         )
 
 
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 class _Walk:
     """One pass over the tree with a stack of open modules."""
 
@@ -108,10 +113,12 @@ class _Walk:
         self.counted = False
         self._stack: list[Node] = []
         self._times = 1
+        self._step = 0  # indentation of a child in its parent; 2 in PyTorch
 
     def run(self, lines: Sequence[str]) -> int:
         """Read the tree that begins on the first line; the number of lines read."""
-        self._open(Node(lines[0].strip()[:-1].rpartition(".")[2], "", 0, 1))
+        kind = lines[0].strip()[:-1].rpartition(".")[2]
+        self._open(Node(kind, "", 0, 1, _indent(lines[0])))
         for index, line in enumerate(lines[1:], 1):
             self._line(line)
             if not self._stack:
@@ -122,18 +129,22 @@ class _Walk:
 
     def _line(self, line: str) -> None:
         body = line.strip()
+        parent = self._stack[-1]
         if body.startswith(")"):
+            self._straight(line, parent.indent)
             self._close(body[1:])
             return
         match = _CHILD.match(line)
         if match is None:
             self._extra(line)
             return
+        self._step = self._step or _indent(line) - parent.indent
+        self._straight(line, parent.indent + self._step)
         times = int(match["times"]) if match["times"] else 1
         if times == 0:
             raise fail("bad_row", "a module stands zero times in the tree")
         kind = match["kind"].rpartition(".")[2]
-        node = Node(kind, match["var"], len(self._stack), times)
+        node = Node(kind, match["var"], len(self._stack), times, _indent(line))
         self._open(node)
         rest = line[match.end() :]
         if not rest:
@@ -152,6 +163,13 @@ class _Walk:
             for part in match["s"].split("x"):
                 size = bounded(size * int(part)) if part and len(part) < 19 else size
             self._stack[-1].own = bounded(self._stack[-1].own + size)
+        elif line.lstrip().startswith("(") and "): " in line:
+            raise fail("bad_row", f"a line of the tree cannot be read: {line.strip()[:60]!r}")
+
+    def _straight(self, line: str, indent: int) -> None:
+        """A tree whose lines were lost shows it in its indentation."""
+        if self._step < 0 or _indent(line) != indent:
+            raise fail("bad_row", "the indentation of the tree is broken: lines are missing")
 
     def _open(self, node: Node) -> None:
         if len(self._stack) >= _MAX_DEPTH:

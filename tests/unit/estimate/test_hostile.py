@@ -74,6 +74,8 @@ REFUSED: list[tuple[str, str, str]] = [
         "number_out_of_range",
     ),
     ("tree too deep", "N(\n" + "(a): B(\n" * 5000, "bad_row"),
+    ("repr line lost", REPR.replace("    (0-3): 4 x Block(\n", ""), "bad_row"),
+    ("repr end of a line lost", REPR.replace("Linear(in_features=64, out_f", "Lin"), "bad_row"),
     ("torchinfo zero", TORCHINFO.replace("[8, 16, 1, 1]", "[8, 0, 1, 1]"), "bad_shape"),
     ("33 models", TORCHSUMMARY * 33, "too_many_models"),
 ]
@@ -151,7 +153,7 @@ def test_any_text_gives_a_summary_or_a_summary_error(text: str) -> None:
     try:
         parse_summary(text)
     except SummaryError as err:
-        assert err.code
+        assert err.code and err.code != "damaged"
 
 
 @st.composite
@@ -189,7 +191,7 @@ def test_damaged_texts_never_crash(text: str) -> None:
         features(found, OPTIONS)
         fingerprint(found)
     except SummaryError as err:
-        assert err.code
+        assert err.code and err.code != "damaged"
 
 
 @pytest.mark.parametrize("name", NAMES)
