@@ -152,14 +152,15 @@ function call.leave_alone(most_s, text)
   misses = misses + 1
 end
 
---- Ask colocd. settings: socket, deadline_ms, breaker_s, refused_s. Returns the answer's text or
---- nil, the fault or nil, and the milliseconds that it took.
-function call.ask(request, settings)
+--- Ask colocd. compose() gives the request's text, only when it is really sent. settings: socket,
+--- deadline_ms, breaker_s, refused_s. Returns the answer's text or nil, the fault or nil, and the
+--- milliseconds that it took.
+function call.ask(compose, settings)
   load_posix()
   if not px then return nil, { code = "no_lua_posix", text = px_missing }, 0 end
   local start_s = monotonic_s()
   if start_s < closed_until then return nil, { code = "breaker", text = closed_why }, 0 end
-  local answer, why = exchange(request, settings)
+  local answer, why = exchange(compose(), settings)
   if answer then
     misses = 0
   elseif why.wait_s then
