@@ -5,6 +5,7 @@ Slurm says ``Resources`` and no more. Here the job's need is held against what e
 partitions has free, per GPU where Slurm tells the use per GPU.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -53,7 +54,7 @@ class NodeUse:
     """What a node has and what is taken. ``gpus`` is () for a node without.
 
     Where Slurm does not tell the use per GPU (before 24.11) ``spread`` is False and ``gpus`` holds
-    the node's shards as if they were packed on the first GPUs.
+    the jobs' shards as if each had gone to the first GPU where it fits.
     """
 
     name: str
@@ -93,15 +94,19 @@ class Binding:
     possible: bool = True
 
 
-def packed(used: int, per_gpu: int, whole: int, gpus: int) -> tuple[Gpu, ...]:
-    """GPUs of a node of which only sums are known: shards from the first on, whole from the last.
-
-    The emptiest GPU then looks as empty as it can be: the answer errs to "fits"."""
-    found = []
-    for number in range(gpus):
-        taken = min(per_gpu, max(0, used - number * per_gpu))
-        found.append(Gpu(taken, per_gpu, whole=number >= gpus - whole and taken == 0))
-    return tuple(found)
+def packed(jobs: Iterable[int], per_gpu: int, whole: int, gpus: int) -> tuple[Gpu, ...]:
+    """GPUs of a node of which only the jobs' shards are known: each job on the first GPU where it
+    fits, as Slurm places them by default; whole GPUs from the last on."""
+    used = [0] * gpus
+    for shards in jobs:
+        for number in range(gpus):
+            if used[number] + shards <= per_gpu:
+                used[number] += shards
+                break
+    return tuple(
+        Gpu(taken, per_gpu, whole=number >= gpus - whole and taken == 0)
+        for number, taken in enumerate(used)
+    )
 
 
 def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:

@@ -2,7 +2,10 @@
 """Slurm's reason codes of waiting jobs in words (slurm.h of 24.11; squeue's manual)."""
 
 # Reasons under which it is worth asking what resource binds; under the others nothing is short.
-RESOURCE_REASONS = ("", "None", "Resources", "Priority", "Constraints", "ReqNodeNotAvail")
+RESOURCE_REASONS = (
+    "", "None", "Resources", "Priority", "Constraints", "ReqNodeNotAvail", "PartitionConfig",
+    "BadConstraints",
+)  # fmt: skip
 
 _TEXTS = {
     "": "the scheduler has not looked at it yet",
@@ -16,6 +19,7 @@ _TEXTS = {
     "JobHeldAdmin": "an administrator, or a raised priority of 0, holds it",
     "job requeued in held state": "it was put back into the queue and is held",
     "JobArrayTaskLimit": "its array runs as many tasks at once as it asked for",
+    "PartitionConfig": "its partition cannot give what it asks for",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition is inactive",
     "PartitionNodeLimit": "it asks for more nodes than its partition allows",

@@ -96,7 +96,7 @@ class SlurmCommands:
     async def usage(self) -> tuple[NodeUse, ...]:
         """What every node has and what is taken at this moment."""
         nodes = await self._run("scontrol", "show", "node", "-d", "-o")
-        shards: dict[str, int] = {}
+        shards: dict[str, list[int]] = {}
         if not tells_per_gpu(nodes):
             states = "--states=RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
             form = f"--Format={NEED_FORMAT}"

@@ -2,6 +2,7 @@
 """Parsers for `coloc explain`: what a job needs, and what every node has free."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 from slurm_coloc.adapters.commands.parse import (
     UNUSABLE,
@@ -50,15 +51,17 @@ def parse_need(line: str) -> Need:
     )
 
 
-def parse_shards_by_node(text: str) -> dict[str, int]:
-    """Shards that running jobs hold, by node, from lines with NEED_COLUMNS. A job on several
-    nodes is left out: shard jobs have one."""
-    found: dict[str, int] = {}
-    for line in text.splitlines():
-        values = parse_columns(line, NEED_COLUMNS)
+def parse_shards_by_node(text: str) -> dict[str, list[int]]:
+    """Shards of each running job, by node, oldest job first, from lines with NEED_COLUMNS. A job
+    on several nodes is left out: shard jobs have one."""
+    found: dict[str, list[int]] = {}
+    lines = [line for line in text.splitlines() if line.strip()]
+    for values in sorted(
+        (parse_columns(line, NEED_COLUMNS) for line in lines), key=lambda one: number(one["JobID"])
+    ):
         node, shards = values["NodeList"], count_of(values["tres-per-node"], "shard")
         if node and shards and not re.search(r"[\[,]", node):
-            found[node] = found.get(node, 0) + shards
+            found.setdefault(node, []).append(shards)
     return found
 
 
@@ -96,7 +99,7 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def parse_use(line: str, jobs_shards: dict[str, int]) -> NodeUse:
+def parse_use(line: str, jobs_shards: Mapping[str, Sequence[int]]) -> NodeUse:
     """One line of ``scontrol show node -d -o``. ``jobs_shards``: shards that running jobs hold by
     node, used where the line does not tell them per device."""
     pairs = parse_pairs(line)
@@ -106,7 +109,7 @@ def parse_use(line: str, jobs_shards: dict[str, int]) -> NodeUse:
     if shape and tells_per_gpu(f"GresUsed={used}"):
         gpus = _devices(used, shape.gpus)
     elif shape:
-        taken = jobs_shards.get(shape.name, 0)
+        taken = jobs_shards.get(shape.name, ())
         gpus = packed(taken, shape.shards_per_gpu, count_of(used, "gpu") or 0, shape.gpus)
     state = pairs.get("State", "").upper()
     return NodeUse(

@@ -100,8 +100,9 @@ def test_gpu_type() -> None:
 
 
 def test_packed() -> None:
-    assert packed(51, 39, 0, 2) == (Gpu(39, 39), Gpu(12, 39))
-    assert packed(0, 39, 1, 2) == (Gpu(0, 39), Gpu(0, 39, whole=True))
+    assert packed([12, 39], 39, 0, 2) == (Gpu(12, 39), Gpu(39, 39))
+    assert packed([8] * 8, 39, 0, 2) == (Gpu(32, 39), Gpu(32, 39)), "7 free on each, not 14"
+    assert packed([], 39, 1, 2) == (Gpu(0, 39), Gpu(0, 39, whole=True))
 
 
 counts = st.integers(0, 50)
@@ -111,7 +112,7 @@ counts = st.integers(0, 50)
 def test_a_shortage_is_always_more_needed_than_free(
     cpus: int, memory: int, shards: int, gpus: int, used: int
 ) -> None:
-    node = NodeUse("n", MAIN, True, 32, used, 40, used, None, packed(used, 39, 0, 2))
+    node = NodeUse("n", MAIN, True, 32, used, 40, used, None, packed([used], 39, 0, 2))
     for one in shortages(Need(cpus, memory, shards, gpus), node):
         assert one.needed > one.free >= 0
         assert isinstance(one.resource, Resource)
