@@ -57,7 +57,7 @@ const char *coloc_option_env_name(size_t i);
 /* allocator.c (sbatch, salloc), local.c (srun), remote.c (slurmstepd) */
 int coloc_allocator_init(void);
 int coloc_allocator_post_opt(spank_t spank, const struct coloc_args *args);
-int coloc_local_init(spank_t spank);
+int coloc_local_init(void);
 int coloc_local_post_opt(spank_t spank, const struct coloc_args *args);
 int coloc_remote_task_init(spank_t spank);
 
@@ -70,6 +70,7 @@ void coloc_fail(const char *format, ...) __attribute__((noreturn, format(printf,
 extern const char *const coloc_gpu_request_vars[];
 extern const char *const coloc_gpu_list_vars[];
 void coloc_strip_gpu_items(char *list);
+void coloc_forget_request(void);
 void coloc_forget_job(void);
 
 /* summary_file.c, array_files.c: false with *error filled when the file cannot be used. */

@@ -21,7 +21,7 @@ int slurm_spank_init(spank_t spank, int ac, char *argv[])
 		coloc_allocator_init();
 		return coloc_options_register(spank);
 	case S_CTX_LOCAL:
-		coloc_local_init(spank);
+		coloc_local_init();
 		return coloc_options_register(spank);
 	case S_CTX_REMOTE:
 		return coloc_options_register(spank);

@@ -54,17 +54,14 @@ static void mend_salloc_request(void)
 	}
 }
 
-int coloc_local_init(spank_t spank)
+int coloc_local_init(void)
 {
-	const char *step = getenv("SLURM_STEP_ID");
-
 	inside_job = getenv("SLURM_JOB_ID") || getenv("SLURM_JOBID");
 	if (!inside_job)
 		return 0;
-	if (getenv("SLURM_SPANK_COLOC_V") && !step)
+	if (getenv("SLURM_SPANK_COLOC_V") && !getenv("SLURM_STEP_ID"))
 		mend_salloc_request();
-	coloc_forget_job();
-	(void) spank;
+	coloc_forget_request();
 	return 0;
 }
 

@@ -54,26 +54,39 @@ void coloc_strip_gpu_items(char *list)
 	*to = '\0';
 }
 
-/* In sbatch, salloc and srun inside a job: drop what the outer job's options left in the
- * environment. Slurm would take SLURM_SPANK__SLURM_SPANK_OPTION_coloc_* for options given
- * to this program. */
-void coloc_forget_job(void)
+static void forget(const char *const *names)
 {
-	static const char *const ours[] = {
-		"SLURM_SPANK_COLOC_V",       "SLURM_SPANK_COLOC_KIND",
-		"SLURM_SPANK_COLOC_SUMMARY", "SLURM_SPANK_COLOC_BATCH_SIZE",
-		"SLURM_SPANK_COLOC_SEQ_LEN", "SLURM_SPANK_COLOC_OPTIMIZER",
-		"SLURM_SPANK_COLOC_PRECISION", "SLURM_SPANK_COLOC_POLICY",
-		"COLOC_SHARDS",              NULL,
-	};
+	for (; *names; names++)
+		unsetenv(*names);
+}
+
+/* In any program inside a job: drop the outer job's options and summary. Slurm would take
+ * SLURM_SPANK__SLURM_SPANK_OPTION_coloc_* for options given to this program. */
+void coloc_forget_request(void)
+{
+	static const char *const summary[] = { "SLURM_SPANK_COLOC_SUMMARY", NULL };
 	const char *option;
 	char name[128];
 
-	for (const char *const *var = ours; *var; var++)
-		unsetenv(*var);
+	forget(summary);
 	for (size_t i = 0; (option = coloc_option_env_name(i)); i++) {
 		snprintf(name, sizeof(name), "SLURM_SPANK__SLURM_SPANK_OPTION_coloc_%s", option);
 		unsetenv(name);
 		unsetenv(name + strlen("SLURM_SPANK_"));
 	}
+}
+
+/* In sbatch and salloc inside a job: drop all that the outer job was told, too. */
+void coloc_forget_job(void)
+{
+	static const char *const told[] = {
+		"SLURM_SPANK_COLOC_V",       "SLURM_SPANK_COLOC_KIND",
+		"SLURM_SPANK_COLOC_SEQ_LEN", "SLURM_SPANK_COLOC_BATCH_SIZE",
+		"SLURM_SPANK_COLOC_POLICY",  "SLURM_SPANK_COLOC_OPTIMIZER",
+		"COLOC_SHARDS",              "SLURM_SPANK_COLOC_PRECISION",
+		NULL,
+	};
+
+	coloc_forget_request();
+	forget(told);
 }
