@@ -109,10 +109,13 @@ class Daemon:
                 off, mode = self._modes.switched_off, self._config.mode.default
                 return answers.status(self._store, self._shape, off, mode)
             case "jobs":
+                await self._watcher.freshen()
                 return answers.jobs(self._store, seen_as, message)
             case "history":
                 return answers.history(self._store, seen_as, message)
             case "explain":
+                if isinstance(job_id := message.get("job_id"), int):
+                    await self._watcher.look(job_id)
                 return await explain(self._config, self._store, self._slurm, seen_as, message)
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
 

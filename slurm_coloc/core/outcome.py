@@ -27,6 +27,10 @@ class Outcome(StrEnum):
     GONE = "gone"
 
 
+# SIGKILL comes from outside, most often for host memory (without cgroups Slurm itself reports that
+# as FAILED, tried on 22.05 and 24.11); a framework that runs out of GPU memory exits.
+KILLED = 9
+
 _BY_STATE = {
     "COMPLETED": Outcome.COMPLETED,
     "OUT_OF_MEMORY": Outcome.OOM_HOST,
@@ -54,4 +58,6 @@ def outcome_of(view: JobView, report: Report | None) -> Outcome:
     """Judge an ended run. Only a FAILED job with evidence in its log ran out of GPU memory."""
     if view.state in _BY_STATE:
         return _BY_STATE[view.state]
+    if view.signal == KILLED or view.exit_code == 128 + KILLED:
+        return Outcome.FAILED
     return Outcome.OOM_GPU if report is not None and report.oom else Outcome.FAILED

@@ -71,6 +71,21 @@ def judge(
     return Verdict.REQUEUE
 
 
+# Slurm keeps 0 for held jobs and the values above this one for its own marks (slurm.h).
+HIGHEST_PRIORITY = 2**32 - 16
+
+
+def raised_priority(present: int, configured: int) -> int:
+    """A priority that prefers a job whose present one is ``present``.
+
+    Under priority/multifactor present values are small and ``configured`` is far above; under
+    priority/basic jobs start near 2^32 and ``configured`` alone would be the lowest of all.
+    """
+    if present < configured:
+        return configured
+    return min(present + configured, HIGHEST_PRIORITY)
+
+
 class Step(StrEnum):
     """The next thing to do to a job that is being recovered."""
 

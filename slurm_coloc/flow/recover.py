@@ -15,7 +15,7 @@ from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config, RecoveryConfig
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.job import JobView
-from slurm_coloc.core.recovery import Goal, Step, next_step
+from slurm_coloc.core.recovery import Goal, Step, next_step, raised_priority
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
@@ -26,10 +26,10 @@ MAX_TRIES = 40
 STEPS_A_ROUND = 8
 
 
-def raising(recovery: RecoveryConfig) -> dict[str, str | int]:
+def raising(recovery: RecoveryConfig, view: JobView) -> dict[str, str | int]:
     """Fields of ``scontrol update`` that prefer the requeued job."""
     if recovery.raise_by == "priority":
-        return {"Priority": recovery.priority}
+        return {"Priority": raised_priority(view.priority, recovery.priority)}
     if recovery.raise_by == "nice":
         return {"Nice": recovery.nice}
     if recovery.raise_by == "qos" and recovery.qos:
@@ -43,7 +43,7 @@ class Recoverer:
     def __init__(
         self, config: Config, store: Store, slurm: SlurmCommands, off: Callable[[], bool]
     ) -> None:
-        self._raise = raising(config.recovery)
+        self._recovery = config.recovery
         self._store = store
         self._slurm = slurm
         self._off = off
@@ -75,7 +75,7 @@ class Recoverer:
             await self._do(step, work, view)
 
     async def _do(self, step: Step, work: Row, view: JobView) -> None:
-        job_id = work["job_id"]
+        job_id, text = work["job_id"], str(step)
         if step is Step.REQUEUE_HOLD:
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
@@ -84,11 +84,12 @@ class Recoverer:
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
-            await self._slurm.update(view.handle, **self._raise, StartTime="now")
+            raised = raising(self._recovery, view)
+            await self._slurm.update(view.handle, **raised, StartTime="now")
+            text += "".join(f" {name}={value}" for name, value in raised.items())
             work["raised"] = 1
             self._store.change_work(work, raised=1)
         log.info("recover", jobid=job_id, decision=work["decision"], step=str(step))
-        text = f"{step} ({self._raise})" if step is Step.RAISE else str(step)
         self._store.note(time.time(), work["decision"], job_id, "recover", text)
 
     def _failed(self, work: Row, err: SlurmError) -> None:

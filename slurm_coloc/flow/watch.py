@@ -25,6 +25,8 @@ ABANDON_AFTER_S = 600.0
 # A FAILED job whose Epilog has not reported yet: the node may be slow, or the report is spooled.
 REPORT_GRACE_S = 60.0
 REPORTS_KEPT_S = 7 * 86400.0
+# People's questions lead to no more than one look in this time.
+FRESH_S = 1.0
 # After a report the job is looked at until it has left COMPLETING: 0.1 s doubling to 5 s.
 FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
 
@@ -36,9 +38,32 @@ class Watcher:
         self._store = store
         self._slurm = slurm
         self._recorder = recorder
+        self._looked_s = 0.0
+
+    async def look(self, job_id: int) -> None:
+        """Look at one job that somebody asks about and that we have not seen yet."""
+        if self._store.runs_of_job(job_id):
+            return
+        try:
+            view = await self._slurm.job(job_id)
+        except SlurmError as err:
+            log.warning("slurm", jobid=job_id, error=err.message)
+            return
+        if view is not None:
+            self._see(view)
+
+    async def freshen(self) -> None:
+        """A look now, where a person asks and a submission has not been seen as a job yet."""
+        if not self._store.unbound() or time.monotonic() - self._looked_s < FRESH_S:
+            return
+        try:
+            await self.reconcile()
+        except SlurmError as err:
+            log.warning("slurm", error=err.message)
 
     async def reconcile(self) -> None:
         """One look at Slurm. Asks for all jobs only while some decision's job is unknown."""
+        self._looked_s = time.monotonic()
         runs = self._store.open_runs()
         if self._store.unbound() or any(run["state"] == "PENDING" for run in runs):
             # An array's tasks get ids of their own when they start: they too are found so.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import (
+    HIGHEST_PRIORITY,
     Caps,
     Goal,
     Step,
@@ -17,6 +18,7 @@ from slurm_coloc.core.recovery import (
     Verdict,
     judge,
     next_step,
+    raised_priority,
     same_gres,
 )
 
@@ -118,6 +120,19 @@ def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
         assert (state, restarts) == ("FAILED", goal_restart)
     if step in (Step.SET_GRES, Step.RELEASE, Step.RAISE):
         assert (state, restarts) == ("PENDING", goal_restart + 1)
+
+
+def test_a_killed_job_did_not_run_out_of_gpu_memory() -> None:
+    assert outcome_of(JobView(1, "FAILED", signal=9), OOM) is Outcome.FAILED
+    assert outcome_of(JobView(1, "FAILED", exit_code=137), OOM) is Outcome.FAILED
+
+
+@given(present=st.integers(1, 2**32 - 1), configured=st.integers(1, 2**31))
+def test_a_raised_priority_is_never_lower(present: int, configured: int) -> None:
+    raised = raised_priority(present, configured)
+    assert raised >= min(present, HIGHEST_PRIORITY)
+    assert 0 < raised <= HIGHEST_PRIORITY
+    assert raised_priority(1000, 100_000) == 100_000
 
 
 def test_spelling_of_gres_does_not_matter() -> None:

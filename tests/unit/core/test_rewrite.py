@@ -30,7 +30,10 @@ BASE = {
         (JobRequest(1, tres_per_node="gres:gpu:1"), {}),
         (JobRequest(1, tres_per_job="gres/gpu:1"), {"tres_per_job": ""}),
         (JobRequest(1, tres_per_task="gres/gpu:1"), {"tres_per_task": "", "tres_bind": ""}),
-        (JobRequest(1, tres_per_task="cpu:2,gres/gpu:1"), {"tres_per_task": "cpu:2", "tres_bind": ""}),
+        (
+            JobRequest(1, tres_per_task="cpu:2,gres/gpu:1"),
+            {"tres_per_task": "cpu:2", "tres_bind": ""},
+        ),
         (
             JobRequest(1, tres_per_node="gres/lustre:1", tres_per_job="gres/gpu:1"),
             {"tres_per_node": "gres/shard:12,gres/lustre:1", "tres_per_job": ""},
