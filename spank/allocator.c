@@ -24,11 +24,10 @@ static bool is_salloc(void)
 	return strncmp(base ? base + 1 : exe, "salloc", 6) == 0;
 }
 
-int coloc_allocator_init(void)
+void coloc_allocator_init(void)
 {
 	if (getenv("SLURM_JOB_ID"))
 		coloc_forget_job();
-	return 0;
 }
 
 int coloc_allocator_post_opt(spank_t spank, const struct coloc_args *args)

@@ -96,8 +96,8 @@ static bool keep(struct distinct *all, struct coloc_text *text, size_t max_bytes
 	}
 	if (all->bytes + text->len > max_bytes) {
 		snprintf(error, COLOC_ERROR_MAX,
-			 "the different summaries together are larger than %zu KiB",
-			 max_bytes / 1024);
+		         "the different summaries together are larger than %zu KiB",
+		         max_bytes / 1024);
 		goto refuse;
 	}
 	grown = realloc(all->texts, (all->count + 1) * sizeof(*grown));
@@ -130,7 +130,7 @@ static bool read_one(const char *path, size_t max_bytes, struct distinct *all, c
 	if (all->bytes_read > max_bytes * TOTAL_READ_FACTOR) {
 		free(text.text);
 		snprintf(error, COLOC_ERROR_MAX, "its files together are larger than %zu MiB",
-			 max_bytes / 1024 * TOTAL_READ_FACTOR / 1024);
+		         max_bytes / 1024 * TOTAL_READ_FACTOR / 1024);
 		return false;
 	}
 	return keep(all, &text, max_bytes, error);
@@ -139,7 +139,7 @@ static bool read_one(const char *path, size_t max_bytes, struct distinct *all, c
 /* Read the file of every index for which the component [start, start + len) of the pattern
  * has an entry in dir. */
 static bool read_matches(DIR *dir, const char *pattern, size_t start, size_t len, size_t max_bytes,
-			 struct distinct *all, char *error)
+                         struct distinct *all, char *error)
 {
 	const char *component = pattern + start;
 	const char *mark = component;
@@ -161,7 +161,8 @@ static bool read_matches(DIR *dir, const char *pattern, size_t start, size_t len
 		errno = 0;
 		index = strtoul(digits, NULL, 10);
 		/* Slurm's own array indexes are below 4,000,001. */
-		if (errno || index > UINT_MAX || !expand(component, len, index, name, sizeof(name)) ||
+		if (errno || index > UINT_MAX ||
+		    !expand(component, len, index, name, sizeof(name)) ||
 		    strcmp(name, entry->d_name) != 0 ||
 		    !expand(pattern, strlen(pattern), index, path, sizeof(path)))
 			continue;
@@ -170,7 +171,7 @@ static bool read_matches(DIR *dir, const char *pattern, size_t start, size_t len
 			continue;
 		if (++matches > COLOC_ARRAY_FILES_MAX) {
 			snprintf(error, COLOC_ERROR_MAX, "more than %d files match it",
-				 COLOC_ARRAY_FILES_MAX);
+			         COLOC_ARRAY_FILES_MAX);
 			return false;
 		}
 		if (!read_one(path, max_bytes, all, error))
@@ -217,7 +218,7 @@ static bool join(struct distinct *all, struct coloc_text *out, char *error)
 }
 
 bool coloc_array_read(const char *path, size_t max_bytes, struct coloc_text *out,
-		      char error[COLOC_ERROR_MAX])
+                      char error[COLOC_ERROR_MAX])
 {
 	struct distinct all = { 0 };
 	const char *mark = path;

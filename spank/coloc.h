@@ -14,17 +14,17 @@
 #include <slurm/spank.h>
 #pragma GCC visibility pop
 
-#define COLOC_MAX_KIB 4096                  /* default limit of a summary file, KiB */
-#define COLOC_FORWARD_MAX 65536             /* characters forwarded: Linux allows 128 KiB a string */
+#define COLOC_MAX_KIB 4096      /* default limit of a summary file, KiB */
+#define COLOC_FORWARD_MAX 65536 /* characters forwarded: Linux allows 128 KiB a string */
 #define COLOC_DEFLATED_MAX (COLOC_FORWARD_MAX / 4 * 3)
-#define COLOC_ARRAY_FILES_MAX 4096          /* directory entries that may match FILE with %a */
+#define COLOC_ARRAY_FILES_MAX 4096 /* directory entries that may match FILE with %a */
 #define COLOC_ERROR_MAX 1024
 
 /* The arguments of our line in plugstack.conf. */
 struct coloc_args {
-	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
-	bool quiet;        /* quiet: no notice about recovery from salloc and srun */
-	char bad[64];      /* the first argument that we do not know: the plugin is disabled */
+	size_t max_bytes; /* max_kib=N: a larger summary fails the submission */
+	bool quiet;       /* quiet: no notice about recovery from salloc and srun */
+	char bad[64];     /* the first argument that we do not know: the plugin is disabled */
 };
 
 /* What the user asked for; NULL = option not given. Owned by options.c. */
@@ -55,9 +55,9 @@ bool coloc_options_check(const struct coloc_request *request, char error[COLOC_E
 const char *coloc_option_env_name(size_t i);
 
 /* allocator.c (sbatch, salloc), local.c (srun), remote.c (slurmstepd) */
-int coloc_allocator_init(void);
+void coloc_allocator_init(void);
 int coloc_allocator_post_opt(spank_t spank, const struct coloc_args *args);
-int coloc_local_init(void);
+void coloc_local_init(void);
 int coloc_local_post_opt(spank_t spank, const struct coloc_args *args);
 int coloc_remote_task_init(spank_t spank);
 
@@ -75,10 +75,10 @@ void coloc_forget_job(void);
 
 /* summary_file.c, array_files.c: false with *error filled when the file cannot be used. */
 bool coloc_summary_read(const char *path, size_t max_bytes, struct coloc_text *out,
-			char error[COLOC_ERROR_MAX]);
+                        char error[COLOC_ERROR_MAX]);
 bool coloc_array_pattern(const char *path);
 bool coloc_array_read(const char *path, size_t max_bytes, struct coloc_text *out,
-		      char error[COLOC_ERROR_MAX]);
+                      char error[COLOC_ERROR_MAX]);
 /* The path made fit for one line of a message: control characters become '?', cut at 200. */
 const char *coloc_printable(const char *path, char out[256]);
 

@@ -29,7 +29,8 @@ int slurm_spank_init(spank_t spank, int ac, char *argv[])
 		/* The one place where an administrator looks; users hear of it only with --coloc. */
 		if (disabled)
 			slurm_error("coloc: plugin disabled, fix plugstack.conf: "
-				    "unknown argument \"%s\"", plugstack_args.bad);
+			            "unknown argument \"%s\"",
+			            plugstack_args.bad);
 		return 0;
 	default:
 		return 0;
@@ -39,22 +40,22 @@ int slurm_spank_init(spank_t spank, int ac, char *argv[])
 /* All options are known. A job that used none of ours is left here, untouched. */
 int slurm_spank_init_post_opt(spank_t spank, int ac, char *argv[])
 {
+	spank_context_t context = spank_context();
+
 	(void) ac;
 	(void) argv;
 
 	if (!coloc_options_given())
 		return 0;
+	if (disabled && (context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL))
+		coloc_fail("--coloc cannot be used, tell your administrator: "
+		           "unknown plugstack.conf argument \"%s\"",
+		           plugstack_args.bad);
 
-	switch (spank_context()) {
+	switch (context) {
 	case S_CTX_ALLOCATOR:
-		if (disabled)
-			coloc_fail("--coloc cannot be used, tell your administrator: "
-				   "unknown plugstack.conf argument \"%s\"", plugstack_args.bad);
 		return coloc_allocator_post_opt(spank, &plugstack_args);
 	case S_CTX_LOCAL:
-		if (disabled)
-			coloc_fail("--coloc cannot be used, tell your administrator: "
-				   "unknown plugstack.conf argument \"%s\"", plugstack_args.bad);
 		return coloc_local_post_opt(spank, &plugstack_args);
 	default:
 		return 0;

@@ -20,15 +20,15 @@ char *coloc_encode(const struct coloc_text *text, char error[COLOC_ERROR_MAX])
 		goto cleanup;
 	}
 	rc = compress2(deflated, &size, (const Bytef *) text->text, (uLong) text->len,
-		       Z_BEST_COMPRESSION);
+	               Z_BEST_COMPRESSION);
 	if (rc != Z_OK) {
 		snprintf(error, COLOC_ERROR_MAX, "compression failed: %s", zError(rc));
 		goto cleanup;
 	}
 	if (size > COLOC_DEFLATED_MAX) {
 		snprintf(error, COLOC_ERROR_MAX,
-			 "%lu KiB after compression, and at most %d KiB can be forwarded",
-			 (unsigned long) (size + 1023) / 1024, COLOC_DEFLATED_MAX / 1024);
+		         "%lu KiB after compression, and at most %d KiB can be forwarded",
+		         (unsigned long) (size + 1023) / 1024, COLOC_DEFLATED_MAX / 1024);
 		goto cleanup;
 	}
 	out = malloc(coloc_base64_size(size));

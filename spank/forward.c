@@ -35,7 +35,8 @@ void coloc_say_not_recovered(const struct coloc_args *args, const char *program)
 		return;
 	said = true;
 	slurm_spank_log("coloc: a job of %s that runs out of GPU memory is not put back; "
-			"only jobs of sbatch are", program);
+	                "only jobs of sbatch are",
+	                program);
 }
 
 static void put(spank_t spank, const char *name, const char *value)
@@ -47,7 +48,7 @@ static void put(spank_t spank, const char *name, const char *value)
 	err = spank_job_control_setenv(spank, name, value, 1);
 	if (err != ESPANK_SUCCESS)
 		coloc_fail("cannot forward %s to Slurm, tell your administrator: %s", name,
-			   spank_strerror(err));
+		           spank_strerror(err));
 }
 
 static char *read_and_encode(const char *path, size_t max_bytes)
@@ -62,15 +63,17 @@ static char *read_and_encode(const char *path, size_t max_bytes)
 	if (path[0] == '\0')
 		coloc_fail("--coloc needs the path of a model summary: its FILE is empty");
 	ok = coloc_array_pattern(path) ? coloc_array_read(path, max_bytes, &text, error)
-				       : coloc_summary_read(path, max_bytes, &text, error);
+	                               : coloc_summary_read(path, max_bytes, &text, error);
 	if (!ok)
 		coloc_fail("cannot use --coloc=%s (give the text that torchinfo, torchsummary, "
-			   "print(model) or Keras wrote, in a file you can read): %s", shown, error);
+		           "print(model) or Keras wrote, in a file you can read): %s",
+		           shown, error);
 	encoded = coloc_encode(&text, error);
 	free(text.text);
 	if (!encoded)
 		coloc_fail("cannot forward --coloc=%s (give a shorter summary, without the "
-			   "output around it): %s", shown, error);
+		           "output around it): %s",
+		           shown, error);
 	return encoded;
 }
 

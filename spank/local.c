@@ -26,7 +26,8 @@ static bool asks_one(const char *value)
 static void mend_salloc_request(void)
 {
 	static const char *const counts[] = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE",
-					      "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET", NULL };
+	                                      "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET",
+	                                      NULL };
 	const char *tasks = getenv("SLURM_NTASKS");
 
 	for (const char *const *var = counts; *var; var++) {
@@ -54,15 +55,14 @@ static void mend_salloc_request(void)
 	}
 }
 
-int coloc_local_init(void)
+void coloc_local_init(void)
 {
 	inside_job = getenv("SLURM_JOB_ID") || getenv("SLURM_JOBID");
 	if (!inside_job)
-		return 0;
+		return;
 	if (getenv("SLURM_SPANK_COLOC_V") && !getenv("SLURM_STEP_ID"))
 		mend_salloc_request();
 	coloc_forget_request();
-	return 0;
 }
 
 int coloc_local_post_opt(spank_t spank, const struct coloc_args *args)

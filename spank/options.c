@@ -34,22 +34,28 @@ static struct spank_option table[OPT_COUNT] = {
 	  "share a GPU if the model whose summary is in FILE (torchinfo, torchsummary, "
 	  "print(model), Keras) fits; in job arrays %a stands for the index",
 	  1, OPT_FILE, store },
-	{ "coloc-batch-size", "N", "batch size of one process, for --coloc", 1, OPT_BATCH_SIZE, store },
+	{ "coloc-batch-size", "N", "batch size of one process, for --coloc", 1, OPT_BATCH_SIZE,
+	  store },
 	{ "coloc-seq-len", "N", "tokens in a sequence, for --coloc", 1, OPT_SEQ_LEN, store },
-	{ "coloc-optimizer", "NAME", "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, for --coloc", 1,
-	  OPT_OPTIMIZER, store },
+	{ "coloc-optimizer", "NAME", "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, for --coloc",
+	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
-	{ "coloc-policy", "collocate|exclusive", "share a GPU (default with --coloc) or have a whole one",
-	  1, OPT_POLICY, store },
+	{ "coloc-policy", "collocate|exclusive",
+	  "share a GPU (default with --coloc) or have a whole one", 1, OPT_POLICY, store },
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
-	"coloc",           "coloc_batch_size", "coloc_seq_len", "coloc_optimizer",
-	"coloc_precision", "coloc_policy",     NULL,
+	"coloc",
+	"coloc_batch_size",
+	"coloc_seq_len",
+	"coloc_optimizer",
+	"coloc_precision",
+	"coloc_policy",
+	NULL,
 };
 
 static const char *const optimizers[] = { "sgd",       "sgd-momentum", "adam", "adamw",
-					  "adafactor", "adam8bit",     NULL };
+                                          "adafactor", "adam8bit",     NULL };
 static const char *const precisions[] = { "fp32", "amp", "bf16", NULL };
 static const char *const policies[] = { "collocate", "exclusive", NULL };
 
@@ -65,7 +71,7 @@ int coloc_options_register(spank_t spank)
 
 		if (err != ESPANK_SUCCESS) {
 			slurm_error("coloc: cannot register --%s: %s", table[i].name,
-				    spank_strerror(err));
+			            spank_strerror(err));
 			return -1;
 		}
 	}
@@ -106,8 +112,8 @@ static bool check_number(const char *name, const char *value, char *error)
 			return true;
 	}
 	snprintf(error, COLOC_ERROR_MAX,
-		 "--%s=%s is not a whole number: give 1 to 2147483647, digits only", name,
-		 coloc_printable(value, shown));
+	         "--%s=%s is not a whole number: give 1 to 2147483647, digits only", name,
+	         coloc_printable(value, shown));
 	return false;
 }
 
@@ -122,10 +128,10 @@ static bool check_word(const char *name, const char *value, const char *const *w
 		if (strcmp(value, *word) == 0)
 			return true;
 	len = snprintf(error, COLOC_ERROR_MAX, "--%s=%s is not known: give one of", name,
-		       coloc_printable(value, shown));
+	               coloc_printable(value, shown));
 	for (const char *const *word = words; *word && len > 0 && len < COLOC_ERROR_MAX; word++)
 		len += snprintf(error + len, (size_t) (COLOC_ERROR_MAX - len), "%s %s",
-				word == words ? "" : ",", *word);
+		                word == words ? "" : ",", *word);
 	return false;
 }
 
@@ -141,10 +147,10 @@ bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_M
 		return true;
 	if (r->policy)
 		snprintf(error, COLOC_ERROR_MAX,
-			 "--coloc-policy=collocate needs to know the model: add --coloc=FILE");
+		         "--coloc-policy=collocate needs to know the model: add --coloc=FILE");
 	else
 		snprintf(error, COLOC_ERROR_MAX,
-			 "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer and "
-			 "--coloc-precision describe a model: add --coloc=FILE");
+		         "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer and "
+		         "--coloc-precision describe a model: add --coloc=FILE");
 	return false;
 }

@@ -32,7 +32,7 @@ bool coloc_args_parse(struct coloc_args *args, int ac, char *argv[])
 		if (strcmp(argv[i], "quiet") == 0)
 			args->quiet = true;
 		else if (strncmp(argv[i], "max_kib=", 8) != 0 ||
-			 !parse_kib(argv[i] + 8, &args->max_bytes)) {
+		         !parse_kib(argv[i] + 8, &args->max_bytes)) {
 			snprintf(args->bad, sizeof(args->bad), "%s", argv[i]);
 			return false;
 		}

@@ -12,10 +12,17 @@
 
 /* These speak of GPUs only: they go. */
 const char *const coloc_gpu_request_vars[] = {
-	"SLURM_GPUS",           "SLURM_GPUS_PER_NODE",  "SLURM_GPUS_PER_TASK",
-	"SLURM_GPUS_PER_SOCKET", "SLURM_CPUS_PER_GPU",  "SLURM_MEM_PER_GPU",
-	"SLURM_GPU_BIND",       "SLURM_GPU_FREQ",       "SLURM_NTASKS_PER_GPU",
-	"SLURM_NTASKS_PER_TRES", NULL,
+	"SLURM_GPUS",
+	"SLURM_GPUS_PER_NODE",
+	"SLURM_GPUS_PER_TASK",
+	"SLURM_GPUS_PER_SOCKET",
+	"SLURM_CPUS_PER_GPU",
+	"SLURM_MEM_PER_GPU",
+	"SLURM_GPU_BIND",
+	"SLURM_GPU_FREQ",
+	"SLURM_NTASKS_PER_GPU",
+	"SLURM_NTASKS_PER_TRES",
+	NULL,
 };
 
 /* These are lists that can also name CPUs and licenses: only their GPU items go. */
@@ -80,10 +87,14 @@ void coloc_forget_request(void)
 void coloc_forget_job(void)
 {
 	static const char *const told[] = {
-		"SLURM_SPANK_COLOC_V",       "SLURM_SPANK_COLOC_KIND",
-		"SLURM_SPANK_COLOC_SEQ_LEN", "SLURM_SPANK_COLOC_BATCH_SIZE",
-		"SLURM_SPANK_COLOC_POLICY",  "SLURM_SPANK_COLOC_OPTIMIZER",
-		"COLOC_SHARDS",              "SLURM_SPANK_COLOC_PRECISION",
+		"SLURM_SPANK_COLOC_V",
+		"SLURM_SPANK_COLOC_KIND",
+		"SLURM_SPANK_COLOC_SEQ_LEN",
+		"SLURM_SPANK_COLOC_BATCH_SIZE",
+		"SLURM_SPANK_COLOC_POLICY",
+		"SLURM_SPANK_COLOC_OPTIMIZER",
+		"COLOC_SHARDS",
+		"SLURM_SPANK_COLOC_PRECISION",
 		NULL,
 	};
 

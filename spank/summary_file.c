@@ -138,7 +138,7 @@ static bool check_text(const struct coloc_text *in, char *error)
 
 		if (c == '\0') {
 			snprintf(error, COLOC_ERROR_MAX,
-				 "it is binary or UTF-16 (a NUL byte at offset %zu)", i);
+			         "it is binary or UTF-16 (a NUL byte at offset %zu)", i);
 			return false;
 		}
 		if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f')
@@ -151,15 +151,15 @@ static bool check_text(const struct coloc_text *in, char *error)
 		return false;
 	}
 	if (control * 100 > in->len * CONTROL_PERCENT_MAX) {
-		snprintf(error, COLOC_ERROR_MAX, "it is binary (%zu control characters in %zu bytes)",
-			 control, in->len);
+		snprintf(error, COLOC_ERROR_MAX,
+		         "it is binary (%zu control characters in %zu bytes)", control, in->len);
 		return false;
 	}
 	return true;
 }
 
 bool coloc_summary_read(const char *path, size_t max_bytes, struct coloc_text *out,
-			char error[COLOC_ERROR_MAX])
+                        char error[COLOC_ERROR_MAX])
 {
 	bool ok = false;
 	int fd;
