@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
+from rich.text import Text
 
 from slurm_coloc.adapters.client import ask
 from slurm_coloc.cli import render
@@ -30,11 +31,9 @@ def register(app: typer.Typer) -> None:
         if as_json:
             render.print_json(answer)
             return
-        console = render.console()
-        console.print(render.facts(_lines(answer)))
+        told = render.facts(_lines(answer))
         story = [(render.moment(one["at_s"]), one["text"]) for one in answer["story"]]
-        console.print("\nStory", style="bold")
-        console.print(render.facts(story))
+        render.show(told, Text("\nStory", style="bold"), render.facts(story))
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:

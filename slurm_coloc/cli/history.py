@@ -42,9 +42,8 @@ def register(app: typer.Typer) -> None:
         if as_json:
             render.print_json({"runs": runs, "observed": observed})
             return
-        console = render.console()
         if runs or not observed:
-            console.print(render.table("", COLUMNS, map(row_of, runs)))
+            render.show(render.table("", COLUMNS, map(row_of, runs)))
         if observed:
             title = "observe mode: submitted unchanged, and what it would have been"
-            console.print(render.table(title, OBSERVED, map(_observed, observed)))
+            render.show(render.table(title, OBSERVED, map(_observed, observed)))

@@ -53,4 +53,4 @@ def register(app: typer.Typer) -> None:
         if as_json:
             render.print_json({"jobs": rows})
             return
-        render.console().print(render.table("", COLUMNS, map(row_of, rows)))
+        render.show(render.table("", COLUMNS, map(row_of, rows)))

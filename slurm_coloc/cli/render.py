@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +30,17 @@ def console() -> Console:
     """Stdout; wide and without colours where it is no terminal."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(width=WIDE, highlight=False)
+
+
+def show(*parts: RenderableType) -> None:
+    """Print tables or text; without a terminal no line ends in blanks."""
+    out = console()
+    if out.is_terminal:
+        out.print(*parts, sep="\n")
+        return
+    with out.capture() as caught:
+        out.print(*parts, sep="\n")
+    print("\n".join(line.rstrip() for line in caught.get().splitlines()))
 
 
 def print_json(body: dict[str, Any]) -> None:
