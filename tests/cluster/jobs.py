@@ -36,10 +36,10 @@ def mlp_summary(millions: int) -> str:
 
 @dataclass(frozen=True)
 class Desk:
-    """A user of a lab with a summary file at hand."""
+    """A user of a lab (None: root) with a summary file at hand."""
 
     lab: Lab
-    user: str
+    user: str | None
     summary: Path
 
     def submit(self, *args: str, wrap: str | None = None, script: str | None = None) -> int:
@@ -108,4 +108,3 @@ def shards(job: dict[str, str]) -> int:
     """Shards in a job's TresPerNode; 0 where there are none."""
     tres = job.get("TresPerNode", "")
     return int(tres.rsplit(":", 1)[1]) if "shard" in tres else 0
-
