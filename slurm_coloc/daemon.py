@@ -83,7 +83,11 @@ class Daemon:
         self._recorder = Recorder(config, self._store)
         self._watcher = Watcher(self._store, self._slurm, self._recorder)
         self._recoverer = Recoverer(
-            config, self._store, self._slurm, lambda: self._modes.switched_off
+            config,
+            self._store,
+            self._slurm,
+            lambda: self._modes.switched_off,
+            self._watcher.see,
         )
 
     # requests

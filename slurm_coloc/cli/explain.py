@@ -79,7 +79,9 @@ def _model(features: dict[str, Any]) -> str:
     parts = [f"{features.get('family', '?')}, {features.get('parameters', 0):,} parameters"]
     for name in OPTIONS:
         if value := features.get(name):
-            source = "given" if name in given else "assumed"
+            # Without the user's word the batch size can only be the one in the summary.
+            other = "from the summary" if name == "batch_size" else "assumed"
+            source = "given" if name in given else other
             parts.append(f"{name.replace('_', ' ')} {value} ({source})")
     return ", ".join(parts)
 
@@ -87,6 +89,8 @@ def _model(features: dict[str, Any]) -> str:
 def _place(run: dict[str, Any], live: dict[str, Any] | None) -> str:
     if live and live["placement"]:
         return f"{live['placement']} ({live['tres_per_node']})"
+    if live and live["state"] == "PENDING":
+        return "none yet"
     if run["gpu_uuids"]:
         return f"{run['node']}: {', '.join(run['gpu_uuids'])}"
     return run["node"] or "none yet"

@@ -92,6 +92,7 @@ def next_text(config: Config, decision: Row, run: Row, view: JobView | None, rec
         if run.get("outcome") is None:
             return "colocd closes it at its next look at Slurm"
         return "nothing: it has ended"
+    run = run | {"tres": view.tres_per_node}  # a requeue that colocd has not seen yet changed it
     starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
     if not shared(run, decision):
         return f"{starts}it has a whole GPU and is not put back by colocd"

@@ -41,12 +41,19 @@ class Recoverer:
     """Works through the list of planned recoveries."""
 
     def __init__(
-        self, config: Config, store: Store, slurm: SlurmCommands, off: Callable[[], bool]
+        self,
+        config: Config,
+        store: Store,
+        slurm: SlurmCommands,
+        off: Callable[[], bool],
+        see: Callable[[JobView], None],
     ) -> None:
+        """``see``: opens the run of a job that is in the queue again, so that it is followed."""
         self._recovery = config.recovery
         self._store = store
         self._slurm = slurm
         self._off = off
+        self._see = see
 
     async def round(self) -> None:
         """One try at every open recovery."""
@@ -68,6 +75,7 @@ class Recoverer:
                 return
             if step is Step.DONE:
                 self._close(work, "done", "requeued on a whole GPU")
+                self._see(view)
                 return
             if step is Step.LOST:
                 self._close(work, "lost", f"the job is {view.state}: somebody else acted on it")

@@ -50,7 +50,7 @@ class Watcher:
             log.warning("slurm", jobid=job_id, error=err.message)
             return
         if view is not None:
-            self._see(view)
+            self.see(view)
 
     async def freshen(self) -> None:
         """A look now, where a person asks and a submission has not been seen as a job yet."""
@@ -74,7 +74,7 @@ class Watcher:
             return
         by_id = {view.job_id: view for view in reversed(views)}
         for view in by_id.values():
-            self._see(view)
+            self.see(view)
         for run in self._store.open_runs():
             self._settle(run, by_id.get(run["job_id"]))
         now = time.time()
@@ -91,7 +91,7 @@ class Watcher:
                 log.warning("slurm", jobid=job_id, error=err.message)
                 view = None
             if view is not None:
-                self._see(view)
+                self.see(view)
                 for run in self._store.runs_of_job(job_id):
                     if run["open"]:
                         self._settle(run, view)
@@ -100,7 +100,7 @@ class Watcher:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_LOOK_S)
 
-    def _see(self, view: JobView) -> None:
+    def see(self, view: JobView) -> None:
         """Open or refresh the run that Slurm shows, where the job carries our mark."""
         decision_id = decision_in(view.admin_comment)
         if decision_id is None or self._store.decision(decision_id) is None:
