@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of reading and estimating a summary, in one process, as colocd does it."""
+
+import statistics
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from slurm_coloc.estimate.api import TrainingOptions, estimate  # noqa: E402
+from slurm_coloc.estimate.parsers import parse_summary  # noqa: E402
+
+EXAMPLES = sorted((ROOT / "etc" / "examples").glob("*.txt"))
+OPTIONS = TrainingOptions(batch_size=32)
+
+
+def once(text: str) -> float:
+    """Milliseconds of one parse and estimate."""
+    begin = time.perf_counter()
+    estimate(parse_summary(text), OPTIONS, context_mib=1900)
+    return (time.perf_counter() - begin) * 1000
+
+
+def main(rounds: int = 50) -> int:
+    """Print one row a summary: size, rows, median and worst of ``rounds``, memory."""
+    print(f"{'summary':<36} {'KiB':>6} {'median ms':>10} {'worst ms':>9} {'peak KiB':>9}")
+    for path in EXAMPLES:
+        text = path.read_text()
+        once(text)
+        times = [once(text) for _ in range(rounds)]
+        tracemalloc.start()
+        once(text)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(
+            f"{path.name:<36} {path.stat().st_size / 1024:>6.1f} {statistics.median(times):>10.2f}"
+            f" {max(times):>9.2f} {peak / 1024:>9.0f}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

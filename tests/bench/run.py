@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All benchmarks, one after another; options go to the submission benchmark.
+
+make bench ARGS='--submissions 300'
+"""
+
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.bench import estimate_bench, hook_bench, submit_bench  # noqa: E402
+
+
+def main() -> int:
+    """Run them; the exit code of the submissions."""
+    load = os.getloadavg()[0]
+    print(f"bench: {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, {platform.machine()},")
+    print(f"bench: Python {platform.python_version()}, load before the start {load:.2f}\n")
+    print("Reading and estimating a summary (tests/bench/estimate_bench.py)")
+    estimate_bench.main()
+    print("\nProlog and Epilog, interpreter start included (tests/bench/hook_bench.py)")
+    hook_bench.main()
+    print("\nSubmissions (tests/bench/submit_bench.py)")
+    return submit_bench.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
