@@ -55,6 +55,9 @@ class DaemonConfig(Section):
     command_timeout_s: float = Field(
         10.0, gt=0, description="Seconds after which a Slurm command is given up."
     )
+    history_days: float = Field(
+        400.0, gt=0, description="Days after which ended jobs leave the history."
+    )
     command_dir: Path | None = Field(
         None, description="Folder of Slurm's commands; none: those found on PATH."
     )

@@ -7,6 +7,7 @@ import os
 import pwd
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from slurm_coloc.flow.watch import Watcher
 log = structlog.get_logger()
 
 RECOVER_S = 1.0  # between two rounds while recoveries are open
+DAY_S = 86400.0
 PRIVILEGED = ("submit", "report", "reload")
 
 
@@ -169,6 +171,9 @@ class Daemon:
         await self._watcher.reconcile()
         self._recovering.set()
 
+    async def _forget(self) -> None:
+        self._store.forget_history(time.time() - self._config.daemon.history_days * DAY_S)
+
     async def _recover(self) -> None:
         if not self._store.open_work():
             self._recovering.clear()
@@ -189,6 +194,7 @@ class Daemon:
                 self._every(lambda: self._config.daemon.reconcile_s, self._reconcile)
             ),
             asyncio.create_task(self._every(lambda: RECOVER_S, self._recover)),
+            asyncio.create_task(self._every(lambda: DAY_S, self._forget)),
         ]
         notify.ready()
         log.info("ready", socket=str(self._config.daemon.socket), mode=self._config.mode.default)

@@ -6,6 +6,8 @@ Everything is found from Slurm's present state, so it does not matter how long c
 
 import asyncio
 import time
+from collections.abc import Iterator
+from typing import TypeVar
 
 import structlog
 
@@ -29,6 +31,16 @@ REPORTS_KEPT_S = 7 * 86400.0
 FRESH_S = 1.0
 # After a report the job is looked at until it has left COMPLETING: 0.1 s doubling to 5 s.
 FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
+
+
+# Rows between two turns of the event loop, which has submissions to answer meanwhile.
+CHUNK = 20
+
+T = TypeVar("T")
+
+
+def _chunks(items: list[T]) -> Iterator[list[T]]:
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
 
 
 class Watcher:
@@ -62,21 +74,22 @@ class Watcher:
             log.warning("slurm", error=err.message)
 
     async def reconcile(self) -> None:
-        """One look at Slurm. Asks for all jobs only while some decision's job is unknown."""
+        """One look at Slurm: the jobs of the users whom we follow, and nobody else's."""
         self._looked_s = time.monotonic()
-        runs = self._store.open_runs()
-        if self._store.unbound() or any(run["state"] == "PENDING" for run in runs):
-            # An array's tasks get ids of their own when they start: they too are found so.
-            views = await self._slurm.jobs()
-        elif runs:
-            views = await self._slurm.jobs(run["job_id"] for run in runs)
-        else:
-            return
-        by_id = {view.job_id: view for view in reversed(views)}
-        for view in by_id.values():
-            self.see(view)
-        for run in self._store.open_runs():
-            self._settle(run, by_id.get(run["job_id"]))
+        runs = self._store.open_runs()  # before the look: a run that begins meanwhile is not gone
+        users = self._store.followed_users()
+        if users:
+            views = await self._slurm.jobs_of(users)
+            by_id = {view.job_id: view for view in reversed(views)}
+            for some in _chunks(list(by_id.values())):
+                with self._store.transaction():
+                    for view in some:
+                        self.see(view)
+                await asyncio.sleep(0)
+            for some_runs in _chunks(runs):
+                for run in some_runs:
+                    self._settle(run, by_id.get(run["job_id"]))
+                await asyncio.sleep(0)
         now = time.time()
         self._store.abandon(now - ABANDON_AFTER_S)
         self._store.forget_reports(now - REPORTS_KEPT_S)
@@ -106,13 +119,13 @@ class Watcher:
         if decision_id is None or self._store.decision(decision_id) is None:
             return
         known = {
-            (run["decision"], run["restart"]): run["open"]
-            for run in self._store.runs_of_job(view.job_id)
+            (run["decision"], run["restart"]): run for run in self._store.runs_of_job(view.job_id)
         }
-        if known.get((decision_id, view.restarts)) == 0:
-            return
-        if (decision_id, view.restarts) not in known:
+        run = known.get((decision_id, view.restarts))
+        if run is None:
             self._first_sight(decision_id, view)
+        elif not run["open"] or (run["state"], run["tres"]) == (view.state, view.tres_per_node):
+            return
         self._store.see_run(
             {
                 "decision": decision_id,

@@ -5,7 +5,7 @@ parse.py and use.py read the answers and know the differences between releases.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from slurm_coloc.adapters.commands.parse import (
@@ -31,7 +31,7 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
 
 FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard
-IDS_A_CALL = 500  # keeps the argument list and slurmctld's answer small
+USERS_APART = 4  # so many users are asked for one by one
 
 
 class SlurmCommands:
@@ -120,29 +120,29 @@ class SlurmCommands:
 
     async def job(self, job_id: int) -> JobView | None:
         """One job; None when slurmctld no longer knows it."""
-        found = await self.jobs([job_id])
-        return found[0] if found else None
-
-    async def jobs(self, job_ids: Iterable[int] | None = None) -> list[JobView]:
-        """Jobs by id, or all of them; those that slurmctld forgot are missing in the answer."""
-        base = ["squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}"]
-        if job_ids is None:
-            return parse_jobs(await self._run(*base))
-        views: list[JobView] = []
-        ids = sorted(set(job_ids))
-        for start in range(0, len(ids), IDS_A_CALL):
-            chunk = ids[start : start + IDS_A_CALL]
-            views += await self._some(base, chunk)
-        return views
-
-    async def _some(self, base: Sequence[str], ids: Sequence[int]) -> list[JobView]:
         try:
-            return parse_jobs(await self._run(*base, f"--jobs={','.join(map(str, ids))}"))
+            found = await self._jobs(f"--jobs={job_id}")
         except SlurmError as err:
-            # squeue fails for a single unknown id and skips unknown ones in a list.
             if "Invalid job id" in err.message:
-                return []
+                return None
             raise
+        return next((view for view in found if view.job_id == job_id), None)
+
+    async def jobs_of(self, uids: Collection[int]) -> list[JobView]:
+        """Every job of these users that slurmctld still knows.
+
+        slurmctld looks up one user's jobs without walking through all of them; for many users one
+        walk is cheaper.
+        """
+        if len(uids) > USERS_APART:
+            return await self._jobs()
+        return [view for uid in sorted(uids) for view in await self._jobs(f"--user={uid}")]
+
+    async def _jobs(self, *chosen: str) -> list[JobView]:
+        base = ("squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}")
+        text = await self._run(*base, *chosen)
+        # Thousands of lines take a while: the event loop has submissions to answer.
+        return await asyncio.to_thread(parse_jobs, text)
 
     async def requeue_hold(self, handle: str) -> None:
         """Put an ended or running job back into the queue, held."""

@@ -94,6 +94,13 @@ class Store:
         row = self._one("SELECT count(*) AS n FROM decisions WHERE bound = 0")
         return int(row["n"]) if row else 0
 
+    def followed_users(self) -> set[int]:
+        """Users with a decision whose job was not seen yet, or with a run that goes on."""
+        rows = self._rows(
+            "SELECT uid FROM decisions WHERE bound = 0 UNION SELECT uid FROM runs WHERE open = 1"
+        )
+        return {row["uid"] for row in rows}
+
     def bind(self, decision_id: str, job_id: int) -> None:
         """The job of a decision has been seen."""
         self._write(
@@ -176,6 +183,15 @@ class Store:
     def forget_reports(self, before_s: float) -> None:
         """Drop reports older than ``before_s``."""
         self._write("DELETE FROM reports WHERE at_s < ?", before_s)
+
+    def forget_history(self, before_s: float) -> None:
+        """Drop decisions made before ``before_s`` whose runs have all ended, with all of theirs."""
+        old = """SELECT id FROM decisions WHERE made_s < ? AND NOT EXISTS
+                 (SELECT 1 FROM runs WHERE runs.decision = decisions.id AND runs.open = 1)"""
+        with self.transaction():
+            for table in ("events", "work", "runs"):
+                self._write(f"DELETE FROM {table} WHERE decision IN ({old})", before_s)
+            self._write(f"DELETE FROM decisions WHERE id IN ({old})", before_s)
 
     # the work list
 

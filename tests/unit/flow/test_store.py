@@ -143,3 +143,15 @@ def test_closing_survives_a_crash_in_the_middle(store: Store, monkeypatch: Any) 
     assert len(store.open_runs()) == 1
     recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
     assert len(store.open_work()) == 1
+
+
+def test_history_is_forgotten_with_all_of_its_rows_but_never_an_open_run(store: Store) -> None:
+    later = time.time() + 10
+    store.forget_history(later)
+    assert store.decision(DECISION) is not None  # its run goes on
+    Recorder(Config(), store).end(
+        store.open_runs()[0], Outcome.OOM_GPU, JobView(7, "FAILED"), report()
+    )
+    store.forget_history(later)
+    assert store.decision(DECISION) is None
+    assert store.runs_of_job(7) == store.open_work() == store.story(DECISION, 7) == []
