@@ -17,6 +17,8 @@ log = structlog.get_logger()
 # An Epilog's report may be older than the moment we first saw the job by the clocks' difference.
 CLOCK_SLACK_S = 60.0
 
+SHOWN = 100  # characters of the log's own line in the story; all of it is in the evidence
+
 TOLD = {
     Outcome.COMPLETED: "completed",
     Outcome.OOM_GPU: "ran out of GPU memory",
@@ -114,7 +116,8 @@ class Recorder:
         if caught:
             text += ", although its log shows a GPU out-of-memory (caught by the program)"
         if outcome is Outcome.OOM_GPU and evidence:
-            text += f" ({evidence.get('kind')}: {evidence.get('line')})"
+            line = str(evidence.get("line", ""))
+            text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
         if outcome is Outcome.OOM_GPU and verdict is not Verdict.REQUEUE:
             text += f"; not requeued: {verdict}"
         self._store.note(now, run["decision"], run["job_id"], "ended", text)
