@@ -22,6 +22,10 @@ log = structlog.get_logger()
 
 # A step that Slurm refuses is tried again at every round; after so many the job is left as it is.
 MAX_TRIES = 40
+# A requeued job would wait two minutes. It may not start at once either: a start in the second of
+# its last end meets a slurmd that still holds the old run's credential for revoked, and the job
+# fails ("Job credential revoked", seen on 22.05).
+START_AFTER_S = 3
 # One round walks a job through all of its steps; more than that means that nothing changes.
 STEPS_A_ROUND = 8
 
@@ -93,7 +97,7 @@ class Recoverer:
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
             raised = raising(self._recovery, view)
-            await self._slurm.update(view.handle, **raised, StartTime="now")
+            await self._slurm.update(view.handle, **raised, StartTime=f"now+{START_AFTER_S}")
             text += "".join(f" {name}={value}" for name, value in raised.items())
             work["raised"] = 1
             self._store.change_work(work, raised=1)

@@ -40,4 +40,7 @@ int mps_clients(const struct mps_daemon *d, enum peer_state state);
 void mps_command(struct mps_daemon *d, const char *text, int fd);
 void mps_end_client(struct mps_daemon *d, struct peer *p, const char *word);
 
+/* Serves until it is told to quit; in the background where asked. The exit code. */
+int mps_run_daemon(int background, int multiuser);
+
 #endif
