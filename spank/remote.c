@@ -2,9 +2,12 @@
  * slurmstepd: the environment of the task. Runs as the user, in the task's own process,
  * just before its exec. Whatever goes wrong here, the task runs.
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <slurm/slurm.h> /* SLURM_BATCH_SCRIPT */
 
 #include "coloc.h"
 
@@ -73,6 +76,25 @@ static void mend_request(spank_t spank, bool shards)
 	}
 }
 
+/* An srun without a request asks for the very text of the job's request. Where that names a
+ * type (shard:a100:11), Slurm then refuses the step ("Invalid generic resource (gres)
+ * specification", tried 22.05 and 24.11): give srun the same request without the type. Of the
+ * batch script only, on one node: elsewhere a step's share is not that of the node. */
+static void give_step_default(spank_t spank, const char *shards)
+{
+	uint32_t step = 0;
+	char value[VALUE_MAX];
+
+	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS ||
+	    step != SLURM_BATCH_SCRIPT ||
+	    !has(spank, "SLURM_JOB_NUM_NODES", value, sizeof(value)) || strcmp(value, "1") != 0)
+		return;
+	if (has(spank, "SLURM_TRES_PER_TASK", value, sizeof(value)) && strstr(value, "gres"))
+		return;
+	snprintf(value, sizeof(value), "shard:%s", shards);
+	spank_setenv(spank, "SLURM_GRES", value, 0);
+}
+
 /* What the user's program may want to know. */
 static void set_facts(spank_t spank, const char *shards)
 {
@@ -100,7 +122,9 @@ int coloc_remote_task_init(spank_t spank)
 	drop_forwarded(spank);
 	mend_request(spank, shared);
 	set_facts(spank, shared ? shards : NULL);
-	if (shared)
+	if (shared) {
+		give_step_default(spank, shards);
 		join_fence(spank);
+	}
 	return 0;
 }

@@ -98,6 +98,12 @@ void coloc_forget_job(void)
 		NULL,
 	};
 
+	const char *shards = getenv("COLOC_SHARDS");
+	const char *gres = getenv("SLURM_GRES");
+
+	/* remote.c gave this to the sruns of the outer job; one that the user set stays. */
+	if (shards && gres && strncmp(gres, "shard:", 6) == 0 && strcmp(gres + 6, shards) == 0)
+		unsetenv("SLURM_GRES");
 	coloc_forget_request();
 	forget(told);
 }
