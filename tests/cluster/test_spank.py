@@ -199,6 +199,7 @@ def test_srun_works_inside_after_the_rewrite(me: Desk, request_: list[str]) -> N
         assert "gpu" not in seen.get("SLURM_TRES_PER_TASK", ""), which
 
 
+@pytest.mark.needs_slurm("23.11", "a whole GPU is all of its shards there")
 def test_the_same_job_works_on_a_whole_gpu(me: Desk) -> None:
     """As after a recovery: the request is a GPU again, the environment that of the submission."""
     script = (
