@@ -47,10 +47,16 @@ class DaemonConfig(Section):
         "logfmt", description="One line per decision, as key=value or as JSON."
     )
     refresh_s: float = Field(
-        30.0, gt=0, description="Seconds between two reads of the cluster's shape from Slurm."
+        120.0, gt=0, description="Seconds between two reads of the cluster's shape from Slurm."
     )
     reconcile_s: float = Field(
-        10.0, gt=0, description="Seconds between two looks at the jobs that colocd still follows."
+        10.0, gt=0, description="Seconds between two looks while a submission was not seen yet."
+    )
+    idle_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds between two looks at the jobs that colocd follows otherwise; the"
+        " Epilog's report brings a look at its job at once.",
     )
     command_timeout_s: float = Field(
         10.0, gt=0, description="Seconds after which a Slurm command is given up."
@@ -143,6 +149,13 @@ class RecoveryConfig(Section):
     )
     nice: int = Field(
         -10_000, le=0, description="Nice adjustment set with raise_by = nice; negative prefers."
+    )
+    start_after_s: int = Field(
+        5,
+        ge=2,
+        le=120,
+        description="Seconds before a requeued job may start. A start in the second of its last"
+        " end meets a revoked credential and fails; allow for the clocks of the nodes.",
     )
     qos: str | None = Field(None, description="QOS set with raise_by = qos.")
 

@@ -70,7 +70,7 @@ class Daemon:
         self._trusted = {0, slurm_uid(config), os.geteuid()}
         self._store = Store.open(config.daemon.state_dir)
         self._slurm = SlurmCommands(config.daemon.command_timeout_s, config.daemon.command_dir)
-        self._server = Server(config.daemon.socket, self.handle)
+        self._server = Server(config.daemon.socket, self.handle, self._trusted)
         self._shape: ClusterShape | None = None
         self._recovering = asyncio.Event()
         self._stop = asyncio.Event()
@@ -115,13 +115,13 @@ class Daemon:
                 off, mode = self._modes.switched_off, self._config.mode.default
                 return answers.status(self._store, self._shape, off, mode)
             case "jobs":
-                await self._watcher.freshen()
+                await self._watcher.freshen(peer.uid)
                 return answers.jobs(self._store, seen_as, message)
             case "history":
                 return answers.history(self._store, seen_as, message)
             case "explain":
                 if isinstance(job_id := message.get("job_id"), int):
-                    await self._watcher.look(job_id)
+                    await self._watcher.look(job_id, peer.uid, trusted=seen_as is None)
                 return await explain(self._config, self._store, self._slurm, seen_as, message)
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
 
@@ -168,11 +168,18 @@ class Daemon:
     async def _reconcile(self) -> None:
         for job_id in reports.drain(self._store, self._config.hooks.spool_dir):
             log.info("spool", jobid=job_id)
+            self._look_at(job_id)
         await self._watcher.reconcile()
         self._recovering.set()
 
+    def _reconcile_pause(self) -> float:
+        daemon = self._config.daemon
+        return daemon.reconcile_s if self._store.unbound() else daemon.idle_s
+
     async def _forget(self) -> None:
-        self._store.forget_history(time.time() - self._config.daemon.history_days * DAY_S)
+        before_s = time.time() - self._config.daemon.history_days * DAY_S
+        while self._store.forget_history(before_s):
+            await asyncio.sleep(0.1)
 
     async def _recover(self) -> None:
         if not self._store.open_work():
@@ -190,9 +197,7 @@ class Daemon:
         await self._server.start()
         loops = [
             asyncio.create_task(self._every(lambda: self._config.daemon.refresh_s, self._refresh)),
-            asyncio.create_task(
-                self._every(lambda: self._config.daemon.reconcile_s, self._reconcile)
-            ),
+            asyncio.create_task(self._every(self._reconcile_pause, self._reconcile)),
             asyncio.create_task(self._every(lambda: RECOVER_S, self._recover)),
             asyncio.create_task(self._every(lambda: DAY_S, self._forget)),
         ]

@@ -10,7 +10,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,8 @@ log = structlog.get_logger()
 
 MAX_LINE = 262144  # bytes; a forwarded summary is at most 65536
 IDLE_S = 30.0  # a connection that says nothing is closed
-MAX_CONNECTIONS = 256
+MAX_CONNECTIONS = 256  # of all who are not trusted
+MAX_A_USER = 8  # connections of one of them: nobody may crowd the others out
 BACKLOG = 128
 
 Message = dict[str, Any]
@@ -82,13 +84,15 @@ def _decode(line: bytes) -> Message:
 
 
 class Server:
-    """Listens on ``path`` and hands every request to ``handler``."""
+    """Listens on ``path`` and hands every request to ``handler``. ``trusted`` uids (slurmctld's
+    hook and the Epilog) are always let in."""
 
-    def __init__(self, path: Path, handler: Handler) -> None:
+    def __init__(self, path: Path, handler: Handler, trusted: Collection[int]) -> None:
         self._path = path
         self._handler = handler
+        self._trusted = trusted
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._open: Counter[int] = Counter()
 
     async def start(self) -> None:
         """Bind and listen; a socket that nobody serves any more is replaced."""
@@ -119,22 +123,27 @@ class Server:
             self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= MAX_CONNECTIONS:
+        peer = _peer(writer)
+        if peer.uid not in self._trusted and self._crowded(peer.uid):
             writer.close()
             return
-        self._open += 1
+        self._open[peer.uid] += 1
         try:
-            peer = _peer(writer)
             while line := await asyncio.wait_for(reader.readline(), IDLE_S):
                 writer.write(await self._answer(peer, line))
                 await asyncio.wait_for(writer.drain(), IDLE_S)
         except (TimeoutError, OSError, ValueError):
             pass  # ValueError: a line over MAX_LINE
         finally:
-            self._open -= 1
+            self._open[peer.uid] -= 1
+            self._open += Counter()  # drops the zeros
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+    def _crowded(self, uid: int) -> bool:
+        others = sum(n for who, n in self._open.items() if who not in self._trusted)
+        return self._open[uid] >= MAX_A_USER or others >= MAX_CONNECTIONS
 
     async def _answer(self, peer: Peer, line: bytes) -> bytes:
         as_flat = False

@@ -22,6 +22,7 @@ class NodeShape:
     gpus: int
     shards: int
     usable: bool = True
+    cpus: int = 0
 
     @property
     def shards_per_gpu(self) -> int:
@@ -78,11 +79,14 @@ def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ..
     return (default.name,) if default else ()
 
 
-def _features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
-    """Plain feature lists (a, a&b, a|b) are judged; anything richer is taken as fitting.
+def _plain(wanted: str | None) -> bool:
+    """Whether a constraint is a plain list of features (a, a&b, a|b), which is all we judge."""
+    return not wanted or bool(re.fullmatch(r"[\w.-]+(?:(?:[&,][\w.-]+)*|(?:\|[\w.-]+)*)", wanted))
 
-    Taking it as fitting is safe: it only lets a smaller GPU count, which never enlarges a request.
-    """
+
+def _features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
+    """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
+    partition are shared (may_land_elsewhere)."""
     if not wanted:
         return True
     if re.fullmatch(r"[\w.-]+(?:[&,][\w.-]+)*", wanted):
@@ -90,6 +94,26 @@ def _features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     if re.fullmatch(r"[\w.-]+(?:\|[\w.-]+)*", wanted):
         return any(name in present for name in wanted.split("|"))
     return True
+
+
+def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
+    """Whether the job may be bound to GPU nodes that have no shards, where it could never start.
+
+    Named or excluded nodes, a reservation or a rich constraint are not followed here: they are
+    harmless where every GPU node of the partitions has shards.
+    """
+    bound = request.req_nodes or request.exc_nodes or request.reservation
+    if not bound and _plain(request.features):
+        return False
+    wanted = set(wanted_partitions(request, shape))
+    return any(wanted & set(node.partitions) and not node.shards for node in shape.nodes)
+
+
+def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
+    """CPUs of the smallest node with shards that the job may get; 0 where that is unknown."""
+    wanted = set(wanted_partitions(request, shape))
+    found = [node.cpus for node in shape.nodes if node.shards and wanted & set(node.partitions)]
+    return min(found, default=0)
 
 
 def shared_gpus(

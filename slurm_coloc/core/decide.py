@@ -7,7 +7,13 @@ Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a g
 from dataclasses import dataclass
 from typing import Protocol
 
-from slurm_coloc.core.cluster import ClusterShape, SharedGpu, shared_gpus
+from slurm_coloc.core.cluster import (
+    ClusterShape,
+    SharedGpu,
+    fewest_cpus,
+    may_land_elsewhere,
+    shared_gpus,
+)
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.sizing import Sizing
@@ -54,7 +60,15 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
     return Decision(Action.EXCLUSIVE, reason, detail=detail)
 
 
-def _not_shareable(request: JobRequest) -> Decision | None:
+def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
+    """Whether the tasks may not fit one node. A request of one GPU is put on one node."""
+    if request.max_nodes == 1:
+        return False
+    cpus = fewest_cpus(request, shape)
+    return bool(cpus) and gpu_demand(request).tasks * (request.cpus_per_task or 1) > cpus
+
+
+def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
     """The decision for a job that is not a candidate for sharing, whatever its memory."""
     demand = gpu_demand(request)
     if demand.total == 0:
@@ -65,6 +79,14 @@ def _not_shareable(request: JobRequest) -> Decision | None:
         return exclusive(Reason.MULTI_GPU)
     if request.exclusive_node:
         return exclusive(Reason.WHOLE_NODE)
+    if request.kind == "srun" and demand.total is not None:
+        return exclusive(Reason.SRUN_STEP)
+    if request.tres_freq or request.ntasks_per_tres:
+        return exclusive(Reason.GPU_OPTIONS)
+    if _spreads(request, shape):
+        return exclusive(Reason.MANY_TASKS)
+    if may_land_elsewhere(request, shape):
+        return exclusive(Reason.NAMED_NODES)
     return None
 
 
@@ -72,7 +94,7 @@ def decide(
     question: Question, policy: Policy, shape: ClusterShape, history: History, rules: Rules
 ) -> Decision:
     """Decide one submission. Never more shards than one GPU has, never a guess."""
-    early = _not_shareable(question.request)
+    early = _not_shareable(question.request, shape)
     if early:
         return early
     gpu_type = gpu_demand(question.request).type

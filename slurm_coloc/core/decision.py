@@ -17,6 +17,10 @@ class Reason(StrEnum):
     """Why; stands in AdminComment, in the history and in `coloc explain`."""
 
     FITS = "fits"
+    SRUN_STEP = "srun-step"
+    GPU_OPTIONS = "gpu-options"
+    MANY_TASKS = "many-tasks"
+    NAMED_NODES = "named-nodes"
     OBSERVE = "observe"
     OFF = "off"
     NO_GPU_ASKED = "no-gpu-asked"
@@ -37,6 +41,10 @@ class Reason(StrEnum):
 # One line a reason, for people; {figures} are filled by explain_reason.
 TEXTS: dict[Reason, str] = {
     Reason.FITS: "the estimate fits beside other jobs",
+    Reason.SRUN_STEP: "srun asks for the GPU again for its own step",
+    Reason.GPU_OPTIONS: "options per GPU (--gpu-freq, --ntasks-per-gpu) need a whole one",
+    Reason.MANY_TASKS: "its tasks may need several nodes",
+    Reason.NAMED_NODES: "it may get nodes whose GPUs are not shared",
     Reason.OBSERVE: "observe mode: nothing is changed",
     Reason.OFF: "slurm-coloc is off for this job",
     Reason.NO_GPU_ASKED: "the job asks for no GPU",

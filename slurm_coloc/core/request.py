@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job asks for, as job_submit sees it, and how many GPUs that is."""
 
+import math
 from dataclasses import dataclass
 
 from slurm_coloc.core.gres import Gres, parse_gres
@@ -41,6 +42,14 @@ class JobRequest:
     requeue: int | None = None
     batch: bool = True
     admin_comment: str | None = None
+    default_account: str | None = None
+    req_nodes: str | None = None
+    exc_nodes: str | None = None
+    reservation: str | None = None
+    tres_freq: str | None = None
+    tres_bind: str | None = None
+    ntasks_per_tres: int | None = None
+    kind: str = "batch"
     env: tuple[str, ...] = ()
 
 
@@ -65,8 +74,10 @@ def gpu_demand(request: JobRequest) -> GpuDemand:
     A request per socket cannot be counted before the node is known: it counts as several, so that
     it is never packed on one GPU.
     """
-    nodes = max(1, request.min_nodes or 1)
-    tasks = max(1, request.num_tasks or nodes * (request.ntasks_per_node or 1))
+    per_node = request.ntasks_per_node
+    spread = math.ceil((request.num_tasks or 1) / per_node) if per_node else 1
+    nodes = max(1, request.min_nodes or 1, spread)
+    tasks = max(1, request.num_tasks or nodes * (per_node or 1))
     factors = {"tres_per_node": nodes, "tres_per_job": 1, "tres_per_task": tasks}
     totals: list[int] = []
     kinds: set[str] = set()

@@ -104,7 +104,7 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
 
 def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
     fields = _drop_gpus(request)
-    if "tres_per_task" in fields and shape.keeps_whole_apart:
+    if request.tres_bind or ("tres_per_task" in fields and shape.keeps_whole_apart):
         fields["tres_bind"] = ""  # 24.11 binds --gpus-per-task; a bind without GPUs is refused
     kind = f"{decision.gpu_type}:" if decision.gpu_type else ""
     kept = without(request.tres_per_node, "gpu", "shard")

@@ -11,7 +11,7 @@ import structlog
 
 from slurm_coloc.adapters.store import ABANDONED, Store
 from slurm_coloc.config import Config, Mode
-from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.comment import comment_with
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Reason
@@ -89,10 +89,8 @@ class Decider:
         return answer
 
     def _mode(self, request: JobRequest, shape: ClusterShape | None) -> Mode:
-        partition = request.partition
-        if partition is None and shape and (default := shape.partition(None)):
-            partition = default.name
-        return self._modes.of(request.uid, request.account, partition)
+        partitions = wanted_partitions(request, shape or ClusterShape("", ()))
+        return self._modes.of(request.uid, request.account or request.default_account, partitions)
 
     def _decide(
         self,

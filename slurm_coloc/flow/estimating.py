@@ -4,7 +4,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
 
+BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
+LARGER = 2**62
 KEPT = 512  # answers; siblings of a sweep send the same text again and again
 
 
@@ -47,8 +49,15 @@ def _options_key(options: TrainingOptions, batch: int | None) -> str:
 
 
 def _estimate_now(packed: str, options: TrainingOptions, config: EstimateConfig) -> Estimated:
+    # Several texts: an array whose tasks have summaries of their own. The array is one request, so
+    # the largest task counts, and one that cannot be read counts as larger than any.
+    found = [_one(text, options, config) for text in unpack_summary(packed).split(BETWEEN)]
+    return max(found, key=lambda one: one.estimate.upper_mib if one.estimate else LARGER)
+
+
+def _one(text: str, options: TrainingOptions, config: EstimateConfig) -> Estimated:
     try:
-        summary = parse_summary(unpack_summary(packed))
+        summary = parse_summary(text)
         result = estimate(
             summary, options, context_mib=config.context_mib, estimator=config.estimator
         )
@@ -84,25 +93,25 @@ class Estimating:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(
-            self._pool, _estimate_now, options.summary, training, self._config
-        )
-        work.add_done_callback(lambda done: self._keep(key, done))
+        work = self._pool.submit(_estimate_now, options.summary, training, self._config)
         try:
             # shielded: a late answer is still kept for the next submission of the same text
-            return await asyncio.wait_for(asyncio.shield(work), self._limit_s)
+            late = self._kept_when_done(key, work)
+            return await asyncio.wait_for(asyncio.shield(late), self._limit_s)
         except TimeoutError:
+            work.cancel()  # only what has not begun: a queue of slow texts must not grow
             return Estimated(None, Reason.SLOW_ESTIMATE, f"over {self._limit_s * 1000:.0f} ms")
+        except SummaryError as err:
+            return Estimated(None, Reason.BAD_SUMMARY, err.message)
         except Exception as err:  # an estimator's defect must not cost a submission
             return Estimated(None, Reason.NO_ESTIMATE, f"{type(err).__name__}: {err}")
 
-    def _keep(self, key: str, done: "asyncio.Future[Estimated]") -> None:
-        if done.cancelled() or done.exception():
-            return
-        self._kept[key] = done.result()
+    async def _kept_when_done(self, key: str, work: Future[Estimated]) -> Estimated:
+        found = await asyncio.wrap_future(work)
+        self._kept[key] = found
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
+        return found
 
     def close(self) -> None:
         """Stop the threads."""

@@ -2,8 +2,11 @@
 """Which mode is in force for a job: the off switch, then the first matching rule, then default."""
 
 import pwd
+from collections.abc import Sequence
 
 from slurm_coloc.config import Config, Mode, ModeRule
+
+CAREFUL: tuple[Mode, ...] = ("off", "observe", "on")
 
 
 class Modes:
@@ -19,10 +22,15 @@ class Modes:
         """Whether the admin's off file exists."""
         return self._config.daemon.off_file.exists()
 
-    def of(self, uid: int, account: str | None, partition: str | None) -> Mode:
-        """on, observe or off for such a job."""
+    def of(self, uid: int, account: str | None, partitions: Sequence[str]) -> Mode:
+        """on, observe or off for such a job; of several partitions the most careful one counts,
+        since Slurm may start the job in any of them."""
         if self.switched_off:
             return "off"
+        found = {self._one(uid, account, name) for name in partitions or (None,)}
+        return next(mode for mode in CAREFUL if mode in found)
+
+    def _one(self, uid: int, account: str | None, partition: str | None) -> Mode:
         for rule in self._config.mode.rules:
             if self._matches(rule, uid, account, partition):
                 return rule.mode

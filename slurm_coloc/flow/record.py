@@ -66,7 +66,7 @@ class Recorder:
         now = time.time()
         body = body or {}
         evidence = body.get("evidence")
-        with self._store.transaction():
+        with self._store.transaction(durable=True):
             verdict = self._verdict(run, decision, outcome, now)
             closed = self._store.close_run(
                 run,

@@ -20,12 +20,12 @@ from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
 
-# A step that Slurm refuses is tried again at every round; after so many the job is left as it is.
-MAX_TRIES = 40
-# A requeued job would wait two minutes. It may not start at once either: a start in the second of
-# its last end meets a slurmd that still holds the old run's credential for revoked, and the job
-# fails ("Job credential revoked", seen on 22.05).
-START_AFTER_S = 3
+# A step that fails is tried again after 1 s, 2 s, ... up to a minute; a job whose step Slurm
+# refused so often is let go as it is. Nothing is ever left in a hold of ours.
+MAX_TRIES = 12
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+# Words of an error that mean that slurmctld is away, not that it refused; such waits are free.
+AWAY = ("Unable to contact", "timed out", "standby", "cannot be started", "no answer", "Zero Bytes")
 # One round walks a job through all of its steps; more than that means that nothing changes.
 STEPS_A_ROUND = 8
 
@@ -39,6 +39,19 @@ def raising(recovery: RecoveryConfig, view: JobView) -> dict[str, str | int]:
     if recovery.raise_by == "qos" and recovery.qos:
         return {"QOS": recovery.qos}
     return {}
+
+
+def _key(work: Row) -> tuple[str, int, int]:
+    return work["decision"], work["job_id"], work["restart"]
+
+
+def _is_ours(view: JobView, work: Row) -> bool:
+    """Whether this is the job that the work is about. Its mark may have been overwritten by an
+    admin while we hold it: then owner, restart count and hold must fit."""
+    if decision_in(view.admin_comment) == work["decision"]:
+        return True
+    fits = view.uid == work["uid"] and view.restarts == work["restart"] + 1
+    return bool(work["held"]) and fits and view.held
 
 
 class Recoverer:
@@ -58,19 +71,27 @@ class Recoverer:
         self._slurm = slurm
         self._off = off
         self._see = see
+        # Until when (monotonic seconds) a recovery is left alone after a failure, and that pause.
+        self._pauses: dict[tuple[str, int, int], tuple[float, float]] = {}
 
     async def round(self) -> None:
-        """One try at every open recovery."""
+        """One try at every open recovery whose pause is over."""
+        now = time.monotonic()
         for work in self._store.open_work():
+            key = _key(work)
+            if self._pauses.get(key, (0.0, 0.0))[0] > now:
+                continue
             try:
                 await self._advance(work)
             except SlurmError as err:
-                self._failed(work, err)
+                await self._failed(work, err)
+            else:
+                self._pauses.pop(key, None)
 
     async def _advance(self, work: Row) -> None:
         for _ in range(STEPS_A_ROUND):
             view = await self._slurm.job(work["job_id"])
-            if view is None or decision_in(view.admin_comment) != work["decision"]:
+            if view is None or not _is_ours(view, work):
                 self._close(work, "lost", "slurmctld no longer knows the job")
                 return
             step = next_step(view, Goal(work["restart"], work["tres"], bool(work["raised"])))
@@ -89,6 +110,9 @@ class Recoverer:
     async def _do(self, step: Step, work: Row, view: JobView) -> None:
         job_id, text = work["job_id"], str(step)
         if step is Step.REQUEUE_HOLD:
+            with self._store.transaction(durable=True):
+                self._store.change_work(work, held=1)
+            work["held"] = 1
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
             await self._slurm.set_gres(view.handle, work["tres"])
@@ -97,21 +121,35 @@ class Recoverer:
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
             raised = raising(self._recovery, view)
-            await self._slurm.update(view.handle, **raised, StartTime=f"now+{START_AFTER_S}")
+            # Without it the job would wait two minutes; at once is too early, see the config.
+            start = f"now+{self._recovery.start_after_s}"
+            await self._slurm.update(view.handle, **raised, StartTime=start)
             text += "".join(f" {name}={value}" for name, value in raised.items())
             work["raised"] = 1
             self._store.change_work(work, raised=1)
         log.info("recover", jobid=job_id, decision=work["decision"], step=str(step))
         self._store.note(time.time(), work["decision"], job_id, "recover", text)
 
-    def _failed(self, work: Row, err: SlurmError) -> None:
-        # A slurmctld that is away is waited for as long as it takes; a refusal is counted.
-        away = err.code == "slurm-timeout" or "Unable to contact" in err.message
-        tries = work["tries"] if away else work["tries"] + 1
+    async def _failed(self, work: Row, err: SlurmError) -> None:
+        away = any(word in err.message for word in AWAY)
+        tries = work["tries"] + (not away)
+        pause = min(self._pauses.get(_key(work), (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S)
+        self._pauses[_key(work)] = (time.monotonic() + pause, pause)
         log.warning("recover", jobid=work["job_id"], error=err.message, tries=tries)
         self._store.change_work(work, tries=tries, note=err.message, updated_s=time.time())
         if tries >= MAX_TRIES:
-            self._close(work, "failed", f"given up: {err.message}")
+            await self._let_go(work, err)
+
+    async def _let_go(self, work: Row, refused: SlurmError) -> None:
+        """Give a recovery up, and the job free where it waits in our hold."""
+        try:
+            view = await self._slurm.job(work["job_id"])
+            if view is not None and _is_ours(view, work) and view.held:
+                await self._slurm.release(view.handle)
+        except SlurmError as err:
+            log.warning("recover", jobid=work["job_id"], error=err.message, result="still held")
+            return
+        self._close(work, "failed", f"given up, the job goes on as it is: {refused.message}")
 
     def _close(self, work: Row, state: str, text: str) -> None:
         with self._store.transaction():

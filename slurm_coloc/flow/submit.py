@@ -76,12 +76,22 @@ class SubmitMessage(BaseModel):
     requeue: Literal[0, 1] | None = None
     batch: bool = True
     admin_comment: Text | None = None
+    default_account: Text | None = None
+    req_nodes: Text | None = None
+    exc_nodes: Text | None = None
+    reservation: Text | None = None
+    tres_freq: Text | None = None
+    tres_bind: Text | None = None
+    ntasks_per_tres: Count | None = None
     env: tuple[Annotated[str, Field(max_length=64)], ...] = Field((), max_length=64)
     coloc: ColocOptions = ColocOptions()
 
     def request(self) -> JobRequest:
         """The job's own part of the message."""
-        return JobRequest(**{name: getattr(self, name) for name in JobRequest.__dataclass_fields__})
+        own = {
+            name: getattr(self, name) for name in JobRequest.__dataclass_fields__ if name != "kind"
+        }
+        return JobRequest(**own, kind=self.coloc.kind)
 
 
 def read_message(message: dict[str, Any]) -> SubmitMessage:

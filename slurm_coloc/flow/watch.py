@@ -27,8 +27,9 @@ ABANDON_AFTER_S = 600.0
 # A FAILED job whose Epilog has not reported yet: the node may be slow, or the report is spooled.
 REPORT_GRACE_S = 60.0
 REPORTS_KEPT_S = 7 * 86400.0
-# People's questions lead to no more than one look in this time.
+# A user's questions lead to no more than one look in this time; so many users are remembered.
 FRESH_S = 1.0
+ASKERS = 1000
 # After a report the job is looked at until it has left COMPLETING: 0.1 s doubling to 5 s.
 FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
 
@@ -50,11 +51,24 @@ class Watcher:
         self._store = store
         self._slurm = slurm
         self._recorder = recorder
-        self._looked_s = 0.0
+        self._asked_s: dict[int, float] = {}
 
-    async def look(self, job_id: int) -> None:
-        """Look at one job that somebody asks about and that we have not seen yet."""
-        if self._store.runs_of_job(job_id):
+    def _may_look(self, uid: int) -> bool:
+        """Whether this user's question may cost slurmctld a call: once in FRESH_S."""
+        now = time.monotonic()
+        if now - self._asked_s.get(uid, 0.0) < FRESH_S:
+            return False
+        if len(self._asked_s) > ASKERS:
+            self._asked_s.clear()
+        self._asked_s[uid] = now
+        return True
+
+    async def look(self, job_id: int, uid: int, *, trusted: bool) -> None:
+        """Look at one job that somebody asks about and that we have not seen yet; for an ordinary
+        user only while a submission of his own is still to be seen."""
+        if self._store.runs_of_job(job_id) or not (trusted or self._store.unbound(uid)):
+            return
+        if not trusted and not self._may_look(uid):
             return
         try:
             view = await self._slurm.job(job_id)
@@ -64,18 +78,20 @@ class Watcher:
         if view is not None:
             self.see(view)
 
-    async def freshen(self) -> None:
-        """A look now, where a person asks and a submission has not been seen as a job yet."""
-        if not self._store.unbound() or time.monotonic() - self._looked_s < FRESH_S:
+    async def freshen(self, uid: int) -> None:
+        """A look now, where a user asks and a submission of his has not been seen yet."""
+        if not self._store.unbound(uid) or not self._may_look(uid):
             return
         try:
-            await self.reconcile()
+            views = await self._slurm.jobs_of([uid])
         except SlurmError as err:
             log.warning("slurm", error=err.message)
+            return
+        for view in views:
+            self.see(view)
 
     async def reconcile(self) -> None:
         """One look at Slurm: the jobs of the users whom we follow, and nobody else's."""
-        self._looked_s = time.monotonic()
         runs = self._store.open_runs()  # before the look: a run that begins meanwhile is not gone
         users = self._store.followed_users()
         if users:
@@ -153,6 +169,8 @@ class Watcher:
         if view is None or decision_in(view.admin_comment) != run["decision"]:
             # slurmctld forgot it (MinJobAge), or started its ids again.
             self._recorder.end(run, Outcome.GONE, None, body)
+        elif view.restarts < run["restart"]:
+            return  # an older look: the run began after it
         elif view.restarts > run["restart"]:
             self._recorder.end(run, Outcome.REQUEUED, None, body)
         elif view.ended:

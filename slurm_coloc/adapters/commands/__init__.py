@@ -5,6 +5,7 @@ parse.py and use.py read the answers and know the differences between releases.
 """
 
 import asyncio
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -34,6 +35,16 @@ FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 wr
 USERS_APART = 4  # so many users are asked for one by one
 
 
+def _environment() -> dict[str, str]:
+    """Ours, without what would change the commands' output; times as Unix seconds."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SQUEUE_", "SINFO_", "SCONTROL_"))
+    }
+    return {**kept, "SLURM_TIME_FORMAT": "%s"}
+
+
 class SlurmCommands:
     """Asks and tells slurmctld. Every call has a time limit, and at most two run at once, so that
     a busy or restarting slurmctld never piles up work here."""
@@ -54,6 +65,7 @@ class SlurmCommands:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
+                    env=_environment(),
                 )
             except OSError as err:
                 raise SlurmError(f"{argv[0]}: cannot be started: {err}") from err
@@ -68,7 +80,9 @@ class SlurmCommands:
         if process.returncode:
             text = err_out.decode(errors="replace").strip().splitlines()
             raise SlurmError(f"{' '.join(argv[:3])}: {text[-1] if text else 'failed'}")
-        return out.decode(errors="replace")
+        # One character a byte: squeue pads its columns in bytes, so a name of a site in UTF-8 must
+        # not shift what follows it. What we read ourselves is ASCII.
+        return out.decode("latin-1")
 
     async def shape(self) -> ClusterShape:
         """The cluster's name, release, GPU nodes and partitions."""
@@ -80,7 +94,11 @@ class SlurmCommands:
             name=config.get("ClusterName", ""),
             release=self._release,
             nodes=tuple(node for line in nodes.splitlines() if (node := parse_node(line))),
-            partitions=tuple(parse_partition(line) for line in parts.splitlines() if line.strip()),
+            partitions=tuple(
+                parse_partition(line, config.get("JobDefaults", ""))
+                for line in parts.splitlines()
+                if line.strip()
+            ),
         )
 
     async def config(self) -> dict[str, str]:

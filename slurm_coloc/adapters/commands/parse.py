@@ -61,6 +61,9 @@ def parse_pairs(line: str) -> dict[str, str]:
 
 
 def _seconds(text: str) -> float | None:
+    # With SLURM_TIME_FORMAT=%s Slurm writes Unix seconds, which no clock change makes ambiguous.
+    if text.isascii() and text.isdigit():
+        return float(text)
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -147,15 +150,16 @@ def parse_node(line: str) -> NodeShape | None:
         gpus=sum(item.count for item in gpus),
         shards=count_of(gres, "shard") or 0,
         usable=not any(word in state for word in UNUSABLE),
+        cpus=number(pairs.get("CPUTot", "")),
     )
 
 
-def parse_partition(line: str) -> PartitionShape:
-    """One line of ``scontrol show partition -o``."""
+def parse_partition(line: str, site: str = "") -> PartitionShape:
+    """One line of ``scontrol show partition -o``; ``site``: slurm.conf's own JobDefaults, which
+    hold where the partition has none."""
     pairs = parse_pairs(line)
-    defaults = dict(
-        item.split("=", 1) for item in pairs.get("JobDefaults", "").split(",") if "=" in item
-    )
+    items = [*site.split(","), *pairs.get("JobDefaults", "").split(",")]
+    defaults = dict(item.split("=", 1) for item in items if "=" in item)
     return PartitionShape(
         name=pairs.get("PartitionName", ""),
         default=pairs.get("Default", "NO") == "YES",
@@ -180,7 +184,7 @@ def parse_release(text: str) -> tuple[int, ...]:
 
 def parse_jobs(text: str) -> list[JobView]:
     """All lines of ``squeue -O`` with COLUMNS."""
-    return [parse_job_line(line) for line in text.splitlines() if line.strip()]
+    return [parse_job_line(line) for line in text.split("\n") if line.strip()]
 
 
 def parse_config(text: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from slurm_coloc.errors import ConfigError
 Row = dict[str, Any]
 
 DAY_S = 86400.0
+FORGOTTEN_AT_ONCE = 200  # rows in one go: submissions wait for it
 ABANDONED = 2  # decisions.bound: the submission never became a job
 
 
@@ -53,8 +54,10 @@ class Store:
         self._db.conn.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing; not nested."""
+    def transaction(self, *, durable: bool = False) -> Iterator[None]:
+        """All or nothing; not nested. ``durable``: on the disk before it returns, so that it also
+        survives a loss of power."""
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.conn.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -62,6 +65,7 @@ class Store:
             self._db.conn.execute("ROLLBACK")
             raise
         self._db.conn.execute("COMMIT")
+        self._db.execute("PRAGMA synchronous = NORMAL")
 
     def _rows(self, sql: str, *values: object) -> list[Row]:
         return list(self._db.query(sql, values))
@@ -89,10 +93,10 @@ class Store:
         """One decision."""
         return self._one("SELECT * FROM decisions WHERE id = ?", decision_id)
 
-    def unbound(self) -> int:
-        """Decisions whose job has not been seen yet."""
-        row = self._one("SELECT count(*) AS n FROM decisions WHERE bound = 0")
-        return int(row["n"]) if row else 0
+    def unbound(self, uid: int | None = None) -> bool:
+        """Whether a decision's job (of ``uid``, or None: of anybody) has not been seen yet."""
+        sql = "SELECT 1 FROM decisions WHERE bound = 0 AND (? IS NULL OR uid = ?) LIMIT 1"
+        return self._one(sql, uid, uid) is not None
 
     def followed_users(self) -> set[int]:
         """Users with a decision whose job was not seen yet, or with a run that goes on."""
@@ -166,7 +170,13 @@ class Store:
     # reports of the Epilog
 
     def add_report(self, row: Row, body: Row) -> None:
-        """Keep a report until its run is closed; the same report twice does no harm."""
+        """Keep a report; the same again, as from a spool that cannot be emptied, replaces it."""
+        self._write(
+            "DELETE FROM reports WHERE job_id = ? AND restart IS ? AND node = ?",
+            row["job_id"],
+            row["restart"],
+            row["node"],
+        )
         self._insert("reports", {**row, "body": json.dumps(body)})
 
     def report_for(self, job_id: int, restart: int, not_before_s: float) -> Row | None:
@@ -184,14 +194,21 @@ class Store:
         """Drop reports older than ``before_s``."""
         self._write("DELETE FROM reports WHERE at_s < ?", before_s)
 
-    def forget_history(self, before_s: float) -> None:
-        """Drop decisions made before ``before_s`` whose runs have all ended, with all of theirs."""
-        old = """SELECT id FROM decisions WHERE made_s < ? AND NOT EXISTS
-                 (SELECT 1 FROM runs WHERE runs.decision = decisions.id AND runs.open = 1)"""
+    def forget_history(self, before_s: float) -> int:
+        """Drop some decisions made before ``before_s`` whose runs have all ended, with all of
+        theirs; returns how many, so that the caller can go on later."""
+        old = self._rows(
+            """SELECT id FROM decisions WHERE made_s < ? AND NOT EXISTS
+               (SELECT 1 FROM runs WHERE runs.decision = decisions.id AND runs.open = 1) LIMIT ?""",
+            before_s,
+            FORGOTTEN_AT_ONCE,
+        )
         with self.transaction():
-            for table in ("events", "work", "runs"):
-                self._write(f"DELETE FROM {table} WHERE decision IN ({old})", before_s)
-            self._write(f"DELETE FROM decisions WHERE id IN ({old})", before_s)
+            for row in old:
+                for table in ("events", "work", "runs"):
+                    self._write(f"DELETE FROM {table} WHERE decision = ?", row["id"])
+                self._write("DELETE FROM decisions WHERE id = ?", row["id"])
+        return len(old)
 
     # the work list
 

@@ -16,6 +16,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              exclusive_tres TEXT NOT NULL, may_requeue INTEGER NOT NULL,
              job_id INTEGER, bound INTEGER NOT NULL DEFAULT 0)""",
         "CREATE INDEX decisions_by_model ON decisions (fingerprint, uid)",
+        "CREATE INDEX decisions_by_time ON decisions (made_s)",
+        "CREATE INDEX decisions_by_mode ON decisions (mode, uid)",
         "CREATE INDEX decisions_unbound ON decisions (made_s) WHERE bound = 0",
         """CREATE TABLE runs (
              decision TEXT NOT NULL REFERENCES decisions (id), job_id INTEGER NOT NULL,
@@ -25,10 +27,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              verdict TEXT, open INTEGER NOT NULL DEFAULT 1,
              PRIMARY KEY (decision, job_id, restart))""",
         "CREATE INDEX runs_by_job ON runs (job_id)",
+        "CREATE INDEX runs_by_user ON runs (uid)",
+        "CREATE INDEX runs_oom ON runs (decision) WHERE outcome = 'oom-gpu'",
         "CREATE INDEX runs_open ON runs (open) WHERE open = 1",
         """CREATE TABLE work (
              decision TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER NOT NULL,
-             uid INTEGER NOT NULL, tres TEXT NOT NULL, raised INTEGER NOT NULL DEFAULT 0,
+             uid INTEGER NOT NULL, tres TEXT NOT NULL, held INTEGER NOT NULL DEFAULT 0,
+             raised INTEGER NOT NULL DEFAULT 0,
              state TEXT NOT NULL DEFAULT 'open', note TEXT NOT NULL DEFAULT '',
              tries INTEGER NOT NULL DEFAULT 0, created_s REAL NOT NULL, updated_s REAL NOT NULL,
              PRIMARY KEY (decision, job_id, restart))""",
@@ -39,8 +44,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX events_by_decision ON events (decision)",
         """CREATE TABLE reports (
              cluster TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER, node TEXT NOT NULL,
-             at_s REAL NOT NULL, body TEXT NOT NULL, used INTEGER NOT NULL DEFAULT 0)""",
-        "CREATE INDEX reports_by_job ON reports (job_id, used)",
+             at_s REAL NOT NULL, body TEXT NOT NULL)""",
+        "CREATE INDEX reports_by_job ON reports (job_id)",
     ),
 )
 

@@ -62,6 +62,34 @@ def test_jobs_that_are_not_shared(
     assert (decision.action, decision.reason, decision.shards) == (action, reason, 0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kind": "srun"}, Reason.SRUN_STEP),
+        ({"tres_freq": "gpu:medium"}, Reason.GPU_OPTIONS),
+        ({"ntasks_per_tres": 2}, Reason.GPU_OPTIONS),
+        ({"num_tasks": 40}, Reason.MANY_TASKS),
+        ({"num_tasks": 2, "ntasks_per_node": 1}, Reason.MULTI_GPU),
+        ({"req_nodes": "n2"}, Reason.NAMED_NODES),
+        ({"exc_nodes": "n1"}, Reason.NAMED_NODES),
+        ({"reservation": "weekend"}, Reason.NAMED_NODES),
+        ({"features": "[a*2&b]"}, Reason.NAMED_NODES),
+    ],
+)
+def test_requests_that_shards_would_break_stay_as_they_are(
+    changes: dict[str, object], reason: Reason
+) -> None:
+    mixed = make_shape(a100(cpus=32), a100("n2", shards=0, cpus=32))
+    assert ask(mixed, replace(ONE, **changes)).reason is reason  # type: ignore[arg-type]
+
+
+def test_named_nodes_are_harmless_where_all_gpus_are_shared(shape: ClusterShape) -> None:
+    assert ask(shape, replace(ONE, req_nodes="n1")).action is Action.COLLOCATE
+    assert ask(shape, JobRequest(1, kind="srun")).action is Action.COLLOCATE
+    one_node = replace(ONE, num_tasks=40, max_nodes=1)
+    assert ask(make_shape(a100(cpus=32)), one_node).action is Action.COLLOCATE
+
+
 def test_no_estimate_is_a_whole_gpu(shape: ClusterShape) -> None:
     assert ask(shape, upper_mib=None).action is Action.EXCLUSIVE
 

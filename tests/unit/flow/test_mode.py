@@ -30,16 +30,22 @@ def config(tmp_path: Path) -> Config:
 
 def test_first_matching_rule_wins(tmp_path: Path) -> None:
     modes = Modes(config(tmp_path))
-    assert modes.of(0, "ml", "shared") == "off"
-    assert modes.of(1, "ml", "shared") == "on"
-    assert modes.of(1, "ml", "other") == "observe"
-    assert modes.of(1, None, None) == "observe"
+    assert modes.of(0, "ml", ("shared",)) == "off"
+    assert modes.of(1, "ml", ("shared",)) == "on"
+    assert modes.of(1, "ml", ("other",)) == "observe"
+    assert modes.of(1, None, ()) == "observe"
+
+
+def test_of_several_partitions_the_most_careful_mode_counts(tmp_path: Path) -> None:
+    modes = Modes(config(tmp_path))
+    assert modes.of(1, "ml", ("shared", "other")) == "observe"
+    assert modes.of(0, "ml", ("other", "shared")) == "off"
 
 
 def test_off_switch_is_above_all(tmp_path: Path) -> None:
     modes = Modes(config(tmp_path))
     (tmp_path / "off").touch()
-    assert modes.of(1, "ml", "shared") == "off"
+    assert modes.of(1, "ml", ("shared",)) == "off"
 
 
 def test_after_install_nothing_is_changed() -> None:

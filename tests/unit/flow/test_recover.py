@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recovery does when Slurm refuses or is away: nothing is left in a hold of ours.
+
+The steps themselves run on real daemons (tests/cluster); a slurmctld that refuses for minutes does
+not, so here a stand-in answers for it.
+"""
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.job import JobView
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.recover import MAX_TRIES, Recoverer
+
+MARK = "coloc:1:0123456789ab:collocate:fits:12"
+FAILED = JobView(7, "FAILED", uid=1000, priority=10, tres_per_node="shard:12", admin_comment=MARK)
+
+
+class Refusing:
+    """A slurmctld that knows one job and refuses to change its gres with ``words``."""
+
+    def __init__(self, words: str) -> None:
+        self.view = FAILED
+        self.words = words
+
+    async def job(self, job_id: int) -> JobView:
+        return self.view
+
+    async def requeue_hold(self, handle: str) -> None:
+        self.view = replace(self.view, state="PENDING", restarts=1, priority=0)
+
+    async def set_gres(self, handle: str, tres: str) -> None:
+        if self.words:
+            raise SlurmError(self.words)
+        self.view = replace(self.view, tres_per_node=tres)
+
+    async def release(self, handle: str) -> None:
+        self.view = replace(self.view, priority=10)
+
+    async def update(self, handle: str, **fields: object) -> None:
+        self.view = replace(self.view, priority=100_000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store.open(tmp_path)
+    now = time.time()
+    found.add_work(
+        {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": 1000,
+         "tres": "gres/gpu:1", "created_s": now, "updated_s": now}
+    )  # fmt: skip
+    return found
+
+
+def rounds(store: Store, slurm: Any, count: int) -> None:
+    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None)
+
+    async def run() -> None:
+        for _ in range(count):
+            await recoverer.round()
+            recoverer._pauses.clear()  # the pauses are tested below
+
+    asyncio.run(run())
+
+
+def test_a_refused_job_is_let_go_at_the_end(store: Store) -> None:
+    slurm = Refusing("Invalid generic resource specification")
+    rounds(store, slurm, MAX_TRIES - 1)
+    assert slurm.view.held
+    rounds(store, slurm, 1)
+    assert not slurm.view.held
+    assert store.open_work() == []
+    assert "given up" in store.story("0123456789ab", 7)[-1]["text"]
+
+
+def test_a_slurmctld_that_is_away_is_waited_for(store: Store) -> None:
+    slurm = Refusing("slurm_load_jobs error: Unable to contact slurm controller")
+    rounds(store, slurm, 3 * MAX_TRIES)
+    assert len(store.open_work()) == 1
+    slurm.words = ""
+    rounds(store, slurm, 1)
+    assert store.open_work() == []
+    assert (slurm.view.priority, slurm.view.tres_per_node) == (100_000, "gres/gpu:1")
+
+
+def test_a_mark_that_an_admin_overwrote_does_not_leave_the_job_held(store: Store) -> None:
+    slurm = Refusing("Invalid")
+    rounds(store, slurm, 1)
+    slurm.view = replace(slurm.view, admin_comment="ticket 7")
+    slurm.words = ""
+    rounds(store, slurm, 1)
+    assert slurm.view.tres_per_node == "gres/gpu:1"
+    assert not slurm.view.held
+
+
+def test_a_failed_step_is_not_tried_again_at_once(store: Store) -> None:
+    slurm = Refusing("Invalid")
+    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        for _ in range(50):
+            await recoverer.round()
+
+    asyncio.run(run())
+    assert store.open_work()[0]["tries"] == 1
+
+
+def test_switched_off_begins_nothing_and_ends_what_it_began(store: Store) -> None:
+    off = True
+    slurm = Refusing("Invalid")
+    recoverer = Recoverer(Config(), store, slurm, lambda: off, lambda view: None)  # type: ignore[arg-type]
+    asyncio.run(recoverer.round())
+    assert slurm.view.state == "FAILED"
+    off = False
+    asyncio.run(recoverer.round())
+    assert slurm.view.held
+    off, slurm.words = True, ""
+    recoverer._pauses.clear()
+    asyncio.run(recoverer.round())
+    assert not slurm.view.held
