@@ -10,9 +10,10 @@ job_submit.lua calls last. It lives in one folder with the coloc_*.lua files tha
 The hook runs inside slurmctld, one copy at a time and under its locks: what it waits for, every
 submission waits for. So a job without --coloc costs a look at its request and no call; a --coloc
 job costs one request to colocd on a local socket, bounded by a deadline, and a daemon that did
-not answer is left alone for a while (the breaker). The Lua state, and with it the breaker, lives
-until slurmctld restarts or job_submit.lua's mtime changes; new coloc*.lua files are read only
-then.
+not answer is left alone for a while (the breaker). An answer that is not understood costs only
+its own job: one user's odd request must not send other users' jobs to whole GPUs. The Lua state,
+and with it the breaker, lives until slurmctld restarts or job_submit.lua's mtime changes; new
+coloc*.lua files are read only then.
 
 Whatever fails, the submission goes on: where --coloc was asked for, on a whole GPU.
 Runs on Lua 5.1 (Debian's slurmctld), 5.3 and 5.4.
@@ -32,7 +33,7 @@ local settings = {
   socket = "/run/slurm-coloc/colocd.sock",
   off_file = "/etc/slurm-coloc/off",
   deadline_ms = 200, -- for the whole exchange
-  breaker_s = 10, -- no call for 1, 2, 4, ... at most so long after late or bad answers in a row
+  breaker_s = 10, -- no call for 1, 2, 4, ... at most so long after late answers in a row
   refused_s = 0.25, -- no call after a refused connect: it costs 0.03 ms, and colocd is soon back
   raw_shard = "refuse", -- or "allow": shards that users ask for themselves
   exclusive_gres = "gres/gpu:1", -- a whole GPU until colocd has told; 22.05: all shards of one
@@ -78,14 +79,6 @@ local function refuse(text)
   return slurm.ESLURM_ACCESS_DENIED or slurm.ERROR
 end
 
--- AdminComment of a job that colocd did not decide: why, for `coloc explain`.
-local function comment_with(job_desc, action, reason)
-  local mine = ("coloc:1:%s:%s:%s:0"):format(NO_DECISION, action, reason)
-  local theirs = job_desc.admin_comment or ""
-  if theirs == "" then return mine end
-  return #theirs + #mine + 2 <= wire.TRES_MAX and theirs .. "; " .. mine or theirs
-end
-
 -- --coloc was asked for and colocd did not decide: a whole GPU, and say so.
 local function on_whole_gpu(job_desc, code, text, ms)
   local gpus = job.asks_gpus(job_desc)
@@ -99,7 +92,8 @@ local function on_whole_gpu(job_desc, code, text, ms)
   elseif gpus > 1 then
     words = "the job runs on whole GPUs, as submitted"
   end
-  set.admin_comment = comment_with(job_desc, action, code)
+  local mark = ("coloc:1:%s:%s:%s:0"):format(NO_DECISION, action, code)
+  set.admin_comment = job.comment_with(job_desc, mark)
   local ok, problem = job.apply(job_desc, set, {})
   if not ok then
     log_error("coloc: " .. problem)
@@ -119,13 +113,11 @@ local function take(job_desc, options)
   local text, why, ms = call.ask(compose, settings)
   if not text then return on_whole_gpu(job_desc, why.code, why.text, ms) end
   local answer, code, problem = wire.read_answer(text)
-  if not answer then
-    if code == "bad_answer" then call.leave_alone(settings.breaker_s, problem) end
-    return on_whole_gpu(job_desc, code, problem, ms)
-  end
+  if not answer then return on_whole_gpu(job_desc, code, problem, ms) end
   exclusive_gres = answer.exclusive_gres or exclusive_gres
   local set, env = answer.set, answer.env
-  if answer.action == "asis" then set, env = { admin_comment = set.admin_comment }, {} end
+  if answer.action == "asis" then set, env = {}, {} end
+  if answer.mark then set.admin_comment = job.comment_with(job_desc, answer.mark) end
   local ok
   ok, problem = job.apply(job_desc, set, env)
   if not ok then

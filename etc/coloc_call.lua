@@ -8,8 +8,9 @@ is a poll with what is left of the deadline.
 Needs lua-posix (33.4 and 36.3 were tried inside slurmctld). slurmctld 22.05 and 24.11 ignore or
 catch SIGPIPE, so a send to a dead peer returns EPIPE.
 
-A fault is a table {code = one word, text = for people, wait_s = most seconds without calls}; no
-wait_s: colocd is not to blame.
+A fault is a table {code = one word, text = for people, wait_s = most seconds without calls,
+late = true for an answer that did not come in time}; no wait_s: it is this job's own trouble, and
+the next job may call.
 ]]
 
 local call = {}
@@ -18,7 +19,7 @@ local REQUEST_MAX = 262144 -- bytes of one request, as colocd reads it
 local ANSWER_MAX = 65536 -- bytes of one answer
 local CONNECT_S = 0.05 -- seconds of EAGAIN (a full backlog) before colocd counts as hung
 
--- The breaker: no call before closed_until (monotonic seconds), and why; misses in a row.
+-- The breaker: no call before closed_until (monotonic seconds), and why; late answers in a row.
 local closed_until, closed_why, misses = 0, nil, 0
 
 -- posix modules, or nil and the reason; loaded at the first --coloc job, then kept.
@@ -49,17 +50,18 @@ local function monotonic_s()
   return now.tv_sec + now.tv_nsec / 1e9
 end
 
-local function fault(code, text, wait_s)
-  return nil, { code = code, text = text, wait_s = wait_s }
+local function fault(code, text) return nil, { code = code, text = text } end
+
+local function slow(settings, text)
+  return nil, { code = "colocd_slow", text = text, wait_s = settings.breaker_s, late = true }
 end
 
 local function late(settings)
-  local text = ("colocd did not answer within %.0f ms"):format(settings.deadline_ms)
-  return fault("colocd_slow", text, settings.breaker_s)
+  return slow(settings, ("colocd did not answer within %.0f ms"):format(settings.deadline_ms))
 end
 
 local function gone(settings, text)
-  return fault("colocd_down", text, settings.refused_s)
+  return nil, { code = "colocd_down", text = text, wait_s = settings.refused_s }
 end
 
 -- Wait until fd is ready; false at the deadline.
@@ -83,7 +85,7 @@ local function open_connection(fd, stop_s, settings)
     if ok then return true end
     if code == px.errno.EAGAIN then -- the backlog is full: nothing to poll for, try again
       if monotonic_s() >= give_up_s then
-        return fault("colocd_slow", "colocd accepts no connection", settings.breaker_s)
+        return slow(settings, "colocd accepts no connection")
       end
       px.poll.poll({}, 2)
     elseif code ~= px.errno.EINTR then
@@ -120,7 +122,7 @@ local function receive(fd, stop_s, settings)
       local stop = text:find("\n\n", math.max(1, #text - #part), true)
       if stop and stop == #text - 1 then return text:sub(1, stop) end
       if stop or #text > ANSWER_MAX then
-        return fault("bad_answer", "colocd's answer is too long", settings.breaker_s)
+        return fault("bad_answer", "colocd's answer is too long")
       end
     elseif code ~= px.errno.EAGAIN and code ~= px.errno.EINTR then
       return gone(settings, "colocd hung up (" .. tostring(why) .. ")")
@@ -140,16 +142,20 @@ local function exchange(request, settings)
     return receive(fd, stop_s, settings)
   end)
   px.unistd.close(fd)
-  if not ok then return fault("lua_error", tostring(value), settings.breaker_s) end
+  if not ok then return fault("lua_error", tostring(value)) end
   return value, why
 end
 
---- Leave colocd alone for 1, 2, 4, ... seconds, at most most_s; calls meanwhile fail at once with
---- this text. One late answer of a busy daemon is no hung daemon: with a fixed 10 s it sent 143 of
---- 2000 jobs to whole GPUs.
-function call.leave_alone(most_s, text)
-  closed_until, closed_why = monotonic_s() + math.min(most_s, 2 ^ misses), text
-  misses = misses + 1
+-- Calls fail at once with this fault's text for its wait_s; after late answers for 1, 2, 4, ...
+-- seconds up to it. One late answer of a busy daemon is no hung daemon: with a fixed 10 s it sent
+-- 143 of 2000 jobs to whole GPUs. A daemon that is gone costs no time and does not count as late.
+local function leave_alone(why)
+  local wait_s = why.wait_s
+  if why.late then
+    wait_s = math.min(wait_s, 2 ^ misses)
+    misses = misses + 1
+  end
+  closed_until, closed_why = monotonic_s() + wait_s, why.text
 end
 
 --- Ask colocd. compose() gives the request's text, only when it is really sent. settings: socket,
@@ -164,7 +170,7 @@ function call.ask(compose, settings)
   if answer then
     misses = 0
   elseif why.wait_s then
-    call.leave_alone(why.wait_s, why.text)
+    leave_alone(why)
   end
   return answer, why, (monotonic_s() - start_s) * 1000
 end

@@ -13,28 +13,35 @@ Seen in the job_desc of 22.05.8 and 24.11.5:
 * 24.11 sends -c 3 also as tres_per_task "cpu=3", and --gpus-per-task=1 as tres_per_task
   "gres/gpu=1" with tres_bind; 22.05 as tres_per_task "gres:gpu:1";
 * --gpus=0 is tres_per_job "gres/gpu:0"; the first component of a het job has offset 0;
+* --gpu-freq=high is tres_freq "gpu:high"; --gpu-bind=closest is tres_bind "gpu:closest" (22.05)
+  or "gres/gpu:closest" (24.11); --ntasks-per-gpu=2 is ntasks_per_tres 2; default_account, the
+  user's own in slurmdbd, reads nil without slurmdbd; a field that a release lacks reads nil;
+* the plugin may make admin_comment as long as it likes (300 KB were taken by both), unlike
+  comment, and the job goes on;
 * the environment is there for batch jobs only; assigning to an absent name would add it.
 ]]
 
 local job = {}
 
 local TRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
+-- admin_comment is not among them: colocd gives the mark only, coloc.lua joins the two.
 local STRINGS = {
-  "account", "partition", "qos", "features", "tres_per_node", "tres_per_job", "tres_per_task",
-  "tres_per_socket", "cpus_per_tres", "mem_per_tres", "admin_comment",
+  "account", "default_account", "partition", "qos", "features", "reservation", "req_nodes",
+  "exc_nodes", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_freq",
+  "tres_bind", "cpus_per_tres", "mem_per_tres",
 }
 -- Number fields and the smallest value that means "unset".
 local NUMBERS = {
   { "time_limit", 4294967294 }, { "num_tasks", 4294967294 }, { "ntasks_per_node", 65534 },
   { "min_nodes", 4294967294 }, { "max_nodes", 4294967294 }, { "min_cpus", 4294967294 },
   { "cpus_per_task", 65534 }, { "min_mem_per_node", 2 ^ 53 }, { "min_mem_per_cpu", 2 ^ 53 },
-  { "requeue", 65534 },
+  { "requeue", 65534 }, { "ntasks_per_tres", 65534 },
 }
 -- Names that an srun inside the script reads back.
 local ENVIRONMENT = {
   "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET",
   "SLURM_CPUS_PER_GPU", "SLURM_MEM_PER_GPU", "SLURM_GPU_BIND", "SLURM_GPU_FREQ",
-  "SLURM_TRES_PER_TASK",
+  "SLURM_TRES_PER_TASK", "SLURM_NTASKS_PER_GPU",
 }
 local OPTIONS = {
   COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
@@ -50,6 +57,8 @@ local ORDER = {
   "cpus_per_tres", "mem_per_tres", "cpus_per_task", "min_nodes", "max_nodes", "requeue",
   "admin_comment", "min_mem_per_node",
 }
+
+local COMMENT_SEEN = 1024 -- bytes of AdminComment that colocd surely sees
 
 -- Calls visit(name, count) for each gres in a tres string ("gres/gpu:a100:2,gres:shard:3",
 -- "cpu=3", "shard"), whatever the release's spelling; a missing count is 1.
@@ -181,6 +190,15 @@ function job.request(job_desc, options)
   for _, name in ipairs(OPTION_ORDER) do given[#given + 1] = { name, options[name] } end
   add("coloc", { entries = given })
   return { entries = entries }
+end
+
+--- A mark beside the site's own comment, whole and byte for byte. colocd reads AdminComment by
+--- squeue in a column of 1030 characters, so before a long one the mark stands in front.
+function job.comment_with(job_desc, mark)
+  local theirs = job_desc.admin_comment or ""
+  if theirs == "" then return mark end
+  if #theirs + #mark + 2 <= COMMENT_SEEN then return theirs .. "; " .. mark end
+  return mark .. "; " .. theirs
 end
 
 local function put(job_desc, field, value)

@@ -8,7 +8,7 @@ no JSON parser.
 
 local wire = {}
 
-wire.TRES_MAX = 1024 -- characters that slurmctld takes in tres_per_node and in comments
+wire.TRES_MAX = 1024 -- characters that slurmctld takes in tres_per_node
 wire.MESSAGES_MAX = 10 -- lines shown to the user
 
 -- Length of the well-formed UTF-8 sequence at i, or nil (RFC 3629: no overlong, no surrogate).
@@ -107,6 +107,7 @@ local SETTABLE = {
   cpus_per_task = whole(1, 65533), min_nodes = whole(1, 65533), max_nodes = whole(1, 65533),
   requeue = whole(0, 1), min_mem_per_node = whole(0, 2 ^ 40),
 }
+local MARK_MAX = 200 -- bytes
 local ACTIONS = { collocate = true, exclusive = true, asis = true }
 
 -- The answer's set.* and env.*, all checked before the first is made; or nil and why not.
@@ -126,16 +127,19 @@ local function read_changes(answer)
       env[#env + 1] = name
     end
   end
-  local comment = answer.admin_comment
-  if comment then
-    if #comment > wire.TRES_MAX or comment:find("%c") then return nil, "bad admin_comment" end
-    set.admin_comment = comment
-  end
   return set, env
 end
 
---- Read colocd's answer. Returns a decision {action, decision, reason, set, env, messages,
---- exclusive_gres}; or nil, a code of one word and a text for people.
+-- colocd's mark: the last one in the comment that it sends, where it sends one.
+local function read_mark(comment)
+  local mark
+  for found in comment:gmatch("coloc:1:%x+:%a+:[%w_.-]+:%d+") do mark = found end
+  return mark and #mark <= MARK_MAX and mark or nil
+end
+
+--- Read colocd's answer. Returns a decision {action, decision, reason, mark (for AdminComment,
+--- may be nil), set, env, messages, exclusive_gres}; or nil, a code of one word and a text for
+--- people.
 function wire.read_answer(text)
   local answer, why = parse_flat(text)
   if answer and answer.ok == "0" then
@@ -154,13 +158,16 @@ function wire.read_answer(text)
     why = "no reason"
   elseif answer and answer.exclusive_gres and not tres_text(answer.exclusive_gres) then
     why = "bad exclusive_gres"
+  elseif answer and answer.admin_comment and not read_mark(answer.admin_comment) then
+    why = "bad admin_comment"
   end
   if why then return nil, "bad_answer", "colocd's answer is not understood: " .. why end
   local messages = {}
   for i = 1, wire.MESSAGES_MAX do messages[#messages + 1] = answer["message." .. i] end
   return {
     action = answer.action, decision = answer.decision, reason = answer.reason,
-    set = set, env = env, messages = messages, exclusive_gres = answer.exclusive_gres,
+    mark = read_mark(answer.admin_comment or ""), set = set, env = env, messages = messages,
+    exclusive_gres = answer.exclusive_gres,
   }
 end
 

@@ -11,7 +11,8 @@ from tests.unit.lua.peer import GOOD, answering
 
 NO_VAL = 4294967294
 ACCESS_DENIED = 2002
-TAKEN = {"admin_comment": "site; coloc:1:0123456789ab:collocate:estimated:12", "job_id": 7}
+MARK = "coloc:1:0123456789ab:collocate:estimated:12"
+TAKEN = {"admin_comment": f"site; {MARK}", "job_id": 7}
 
 
 def test_a_job_without_coloc_calls_nobody(hook: Hook) -> None:
@@ -41,7 +42,8 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
             shared=0,
             script="#!/bin/sh",
             environment={"SLURM_GPUS": "1", "SLURM_TRES_PER_TASK": "", "HOME": "/x"},
-            admin_comment='süß \\ "x"',
+            qos='süß \\ "x"',
+            admin_comment="the site's own stays here",
         )
     )
     assert peer.requests == [
@@ -52,8 +54,8 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
             "uid": 1001,
             "gid": 100,
             "partition": "main",
+            "qos": 'süß \\ "x"',
             "tres_per_job": "gres/gpu:1",
-            "admin_comment": 'süß \\ "x"',
             "time_limit": 60,
             "min_cpus": 1,
             "min_mem_per_cpu": 100,
@@ -68,6 +70,29 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
     ]
 
 
+PLACE: dict[str, Any] = {
+    "default_account": "physics",
+    "reservation": "course",
+    "req_nodes": "n[1-2]",
+    "exc_nodes": "n3",
+    "tres_freq": "gpu:high",
+    "tres_bind": "gres/gpu:closest",
+    "ntasks_per_tres": 2,
+}
+UNSET: dict[str, Any] = dict.fromkeys(PLACE, "") | {"ntasks_per_tres": 65534}
+
+
+def test_the_request_tells_of_places_frequencies_and_tasks_per_gpu(hook: Hook) -> None:
+    peer = hook.serve(answering(GOOD))
+    job = spank(SUMMARY="x") | {"script": "#!/bin/sh"}
+    names = {"SLURM_NTASKS_PER_GPU": "2", "SLURM_GPU_FREQ": "high"}
+    hook.run(submit(**job, **PLACE, environment=names), submit(**job, **UNSET))
+    told, untold = peer.requests
+    assert {name: told[name] for name in PLACE} == PLACE
+    assert told["env"] == ["SLURM_GPU_FREQ", "SLURM_NTASKS_PER_GPU"]
+    assert not PLACE.keys() & untold.keys()
+
+
 def test_an_unlimited_time_is_told_and_an_interactive_job_has_no_environment(hook: Hook) -> None:
     peer = hook.serve(answering(GOOD))
     hook.run(submit(**spank(POLICY="exclusive"), time_limit=4294967295))
@@ -79,7 +104,7 @@ def test_an_unlimited_time_is_told_and_an_interactive_job_has_no_environment(hoo
 
 REWRITE = {
     **GOOD,
-    "admin_comment": "site; coloc:1:0123456789ab:collocate:estimated:12",
+    "admin_comment": MARK,
     "message.1": "shares a GPU: 12 of 39 GiB",
     "message.2": "100 % sure\n",
     "set.tres_per_node": "gres/nvme:1,gres/shard:12",
@@ -115,6 +140,39 @@ def test_a_decision_is_applied_and_told(hook: Hook) -> None:
     assert r.user == ["coloc: shares a GPU: 12 of 39 GiB", "coloc: 100 % sure "]
     (line,) = r.info
     assert "decision=0123456789ab action=collocate reason=estimated" in line
+
+
+COMMENTS = {
+    "": MARK,
+    "site": f"site; {MARK}",
+    "tab\tnewline\nü": f"tab\tnewline\nü; {MARK}",
+    "s" * 979: "s" * 979 + f"; {MARK}",
+    "s" * 980: f"{MARK}; " + "s" * 980,
+    "s" * 300_000: f"{MARK}; " + "s" * 300_000,
+}
+
+
+@pytest.mark.parametrize("answered", [MARK, f"site; {MARK}"])
+def test_the_site_s_comment_is_kept_whole(hook: Hook, answered: str) -> None:
+    """Also one that colocd would not take, and with its mark where squeue's column shows it."""
+    assert len("s" * 979 + f"; {MARK}") == 1024
+    peer = hook.serve(answering({**GOOD, "admin_comment": answered}))
+    job = spank(SUMMARY="x")
+    results = hook.run(*(submit(**job, admin_comment=site) for site in COMMENTS))
+    assert [r.fields["admin_comment"] for r in results] == list(COMMENTS.values())
+    assert all((r.called, r.rc, r.user) == (True, 0, []) for r in results)
+    assert all("action=collocate" in r.info[0] for r in results)
+    assert len(peer.lines) == len(COMMENTS) and max(map(len, peer.lines)) < 400
+    edited = [modify(rec={"admin_comment": c}, tres_per_job="gpu:2") for c in COMMENTS.values()]
+    assert [r.rc for r in hook.run(*edited)] == [ACCESS_DENIED] * len(COMMENTS)
+
+
+def test_an_answer_without_a_mark_leaves_the_comment_alone(hook: Hook) -> None:
+    hook.serve(answering({**GOOD, "action": "asis"}))
+    plain, site = hook.run(
+        submit(**spank(SUMMARY="x")), submit(**spank(SUMMARY="x"), admin_comment="s" * 5000)
+    )
+    assert "admin_comment" not in plain.fields and site.fields["admin_comment"] == "s" * 5000
 
 
 def test_the_release_s_own_spelling(hook: Hook) -> None:

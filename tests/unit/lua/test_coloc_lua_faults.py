@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lua.conftest import Hook, Result, spank, submit
-from tests.unit.lua.peer import GOOD, Peer, answering, closing, dripping, flat
+from tests.unit.lua.peer import GOOD, Behaviour, Peer, answering, closing, dripping, flat
 
 DEADLINE_MS = 200
 # What a call may take beyond its deadline on a busy machine of two cores.
@@ -26,6 +26,10 @@ def assert_whole_gpu(r: Result, reason: str) -> None:
     assert r.fields["admin_comment"] == f"coloc:1:000000000000:exclusive:{reason}:0"
     assert len(r.user) == 1 and r.user[0].endswith("; the job runs on a whole GPU"), r.user
     assert "\n" not in r.user[0]
+
+
+def reason(r: Result) -> str:
+    return r.fields["admin_comment"].split(":")[4]
 
 
 BAD_ANSWERS: dict[str, bytes] = {
@@ -56,6 +60,7 @@ BAD_ANSWERS: dict[str, bytes] = {
     "environment value": flat({**GOOD, "env.SLURM_GPUS": "2"}),
     "environment name": flat({**GOOD, "env.LD_PRELOAD": ""}),
     "comment": flat({**GOOD, "admin_comment": "a\nb"}),
+    "long mark": flat({**GOOD, "admin_comment": f"coloc:1:{'a' * 300}:asis:off:0"}),
     "long": b"v=1\n" + b"message.1=" + b"x" * 70000 + b"\n\n",
     "endless": b"v=1\n" * 70000,
     "more": flat(GOOD) + b"v=1\n",
@@ -64,10 +69,13 @@ BAD_ANSWERS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 def test_a_bad_answer_is_not_applied(hook: Hook, name: str) -> None:
-    hook.serve(answering(BAD_ANSWERS[name]))
-    (r,) = hook.run(submit(**spank(SUMMARY="x")))
+    """... and costs its own job only: the next one's answer is asked for and applied."""
+    hook.serve(answering(BAD_ANSWERS[name]), answering({**GOOD, "action": "asis"}))
+    job = submit(**spank(SUMMARY="x"))
+    r, after = hook.run(job, job)
     assert_whole_gpu(r, "bad_answer")
     assert r.fields["user_id"] == "1000" and r.ms < DEADLINE_MS + SLACK_MS
+    assert "action=asis" in after.info[0] and not after.user
 
 
 def test_a_refusal_is_told_and_leaves_the_breaker_alone(hook: Hook) -> None:
@@ -122,9 +130,32 @@ def test_one_late_answer_closes_the_breaker_for_a_second_only(hook: Hook) -> Non
     peer._behaviours[0] = peer._behaviours[1] = lambda _conn, _line: hang(peer)
     job, second = submit(**spank(SUMMARY="x")), {"op": "sleep", "s": 1.05}
     results = hook.run(job, second, job, second, job, second, job)
-    reasons = [r.fields["admin_comment"].split(":")[4] for r in results[:3]]
+    reasons = [reason(r) for r in results[:3]]
     assert reasons == ["colocd_slow", "colocd_slow", "breaker"]  # 1 s, then 2 s
     assert "action=asis" in results[3].info[0]
+
+
+def cut(conn: socket.socket, _line: bytes) -> None:
+    """Hang up within the answer."""
+    conn.sendall(b"v=1\nok=1\nact")
+
+
+@pytest.mark.parametrize("hang_up", [closing, cut])
+def test_a_hang_up_counts_for_a_short_while_only(hook: Hook, hang_up: Behaviour) -> None:
+    """refused_s each time, however many in a row, and nothing that makes a late answer dearer."""
+    hook.setup.update(refused_s=0.1, breaker_s=10, deadline_ms=50)
+    peer = hook.serve(*[hang_up] * 3, answering(b""), answering({**GOOD, "action": "asis"}))
+    peer._behaviours[3] = lambda _conn, _line: hang(peer)
+    job, pause, second = (
+        submit(**spank(SUMMARY="x")),
+        {"op": "sleep", "s": 0.12},
+        {"op": "sleep", "s": 1.05},
+    )
+    results = hook.run(job, job, pause, job, pause, job, pause, job, job, second, job)
+    assert [reason(r) for r in results[:6]] == [
+        "colocd_down", "breaker", "colocd_down", "colocd_down", "colocd_slow", "breaker",
+    ]  # fmt: skip
+    assert "action=asis" in results[6].info[0]
 
 
 def test_drop_by_drop(hook: Hook) -> None:
@@ -223,11 +254,15 @@ def test_the_safe_side_remembers_what_a_whole_gpu_is(hook: Hook) -> None:
 
 def test_the_site_s_comment_is_kept(hook: Hook) -> None:
     job = spank(SUMMARY="x")
-    short, full = hook.run(
-        submit(**job, admin_comment="site"), submit(**job, admin_comment="s" * 1020)
+    short, full, huge = hook.run(
+        *(submit(**job, admin_comment=c) for c in ("site", "s" * 1020, "s" * 300_000))
     )
-    assert short.fields["admin_comment"].startswith("site; coloc:1:000000000000:exclusive:")
-    assert full.fields["admin_comment"] == "s" * 1020
+    mark = "coloc:1:000000000000:exclusive:"
+    assert short.fields["admin_comment"].startswith(f"site; {mark}")
+    for r, length in ((full, 1020), (huge, 300_000)):
+        assert r.fields["admin_comment"].startswith(mark)
+        assert r.fields["admin_comment"].endswith("; " + "s" * length)
+        assert r.rc == 0 and r.fields["tres_per_node"] == "gres/gpu:1"
 
 
 def test_a_plugin_of_another_version(hook: Hook) -> None:
