@@ -182,6 +182,7 @@ def _write(lab: "Lab", site: conf.Site) -> None:
     put(d / "coloc.toml", conf.toml(settings))
     if site.lua:
         put(d / "job_submit.lua", conf.job_submit_lua(spec))
+        put(d / "cli_filter.lua", (d / "etc" / "cli_filter.lua").read_text())
     for node in spec.node_names:
         own = settings | {"hooks": settings["hooks"] | {"run_dir": f"{d}/nodes/{node}/jobs"}}
         put(d / "nodes" / node / "coloc.toml", conf.toml(own))
