@@ -227,9 +227,9 @@ def test_srun_works_inside_a_salloc(me: Desk) -> None:
     assert "SLURM_SPANK_COLOC_SUMMARY" not in seen and "SLURM_GPUS" not in seen
 
 
-@pytest.mark.xfail(reason="colocd still rewrites jobs of srun, whose own step asks for the GPU")
-def test_srun_outside_of_a_job_runs(me: Desk) -> None:
-    args = [f"--coloc={me.summary}", "--gpus=1", "--mem=10"]
+@pytest.mark.parametrize("gpus", [(), ("--gpus=1",), ("--gres=gpu:1",)], ids=str)
+def test_srun_outside_of_a_job_runs(me: Desk, gpus: tuple[str, ...]) -> None:
+    args = [f"--coloc={me.summary}", *gpus, "--mem=10"]
     done = me.lab.run(["srun", *args, "/bin/echo", "ok"], user=me.user)
     assert done.stdout.strip() == "ok"
     assert "coloc: a job of srun that runs out of GPU memory is not put back" in done.stderr
