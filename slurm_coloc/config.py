@@ -174,7 +174,7 @@ class HooksConfig(Section):
         description="Where the Epilog keeps reports that colocd has not taken yet.",
     )
     run_dir: Path = Field(
-        Path("/run/slurm-coloc/jobs"), description="State of the jobs that run on this node."
+        Path("/run/slurm-coloc-jobs"), description="State of the jobs that run on this node."
     )
     log_tail_kib: int = Field(
         256, ge=4, le=16384, description="KiB of the end of each log that the Epilog reads."

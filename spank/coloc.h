@@ -19,12 +19,14 @@
 #define COLOC_DEFLATED_MAX (COLOC_FORWARD_MAX / 4 * 3)
 #define COLOC_ARRAY_FILES_MAX 4096 /* directory entries that may match FILE with %a */
 #define COLOC_ERROR_MAX 1024
+#define COLOC_RUN_DIR "/run/slurm-coloc-jobs"
 
 /* The arguments of our line in plugstack.conf. */
 struct coloc_args {
-	size_t max_bytes; /* max_kib=N: a larger summary fails the submission */
-	bool quiet;       /* quiet: no notice about recovery from salloc and srun */
-	char bad[64];     /* the first argument that we do not know: the plugin is disabled */
+	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
+	char run_dir[256]; /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
+	bool quiet;        /* quiet: no notice about recovery from salloc and srun */
+	char bad[64];      /* the first argument that we do not know: the plugin is disabled */
 };
 
 /* What the user asked for; NULL = option not given. Owned by options.c. */
@@ -59,7 +61,13 @@ void coloc_allocator_init(void);
 int coloc_allocator_post_opt(spank_t spank, const struct coloc_args *args);
 void coloc_local_init(void);
 int coloc_local_post_opt(spank_t spank, const struct coloc_args *args);
+void coloc_remote_post_opt(spank_t spank, const struct coloc_args *args);
 int coloc_remote_task_init(spank_t spank);
+
+/* step_note.c: for the Epilog. The first as root before the logs are open, the second in the
+ * task, where out and err are its standard output and standard error. */
+void coloc_step_note(spank_t spank, const struct coloc_args *args);
+void coloc_note_logs(int out, int err);
 
 /* forward.c: read, compress, hand to Slurm. Does not return when something is wrong. */
 void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind);

@@ -45,6 +45,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *argv[])
 	(void) ac;
 	(void) argv;
 
+	if (context == S_CTX_REMOTE && !disabled)
+		coloc_remote_post_opt(spank, &plugstack_args);
 	if (!coloc_options_given())
 		return 0;
 	if (disabled && (context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arguments of our line in plugstack.conf: max_kib=1..16384, quiet. Anything else disables.
+ * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, quiet. Anything
+ * else disables.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,16 +24,33 @@ static bool parse_kib(const char *text, size_t *bytes)
 	return true;
 }
 
+static bool parse_dir(const char *text, char *out, size_t size)
+{
+	if (text[0] != '/' || strlen(text) >= size)
+		return false;
+	strcpy(out, text);
+	return true;
+}
+
+static bool parse_one(const char *word, struct coloc_args *args)
+{
+	if (strcmp(word, "quiet") == 0)
+		return args->quiet = true;
+	if (strncmp(word, "max_kib=", 8) == 0)
+		return parse_kib(word + 8, &args->max_bytes);
+	if (strncmp(word, "run_dir=", 8) == 0)
+		return parse_dir(word + 8, args->run_dir, sizeof(args->run_dir));
+	return false;
+}
+
 bool coloc_args_parse(struct coloc_args *args, int ac, char *argv[])
 {
 	memset(args, 0, sizeof(*args));
 	args->max_bytes = (size_t) COLOC_MAX_KIB * 1024;
+	snprintf(args->run_dir, sizeof(args->run_dir), "%s", COLOC_RUN_DIR);
 
 	for (int i = 0; i < ac; i++) {
-		if (strcmp(argv[i], "quiet") == 0)
-			args->quiet = true;
-		else if (strncmp(argv[i], "max_kib=", 8) != 0 ||
-		         !parse_kib(argv[i] + 8, &args->max_bytes)) {
+		if (!parse_one(argv[i], args)) {
 			snprintf(args->bad, sizeof(args->bad), "%s", argv[i]);
 			return false;
 		}

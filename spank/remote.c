@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slurmstepd: the environment of the task. Runs as the user, in the task's own process,
- * just before its exec. Whatever goes wrong here, the task runs.
+ * slurmstepd: the environment of the task, as the user, in the task's own process, just before
+ * its exec; and, as root before that, the note for the Epilog. Whatever goes wrong here, the
+ * task runs.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <slurm/slurm.h> /* SLURM_BATCH_SCRIPT */
 
@@ -111,6 +113,12 @@ static void join_fence(spank_t spank)
 	(void) spank;
 }
 
+void coloc_remote_post_opt(spank_t spank, const struct coloc_args *args)
+{
+	if (spank_remote(spank) == 1 && asked(spank))
+		coloc_step_note(spank, args);
+}
+
 int coloc_remote_task_init(spank_t spank)
 {
 	char shards[32];
@@ -118,6 +126,7 @@ int coloc_remote_task_init(spank_t spank)
 
 	if (spank_remote(spank) != 1 || !asked(spank))
 		return 0;
+	coloc_note_logs(STDOUT_FILENO, STDERR_FILENO);
 	shared = on_shards(spank, shards, sizeof(shards));
 	drop_forwarded(spank);
 	mend_request(spank, shared);

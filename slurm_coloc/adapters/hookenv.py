@@ -31,7 +31,7 @@ class HookSettings:
     socket: Path = Path("/run/slurm-coloc/colocd.sock")
     slurm_user: str = "slurm"
     spool_dir: Path = Path("/var/spool/slurm-coloc")
-    run_dir: Path = Path("/run/slurm-coloc/jobs")
+    run_dir: Path = Path("/run/slurm-coloc-jobs")
     log_tail_kib: int = 256
     nvml: bool = True
 

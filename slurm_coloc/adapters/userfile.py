@@ -26,6 +26,7 @@ from slurm_coloc.core.logpath import LogPath
 MAX_ENTRIES = 20000  # folder entries looked at in a search
 CLOCK_SLACK_S = 60.0  # a file server's clock may be off by so much
 MARK_BYTES = 64
+NO_ANSWER = "no answer in time"  # a Tail's reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One log: where it may be, from when on it is this run's, and marks of what is older."""
+    """One log: where it may be, from when on it is this run's, and marks of what is older.
+
+    ``start`` is (inode, bytes): how long the file was when this run began to write. It is exact
+    and goes before the marks, for the file that it names.
+    """
 
     path: LogPath
     not_before_s: float = 0.0
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    start: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,8 @@ def _read_one(path: str, want: Want, limit: int) -> Tail:
 
 def _first_byte(fd: int, path: str, now: os.stat_result, want: Want) -> int:
     """Where this run's text begins: after an earlier run's, unless the file was cut meanwhile."""
+    if want.start is not None and want.start[0] == now.st_ino:
+        return want.start[1] if want.start[1] <= now.st_size else 0
     mark = want.marks.get(path)
     if mark is None or mark.size > now.st_size:
         return 0
@@ -252,7 +260,7 @@ def _decode(raw: bytes, count: int, limit: int) -> list[Tail]:
     while len(tails) < count:
         cut = raw.find(b"\n", at)
         if cut < 0:
-            tails.append(Tail(None, b"", 0, "no answer in time"))
+            tails.append(Tail(None, b"", 0, NO_ANSWER))
             continue
         head = json.loads(raw[at:cut])
         size = min(int(head["bytes"]), limit)

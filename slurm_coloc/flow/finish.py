@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from slurm_coloc.adapters import hookenv, spool, userfile
@@ -23,6 +24,20 @@ from slurm_coloc.flow.launch import log_facts
 
 LOG_DEADLINE_S = 2.0
 COLOCD_DEADLINE_S = 2.0
+SUFFIXES = ("json", "step", "logs")  # of a job's files in run_dir; the last two by slurmstepd
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the node knows of this very run.
+
+    ``state`` is the Prolog's, {} without one; ``step`` the numbers and the name (see log_facts);
+    ``starts`` for "stdout" and "stderr" (inode, bytes) as they were when the program started.
+    """
+
+    state: dict[str, Any]
+    step: bytes | None
+    starts: dict[str, tuple[int, int]]
 
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
@@ -31,8 +46,8 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     settings = hookenv.read_settings(environ)
     slurm_uid = spool.uid_of(settings.slurm_user)
     notes: list[str] = []
-    state, step = _load_state(settings, job, slurm_uid, notes)
-    evidence = _evidence(job, settings, state, step, notes) if job.batch else None
+    known = _load_known(settings, job, notes)
+    evidence = _evidence(job, settings, known, notes) if job.batch else None
     if not job.batch:
         notes.append("no batch job: no log")
     report = {
@@ -45,7 +60,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "uid": job.uid,
         "exit_code": job.exit_code,
         "signal": job.signal,
-        "gpu_uuids": _uuids(state, job),
+        "gpu_uuids": _uuids(known.state, job),
         "ended_s": round(time.time(), 3),
         "evidence": evidence,
         "peak_mib": None,
@@ -60,23 +75,32 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     return _line(report, where)
 
 
-def _load_state(
-    settings: hookenv.HookSettings, job: hookenv.HookJob, slurm_uid: int, notes: list[str]
-) -> tuple[dict[str, Any], bytes | None]:
-    """The Prolog's state of this very run and the step file; {} with a note where missing."""
+def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: list[str]) -> Known:
+    """The Prolog's state of this very run and slurmstepd's files; a note where it is missing."""
     owners = {0, os.geteuid()}
     try:
         with spool.opened_dir(settings.run_dir, None) as fd:
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
+            logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
         state = json.loads(raw) if raw is not None else None
     except (ColocError, OSError, ValueError) as err:
         notes.append(f"state unreadable: {str(err)[:100]}")
-        return {}, None
+        return Known({}, None, {})
     if not isinstance(state, dict) or state.get("restart") != job.restart:
         notes.append("no state of this run: the Prolog did not write one")
-        return {}, step
-    return state, step
+        # The numbers and the name are those of every run, the logs' lengths are not.
+        return Known({}, step, {})
+    return Known(state, step, _starts(logs or b""))
+
+
+def _starts(line: bytes) -> dict[str, tuple[int, int]]:
+    """From "INODE BYTES INODE BYTES"; inode 0 (no regular file) is that of no log."""
+    words = line.split()
+    if len(words) != 4 or not all(word.isdigit() and len(word) <= 20 for word in words):
+        return {}
+    numbers = [int(word) for word in words]
+    return {"stdout": (numbers[0], numbers[1]), "stderr": (numbers[2], numbers[3])}
 
 
 def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
@@ -85,37 +109,32 @@ def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
     A folder that cannot be used stands in the report's notes already.
     """
     with contextlib.suppress(ColocError), spool.opened_dir(settings.run_dir, None) as fd:
-        for suffix in ("json", "step"):
+        for suffix in SUFFIXES:
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
 
 
 def _evidence(
-    job: hookenv.HookJob,
-    settings: hookenv.HookSettings,
-    state: dict[str, Any],
-    step: bytes | None,
-    notes: list[str],
+    job: hookenv.HookJob, settings: hookenv.HookSettings, known: Known, notes: list[str]
 ) -> dict[str, Any] | None:
     """What the logs tell; stderr before stdout, where one file serves both it is stdout."""
-    facts = log_facts(job, step)
+    if job.restart > 0 and not known.state:
+        # 22.05 may skip the Prolog of a job that it starts again at once.
+        notes.append("log not judged: what earlier runs wrote cannot be told apart")
+        return None
     patterns = {"stdout": job.stdout}
     if job.stderr is not None and job.stderr != job.stdout:
         patterns = {"stderr": job.stderr, "stdout": job.stdout}
-    started_s = float(state.get("started_s", 0.0))
-    marks = {
-        path: userfile.Mark(size, digest)
-        for path, (size, digest) in state.get("log_marks", {}).items()
-    }
-    wants = [
-        userfile.Want(logpath.expand(pattern, facts), started_s, marks)
-        for pattern in patterns.values()
-    ]
+    wants = _wants(job, known, patterns)
     owner = userfile.Owner(job.uid, job.gid, job.user)
     tails = userfile.read_tails(owner, wants, settings.log_tail_kib * 1024, LOG_DEADLINE_S)
+    marked = known.state.get("log_marks", {}) is not None
     found: dict[str, Any] | None = None
     for name, tail in zip(patterns, tails, strict=True):
         if tail.reason is not None:
             notes.append(f"{name} not read: {tail.reason}")
+            continue
+        if not marked and name not in known.starts:
+            notes.append(f"{name} not judged: the Prolog could not look at it in time")
             continue
         evidence = oom.find_oom(tail.data)
         if evidence is not None and (found is None or (evidence.oom and not found["oom"])):
@@ -123,6 +142,21 @@ def _evidence(
             if evidence.superseded_by:
                 notes.append(f"out-of-memory was caught; ended in {evidence.superseded_by}")
     return found
+
+
+def _wants(
+    job: hookenv.HookJob, known: Known, patterns: Mapping[str, str | None]
+) -> list[userfile.Want]:
+    facts = log_facts(job, known.step)
+    started_s = float(known.state.get("started_s", 0.0))
+    marks = {
+        path: userfile.Mark(size, digest)
+        for path, (size, digest) in (known.state.get("log_marks") or {}).items()
+    }
+    return [
+        userfile.Want(logpath.expand(pattern, facts), started_s, marks, known.starts.get(name))
+        for name, pattern in patterns.items()
+    ]
 
 
 def _plain(evidence: oom.OomEvidence, file: str) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 """Stage launch, `coloc prolog`: note on the node what a job got before it starts.
 
 Writes <run_dir>/<job id>.json: the GPUs by UUID, their real free memory and processes at this
-moment, and, for a restarted job, how long its logs already are, so that the Epilog does not take
-an earlier run's out-of-memory for this one's. A node without NVML says so and the job goes on.
+moment, and how long its logs already are, so that the Epilog does not take the out-of-memory of an
+earlier run, or of another job with the same log, for this one's. A node without NVML says so and
+the job goes on.
+
+The log is opened, and perhaps cut, after the Prolog: the marks are for a node whose SPANK plugin
+does not tell the length that slurmstepd saw.
 
 What a shared GPU needs before the job starts (an MPS daemon, a MIG instance) belongs between the
 first state and the last.
@@ -38,7 +42,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "node": job.node,
         "uid": job.uid,
         "started_s": round(time.time(), 3),
-        "log_marks": _log_marks(job) if job.restart > 0 else {},
+        "log_marks": _log_marks(job),
         "gpu": {"available": False, "reason": "NVML has not answered yet"},
     }
     if dry_run:
@@ -47,6 +51,9 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         sys.stdout.write("\n")
         return _line(job, state)
     with spool.opened_dir(settings.run_dir, 0o755) as fd:
+        # What an Epilog that was killed has left: slurmstepd writes these after the Prolog.
+        for suffix in ("step", "logs"):
+            spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
         state["gpu"] = look(job, settings.nvml)
@@ -83,8 +90,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]]:
-    """Length and digest of the logs that a restarted job has already; looked at as the user."""
+def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]] | None:
+    """Length and digest of the logs that are there already; looked at as the user.
+
+    None where a file server did not answer in time: what is older cannot be told then.
+    """
     if not job.batch:
         return {}
     facts = log_facts(job)
@@ -92,6 +102,8 @@ def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]]:
     wants = [userfile.Want(logpath.expand(pattern, facts)) for pattern in patterns]
     owner = userfile.Owner(job.uid, job.gid, job.user)
     tails = userfile.read_tails(owner, wants, userfile.MARK_BYTES, MARKS_DEADLINE_S)
+    if any(tail.reason == userfile.NO_ANSWER for tail in tails):
+        return None
     return {
         tail.path: [tail.size, userfile.digest(tail.data)]
         for tail in tails
@@ -102,9 +114,9 @@ def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]]:
 def log_facts(job: hookenv.HookJob, step: bytes | None = None) -> logpath.LogFacts:
     """What is known for expanding the job's log patterns.
 
-    ``step`` is the content of <run_dir>/<job id>.step, which the SPANK plugin may write in
-    slurmstepd because Prolog and Epilog are not told: "MASTER TASK" or "none" on the first line,
-    the job's name after it.
+    ``step`` is the content of <run_dir>/<job id>.step, which the SPANK plugin writes in slurmstepd
+    because Prolog and Epilog are not told: "MASTER TASK" or "none" on the first line, then the
+    job's name where it has one.
     """
     first, newline, name = (step or b"").partition(b"\n")
     numbers = [int(word) for word in first.split() if word.isdigit() and len(word) <= 10]

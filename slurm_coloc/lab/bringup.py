@@ -177,7 +177,7 @@ def _write(lab: "Lab", site: conf.Site) -> None:
     put(d / "slurm.conf", conf.slurm_conf(spec, site))
     put(d / "gres.conf", conf.gres_conf(spec))
     put(d / "cgroup.conf", conf.cgroup_conf(site))
-    put(d / "plugstack.conf", conf.plugstack_conf(site))
+    put(d / "plugstack.conf", conf.plugstack_conf(spec, site))
     settings = conf.coloc_settings(spec, site)
     put(d / "coloc.toml", conf.toml(settings))
     if site.lua:

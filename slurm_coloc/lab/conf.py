@@ -97,9 +97,11 @@ def cgroup_conf(site: Site) -> str:
     return "CgroupPlugin=disabled\n" if site.release >= (23, 11) else "CgroupAutomount=no\n"
 
 
-def plugstack_conf(site: Site) -> str:
+def plugstack_conf(spec: LabSpec, site: Site) -> str:
     """plugstack.conf; ``optional`` so that a plugin of another release harms nobody."""
-    return f"optional {site.spank}\n" if site.spank else "# no SPANK plugin in this checkout\n"
+    if site.spank is None:
+        return "# no SPANK plugin in this checkout\n"
+    return f"optional {site.spank} run_dir={spec.folder}/nodes/%n/jobs\n"
 
 
 def job_submit_lua(spec: LabSpec) -> str:

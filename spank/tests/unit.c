@@ -10,7 +10,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "coloc.h"
+#include <slurm/slurm.h>
+
+#include "fake_spank.h"
 
 static int failures;
 static char error[COLOC_ERROR_MAX];
@@ -222,12 +224,17 @@ static void test_options(void)
 static void test_plugstack_args(void)
 {
 	struct coloc_args args;
-	char *good[] = { "quiet", "max_kib=16384" };
-	char *bad[] = { "max_kib=0",  "max_kib=16385", "max_kib=",
-	                "max_kib=1k", "max_kib=-1",    "Quiet" };
+	char *good[] = { "quiet", "max_kib=16384", "run_dir=/r/%n/j" };
+	char longer[300] = "run_dir=/";
+	char *too_long = longer;
+	char *bad[] = { "max_kib=0", "max_kib=16385", "max_kib=",  "max_kib=1k", "max_kib=-1",
+	                "Quiet",     "run_dir=",      "run_dir=r", "run_dir" };
 
 	CHECK(coloc_args_parse(&args, 0, NULL) && args.max_bytes == (size_t) 4 << 20 &&
-	      !args.quiet);
+	      !args.quiet && strcmp(args.run_dir, COLOC_RUN_DIR) == 0);
+	memset(longer + 9, 'r', sizeof(longer) - 10);
+	CHECK(!coloc_args_parse(&args, 1, &too_long));
+	CHECK(coloc_args_parse(&args, 3, good) && strcmp(args.run_dir, "/r/%n/j") == 0);
 	CHECK(coloc_args_parse(&args, 2, good) && args.max_bytes == (size_t) 16 << 20 &&
 	      args.quiet);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -255,6 +262,116 @@ static void test_strip(void)
 	}
 }
 
+/* Whether the file holds exactly this text; NULL = it is not there. */
+static bool holds(const char *path, const char *text)
+{
+	char found[1024];
+	int fd = open(path, O_RDONLY | O_NOFOLLOW);
+	ssize_t len;
+
+	if (fd < 0)
+		return !text;
+	len = read(fd, found, sizeof(found) - 1);
+	close(fd);
+	if (len < 0 || !text)
+		return false;
+	found[len] = '\0';
+	return strcmp(found, text) == 0;
+}
+
+static bool notes(const char *run_dir, const char *text)
+{
+	struct coloc_args args = { 0 };
+	bool same;
+
+	snprintf(args.run_dir, sizeof(args.run_dir), "%s", run_dir);
+	coloc_step_note(NULL, &args);
+	same = holds("n1/jobs/7.step", text);
+	coloc_note_logs(-1, -1);
+	unlink("n1/jobs/7.step");
+	unlink("n1/jobs/7.logs");
+	return same;
+}
+
+static void test_step_note(void)
+{
+	char name[2000];
+
+	CHECK(mkdir("n1", 0700) == 0 && mkdir("n1/jobs", 0755) == 0);
+	fake_job = (struct fake_job){ 7, SLURM_BATCH_SCRIPT, 5, 2, "a b" };
+	setenv("SLURMD_NODENAME", "n1", 1);
+	CHECK(notes("n1/jobs", NULL)); /* no Prolog, no Epilog */
+	put("n1/jobs/7.json", "{}", 2);
+	CHECK(notes("n1/jobs", "5 2\na b\n"));
+	CHECK(notes("%n/jobs", "5 2\na b\n"));
+	fake_job.task = 0;
+	CHECK(notes("n1/jobs", "5 0\na b\n"));
+	fake_job.master = 0;
+	fake_job.task = NO_VAL;
+	CHECK(notes("n1/jobs", "none\na b\n"));
+	fake_job.name = NULL;
+	CHECK(notes("n1/jobs", "none\n"));
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	fake_job.name = name;
+	CHECK(notes("n1/jobs", "none\n"));
+	fake_job.name = "a";
+	fake_job.step = 0;
+	CHECK(notes("n1/jobs", NULL));
+	fake_job.step = SLURM_BATCH_SCRIPT;
+
+	/* What others have put there is neither followed nor written. */
+	put("victim", "mine", 4);
+	CHECK(symlink("../../victim", "n1/jobs/.7.step.tmp") == 0);
+	CHECK(symlink("../../victim", "n1/jobs/7.step") == 0);
+	CHECK(notes("n1/jobs", "none\na\n") && holds("victim", "mine"));
+	CHECK(symlink("jobs", "n1/link") == 0 && notes("n1/link", NULL));
+	CHECK(notes("n1/nowhere", NULL) && notes("n1/jobs/7.json", NULL));
+	CHECK(chmod("n1/jobs", 0775) == 0 && notes("n1/jobs", NULL));
+	CHECK(chmod("n1/jobs", 0755) == 0 && notes("n1/jobs", "none\na\n"));
+	setenv("SLURMD_NODENAME", "../n1", 1);
+	CHECK(notes("%n/jobs", NULL));
+	setenv("SLURMD_NODENAME", "..", 1);
+	CHECK(notes("n1/%n/n1/jobs", NULL));
+	unsetenv("SLURMD_NODENAME");
+	CHECK(notes("%n/jobs", NULL));
+}
+
+static void test_note_logs(void)
+{
+	struct coloc_args args = { .run_dir = "n1/jobs" };
+	char text[128];
+	struct stat st;
+	int log;
+
+	put("log", "before\n", 7);
+	log = open("log", O_WRONLY | O_APPEND);
+	CHECK(log >= 0 && fstat(log, &st) == 0);
+	coloc_step_note(NULL, &args);
+	CHECK(holds("n1/jobs/7.logs", ""));
+	coloc_note_logs(log, log);
+	snprintf(text, sizeof(text), "%ju 7 %ju 7\n", (uintmax_t) st.st_ino, (uintmax_t) st.st_ino);
+	CHECK(holds("n1/jobs/7.logs", text));
+	coloc_note_logs(log, log); /* once a job */
+	CHECK(holds("n1/jobs/7.logs", text));
+	close(log);
+
+	log = open("/dev/null", O_WRONLY);
+	coloc_step_note(NULL, &args);
+	coloc_note_logs(log, -1);
+	CHECK(holds("n1/jobs/7.logs", "0 0 0 0\n"));
+	close(log);
+
+	/* A descriptor that became another file's in between is left alone. */
+	coloc_step_note(NULL, &args);
+	log = open("log", O_WRONLY | O_APPEND);
+	CHECK(dup2(log, log + 1) == log + 1); /* where the note was open */
+	coloc_note_logs(-1, -1);
+	CHECK(holds("log", "before\n") && holds("n1/jobs/7.logs", ""));
+	close(log);
+	close(log + 1);
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/coloc-unit-XXXXXX";
@@ -271,6 +388,8 @@ int main(void)
 	test_options();
 	test_plugstack_args();
 	test_strip();
+	test_step_note();
+	test_note_logs();
 	if (chdir("/") != 0)
 		return 99;
 	snprintf(command, sizeof(command), "rm -rf %s", dir);

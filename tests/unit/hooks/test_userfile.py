@@ -128,6 +128,17 @@ def test_marks_of_an_earlier_run(work: Path) -> None:
     assert read(path, marks=marks).data == b"short"
 
 
+def test_the_start_of_the_run_is_exact(work: Path) -> None:
+    path = put(work / "log", b"first run\nsecond\n")
+    inode = path.stat().st_ino
+    marks = {str(path): Mark(10, digest(b"first run\n"))}
+    assert read(path, marks=marks, start=(inode, 0)).data == b"first run\nsecond\n"
+    assert read(path, marks=marks, start=(inode, 16)).data == b"\n"
+    assert read(path, marks=marks, start=(inode, 17)).data == b""
+    assert read(path, marks=marks, start=(inode, 18)).data == b"first run\nsecond\n"  # cut since
+    assert read(path, marks=marks, start=(inode + 1, 0)).data == b"second\n"
+
+
 def test_first_of_several_places(work: Path) -> None:
     put(work / "b", b"b")
     want = Want(LogPath((str(work / "a"), str(work / "b"))))

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The job that fake_spank.c tells of.
+ */
+#ifndef FAKE_SPANK_H
+#define FAKE_SPANK_H
+
+#include <stdint.h>
+
+#include "coloc.h"
+
+struct fake_job {
+	uint32_t id;
+	uint32_t step;
+	uint32_t master;
+	uint32_t task;
+	const char *name; /* NULL = the environment has none */
+};
+
+extern struct fake_job fake_job;
+
+#endif
