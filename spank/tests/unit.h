@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the unit test share.
+ */
+#ifndef UNIT_H
+#define UNIT_H
+
+#include <stdio.h>
+
+#include "coloc.h"
+
+extern int failures;
+extern char error[COLOC_ERROR_MAX];
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			printf("%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition,     \
+			       error);                                                             \
+			failures++;                                                                \
+		}                                                                                  \
+	} while (0)
+
+void put(const char *path, const void *bytes, size_t len);
+
+/* unit_note.c */
+void test_step_note(void);
+void test_note_logs(void);
+
+#endif
