@@ -26,7 +26,7 @@ local job = {}
 local TRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 -- admin_comment is not among them: colocd gives the mark only, coloc.lua joins the two.
 local STRINGS = {
-  "account", "default_account", "partition", "qos", "features", "reservation", "req_nodes",
+  "account", "partition", "qos", "features", "reservation", "req_nodes",
   "exc_nodes", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_freq",
   "tres_bind", "cpus_per_tres", "mem_per_tres",
 }
@@ -58,6 +58,7 @@ local ORDER = {
   "admin_comment", "min_mem_per_node",
 }
 
+local ACCOUNT_PAUSE_S = 60
 local COMMENT_SEEN = 1024 -- bytes of AdminComment that colocd surely sees
 
 -- Calls visit(name, count) for each gres in a tres string ("gres/gpu:a100:2,gres:shard:3",
@@ -164,6 +165,19 @@ local function environment_names(job_desc)
   return { list = names }
 end
 
+-- The user's account where the job names none. It comes from slurmctld's cache of slurmdbd in
+-- 0.01 ms; but a slurmctld that never had one asks slurmdbd at each read, and a dead slurmdbd cost
+-- 2 s (24.11): after one such read no other for a while. os.time: whole seconds will do.
+local no_account_read_until = 0
+local function default_account(job_desc)
+  local start = os.time()
+  if (job_desc.account or "") ~= "" or start < no_account_read_until then return nil end
+  local found = job_desc.default_account
+  local stop = os.time()
+  if stop - start >= 2 then no_account_read_until = stop + ACCOUNT_PAUSE_S end
+  return found ~= "" and found or nil
+end
+
 --- The fields of a submit request as {entries = {{key, value}, ...}}; unset ones are absent.
 function job.request(job_desc, options)
   local entries = { { "v", 1 }, { "op", "submit" }, { "flat", true } }
@@ -174,6 +188,7 @@ function job.request(job_desc, options)
     local value = job_desc[field]
     if value ~= "" then add(field, value) end
   end
+  add("default_account", default_account(job_desc))
   for _, entry in ipairs(NUMBERS) do
     local field, unset = entry[1], entry[2]
     local value = job_desc[field]

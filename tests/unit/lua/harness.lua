@@ -65,6 +65,9 @@ local function job_table(given, release, fails)
     __index = function(_, name)
       if name == "environment" then return environment(env) end
       if name == "gres" then return values.tres_per_node end
+      if name == "default_account" and values.slow_account_s then -- slurmdbd is dead
+        require("posix.time").nanosleep({ tv_sec = values.slow_account_s, tv_nsec = 0 })
+      end
       return values[name]
     end,
     __newindex = function(_, name, value)

@@ -93,6 +93,24 @@ def test_the_request_tells_of_places_frequencies_and_tasks_per_gpu(hook: Hook) -
     assert not PLACE.keys() & untold.keys()
 
 
+def test_the_default_account_is_read_where_it_matters_and_never_again_once_slow(hook: Hook) -> None:
+    """A slurmctld that never reached slurmdbd asks it at each read: 2 s under its locks (24.11)."""
+    peer = hook.serve(answering(GOOD))
+    job: dict[str, Any] = spank(SUMMARY="x") | {"default_account": "physics"}
+    slow: dict[str, Any] = {"slow_account_s": 3}
+    results = hook.run(
+        submit(**job),
+        submit(**job, **slow, account="maths"),
+        submit(**job, **slow),
+        submit(**job, **slow),
+        submit(**job),
+    )
+    assert [r.ms > 2000 for r in results] == [False, False, True, False, False]
+    assert all("action=collocate" in r.info[0] for r in results)
+    told = [r.get("default_account") for r in peer.requests]
+    assert told == ["physics", None, "physics", None, None]
+
+
 def test_an_unlimited_time_is_told_and_an_interactive_job_has_no_environment(hook: Hook) -> None:
     peer = hook.serve(answering(GOOD))
     hook.run(submit(**spank(POLICY="exclusive"), time_limit=4294967295))
