@@ -126,8 +126,9 @@ def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rew
     demand = gpu_demand(request)
     if demand.total is None:  # --coloc without any GPU means one
         return Rewrite({"tres_per_node": exclusive_tres(request, shape)})
-    # srun asks for the GPU again for its own step, so its request stays as it is.
-    one = demand.total == 1 and demand.nodes == 1 and request.kind != "srun"
+    # srun asks for the GPU again for its own step, and options per GPU need one by name.
+    named = request.kind == "srun" or request.tres_freq or request.ntasks_per_tres
+    one = demand.total == 1 and demand.nodes == 1 and not named
     if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape, demand.type):
         fields = _drop_gpus(request) | {"tres_per_node": exclusive_tres(request, shape)}
         fields |= _cpus(request, shape) | _memory(request, shape)

@@ -17,8 +17,8 @@ from slurm_coloc.errors import SummaryError, UsageFault
 MAX_PACKED = 65536  # characters of base64; the SPANK plugin sends no more
 MAX_TEXT = 4 * 1024 * 1024  # bytes of summary text
 
-# A gres string is bounded by Slurm itself (1024 characters in 24.11).
-Text = Annotated[str, Field(max_length=4096)]
+# A gres string is bounded by Slurm itself (1024 characters in 24.11); node lists may be longer.
+Text = Annotated[str, Field(max_length=16384)]
 Count = Annotated[int, Field(ge=0, le=2**63)]
 Small = Annotated[int, Field(ge=1, le=2**31 - 1)]
 

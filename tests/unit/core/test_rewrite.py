@@ -99,7 +99,8 @@ def test_before_23_11_5_a_whole_gpu_is_all_of_its_shards() -> None:
     assert rewrite(one, WHOLE, old).fields["tres_per_node"] == "gres/shard:39"
     assert exclusive_tres(one, old) == "gres/shard:39"
     assert rewrite(replace(one, tres_per_node="gres:gpu:2"), WHOLE, old).fields == {}
-    assert rewrite(replace(one, kind="srun"), WHOLE, old).fields == {}
+    for named in ({"kind": "srun"}, {"tres_freq": "gpu:high"}, {"ntasks_per_tres": 2}):
+        assert rewrite(replace(one, **named), WHOLE, old).fields == {}  # type: ignore[arg-type]
 
 
 def test_as_submitted_changes_nothing(shape: ClusterShape) -> None:

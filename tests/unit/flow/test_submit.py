@@ -70,7 +70,7 @@ def test_job_fields_and_options_are_read() -> None:
     [
         {"uid": -1},
         {"uid": "root"},
-        {"uid": 1, "tres_per_node": "x" * 5000},
+        {"uid": 1, "tres_per_node": "x" * 20000},
         {"uid": 1, "coloc": {"batch_size": "0"}},
         {"uid": 1, "coloc": {"batch_size": str(2**63)}},
         {"uid": 1, "coloc": {"optimizer": "lion"}},
