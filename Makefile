@@ -66,9 +66,11 @@ spank: ## build the SPANK plugin for the Slurm release installed here
 # The plugin's directory is that of the installed Slurm's own plugins.
 PLUGINDIR ?= $(firstword $(wildcard /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib64/slurm /usr/lib/slurm))
 LIBEXEC = $(DESTDIR)$(PREFIX)/libexec/slurm-coloc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+MANDIR ?= $(PREFIX)/share/man
 
 .PHONY: install
-install: spank ## copy plugin, Lua, prolog and epilog for an admin (DESTDIR=, PREFIX=/usr); changes no Slurm setting
+install: spank ## copy plugin, Lua, hooks, unit and manual for an admin (DESTDIR=, PREFIX=/usr); changes no Slurm setting
 	@plugins='$(PLUGINDIR)'
 	[ -n "$$plugins" ] || { echo 'install: no Slurm plugin directory found: give PLUGINDIR=' >&2; exit 1; }
 	install -d "$(DESTDIR)$$plugins" "$(LIBEXEC)" "$(DESTDIR)$(SYSCONFDIR)/slurm-coloc"
@@ -77,7 +79,11 @@ install: spank ## copy plugin, Lua, prolog and epilog for an admin (DESTDIR=, PR
 	  if [ -f "$$f" ] && [ -x "$$f" ]; then install -m 755 "$$f" "$(LIBEXEC)/$$(basename "$$f")"; fi
 	done
 	find etc -maxdepth 1 -name '*.lua' -exec install -m 644 -t "$(LIBEXEC)" {} +
+	install -D -m 644 -t "$(DESTDIR)$(UNITDIR)" etc/systemd/slurm-coloc.service
+	install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man1" etc/man/coloc.1
+	install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man8" spank/spank_coloc.8
 	echo "install: plugin in $(DESTDIR)$$plugins, hooks and Lua in $(LIBEXEC)"
+	echo 'install: colocd'"'"'s unit in $(DESTDIR)$(UNITDIR), not enabled; it makes the spool of reports (SlurmUser, 0700)'
 	echo 'install: the Python package: pip install . into a virtual environment that SlurmUser and root can read'
 	echo 'install: nothing takes effect before slurm.conf and plugstack.conf name these files: see README.md'
 
