@@ -66,8 +66,10 @@ class Recorder:
         now = time.time()
         body = body or {}
         evidence = body.get("evidence")
-        with self._store.transaction(durable=True):
-            verdict = self._verdict(run, decision, outcome, now)
+        verdict = self._verdict(run, decision, outcome, now)
+        # Only a recovery must survive a loss of power: a write that waits for the disk delays the
+        # submissions that come meanwhile.
+        with self._store.transaction(durable=verdict is Verdict.REQUEUE):
             closed = self._store.close_run(
                 run,
                 state=view.state if view else run["state"],

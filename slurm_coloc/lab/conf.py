@@ -61,7 +61,9 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         f"PlugStackConfig={d}/plugstack.conf",
     ]
     if site.lua:
-        lines.append("JobSubmitPlugins=lua\nCliFilterPlugins=lua")
+        lines.append("JobSubmitPlugins=lua")
+        if spec.cli_filter:
+            lines.append("CliFilterPlugins=lua")
     if not site.namespaces:
         # slurmd 24.11 dies ("fatal: clone: Operation not permitted") when it asks `su` for the
         # environment of a job with --export=NONE or --get-user-env in a container without

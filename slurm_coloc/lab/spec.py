@@ -56,6 +56,8 @@ class LabSpec:
     dir: Path | None = None
     shard_mib: int = 1024
     least_loaded: bool = False
+    #: the optional etc/cli_filter.lua, which every sbatch and srun loads
+    cli_filter: bool = True
     coloc: bool = True
     #: build the emulated GPUs (tests of Slurm alone save the seconds)
     emulator: bool = True

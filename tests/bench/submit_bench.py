@@ -109,6 +109,7 @@ def make(name: str) -> State:
         users=1,
         coloc=name != "none",
         emulator=False,
+        cli_filter=False,  # optional, and it would stand in every state but the first
         settings={"daemon": {"refresh_s": 30.0, "reconcile_s": 30.0}} if name != "none" else {},
     )
     lab = Lab.up(spec)

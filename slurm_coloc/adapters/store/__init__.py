@@ -122,12 +122,15 @@ class Store:
     def oom_share_mib(self, fingerprint: str, options: str, uid: int) -> int | None:
         """Largest share (MiB) in which this user's same model ran out of GPU memory."""
         row = self._one(
-            """SELECT max(runs.share_mib) AS mib FROM runs JOIN decisions ON decisions.id = decision
-               WHERE fingerprint = ? AND options = ? AND decisions.uid = ? AND outcome = 'oom-gpu'
+            # A user's runs out of memory are few, his submissions of one model many: CROSS JOIN
+            # makes SQLite begin with the former (it is in the path of every submission).
+            """SELECT max(runs.share_mib) AS mib FROM runs CROSS JOIN decisions
+               ON decisions.id = runs.decision
+               WHERE runs.outcome = 'oom-gpu' AND runs.uid = ? AND fingerprint = ? AND options = ?
             """,
+            uid,
             fingerprint,
             options,
-            uid,
         )
         return row["mib"] if row else None
 

@@ -28,7 +28,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              PRIMARY KEY (decision, job_id, restart))""",
         "CREATE INDEX runs_by_job ON runs (job_id)",
         "CREATE INDEX runs_by_user ON runs (uid)",
-        "CREATE INDEX runs_oom ON runs (decision) WHERE outcome = 'oom-gpu'",
+        "CREATE INDEX runs_oom ON runs (uid) WHERE outcome = 'oom-gpu'",
         "CREATE INDEX runs_open ON runs (open) WHERE open = 1",
         """CREATE TABLE work (
              decision TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER NOT NULL,
