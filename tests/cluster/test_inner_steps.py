@@ -77,7 +77,7 @@ def test_torchrun_runs(lab: Lab) -> None:
     if torchrun is None:
         pytest.skip("torch is not installed here")
     me = desk(lab, 100)
-    if lab.run([torchrun, "--help"], user=me.user, check=False).returncode:
+    if lab.run(["/bin/sh", "-c", f"{torchrun} --help"], user=me.user, check=False).returncode:
         pytest.skip(f"{torchrun} cannot be run by other users")
     path = lab.home(me.user) / "ddp.py"
     path.write_text(
