@@ -51,7 +51,6 @@ class Report:
     oom: bool
     kind: str = ""
     line: str = ""
-    peak_mib: int | None = None
 
 
 def outcome_of(view: JobView, report: Report | None) -> Outcome:

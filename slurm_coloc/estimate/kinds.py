@@ -21,7 +21,6 @@ class Role(StrEnum):
     POOL = "pool"  # saves its input
     DROPOUT = "dropout"  # saves a mask of one byte an element
     EMBEDDING = "embedding"  # saves its 8-byte indices
-    ATTENTION = "attention"  # block: q, k, v, the context and perhaps the scores
     RECURRENT = "recurrent"
     INPUT = "input"
     ALIAS = "alias"  # gives back its input or a view of it
@@ -90,12 +89,6 @@ def is_attention(kind: str) -> bool:
     ):
         return False
     return "attent" in name or name.endswith("attn")
-
-
-def fused_attention(kind: str) -> bool:
-    """The name says that the scores are never stored (SDPA, flash)."""
-    name = kind.lower()
-    return "sdpa" in name or "flash" in name
 
 
 def holds_activation(kind: str) -> bool:

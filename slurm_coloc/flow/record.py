@@ -42,7 +42,6 @@ def report_of(body: Row | None) -> Report | None:
         oom=bool(evidence.get("oom")),
         kind=str(evidence.get("kind", "")),
         line=str(evidence.get("line", "")),
-        peak_mib=body.get("peak_mib"),
     )
 
 
