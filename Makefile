@@ -18,7 +18,7 @@ DESTDIR ?=
 .PHONY: help
 help: ## this list
 	@echo 'usage: make TARGET'
-	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what demo and test need: Debian or Ubuntu packages, then .venv (starts no service)
@@ -35,18 +35,36 @@ demo: setup ## a private Slurm with emulated GPUs: jobs share them, one runs out
 	@echo 'demo: bringing up a private Slurm with emulated GPUs (under five minutes)'
 	$(AS_ROOT) $(PY) tests/demo/demo.py
 
+# So many test files at a time, each with labs of its own; 0: one after another, in this process.
+JOBS ?= 2
 # Directories that are not there yet are no error; an empty run is.
 TESTS = $(wildcard tests/unit tests/contract tests/cluster)
 
 .PHONY: test
 test: setup ## all tests: unit, contract, and real Slurm daemons (needs root or sudo)
 	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
-	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider --durations=8 $(TESTS) $(ARGS)
+	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider --durations=8 -n $(JOBS) --dist loadfile $(TESTS) $(ARGS)
 
 .PHONY: test-unit
 test-unit: .venv ## the tests that need neither Slurm nor root
 	@echo 'test-unit: tests/unit'
 	$(PY) -m pytest tests/unit $(ARGS)
+
+# The Docker cluster: SLURM=trixie|sid|bookworm, NAME=... for one beside others, KEEP=1 leaves it up.
+SLURM ?= trixie
+cluster-up cluster-down cluster-test: export SLURM := $(SLURM)
+
+.PHONY: cluster-up
+cluster-up: ## six containers: controller, slurmdbd, MariaDB, two GPU nodes, login (SLURM=trixie|sid|bookworm)
+	@docker/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## remove that cluster's containers, network and volumes
+	@docker/cluster down
+
+.PHONY: cluster-test
+cluster-test: .venv ## tests/compose on that cluster, brought up if it is not; KEEP=1 leaves it up
+	@docker/cluster test $(ARGS)
 
 .PHONY: bench
 bench: setup ## hook latency and submission rate on a private Slurm (needs root or sudo)
@@ -79,7 +97,7 @@ install: spank ## copy plugin, Lua, hooks, unit and manual for an admin (DESTDIR
 	  if [ -f "$$f" ] && [ -x "$$f" ]; then install -m 755 "$$f" "$(LIBEXEC)/$$(basename "$$f")"; fi
 	done
 	find etc -maxdepth 1 -name '*.lua' -exec install -m 644 -t "$(LIBEXEC)" {} +
-	install -D -m 644 -t "$(DESTDIR)$(UNITDIR)" etc/systemd/slurm-coloc.service
+	install -D -m 644 -t "$(DESTDIR)$(UNITDIR)" etc/systemd/slurm-coloc.service etc/systemd/slurm-coloc-agent.service
 	install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man1" etc/man/coloc.1
 	install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man8" spank/spank_coloc.8
 	echo "install: plugin in $(DESTDIR)$$plugins, hooks and Lua in $(LIBEXEC)"

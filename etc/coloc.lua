@@ -29,6 +29,15 @@ local coloc = {}
 local MESSAGE_MAX = 500 -- bytes of one line shown to the user
 local NO_DECISION = "000000000000" -- decision id where colocd did not decide
 
+-- When slurmctld had read slurm.conf and read this file: what colocd saw before may be out of date.
+local function now_ms()
+  local ok, time = pcall(require, "posix.time")
+  if not ok then return os.time() * 1000 end
+  local now = time.clock_gettime(time.CLOCK_REALTIME)
+  return now.tv_sec * 1000 + math.floor(now.tv_nsec / 1000000)
+end
+local LOADED_MS = now_ms()
+
 local settings = {
   socket = "/run/slurm-coloc/colocd.sock",
   off_file = "/etc/slurm-coloc/off",
@@ -109,7 +118,7 @@ local function take(job_desc, options)
     local text = "the SPANK plugin is not of this version of slurm-coloc"
     return on_whole_gpu(job_desc, "plugin_version", text)
   end
-  local function compose() return wire.json(job.request(job_desc, options)) .. "\n" end
+  local function compose() return wire.json(job.request(job_desc, options, LOADED_MS)) .. "\n" end
   local text, why, ms = call.ask(compose, settings)
   if not text then return on_whole_gpu(job_desc, why.code, why.text, ms) end
   local answer, code, problem = wire.read_answer(text)
@@ -157,13 +166,16 @@ local function modify(job_desc, job_rec, submit_uid)
   local action
   for found in (job_rec.admin_comment or ""):gmatch("coloc:1:%x+:(%a+):") do action = found end
   if action and action ~= "asis" then
-    if job.edits_to_whole_gpu(job_desc) then
+    local per_task = job.shares_per_task(job_rec)
+    if per_task and job.edits_to_gpu_per_task(job_desc)
+      or not per_task and job.edits_to_whole_gpu(job_desc) then
       log_info(("coloc: job=%.0f goes back to a whole GPU by its owner"):format(
         job_rec.job_id or 0))
       return slurm.SUCCESS
     end
-    return refuse("slurm-coloc chose this job's GPU request; only one whole GPU"
-      .. " (TresPerNode=gres/gpu:1, Slurm 23.11 or newer) may be asked for instead")
+    return refuse("slurm-coloc chose this job's GPU request; only whole GPUs ("
+      .. (per_task and "TresPerTask=gres/gpu:1" or "TresPerNode=gres/gpu:1, Slurm 23.11 or newer")
+      .. ") may be asked for instead")
   end
   if settings.raw_shard ~= "allow" and job.asks_shards(job_desc) then return refuse(HINT) end
   return slurm.SUCCESS

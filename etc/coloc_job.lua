@@ -18,6 +18,8 @@ Seen in the job_desc of 22.05.8 and 24.11.5:
   user's own in slurmdbd, reads nil without slurmdbd; a field that a release lacks reads nil;
 * the plugin may make admin_comment as long as it likes (300 KB were taken by both), unlike
   comment, and the job goes on;
+* bitflags holds --gres-flags=one-task-per-sharing (slurm.GRES_ONE_TASK_PER_SHARING, 2^38; 24.11
+  and 26.05, 22.05 has neither) and can be written; a double holds all bits below 2^53;
 * the environment is there for batch jobs only; assigning to an absent name would add it.
 ]]
 
@@ -54,8 +56,8 @@ local OPTION_ORDER = {
 -- The order of writing; the memory last, because an unset one cannot be put back.
 local ORDER = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind",
-  "cpus_per_tres", "mem_per_tres", "cpus_per_task", "min_nodes", "max_nodes", "requeue",
-  "admin_comment", "min_mem_per_node",
+  "one_task_per_sharing", "cpus_per_tres", "mem_per_tres", "num_tasks", "cpus_per_task",
+  "min_nodes", "max_nodes", "requeue", "admin_comment", "min_mem_per_node",
 }
 
 local ACCOUNT_PAUSE_S = 60
@@ -115,6 +117,25 @@ local function gres_prefix(job_desc)
     prefix = written:match("^(gres[:/])gpu:1$") or "gres/"
   end
   return prefix
+end
+
+--- Does the job hold shards per task, and does the modification ask for a GPU per task instead?
+function job.shares_per_task(job_rec)
+  local found = false
+  each_gres(job_rec.tres_per_task or "", function(name) found = found or name == "shard" end)
+  return found
+end
+
+function job.edits_to_gpu_per_task(job_desc)
+  for _, field in ipairs(TRES) do
+    local text = job_desc[field]
+    if field ~= "tres_per_task" and text and text ~= "" then return false end
+  end
+  local gpus, others = 0, 0
+  each_gres(job_desc.tres_per_task or "", function(name, count)
+    if name == "gpu" then gpus = gpus + count elseif name ~= "cpu" then others = others + 1 end
+  end)
+  return gpus == 1 and others == 0
 end
 
 --- Does the modification ask for one whole GPU and nothing else? Never on releases that write
@@ -179,9 +200,10 @@ local function default_account(job_desc)
 end
 
 --- The fields of a submit request as {entries = {{key, value}, ...}}; unset ones are absent.
-function job.request(job_desc, options)
+function job.request(job_desc, options, loaded_ms)
   local entries = { { "v", 1 }, { "op", "submit" }, { "flat", true } }
   local function add(key, value) entries[#entries + 1] = { key, value } end
+  add("loaded_ms", loaded_ms)
   add("uid", job_desc.user_id)
   add("gid", job_desc.group_id)
   for _, field in ipairs(STRINGS) do
@@ -234,10 +256,27 @@ local function empty_environment(job_desc, names, undo)
   end
 end
 
+local function has_bit(flags, bit) return math.floor(flags / bit) % 2 == 1 end
+
+-- --gres-flags=one-task-per-sharing: a bit of bitflags that slurm names where Slurm knows it. The
+-- job is on one node then, so --spread-job goes: beside tres_per_task it ends slurmctld (24.11.5).
+local function one_task_per_sharing(job_desc, undo)
+  local bit, spread, before =
+    slurm.GRES_ONE_TASK_PER_SHARING, slurm.SPREAD_JOB, job_desc.bitflags
+  if not bit or not before then error("this Slurm has no one-task-per-sharing") end
+  local flags = has_bit(before, bit) and before or before + bit
+  if spread and has_bit(flags, spread) then flags = flags - spread end
+  if flags == before then return end
+  undo[#undo + 1] = function() job_desc.bitflags = before end
+  put(job_desc, "bitflags", flags)
+end
+
 local function write_fields(job_desc, set, undo)
   for _, field in ipairs(ORDER) do
     local value = set[field]
-    if value ~= nil then
+    if field == "one_task_per_sharing" then
+      if value then one_task_per_sharing(job_desc, undo) end
+    elseif value ~= nil then
       local before, per_cpu = job_desc[field], job_desc.min_mem_per_cpu
       undo[#undo + 1] = function()
         if before ~= nil then

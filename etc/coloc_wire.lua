@@ -105,7 +105,8 @@ local SETTABLE = {
   tres_per_socket = tres_text, tres_bind = tres_text, cpus_per_tres = tres_text,
   mem_per_tres = tres_text,
   cpus_per_task = whole(1, 65533), min_nodes = whole(1, 65533), max_nodes = whole(1, 65533),
-  requeue = whole(0, 1), min_mem_per_node = whole(0, 2 ^ 40),
+  requeue = whole(0, 1), num_tasks = whole(1, 65533), one_task_per_sharing = whole(1, 1),
+  min_mem_per_node = whole(0, 2 ^ 40),
 }
 local MARK_MAX = 200 -- bytes
 local ACTIONS = { collocate = true, exclusive = true, asis = true }

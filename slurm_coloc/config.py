@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from slurm_coloc.core.hosts import address
 from slurm_coloc.errors import ConfigError
 
 DEFAULT_PATH = Path("/etc/slurm-coloc/coloc.toml")
@@ -63,6 +64,11 @@ class DaemonConfig(Section):
     )
     history_days: float = Field(
         400.0, gt=0, description="Days after which ended jobs leave the history."
+    )
+    slurm_client: Literal["auto", "commands", "pyslurm"] = Field(
+        "auto",
+        description="How Slurm is asked. auto: pyslurm where it loads and is of slurmctld's"
+        " release, else Slurm's commands; pyslurm: an error where it cannot be used.",
     )
     command_dir: Path | None = Field(
         None, description="Folder of Slurm's commands; none: those found on PATH."
@@ -141,6 +147,11 @@ class RecoveryConfig(Section):
     max_per_job: int = Field(1, ge=0, description="Recoveries of one job.")
     max_per_user_day: int = Field(50, ge=0, description="Recoveries of one user in 24 hours.")
     max_per_day: int = Field(500, ge=0, description="Recoveries of the whole cluster in 24 hours.")
+    resize_siblings: bool = Field(
+        True,
+        description="After a task of an array ran out of GPU memory its waiting siblings ask for a"
+        " whole GPU too. The caps do not bound it: it prevents failures.",
+    )
     raise_by: Literal["priority", "nice", "qos", "none"] = Field(
         "priority", description="How the requeued job is preferred."
     )
@@ -182,6 +193,32 @@ class HooksConfig(Section):
     nvml: bool = Field(True, description="Ask NVML for UUIDs and free memory in the Prolog.")
 
 
+class NetworkConfig(Section):
+    """[network] nodes and login nodes to colocd, where they are other hosts than slurmctld's."""
+
+    listen: str = Field(
+        "",
+        description='Where colocd listens for nodes: "host:port" or ":6824"; empty: nowhere, the'
+        " Unix socket alone.",
+    )
+    controllers: tuple[str, ...] = Field(
+        (),
+        description="host:port of each colocd, the primary slurmctld's first: whom hooks, agents"
+        " and people ask where there is no Unix socket.",
+    )
+    munge_socket: Path | None = Field(
+        None, description="munged's socket, as AuthInfo of slurm.conf; none: the library's own."
+    )
+
+    @model_validator(mode="after")
+    def _addresses(self) -> "NetworkConfig":
+        for text in (*self.controllers, *([self.listen] if self.listen else [])):
+            address(text)
+        if any(not address(text)[0] for text in self.controllers):
+            raise ValueError("controllers: a host is missing")
+        return self
+
+
 class Config(Section):
     """The whole file."""
 
@@ -192,6 +229,7 @@ class Config(Section):
     estimate: EstimateConfig = EstimateConfig()
     recovery: RecoveryConfig = RecoveryConfig()
     hooks: HooksConfig = HooksConfig()
+    network: NetworkConfig = NetworkConfig()
 
 
 def config_path() -> Path:

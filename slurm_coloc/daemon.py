@@ -2,56 +2,53 @@
 """colocd: answers the hook and people, follows the jobs, recovers, learns. ``coloc serve``."""
 
 import asyncio
-import logging
+import contextlib
 import os
 import pwd
 import signal
-import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import structlog
 
-from slurm_coloc.adapters import notify
-from slurm_coloc.adapters.commands import SlurmCommands
-from slurm_coloc.adapters.server import Message, Peer, Server
+from slurm_coloc.adapters import notify, slurm
+from slurm_coloc.adapters.link.munge import Munge
+from slurm_coloc.adapters.link.server import LinkServer
+from slurm_coloc.adapters.server import Message, Server
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, load_config
-from slurm_coloc.core.cluster import ClusterShape
-from slurm_coloc.errors import ColocError, ConfigError, UsageFault
+from slurm_coloc.core.limits import NO_LIMITS
+from slurm_coloc.core.peer import Peer
+from slurm_coloc.errors import ColocError, ConfigError, SlurmError, UsageFault
 from slurm_coloc.flow import answers, reports
+from slurm_coloc.flow.accounted import Accounted
+from slurm_coloc.flow.adopt import adopt
 from slurm_coloc.flow.decide import Decider
-from slurm_coloc.flow.explain import explain
+from slurm_coloc.flow.explain import Known, explain
+from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
 from slurm_coloc.flow.mode import Modes
+from slurm_coloc.flow.nodes import Nodes
 from slurm_coloc.flow.record import Recorder
 from slurm_coloc.flow.recover import Recoverer
+from slurm_coloc.flow.role import Part, Role
+from slurm_coloc.flow.seen import Seen
+from slurm_coloc.flow.siblings import Resizer
 from slurm_coloc.flow.watch import Watcher
+from slurm_coloc.logs import set_up_log
 
 log = structlog.get_logger()
 
+# An Epilog waits 2 s for the answer to its report.
+ANSWER_S = 1.5
+# A start waits so long for slurmctld; while the cluster is not known it is asked again so often.
+FIRST_SHAPE_S = 2.0
 RECOVER_S = 1.0  # between two rounds while recoveries are open
 DAY_S = 86400.0
-PRIVILEGED = ("submit", "report", "reload")
-
-
-def set_up_log(form: str, level: int = logging.INFO) -> None:
-    """One line an event on stderr, as key=value or JSON; the journal adds the time."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if form == "json"
-        else structlog.processors.LogfmtRenderer(key_order=["level", "event"])
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=False),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-    )
+LOOK_S = 0.06  # of the hook's 0.2, once after slurmctld has read slurm.conf
+PRIVILEGED = ("submit", "report", "launch", "beat", "reload")
+OF_NODES = ("report", "launch", "beat")
+NEVER_REMOTE = ("submit", "reload")  # slurmctld's hook and the admin are on this host
 
 
 def slurm_uid(config: Config) -> int:
@@ -69,13 +66,30 @@ class Daemon:
         self._path = path
         self._trusted = {0, slurm_uid(config), os.geteuid()}
         self._store = Store.open(config.daemon.state_dir)
-        self._slurm = SlurmCommands(config.daemon.command_timeout_s, config.daemon.command_dir)
+        self._slurm = slurm.connect(config.daemon)
         self._server = Server(config.daemon.socket, self.handle, self._trusted)
-        self._shape: ClusterShape | None = None
+        self._seen = Seen(self._slurm)
+        self._limits = NO_LIMITS
+        self._accounted = Accounted(self._slurm)
+        self._role = Role(self._slurm)
+        self._nodes = Nodes(lambda: self._seen.shape, self._trusted, self._store)
+        self._link = self._listener(config)
         self._recovering = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._use(config)
+
+    def _listener(self, config: Config) -> LinkServer | None:
+        """The network's side, where it is configured; raises MungeError without libmunge."""
+        network = config.network
+        if not network.listen:
+            return None
+        munge, answer = Munge(network.munge_socket), self._server.answer
+        return LinkServer(network.listen, munge, answer, self._trusted, lambda: self._standby)
+
+    @property
+    def _standby(self) -> bool:
+        return self._role.part is Part.STANDBY
 
     def _use(self, config: Config) -> None:
         """Take a configuration into use; the socket and the database stay as they are."""
@@ -83,7 +97,12 @@ class Daemon:
         self._modes = Modes(config)
         self._decider = Decider(config, self._store)
         self._recorder = Recorder(config, self._store)
-        self._watcher = Watcher(self._store, self._slurm, self._recorder)
+        self._watcher = Watcher(
+            self._store,
+            self._slurm,
+            self._recorder,
+            lambda view: adopt(self._config, self._store, self._seen.shape, view),
+        )
         self._recoverer = Recoverer(
             config,
             self._store,
@@ -92,6 +111,8 @@ class Daemon:
             self._watcher.see,
         )
 
+        self._resizer = Resizer(self._store, self._slurm, lambda: self._modes.switched_off)
+
     # requests
 
     async def handle(self, peer: Peer, message: Message) -> Message:
@@ -99,31 +120,87 @@ class Daemon:
         op = message.get("op")
         if op in PRIVILEGED and peer.uid not in self._trusted:
             raise UsageFault(f"{op}: uid {peer.uid} may not ask this", "not-allowed")
+        if peer.remote and op in NEVER_REMOTE:
+            raise UsageFault(f"{op}: not over the network", "not-allowed")
+        # slurmctld's own hook is answered: it runs where slurmctld is in charge.
+        if self._standby and op not in ("submit", "reload", "ping", "status"):
+            raise ColocError("the colocd of another controller is the active one", "standby")
+        if op in OF_NODES:
+            return await self._from_node(peer, str(op), message)
         seen_as = None if peer.uid in self._trusted else peer.uid
         match op:
             case "submit":
-                return dict(await self._decider.submit(message, self._shape))
-            case "report":
-                self._look_at(reports.take(self._store, message))
-                return {}
+                stale = await self._seen.is_stale(message.get("loaded_ms"), LOOK_S)
+                return dict(
+                    await self._decider.submit(message, self._seen.shape, self._limits, stale=stale)
+                )
             case "reload":
                 self.reload()
                 return {}
             case "ping":
                 return {"pid": os.getpid()}
             case "status":
-                off, mode = self._modes.switched_off, self._config.mode.default
-                return answers.status(self._store, self._shape, off, mode)
+                return self._status(trusted=seen_as is None)
             case "jobs":
                 await self._watcher.freshen(peer.uid)
-                return answers.jobs(self._store, seen_as, message)
+                private = answers.is_private(self._seen.shape)
+                return answers.jobs(self._store, seen_as, message, private)
             case "history":
                 return answers.history(self._store, seen_as, message)
             case "explain":
                 if isinstance(job_id := message.get("job_id"), int):
                     await self._watcher.look(job_id, peer.uid, trusted=seen_as is None)
-                return await explain(self._config, self._store, self._slurm, seen_as, message)
+                return await self._explain(peer, seen_as, message)
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
+
+    async def _explain(self, peer: Peer, seen_as: int | None, message: Message) -> Message:
+        known = Known(self._config, self._store, self._slurm, self._seen.shape, self._limits)
+        try:
+            return await explain(known, seen_as, message)
+        except UsageFault as err:
+            job_id = message.get("job_id")
+            if err.code != "unknown-job" or not isinstance(job_id, int):
+                raise
+            found = await self._accounted.explain(job_id, peer.uid, trusted=seen_as is None)
+            if found is None:
+                raise
+            return found
+
+    def _status(self, *, trusted: bool) -> Message:
+        mode = "off" if self._modes.switched_off else self._config.mode.default
+        return answers.status(
+            self._store,
+            self._seen.shape,
+            seen_s=self._seen.at_s,
+            mode=mode,
+            role=str(self._role.part),
+            links=self._nodes.links() if self._link else [],
+            trusted=trusted,
+        )
+
+    async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
+        """Report, launch or heartbeat. A remote node speaks for itself alone; root on this host,
+        who may do anything here, for every node."""
+        node = None
+        if peer.remote:
+            if self._role.part is Part.UNKNOWN:
+                raise ColocError("Slurm has not answered yet: ask again", "not-now")
+            node = await self._nodes.speaker(peer)
+        if op == "beat":
+            if node:
+                self._nodes.hear(node, peer, message)
+            return {}
+        asked = read_launch(message) if op == "launch" else reports.read(message)
+        if node is not None:
+            if asked.node != node:
+                raise UsageFault(f"{node} may not speak for {asked.node}", "not-yours")
+            if asked.restart is None:
+                raise UsageFault("report: restart: which run is it", "bad-request")
+            await self._nodes.require_run(self._slurm, asked.job_id, asked.restart, node)
+        if isinstance(asked, LaunchMessage):
+            return await launched(self._store, self._slurm, self._watcher.see, asked)
+        await self._take(asked)
+        return {}
 
     def reload(self) -> None:
         """Read the configuration again; a wrong file leaves the present one in force."""
@@ -137,16 +214,40 @@ class Daemon:
             notify.ready()
         self._decider.close()
         self._use(config)
+        self._background(self._decider.warm_up())
         log.info("reload", result="ok")
 
     # loops
 
-    def _look_at(self, job_id: int) -> None:
+    async def _take(self, report: reports.RunReport) -> None:
+        """Take an Epilog's report. Where it tells of an out-of-memory the answer waits for the
+        requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
+        state has never failed for the jobs that depend on it."""
+        reports.keep(self._store, report)
+        looked = self._look_at(report.job_id)
+        if report.evidence is not None and report.evidence.oom:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(looked.wait(), ANSWER_S)
+
+    def _look_at(self, job_id: int) -> asyncio.Event:
+        """Look at a job until it has left COMPLETING; the event: its recovery has begun, or there
+        is none."""
+        begun = asyncio.Event()
+
         async def look() -> None:
+            try:
+                await self._watcher.look_once(job_id)
+                await self._recoverer.at_once(job_id)
+            finally:
+                begun.set()
             await self._watcher.after_report(job_id)
             self._recovering.set()
 
-        task = asyncio.create_task(look())
+        self._background(look())
+        return begun
+
+    def _background(self, what: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -163,9 +264,35 @@ class Daemon:
             await asyncio.sleep(pause())
 
     async def _refresh(self) -> None:
-        self._shape = await self._slurm.shape()
+        await self._seen.look()
+
+    def _refresh_pause(self) -> float:
+        refresh_s = self._config.daemon.refresh_s
+        return refresh_s if self._seen.shape else min(FIRST_SHAPE_S, refresh_s)
+
+    async def _read_limits(self) -> None:
+        """QOS and association limits; while slurmdbd is away the last known ones hold."""
+        if self._seen.shape is None:
+            return
+        try:
+            self._limits = await self._slurm.limits(self._seen.shape.name)
+        except SlurmError as err:
+            if err.code != "no-accounting":
+                raise
+            self._limits = NO_LIMITS
+
+    async def _look_at_role(self) -> None:
+        before = self._role.part
+        await self._role.look()
+        if self._role.part is Part.ACTIVE and before is not Part.ACTIVE:
+            if self._seen.shape is None:
+                await self._refresh()
+            await self._watcher.see_all()
+            self._recovering.set()
 
     async def _reconcile(self) -> None:
+        if self._standby:
+            return
         for job_id in reports.drain(self._store, self._config.hooks.spool_dir):
             log.info("spool", jobid=job_id)
             self._look_at(job_id)
@@ -182,10 +309,12 @@ class Daemon:
             await asyncio.sleep(0.1)
 
     async def _recover(self) -> None:
-        if not self._store.open_work():
+        if not self._store.open_work() and not self._store.open_siblings():
             self._recovering.clear()
             await self._recovering.wait()
-        await self._recoverer.round()
+        if not self._standby:
+            await self._recoverer.round()
+            await self._resizer.round()
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. SIGHUP reloads."""
@@ -193,31 +322,41 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._hup)
-        await self._first_shape()
+        # Asks on when the start no longer waits for its answer.
+        loops = [asyncio.create_task(self._every(self._refresh_pause, self._refresh))]
+        await asyncio.gather(self._decider.warm_up(), self._first_shape())
         await self._server.start()
-        loops = [
-            asyncio.create_task(self._every(lambda: self._config.daemon.refresh_s, self._refresh)),
+        if self._link:
+            await self._link.start()
+        loops += [
+            asyncio.create_task(self._every(lambda: self._role.pause_s, self._look_at_role)),
+            asyncio.create_task(self._every(self._refresh_pause, self._read_limits)),
             asyncio.create_task(self._every(self._reconcile_pause, self._reconcile)),
             asyncio.create_task(self._every(lambda: RECOVER_S, self._recover)),
             asyncio.create_task(self._every(lambda: DAY_S, self._forget)),
         ]
         notify.ready()
-        log.info("ready", socket=str(self._config.daemon.socket), mode=self._config.mode.default)
+        listens = {"listen": self._config.network.listen} if self._link else {}
+        mode = self._config.mode.default
+        log.info("ready", socket=str(self._config.daemon.socket), mode=mode, **listens)
         await self._stop.wait()
         notify.stopping()
         for task in loops:
             task.cancel()
         await self._server.stop()
+        if self._link:
+            await self._link.stop()
         self._decider.close()
         self._store.close()
         log.info("stopped")
 
     async def _first_shape(self) -> None:
-        """Learn the cluster before the first answer; a slurmctld that is away is not waited for."""
-        try:
-            await self._refresh()
-        except ColocError as err:
-            log.warning("refresh", error=err.message, result="jobs get whole GPUs until it answers")
+        """Give the cluster FIRST_SHAPE_S to be learned before the first answer; a slurmctld that is
+        away is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._seen.asked.wait(), FIRST_SHAPE_S)
+        if self._seen.shape is None:
+            log.warning("refresh", result="jobs get whole GPUs until Slurm has answered")
 
     def _hup(self) -> None:
         try:

@@ -38,10 +38,19 @@ class ConfigError(ColocError):
 
 
 class SlurmError(ColocError):
-    """Slurm did not answer or refused: look at slurmctld."""
+    """Slurm did not answer or refused: look at slurmctld.
+
+    ``code``: slurm-away (no answer: the same may work later), slurm-busy (not even asked),
+    slurm-refused (it answered no), no-accounting (there is no slurmdbd).
+    """
 
     exit_code = 4
     default_code = "slurm"
+
+    @property
+    def away(self) -> bool:
+        """Whether Slurm has not judged it: waiting is free, and no fault of the job."""
+        return self.code in ("slurm-away", "slurm-busy")
 
 
 class GpuError(ColocError):

@@ -77,7 +77,7 @@ void coloc_fail(const char *format, ...) __attribute__((noreturn, format(printf,
 /* request_env.c: the variables by which Slurm hands a GPU request on to an inner srun. */
 extern const char *const coloc_gpu_request_vars[];
 extern const char *const coloc_gpu_list_vars[];
-void coloc_strip_gpu_items(char *list);
+void coloc_strip_items(char *list, const char *name);
 void coloc_forget_request(void);
 void coloc_forget_job(void);
 

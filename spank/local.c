@@ -19,10 +19,25 @@ static bool asks_one(const char *value)
 	return count[0] < '0' || count[0] > '9' || strcmp(count, "1") == 0;
 }
 
+/* Is a GPU asked for each task? From 24.11 on --gpus-per-task is handed on as tres_per_task. */
+static bool asks_per_task(void)
+{
+	const char *value = getenv("SLURM_TRES_PER_TASK");
+	char *list = value ? strdup(value) : NULL;
+	bool found = getenv("SLURM_GPUS_PER_TASK") != NULL;
+
+	if (list) {
+		coloc_strip_items(list, "gpu");
+		found = found || strcmp(list, value) != 0;
+		free(list);
+	}
+	return found;
+}
+
 /* salloc leaves the request in its own environment, where no slurmstepd can mend it, and
  * nothing there says whether the job was rewritten to shards. A step without a request gets
  * all that the job has: for a job that asked for one GPU that is the same, rewritten or not,
- * so the request can always go. A request for several GPUs is never rewritten: it stays. */
+ * so the request can always go. A request for several GPUs is left to slurmstepd: it stays. */
 static void mend_salloc_request(void)
 {
 	static const char *const counts[] = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE",
@@ -36,7 +51,7 @@ static void mend_salloc_request(void)
 		if (value && value[0] && !asks_one(value))
 			return;
 	}
-	if (tasks && getenv("SLURM_GPUS_PER_TASK") && strcmp(tasks, "1") != 0)
+	if (tasks && strcmp(tasks, "1") != 0 && asks_per_task())
 		return;
 	for (const char *const *var = coloc_gpu_request_vars; *var; var++)
 		unsetenv(*var);
@@ -46,7 +61,7 @@ static void mend_salloc_request(void)
 
 		if (!list)
 			continue;
-		coloc_strip_gpu_items(list);
+		coloc_strip_items(list, "gpu");
 		if (list[0] == '\0')
 			unsetenv(*var);
 		else

@@ -70,40 +70,93 @@ static void mend_request(spank_t spank, bool shards)
 		if (!has(spank, *var, value, sizeof(value)))
 			continue;
 		if (shards)
-			coloc_strip_gpu_items(value);
+			coloc_strip_items(value, "gpu");
 		if (value[0] == '\0')
 			spank_unsetenv(spank, *var);
 		else if (shards)
 			spank_setenv(spank, *var, value, 1);
 	}
+	/* job_submit made --mem-per-gpu a figure per node, and so it stays on a whole GPU. With
+	 * both, srun 26.05 refuses ("mutually exclusive"); 24.11 takes the one per node. */
+	if (has(spank, "SLURM_MEM_PER_NODE", value, sizeof(value)))
+		spank_unsetenv(spank, "SLURM_MEM_PER_GPU");
+}
+
+/* Shards that the job, or this step of it, holds on each of its GPUs on this node, from what
+ * Slurm's own plugins set for the allocation. */
+static long shards_per_gpu(spank_t spank, const char *shards, long *gpus)
+{
+	char value[32];
+
+	*gpus = has(spank, "SLURM_GPUS_ON_NODE", value, sizeof(value)) ? atol(value) : 1;
+	if (*gpus < 1)
+		*gpus = 1;
+	return atol(shards) / *gpus;
+}
+
+/* Replace the shards in a list of what each task gets by `item`, "" for none. */
+static void set_task_item(spank_t spank, const char *name, const char *item)
+{
+	char value[VALUE_MAX];
+	size_t len;
+
+	if (!has(spank, name, value, VALUE_MAX))
+		value[0] = '\0';
+	coloc_strip_items(value, "shard");
+	len = strlen(value);
+	if (item[0] != '\0')
+		snprintf(value + len, sizeof(value) - len, "%s%s", len ? "," : "", item);
+	if (value[0] == '\0')
+		spank_unsetenv(spank, name);
+	else
+		spank_setenv(spank, name, value, 1);
 }
 
 /* An srun without a request asks for the very text of the job's request. Where that names a
  * type (shard:a100:11), Slurm then refuses the step ("Invalid generic resource (gres)
  * specification", tried 22.05 and 24.11): give srun the same request without the type. Of the
  * batch script only, on one node: elsewhere a step's share is not that of the node. */
+/* With shards of several GPUs, one GPU for each task: the request is per task, as sbatch's own
+ * --tres-per-task would have handed it on (26.05 sets SLURM_TRES_PER_TASK from the job, typed;
+ * 24.11 leaves the user's --gpus-per-task there). */
 static void give_step_default(spank_t spank, const char *shards)
 {
 	uint32_t step = 0;
 	char value[VALUE_MAX];
+	long gpus;
+	long each = shards_per_gpu(spank, shards, &gpus);
 
 	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS ||
 	    step != SLURM_BATCH_SCRIPT ||
 	    !has(spank, "SLURM_JOB_NUM_NODES", value, sizeof(value)) || strcmp(value, "1") != 0)
 		return;
+	if (gpus > 1) {
+		snprintf(value, sizeof(value), "gres/shard:%ld", each);
+		set_task_item(spank, "SLURM_TRES_PER_TASK", value);
+		snprintf(value, sizeof(value), "gres/shard:per_task:%ld", each);
+		set_task_item(spank, "SLURM_TRES_BIND", value);
+		return;
+	}
+	set_task_item(spank, "SLURM_TRES_PER_TASK", "");
+	set_task_item(spank, "SLURM_TRES_BIND", "");
 	if (has(spank, "SLURM_TRES_PER_TASK", value, sizeof(value)) && strstr(value, "gres"))
 		return;
 	snprintf(value, sizeof(value), "shard:%s", shards);
 	spank_setenv(spank, "SLURM_GRES", value, 0);
 }
 
-/* What the user's program may want to know. */
+/* What the user's program may want to know: its shards of a GPU. */
 static void set_facts(spank_t spank, const char *shards)
 {
-	if (shards)
-		spank_setenv(spank, "COLOC_SHARDS", shards, 1);
-	else
+	char value[32];
+	long gpus;
+
+	if (!shards) {
 		spank_unsetenv(spank, "COLOC_SHARDS");
+		return;
+	}
+	snprintf(value, sizeof(value), "%ld", shards_per_gpu(spank, shards, &gpus));
+	spank_setenv(spank, "COLOC_SHARDS", value, 1);
 }
 
 /* The place for the MPS pipe directory and the memory fence of a task on shards: read what

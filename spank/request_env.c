@@ -30,19 +30,21 @@ const char *const coloc_gpu_list_vars[] = {
 	"SLURM_TRES_PER_TASK", "SLURM_TRES_BIND", "SLURM_STEP_GRES", "SLURM_GRES", NULL,
 };
 
-static bool is_gpu_item(const char *item, size_t len)
+static bool is_item(const char *item, size_t len, const char *name)
 {
+	size_t own = strlen(name);
+
 	/* "gres/gpu:1" (24.11), "gres:gpu:1" (22.05), "gpu:1", "gpu:a100=1", "gpu" */
 	if (len >= 5 && (strncmp(item, "gres/", 5) == 0 || strncmp(item, "gres:", 5) == 0)) {
 		item += 5;
 		len -= 5;
 	}
-	return len >= 3 && strncmp(item, "gpu", 3) == 0 &&
-	       (len == 3 || item[3] == ':' || item[3] == '=');
+	return len >= own && strncmp(item, name, own) == 0 &&
+	       (len == own || item[own] == ':' || item[own] == '=');
 }
 
-/* Take the GPU items out of "cpu:2,gres/gpu:1", in place. */
-void coloc_strip_gpu_items(char *list)
+/* Take the items of gres `name` out of "cpu:2,gres/gpu:1", in place. */
+void coloc_strip_items(char *list, const char *name)
 {
 	char *to = list;
 
@@ -50,7 +52,7 @@ void coloc_strip_gpu_items(char *list)
 		size_t len = strcspn(item, ",");
 		char *next = item + len + (item[len] == ',');
 
-		if (!is_gpu_item(item, len)) {
+		if (!is_item(item, len, name)) {
 			if (to != list)
 				*to++ = ',';
 			memmove(to, item, len);

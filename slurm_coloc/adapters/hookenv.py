@@ -34,10 +34,18 @@ class HookSettings:
     run_dir: Path = Path("/run/slurm-coloc-jobs")
     log_tail_kib: int = 256
     nvml: bool = True
+    controllers: tuple[str, ...] = ()
+    munge_socket: Path | None = None
 
 
-_SECTION = {"socket": "daemon", "slurm_user": "daemon"}  # every other field stands in [hooks]
-_KINDS: Mapping[str, type] = {"log_tail_kib": int, "nvml": bool}
+# Every other field stands in [hooks].
+_SECTION = {
+    "socket": "daemon",
+    "slurm_user": "daemon",
+    "controllers": "network",
+    "munge_socket": "network",
+}
+_KINDS: Mapping[str, type] = {"log_tail_kib": int, "nvml": bool, "controllers": list}
 
 
 def read_settings(environ: Mapping[str, str]) -> HookSettings:
@@ -65,8 +73,12 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
         kind = _KINDS.get(field.name, str)
         if type(value) is not kind:
             raise ConfigError(f"{path}: {field.name}: must be {kind.__name__}")
-        if field.name in ("socket", "spool_dir", "run_dir"):
+        if field.name in ("socket", "spool_dir", "run_dir", "munge_socket"):
             value = Path(str(value))
+        if isinstance(value, list):
+            if not all(isinstance(item, str) for item in value):
+                raise ConfigError(f"{path}: {field.name}: must be a list of strings")
+            value = tuple(value)
         values[field.name] = value
     settings = HookSettings(**values)  # type: ignore[arg-type]
     if not 4 <= settings.log_tail_kib <= 16384:

@@ -73,11 +73,11 @@ def lua_posix() -> tuple[bool | None, str]:
 
 
 def plugstack(path: Path, depth: int = 3) -> list[str]:
-    """Lines of plugstack.conf, with its includes; comments left out."""
+    """Lines of plugstack.conf, or of slurm.conf, with their includes; comments left out."""
     lines: list[str] = []
     for raw in (text_of(path) or "").splitlines():
         line = raw.split("#", 1)[0].strip()
-        include = re.match(r"include\s+(\S+)", line)
+        include = re.match(r"include\s+(\S+)", line, re.IGNORECASE)
         if include and depth:
             pattern = Path(include[1])
             base = pattern if pattern.is_absolute() else path.parent / pattern

@@ -13,12 +13,12 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 
 log = structlog.get_logger()
@@ -30,15 +30,6 @@ MAX_A_USER = 8  # connections of one of them: nobody may crowd the others out
 BACKLOG = 128
 
 Message = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who asks."""
-
-    uid: int
-    pid: int
-
 
 Handler = Callable[[Peer, Message], Awaitable[Message]]
 
@@ -130,7 +121,7 @@ class Server:
         self._open[peer.uid] += 1
         try:
             while line := await asyncio.wait_for(reader.readline(), IDLE_S):
-                writer.write(await self._answer(peer, line))
+                writer.write(await self.answer(peer, line))
                 await asyncio.wait_for(writer.drain(), IDLE_S)
         except (TimeoutError, OSError, ValueError):
             pass  # ValueError: a line over MAX_LINE
@@ -145,11 +136,12 @@ class Server:
         others = sum(n for who, n in self._open.items() if who not in self._trusted)
         return self._open[uid] >= MAX_A_USER or others >= MAX_CONNECTIONS
 
-    async def _answer(self, peer: Peer, line: bytes) -> bytes:
+    async def answer(self, peer: Peer, line: bytes) -> bytes:
+        """The answer to one request, with its newline; never raises."""
         as_flat = False
         try:
             message = _decode(line)
-            as_flat = message.get("flat") is True
+            as_flat = message.get("flat") is True and not peer.remote
             answer = {"v": 1, "ok": True, **await self._handler(peer, message)}
         except ColocError as err:
             answer = _error(err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and reports of the hooks: job state on the node, reports to colocd, the spool between.
+"""Files of the hooks: job state on the node, and reports that colocd has not taken yet.
 
 Folders are opened once, without following a symlink, and checked: owned by root or SlurmUser and
 writable by nobody else. All else happens relative to that descriptor. Files are written under a
@@ -8,24 +8,17 @@ planted link is never followed.
 """
 
 import contextlib
-import json
 import os
 import pwd
 import re
 import secrets
-import socket
 import stat
-import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from slurm_coloc.errors import ColocError, ConfigError, DaemonUnreachable
+from slurm_coloc.errors import ColocError, ConfigError
 
-MAX_REPORT = 262144  # bytes of one message to colocd
-MAX_ANSWER = 65536
-MAX_FLUSH = 32  # older reports sent along with a new one
+MAX_REPORT = 262144  # bytes of one file
 _SPOOLED = re.compile(r"[0-9]{1,10}\.[0-9]{1,10}\.[A-Za-z0-9._-]{1,255}\.json")
 
 
@@ -122,92 +115,23 @@ def report_name(job_id: int, restart: int, node: str) -> str:
     return f"{job_id}.{restart}.{re.sub(r'[^A-Za-z0-9._-]', '_', node)[:200]}.json"
 
 
-class Colocd:
-    """One connection to colocd with one deadline for everything that is asked on it."""
-
-    def __init__(self, path: Path, trusted: set[int], deadline_s: float) -> None:
-        """Connect. ``trusted`` are the uids that colocd may run as. Raises DaemonUnreachable."""
-        self._end = time.monotonic() + deadline_s
-        self._rest = b""
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        try:
-            self._sock.settimeout(deadline_s)
-            self._sock.connect(os.fspath(path))
-            peer = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            uid = struct.unpack("3i", peer)[1]
-        except OSError as err:  # a full backlog is EAGAIN here: the caller spools
-            self._sock.close()
-            raise DaemonUnreachable(f"{path}: {err.strerror or err}") from err
-        if uid not in trusted:
-            self._sock.close()
-            raise DaemonUnreachable(f"{path}: served by uid {uid}, not by SlurmUser")
-
-    def __enter__(self) -> "Colocd":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sock.close()
-
-    def ask(self, line: bytes) -> dict[str, Any]:
-        """Send one request (JSON without newline), return the answer; DaemonUnreachable."""
-        try:
-            self._limit()
-            self._sock.sendall(line + b"\n")
-            while b"\n" not in self._rest:
-                self._limit()
-                piece = self._sock.recv(65536)
-                if not piece or len(self._rest) > MAX_ANSWER:
-                    raise DaemonUnreachable("colocd closed the connection")
-                self._rest += piece
-            answer, _, self._rest = self._rest.partition(b"\n")
-            parsed = json.loads(answer)
-        except (OSError, ValueError) as err:
-            raise DaemonUnreachable(f"colocd does not answer: {err}") from err
-        if not isinstance(parsed, dict):
-            raise DaemonUnreachable("colocd's answer is not an object")
-        return parsed
-
-    def _limit(self) -> None:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("deadline passed")
-        self._sock.settimeout(left)
+def spooled(dir_fd: int) -> list[str]:
+    """Names of the reports in the spool, in order."""
+    with os.scandir(dir_fd) as entries:
+        return sorted(entry.name for entry in entries if _SPOOLED.fullmatch(entry.name))
 
 
-def deliver(
-    report: dict[str, Any], socket_path: Path, spool_dir: Path, slurm_uid: int, deadline_s: float
-) -> str:
-    """Hand a report to colocd, else to the spool. Returns "colocd" or "spool: <why>".
-
-    When colocd answers, reports that were spooled earlier go along. Raises ConfigError or OSError
-    when the spool cannot be used either.
-    """
-    line = json.dumps(report, separators=(",", ":")).encode("ascii")
-    try:
-        with Colocd(socket_path, {0, slurm_uid, os.geteuid()}, deadline_s) as colocd:
-            answer = colocd.ask(line)
-            if answer.get("ok") is not True:
-                raise DaemonUnreachable(f"colocd refused: {str(answer.get('error'))[:200]}")
-            with contextlib.suppress(ColocError, OSError):
-                _flush(colocd, spool_dir, slurm_uid)
-        return "colocd"
-    except DaemonUnreachable as err:
-        why = err.message
-    name = report_name(report["job_id"], report["restart"], report["node"])
-    with opened_dir(spool_dir, 0o700, slurm_uid) as fd:
-        write_file(fd, name, line + b"\n", 0o600, slurm_uid)
-    return f"spool: {why}"
+def set_aside(dir_fd: int, name: str) -> None:
+    """Keep a report that colocd will never take, under a name that is not sent again."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(name, f"{name.removesuffix('.json')}.bad", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
 
-def _flush(colocd: Colocd, spool_dir: Path, slurm_uid: int) -> None:
-    """Send up to MAX_FLUSH older reports. One that colocd refuses stays for colocd to judge."""
-    with opened_dir(spool_dir, None, slurm_uid) as fd:
-        with os.scandir(fd) as entries:
-            names = sorted(entry.name for entry in entries if _SPOOLED.fullmatch(entry.name))
-        for name in names[:MAX_FLUSH]:
-            try:
-                data = read_file(fd, name, {0, slurm_uid, os.geteuid()})
-            except ColocError:
-                continue
-            if data is not None and colocd.ask(data.strip()).get("ok") is True:
-                remove_file(fd, name)
+def forget_aside(dir_fd: int, before_s: float) -> None:
+    """Remove what was set aside before ``before_s`` (Unix seconds)."""
+    with os.scandir(dir_fd) as entries:
+        names = [one.name for one in entries if one.name.endswith(".bad")]
+    for name in names:
+        with contextlib.suppress(OSError):
+            if os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mtime < before_s:
+                os.unlink(name, dir_fd=dir_fd)

@@ -13,11 +13,13 @@ from slurm_coloc.errors import ColocError
 COMMANDS = {
     "estimate": "estimate",
     "serve": "serve",
+    "agent": "agent",
     "jobs": "jobs",
     "history": "history",
     "explain": "explain",
     "config": "configcmd",
     "doctor": "doctor",
+    "limits": "limits",
     "lab": "lab",
 }
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from slurm_coloc.cli import render
 from slurm_coloc.core.checks import Finding, Status
 from slurm_coloc.flow.doctor import examine
+from slurm_coloc.logs import set_up_log
 
 COLOURS = {
     Status.OK: "green",
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
         Ends with 1 when a check failed. Changes nothing, and works while colocd is dead. Run it on
         the host of slurmctld, and on a GPU node.
         """
+        set_up_log("logfmt")
         findings = list(examine(config))
         failed = any(found.status is Status.FAIL for found in findings)
         if as_json:

@@ -7,9 +7,9 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from slurm_coloc.adapters.client import ask
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
+from slurm_coloc.flow.ask import ask
 
 OPTIONS = ("batch_size", "seq_len", "optimizer", "precision")
 
@@ -26,10 +26,13 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job, or it is somebody else's.
         """
-        answer = ask(load_config().daemon.socket, "explain", job_id=job_id)
+        answer = ask(load_config(), "explain", {"job_id": job_id})
         del answer["v"], answer["ok"]
         if as_json:
             render.print_json(answer)
+            return
+        if answer.get("source") == "slurmdbd":
+            render.show(render.facts(_accounted(answer)))
             return
         told = render.facts(_lines(answer))
         story = [(render.moment(one["at_s"]), one["text"]) for one in answer["story"]]
@@ -49,6 +52,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Which GPU", _place(run, live)
     if live and live["state"] == "PENDING":
         yield "Why pending", f"{live['reason'] or 'no reason yet'}: {live['reason_text']}"
+        for line in live.get("limits", ()):
+            yield "Limit", line
     if answer["binding"]:
         note = "" if answer["binding"]["per_gpu_known"] else " (this Slurm does not tell per GPU)"
         yield "What binds it", answer["binding"]["text"] + note
@@ -58,14 +63,33 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "What next", answer["next"]
 
 
-def _size(decision: dict[str, Any]) -> str:
-    kinds = {"collocate": "shares a GPU", "exclusive": "a whole GPU", "asis": "as submitted"}
-    text = f"{kinds.get(decision['action'], decision['action'])}: {decision['why']}"
-    if decision["action"] == "collocate":
-        text += (
-            f"; {decision['shards']} of {decision['shards_per_gpu']} shards of"
-            f" {decision['shard_mib']} MiB reserved"
+def _accounted(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """A job that only slurmdbd still knows: the decision's mark and the runs."""
+    decision, runs = answer["decision"], answer["runs"]
+    last = runs[-1]
+    where = f"partition {last['partition']}, account {last['account']}"
+    yield "Job", f"{answer['job_id']} of {render.user_name(last['uid'])}, {where}: {last['state']}"
+    share = f", {decision['shards']} shards" if decision["shards"] else ""
+    yield (
+        "Why this size",
+        f"{KINDS.get(decision['action'], decision['action'])}{share}: " + (decision["why"]),
+    )
+    yield "Known from", f"Slurm's accounting alone (decision {decision['id']})"
+    for run in runs:
+        yield (
+            f"Run {run['restart']}",
+            f"{run['state']} on {run['node'] or 'no node'}: {run['tres']}",
         )
+
+
+KINDS = {"collocate": "shares a GPU", "exclusive": "a whole GPU", "asis": "as submitted"}
+
+
+def _size(decision: dict[str, Any]) -> str:
+    text = f"{KINDS.get(decision['action'], decision['action'])}: {decision['why']}"
+    if decision["action"] == "collocate":
+        of = f" of {decision['shards_per_gpu']}" if decision["shards_per_gpu"] else ""
+        text += f"; {decision['shards']}{of} shards of {decision['shard_mib']} MiB reserved"
     if decision["memory_mib"] is not None:
         text += (
             f"; estimate {decision['memory_mib']} MiB, at most {decision['upper_mib']} MiB"
@@ -88,7 +112,7 @@ def _model(features: dict[str, Any]) -> str:
 
 def _place(run: dict[str, Any], live: dict[str, Any] | None) -> str:
     if live and live["placement"]:
-        return f"{live['placement']} ({live['tres_per_node']})"
+        return f"{live['placement']} ({live['tres']})"
     if live and live["state"] == "PENDING":
         return "none yet"
     if run["gpu_uuids"]:

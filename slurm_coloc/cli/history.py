@@ -3,10 +3,10 @@
 
 import typer
 
-from slurm_coloc.adapters.client import ask
 from slurm_coloc.cli import render
 from slurm_coloc.cli.jobs import COLUMNS, row_of
 from slurm_coloc.config import load_config
+from slurm_coloc.flow.ask import ask
 
 OBSERVED = ("USER", "PARTITION", "WOULD BE", "SHARE", "ESTIMATE>", "UPPER>", "WHY", "AGE>")
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         Yours; everybody's for root and SlurmUser. Estimate, bound and measured peak are GiB of
         GPU memory.
         """
-        answer = ask(load_config().daemon.socket, "history", limit=limit)
+        answer = ask(load_config(), "history", {"limit": limit})
         runs, observed = answer["runs"], answer["observed"]
         if as_json:
             render.print_json({"runs": runs, "observed": observed})

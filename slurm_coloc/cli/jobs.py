@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc jobs: the --coloc jobs that wait or run."""
 
+import pwd
+import sys
+from typing import Any
+
 import typer
 
-from slurm_coloc.adapters.client import ask
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.ask import ask
 
 COLUMNS = (
     *("JOB>", "USER", "STATE", "GPU", "SHARE"),
@@ -36,21 +41,35 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def jobs(
-        everything: bool = typer.Option(False, "--all", help="With those that ended lately."),
+        everybody: bool = typer.Option(
+            False, "--all", help="Everybody's, where PrivateData allows, with those ended lately."
+        ),
+        user: str | None = typer.Option(None, "--user", help="Those of this user (name or uid)."),
         limit: int = typer.Option(200, "--limit", min=1, max=1000, help="At most so many."),
         as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
     ) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
         JOB+1 is a job that was put back once. ESTIMATE, UPPER (the bound that was reserved for)
-        and PEAK (measured) are GiB of GPU memory.
+        and PEAK (measured) are GiB of GPU memory. Of others you see what squeue shows too, never
+        what their logs or models hold.
         """
-        path = load_config().daemon.socket
-        if everything:
-            rows = ask(path, "history", limit=limit)["runs"]
-        else:
-            rows = ask(path, "jobs", limit=limit)["jobs"]
+        wanted: dict[str, Any] = {"limit": limit, "all": everybody}
+        if user is not None:
+            wanted["user"] = _uid(user)
+        answer = ask(load_config(), "jobs", wanted)
+        if answer.get("private"):
+            print("coloc: PrivateData=jobs: only your own are shown", file=sys.stderr)
         if as_json:
-            render.print_json({"jobs": rows})
+            render.print_json({"jobs": answer["jobs"]})
             return
-        render.show(render.table("", COLUMNS, map(row_of, rows)))
+        render.show(render.table("", COLUMNS, map(row_of, answer["jobs"])))
+
+
+def _uid(user: str) -> int:
+    if user.isascii() and user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise UsageFault(f"no user {user!r} on this host") from None

@@ -21,13 +21,14 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the job asks for on one node; ``shards`` are those of one GPU."""
+    """What the job asks for on one node; ``shards`` are those of each of ``shared_gpus`` GPUs."""
 
     cpus: int = 1
     memory_mib: int = 0
     shards: int = 0
     gpus: int = 0
     gpu_type: str | None = None
+    shared_gpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,14 @@ class NodeUse:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """One resource that is short: what is needed, free and there at all."""
+    """One resource that is short: what is needed, free and there at all; shards are counted on
+    each of ``gpus`` GPUs."""
 
     resource: Resource
     needed: int
     free: int
     total: int
+    gpus: int = 1
 
     @property
     def never(self) -> bool:
@@ -109,6 +112,11 @@ def packed(jobs: Iterable[int], per_gpu: int, whole: int, gpus: int) -> tuple[Gp
     )
 
 
+def _on_each(gpus: int, shards: list[int]) -> int:
+    """Shards that so many of a node's GPUs have at least."""
+    return sorted(shards, reverse=True)[gpus - 1] if gpus <= len(shards) else 0
+
+
 def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:
     """The resources that ``node`` lacks for ``need`` at this moment, GPUs first."""
     fits_type = need.gpu_type is None or need.gpu_type == node.gpu_type
@@ -117,15 +125,21 @@ def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:
         (
             Resource.SHARDS,
             need.shards,
-            max((gpu.shards_free for gpu in gpus), default=0),
-            max((gpu.shards for gpu in gpus), default=0),
+            _on_each(need.shared_gpus, [gpu.shards_free for gpu in gpus]),
+            _on_each(need.shared_gpus, [gpu.shards for gpu in gpus]),
         ),
         (Resource.GPU, need.gpus, sum(gpu.unused for gpu in gpus), len(gpus)),
         (Resource.CPUS, need.cpus, node.cpus - node.cpus_used, node.cpus),
         (Resource.MEMORY, need.memory_mib, node.memory_mib - node.memory_used_mib, node.memory_mib),
     )
     return tuple(
-        Short(resource, needed, max(0, free), total)
+        Short(
+            resource,
+            needed,
+            max(0, free),
+            total,
+            need.shared_gpus if resource is Resource.SHARDS else 1,
+        )
         for resource, needed, free, total in rows
         if needed > max(0, free)
     )
@@ -153,11 +167,15 @@ def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...])
 
 
 _WHAT = {
-    Resource.SHARDS: "shards on one GPU",
     Resource.GPU: "GPUs that nobody uses",
     Resource.CPUS: "CPUs",
     Resource.MEMORY: "MiB of host memory",
 }
+
+
+def _what(one: Short) -> str:
+    where = "one GPU" if one.gpus == 1 else f"each of {one.gpus} GPUs"
+    return f"shards on {where}" if one.resource is Resource.SHARDS else _WHAT[one.resource]
 
 
 def told(found: Binding) -> str:
@@ -167,7 +185,7 @@ def told(found: Binding) -> str:
     if not found.shorts:
         return f"it would fit on {found.node} now: jobs before it in the queue come first"
     parts = ", ".join(
-        f"{one.needed} {_WHAT[one.resource]} needed, {one.free} free (of {one.total})"
+        f"{one.needed} {_what(one)} needed, {one.free} free (of {one.total})"
         for one in found.shorts
     )
     names = " and ".join(str(one.resource) for one in found.shorts)

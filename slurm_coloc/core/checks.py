@@ -5,12 +5,21 @@ Each check returns one Finding: what was looked at, how it stands, what was foun
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurm_coloc.core.cluster import FIRST_SOUND_RELEASE, ClusterShape
+from slurm_coloc.core.billing import good, kinds_of, off_by, parse_weights, proposed
+from slurm_coloc.core.cluster import (
+    FIRST_SOUND_RELEASE,
+    MULTI_GPU_PARAMETER,
+    MULTI_GPU_RELEASE,
+    ClusterShape,
+    suspends,
+)
 from slurm_coloc.core.gpu import GPU_TYPES
+from slurm_coloc.core.gres import parse_gres
+from slurm_coloc.core.limitplan import Plan
 
 Conf = Mapping[str, str]
 
@@ -99,6 +108,38 @@ def select_type(conf: Conf) -> Finding:
     )
 
 
+def several_gpus(conf: Conf) -> Finding:
+    """Whether jobs of several GPUs can share them; a site may well do without."""
+    text = value(conf, "SLURM_VERSION")
+    number = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    can = MULTI_GPU_PARAMETER.lower() in words(conf, "SelectTypeParameters")
+    if not can:
+        return Finding(
+            "several-gpus",
+            Status.NA,
+            f"jobs of several GPUs get whole ones (no {MULTI_GPU_PARAMETER} in"
+            " SelectTypeParameters)",
+        )
+    found = (
+        f"{MULTI_GPU_PARAMETER}: a job with one GPU a task shares each; Slurm may split shards that"
+        " users ask for themselves over several GPUs, those of --coloc it does not"
+    )
+    if number < MULTI_GPU_RELEASE:
+        todo = f"untried before 24.11: no job is shared; take {MULTI_GPU_PARAMETER} out"
+        return Finding("several-gpus", Status.WARN, found, f"{todo} of slurm.conf")
+    # Tried without any plugin of ours: `sbatch -n1 --gpus=1 --spread-job`, by any user.
+    if number[:2] == MULTI_GPU_RELEASE:
+        return Finding(
+            "several-gpus",
+            Status.WARN,
+            f"{found}. Anybody's --gpus=1 --spread-job ends slurmctld 24.11.5 under it (Slurm's own"
+            " defect)",
+            "clear or refuse --spread-job of GPU jobs in job_submit.lua (bitflags,"
+            f" slurm.SPREAD_JOB), or take {MULTI_GPU_PARAMETER} out of slurm.conf",
+        )
+    return Finding("several-gpus", Status.OK, found)
+
+
 def job_submit(conf: Conf) -> Finding:
     """The hook."""
     found = words(conf, "JobSubmitPlugins")
@@ -159,6 +200,19 @@ def priority_type(conf: Conf) -> Finding:
     )
 
 
+def invalid_depend(conf: Conf) -> Finding:
+    """Whether Slurm cancels the dependents of a job that a late recovery would bring back."""
+    kills = "kill_invalid_depend" in words(conf, "SchedulerParameters")
+    return _judge(
+        "dependents",
+        not kills,
+        "kill_invalid_depend" if kills else "dependents of a failed job are kept",
+        "afterok dependents of a job that runs out of GPU memory while colocd is away are cancelled"
+        " before it can put the job back; without kill_invalid_depend it renews their dependency",
+        Status.WARN,
+    )
+
+
 def accounting(conf: Conf) -> Finding:
     """Billing and limits see shards only when they are tracked."""
     if not value(conf, "AccountingStorageType") or "none" in value(conf, "AccountingStorageType"):
@@ -177,26 +231,88 @@ SLURM_CHECKS: tuple[Callable[[Conf], Finding], ...] = (
     release,
     gres_types,
     select_type,
+    several_gpus,
     job_submit,
     job_requeue,
     file_append,
     min_job_age,
     priority_type,
+    invalid_depend,
     accounting,
 )
 
 
-def billing(conf: Conf, weights: Mapping[str, str], shared: set[str]) -> Finding:
-    """TRESBillingWeights of the partitions that have shared GPUs (``weights`` by partition)."""
+def billing(
+    conf: Conf, shape: ClusterShape, weights: Mapping[str, str], shared: set[str]
+) -> Finding:
+    """TRESBillingWeights of the partitions that have shared GPUs (``weights`` by partition): all
+    shards of a GPU must cost that GPU."""
     if accounting(conf).status is Status.NA:
         return Finding("billing-weights", Status.NA, "no accounting storage")
-    bare = sorted(name for name in shared if "gres/shard" not in weights.get(name, "").lower())
+    wrong, todo = [], []
+    for name in sorted(shared):
+        found, kinds = parse_weights(weights.get(name, "")), kinds_of(shape, name)
+        if good(found, kinds):
+            continue
+        wrong.append(f"{name}: {off_by(found, kinds)}")
+        todo.append(f"PartitionName={name} TRESBillingWeights={proposed(found, kinds)}")
     return _judge(
         "billing-weights",
-        not bare,
-        f"no weight of gres/shard: {', '.join(bare)}" if bare else "gres/shard has a weight",
-        "shard jobs are billed no GPU: TRESBillingWeights=...,GRES/shard=<weight of a GPU over its"
-        " shards>",
+        not wrong,
+        "; ".join(wrong) or "all shards of a GPU cost what the GPU costs",
+        f"slurm.conf: {'; '.join(todo)}",
+        Status.WARN,
+    )
+
+
+def typed_tres(conf: Conf, weights: Mapping[str, str]) -> Finding:
+    """A weight of a GPU type bills nothing unless that type is accounted."""
+    tracked = set(words(conf, "AccountingStorageTRES"))
+    named = {f"gres/gpu:{kind}" for text in weights.values() for kind in parse_weights(text).typed}
+    missing = sorted(named - tracked)
+    return _judge(
+        "typed-tres",
+        not missing,
+        f"weighed, not accounted: {', '.join(missing)}" if missing else "all weighed TRES",
+        f"slurm.conf: AccountingStorageTRES=...,{','.join(missing)}",
+        Status.WARN,
+    )
+
+
+def enforced(conf: Conf) -> Finding:
+    """Limits that are not enforced limit nothing, shares or not."""
+    if accounting(conf).status is Status.NA:
+        return Finding("limits-enforced", Status.NA, "no accounting storage")
+    found = words(conf, "AccountingStorageEnforce")
+    return _judge(
+        "limits-enforced",
+        "limits" in found or "safe" in found or "all" in found,
+        ",".join(found) or "none",
+        "QOS and association limits bind nobody; where you want them, slurm.conf:"
+        " AccountingStorageEnforce=associations,limits,qos",
+        Status.WARN,
+    )
+
+
+def gpu_limits(wanted: Plan) -> Finding:
+    """QOS and association limits in GPUs that shares pass by."""
+    left = [change.told for change in wanted.changes]
+    text = f"{len(left)} pass shares by: {'; '.join(left[:4])}" if left else "all hold for shares"
+    return _judge(
+        "gpu-limits", not left, text, "coloc limits, then coloc limits --apply", Status.WARN
+    )
+
+
+def suspending(shape: ClusterShape, shared: Collection[str]) -> Finding:
+    """A suspended job keeps its GPU memory: partitions that suspend are not shared."""
+    found = sorted(part.name for part in shape.partitions if suspends(part) and part.name in shared)
+    return _judge(
+        "preempt-mode",
+        not found,
+        f"PreemptMode SUSPEND or GANG: {', '.join(found)}"
+        if found
+        else "no shared partition suspends",
+        "their jobs get whole GPUs; with PreemptMode=REQUEUE, CANCEL or OFF they can share",
         Status.WARN,
     )
 
@@ -227,6 +343,37 @@ def shard_counts(shape: ClusterShape, shard_mib: int) -> Finding:
         not wrong,
         "; ".join(wrong) or each,
         "count = GPUs x floor((usable MiB - pool.margin_mib) / pool.shard_mib)",
+    )
+
+
+def shard_types(conf: Conf, lines: Sequence[str]) -> Finding:
+    """Shards without a type beside GPUs with one, under two controllers: a backup slurmctld of
+    24.11 that takes over sees ``shard:a100:0`` then and drains the node. ``lines``: slurm.conf's,
+    since scontrol shows the shards with the GPUs' type in any case; empty: it cannot be read."""
+    name, controllers = "shard-types", len(values(conf, "SlurmctldHost"))
+    if controllers < 2:
+        return Finding(name, Status.NA, "one controller")
+    if not lines:
+        return Finding(name, Status.NA, f"{controllers} controllers; slurm.conf cannot be read")
+    wrong = {}
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        node = re.match(r"NodeName=(\S+)", line, re.IGNORECASE)
+        gres = re.search(r"\sGres=\"?([^\s\"]+)", line, re.IGNORECASE)
+        items = parse_gres(gres[1]) if node and gres else ()
+        kind = next((one.type for one in items if one.name == "gpu" and one.type), None)
+        bare = [one for one in items if one.name == "shard" and not one.type]
+        if node and kind and bare:
+            wrong[node[1]] = f"shard:{kind}:{bare[0].count}"
+    told = "; ".join(f"NodeName={node} Gres=...,{gres}" for node, gres in wrong.items())
+    return _judge(
+        name,
+        not wrong,
+        f"shards without a type: {', '.join(wrong)}; when the backup slurmctld takes over, 24.11"
+        " finds none there and drains the nodes"
+        if wrong
+        else f"{controllers} controllers, shards as typed as their GPUs",
+        f"slurm.conf: {told}",
+        Status.WARN,
     )
 
 

@@ -2,6 +2,7 @@
 """The shape of the cluster as far as a decision needs it, and which GPUs a job may get."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.request import JobRequest
@@ -9,6 +10,11 @@ from slurm_coloc.core.request import JobRequest
 # From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
 # both on one device (tried on 22.05), so that "exclusive" must be all shards of one GPU there.
 FIRST_SOUND_RELEASE = (23, 11, 5)
+
+# The oldest release on which a job with shards of several GPUs was tried (tres_per_task with
+# one-task-per-sharing); it needs MULTIPLE_SHARING_GRES_PJ in SelectTypeParameters.
+MULTI_GPU_RELEASE = (24, 11)
+MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,10 @@ class NodeShape:
     gpus: int
     shards: int
     usable: bool = True
+    down: bool = False  # its jobs are gone; a draining node still runs them
     cpus: int = 0
+    address: str = ""  # NodeAddr
+    hostname: str = ""  # NodeHostName
 
     @property
     def shards_per_gpu(self) -> int:
@@ -32,13 +41,40 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class PartitionShape:
-    """A partition: defaults per GPU and the time limit (minutes; None: unlimited)."""
+    """A partition: defaults per GPU and the time limit (minutes; None: unlimited).
+
+    ``preempt_mode`` is the one in force, in Slurm's words (``GANG,SUSPEND``); the cluster's where
+    the partition names none.
+    """
 
     name: str
     default: bool = False
     def_cpu_per_gpu: int | None = None
     def_mem_per_gpu_mib: int | None = None
     max_time_min: int | None = None
+    qos: str = ""
+    preempt_mode: str = "OFF"
+
+
+def suspends(part: PartitionShape | None) -> bool:
+    """Whether jobs of this partition are suspended for others, by preemption or in turns."""
+    words = set(part.preempt_mode.upper().split(",")) if part else set()
+    return bool(words & {"SUSPEND", "GANG"})
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A slurmctld of the cluster, and whether it answered."""
+
+    host: str
+    up: bool
+    primary: bool
+
+
+def active_controller(found: Sequence[Controller]) -> Controller | None:
+    """The controller in charge: the first that answers, in slurm.conf's order (a primary that
+    comes back takes over from its backup at once; man scontrol, takeover)."""
+    return next((one for one in found if one.up), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +85,26 @@ class ClusterShape:
     release: tuple[int, ...]
     nodes: tuple[NodeShape, ...] = ()
     partitions: tuple[PartitionShape, ...] = ()
+    private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
+    select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
+    accounting_tres: frozenset[str] = frozenset()  # of AccountingStorageTRES
 
     @property
     def keeps_whole_apart(self) -> bool:
         """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs."""
         return self.release >= FIRST_SOUND_RELEASE
+
+    @property
+    def splits_shares(self) -> bool:
+        """Whether Slurm may put the shards of one job on several GPUs of a node: under
+        MULTIPLE_SHARING_GRES_PJ it splits ``--gres=shard:12`` as 9 + 3 where that fits first (tried
+        on 24.11 and 26.05). Only shards per task with one-task-per-sharing stay on one GPU."""
+        return MULTI_GPU_PARAMETER in self.select_params
+
+    @property
+    def shares_several(self) -> bool:
+        """Whether a job can have shards of several GPUs here, so many of each."""
+        return self.splits_shares and self.release >= MULTI_GPU_RELEASE
 
     def partition(self, name: str | None) -> PartitionShape | None:
         """The partition called ``name``; the default one for None."""
@@ -117,9 +168,14 @@ def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
 
 
 def shared_gpus(
-    request: JobRequest, gpu_type: str | None, shape: ClusterShape, pool: tuple[str, ...]
+    request: JobRequest,
+    gpu_type: str | None,
+    shape: ClusterShape,
+    pool: tuple[str, ...],
+    gpus: int = 1,
 ) -> tuple[SharedGpu, ...]:
-    """Kinds of shared GPU that the job may get, smallest first; () where there is none.
+    """Kinds of shared GPU of which the job may get ``gpus`` on one node, smallest first; () where
+    there is none.
 
     ``pool`` names the partitions whose GPUs may be shared, () for all that have shards.
     """
@@ -131,6 +187,7 @@ def shared_gpus(
         SharedGpu(node.gpu_type, node.shards_per_gpu)
         for node in shape.nodes
         if node.shards_per_gpu > 0
+        and node.gpus >= gpus
         and set(allowed) & set(node.partitions)
         and (gpu_type is None or node.gpu_type == gpu_type)
         and _features_fit(request.features, node.features)

@@ -6,9 +6,12 @@ place where the tie can be trusted. Form: ``coloc:1:<decision>:<action>:<reason>
 """
 
 import re
+from dataclasses import dataclass
 
 from slurm_coloc.core.decision import Decision
 
+# etc/coloc.lua's id where colocd did not answer: of many jobs, and of no decision.
+NO_DECISION = "000000000000"
 _MARK = re.compile(r"(?:^|; )coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|;)")
 
 
@@ -18,7 +21,26 @@ def comment_with(existing: str | None, decision_id: str, decision: Decision) -> 
     return f"{existing}; {mark}" if existing else mark
 
 
-def decision_in(comment: str) -> str | None:
-    """The decision id in an AdminComment; the last mark counts. None where there is none."""
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a mark says; ``action`` and ``reason`` as they were written, by whatever release."""
+
+    decision: str
+    action: str
+    reason: str
+    shards: int
+
+
+def mark_in(comment: str) -> Mark | None:
+    """The mark in an AdminComment; the last one counts. None where there is none."""
     found = _MARK.findall(comment)
-    return found[-1][0] if found else None
+    if not found:
+        return None
+    decision, action, reason, shards = found[-1]
+    return Mark(decision, action, reason, int(shards))
+
+
+def decision_in(comment: str) -> str | None:
+    """The decision id in an AdminComment. None where there is none, or colocd made none."""
+    found = mark_in(comment)
+    return found.decision if found and found.decision != NO_DECISION else None

@@ -4,7 +4,8 @@
 Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a guess.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from slurm_coloc.core.cluster import (
@@ -13,10 +14,16 @@ from slurm_coloc.core.cluster import (
     fewest_cpus,
     may_land_elsewhere,
     shared_gpus,
+    suspends,
+    wanted_partitions,
 )
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.sizing import Sizing
+
+# What --gpus-per-task=1 sets by itself: each task sees the one GPU that is its own.
+_OWN_GPU = re.compile(r"(?:gres[:/])?gpu:(?:per_task|single):1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +68,38 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
 
 
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
-    """Whether the tasks may not fit one node. A request of one GPU is put on one node."""
+    """Whether the tasks may not fit one node. A request that is shared is put on one node."""
     if request.max_nodes == 1:
         return False
     cpus = fewest_cpus(request, shape)
-    return bool(cpus) and gpu_demand(request).tasks * (request.cpus_per_task or 1) > cpus
+    demand = gpu_demand(request)
+    each = request.cpus_per_task or 1
+    if demand.one_per_task:
+        each = max(each, count_of(request.cpus_per_tres, "gpu") or 1)
+    return bool(cpus) and demand.tasks * each > cpus
+
+
+def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
+    """The decision for a job of several GPUs that cannot share them, or of one that Slurm might
+    split over several."""
+    demand = gpu_demand(request)
+    if demand.nodes > 1:
+        return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes")
+    if (demand.total or 1) > 1:
+        if not demand.one_per_task:
+            return exclusive(Reason.MULTI_GPU)
+        if request.kind != "batch":
+            return exclusive(Reason.MULTI_GPU, "and only jobs of sbatch")
+        if not shape.shares_several:
+            return exclusive(Reason.MULTI_GPU_SITE)
+        if request.tres_bind and not _OWN_GPU.fullmatch(request.tres_bind):
+            return exclusive(Reason.GPU_OPTIONS)
+    elif shape.splits_shares:
+        if not shape.shares_several:
+            return exclusive(Reason.MULTI_GPU_SITE, "here Slurm may split a share over GPUs")
+        if demand.tasks > 1 or request.kind != "batch":
+            return exclusive(Reason.SPLIT_SHARE)
+    return None
 
 
 def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
@@ -75,10 +109,12 @@ def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
         return Decision(Action.ASIS, Reason.NO_GPU_ASKED)
     if request.het:
         return Decision(Action.ASIS, Reason.HET_JOB)
-    if demand.nodes > 1 or (demand.total or 1) > 1:
-        return exclusive(Reason.MULTI_GPU)
+    if several := _several(request, shape):
+        return several
     if request.exclusive_node:
         return exclusive(Reason.WHOLE_NODE)
+    if any(suspends(shape.partition(name)) for name in wanted_partitions(request, shape)):
+        return exclusive(Reason.SUSPENDS)
     if request.kind == "srun" and demand.total is not None:
         return exclusive(Reason.SRUN_STEP)
     if request.tres_freq or request.ntasks_per_tres:
@@ -97,6 +133,10 @@ def decide(
     early = _not_shareable(question.request, shape)
     if early:
         return early
-    gpu_type = gpu_demand(question.request).type
-    kinds = shared_gpus(question.request, gpu_type, shape, rules.pool)
-    return policy.reserve(question, kinds, history, rules)
+    demand = gpu_demand(question.request)
+    gpus = max(1, demand.total or 1)
+    kinds = shared_gpus(question.request, demand.type, shape, rules.pool, gpus)
+    decision = policy.reserve(question, kinds, history, rules)
+    if gpus == 1 or decision.action is not Action.COLLOCATE:
+        return decision
+    return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

@@ -8,7 +8,7 @@ from enum import StrEnum
 class Action(StrEnum):
     """What happens to the request."""
 
-    COLLOCATE = "collocate"  # shards of one GPU
+    COLLOCATE = "collocate"  # shards of one GPU, or of one for each task
     EXCLUSIVE = "exclusive"  # a whole GPU
     ASIS = "asis"  # as submitted
 
@@ -26,8 +26,11 @@ class Reason(StrEnum):
     NO_GPU_ASKED = "no-gpu-asked"
     USER_EXCLUSIVE = "user-exclusive"
     MULTI_GPU = "multi-gpu"
+    MULTI_GPU_SITE = "multi-gpu-site"
+    SPLIT_SHARE = "split-share"
     HET_JOB = "het-job"
     WHOLE_NODE = "whole-node"
+    SUSPENDS = "suspends"
     NO_SUMMARY = "no-summary"
     BAD_SUMMARY = "bad-summary"
     NO_ESTIMATE = "no-estimate"
@@ -36,6 +39,7 @@ class Reason(StrEnum):
     FILLS_GPU = "fills-gpu"
     HISTORY_OOM = "history-oom"
     NO_SHAPE = "no-shape"
+    LIMIT = "limit"
 
 
 # One line a reason, for people; {figures} are filled by explain_reason.
@@ -49,8 +53,14 @@ TEXTS: dict[Reason, str] = {
     Reason.OFF: "slurm-coloc is off for this job",
     Reason.NO_GPU_ASKED: "the job asks for no GPU",
     Reason.USER_EXCLUSIVE: "--coloc-policy=exclusive",
-    Reason.MULTI_GPU: "jobs of several GPUs are not shared",
+    Reason.MULTI_GPU: "several GPUs are shared only with one for each task, on one node"
+    " (-n N --gpus-per-task=1)",
+    Reason.MULTI_GPU_SITE: "sharing several GPUs needs Slurm 24.11 or later and"
+    " SelectTypeParameters=MULTIPLE_SHARING_GRES_PJ",
+    Reason.SPLIT_SHARE: "this Slurm may split a share over GPUs, except that of one task"
+    " (MULTIPLE_SHARING_GRES_PJ)",
     Reason.HET_JOB: "heterogeneous jobs are not shared",
+    Reason.SUSPENDS: "its partition suspends jobs, and a suspended job keeps its GPU memory",
     Reason.WHOLE_NODE: "--exclusive takes the whole node",
     Reason.NO_SUMMARY: "no model summary was given",
     Reason.BAD_SUMMARY: "the model summary cannot be used",
@@ -60,6 +70,7 @@ TEXTS: dict[Reason, str] = {
     Reason.FILLS_GPU: "the job needs a whole GPU",
     Reason.HISTORY_OOM: "the same model ran out of GPU memory before in such a share",
     Reason.NO_SHAPE: "colocd does not know the cluster yet",
+    Reason.LIMIT: "as a share it could never start under a limit",
 }
 
 
@@ -75,7 +86,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE."""
+    """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE; it is that of each
+    of ``gpus`` GPUs."""
 
     action: Action
     reason: Reason
@@ -83,6 +95,7 @@ class Decision:
     gpu_type: str | None = None
     shards_per_gpu: int = 0
     detail: str = ""
+    gpus: int = 1
 
     @property
     def why(self) -> str:

@@ -9,6 +9,9 @@ they stand.
 
 from dataclasses import dataclass
 
+# Before a request that stands in tres_per_task: it is for each task and not for each node.
+PER_TASK = "per-task:"
+
 _SUFFIX = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -61,7 +64,7 @@ def parse_gres(text: str | None) -> tuple[Gres, ...]:
     """The items of a gres or TRES string; () for None, empty and ``(null)``."""
     if not text or text == "(null)":
         return ()
-    return tuple(_item(raw) for raw in _split(text))
+    return tuple(_item(raw) for raw in _split(text.removeprefix(PER_TASK)))
 
 
 def without(text: str | None, *names: str) -> str:
@@ -78,3 +81,29 @@ def count_of(text: str | None, name: str) -> int | None:
     """Sum of the counts of gres ``name``; None where it is not named at all."""
     counts = [item.count for item in parse_gres(text) if item.name == name]
     return sum(counts) if counts else None
+
+
+def gpu_request(per_node: str, per_task: str) -> str:
+    """The request of a job for GPUs or shards in one text: tres_per_node as it stands, or what is
+    asked for each task behind ``per-task:`` (CPUs left out)."""
+    wanted = without(per_task, "cpu")
+    named = any(item.name in ("gpu", "shard") for item in parse_gres(wanted))
+    return f"{PER_TASK}{wanted}" if named else per_node
+
+
+def same_gres(left: str, right: str) -> bool:
+    """Whether two requests (see gpu_request) ask for the same, whatever their spelling."""
+
+    def normal(text: str) -> tuple[bool, list[tuple[str, str, int]]]:
+        items = parse_gres(without(text, "cpu"))
+        return text.startswith(PER_TASK), sorted(
+            (item.name, item.type or "", item.count) for item in items
+        )
+
+    return normal(left) == normal(right)
+
+
+def task_bind(per_task: str) -> str:
+    """The binding that sbatch itself gives to a request of GPUs or shards per task; "" for none."""
+    items = [item for item in parse_gres(per_task) if item.name in ("gpu", "shard")]
+    return f"gres/{items[0].name}:per_task:{items[0].count}" if items else ""

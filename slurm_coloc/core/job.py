@@ -3,6 +3,8 @@
 
 from dataclasses import dataclass
 
+from slurm_coloc.core.gres import gpu_request
+
 TERMINAL = frozenset(
     {
         "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED",
@@ -16,6 +18,8 @@ class JobView:
     """One job. ``state`` is Slurm's base word; ``completing`` its COMPLETING flag.
 
     Times are Unix seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script.
+    ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
+    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
     """
 
     job_id: int
@@ -28,6 +32,7 @@ class JobView:
     signal: int = 0
     priority: int = 0
     tres_per_node: str = ""
+    tres_per_task: str = ""
     admin_comment: str = ""
     partition: str = ""
     nodes: str = ""
@@ -36,6 +41,17 @@ class JobView:
     end_s: float | None = None
     array_job_id: int | None = None
     array_task: str | None = None
+    account: str = ""
+    qos: str = ""
+    dependency: str = ""
+    batch_host: str = ""
+    requeue: bool = False
+    batch: bool = False
+
+    @property
+    def tres(self) -> str:
+        """What it asks for in GPUs or shards, on its node or for each task (core/gres)."""
+        return gpu_request(self.tres_per_node, self.tres_per_task)
 
     @property
     def handle(self) -> str:
@@ -54,3 +70,30 @@ class JobView:
     def held(self) -> bool:
         """Whether the job waits in a hold; a held job has priority 0 in every release."""
         return self.state == "PENDING" and self.priority == 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it.
+
+    ``state`` is the base word (``CANCELLED by 7`` is CANCELLED), ``tres`` what it had
+    (``cpu=2,gres/shard=12,...``); times in Unix seconds.
+    """
+
+    job_id: int
+    state: str
+    array_job_id: int | None = None
+    array_task: str | None = None
+    restarts: int = 0
+    uid: int = -1
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    nodes: str = ""
+    tres: str = ""
+    admin_comment: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    submit_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slurm's reason codes of waiting jobs in words (slurm.h of 24.11; squeue's manual)."""
 
+import re
+
 # Reasons under which it is worth asking what resource binds; under the others nothing is short.
 RESOURCE_REASONS = (
     "", "None", "Resources", "Priority", "Constraints", "ReqNodeNotAvail", "PartitionConfig",
@@ -29,6 +31,10 @@ _TEXTS = {
     "ReqNodeNotAvail": "a node that it needs is not available",
     "Reservation": "it waits for its reservation",
     "BadConstraints": "no node can meet its constraints",
+    "QOSNotAllowed": "its QOS is not allowed to it or in its partition",
+    "InvalidQOS": "its QOS no longer exists",
+    "InvalidAccount": "its account no longer exists",
+    "QOSUsageThreshold": "its account used less or more than its QOS asks for",
     "launch failed requeued held": "its launch failed; it was put back and is held",
 }
 
@@ -38,12 +44,35 @@ def base_reason(reason: str) -> str:
     return reason.split(",", 1)[0].strip()
 
 
+# QOSMaxGRESPerUser, AssocGrpBilling, QOSMinGRES, QOSMaxJobsPerUserLimit, ... (slurm.h of 24.11).
+_LIMIT = re.compile(r"(?P<who>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>\w+)")
+_WHAT = (
+    ("GRES", "GPUs or shards (gres)"), ("Billing", "billing"), ("Cpu", "CPUs"), ("CPU", "CPUs"),
+    ("Mem", "memory"), ("Node", "nodes"), ("Submit", "submitted jobs"), ("Jobs", "running jobs"),
+    ("Wall", "run time"),
+)  # fmt: skip
+
+
+def _limit_text(who: str, kind: str, what: str) -> str:
+    """A limit's reason in words: whose limit, of what, and when it ends."""
+    name = next((text for mark, text in _WHAT if what.startswith(mark)), "a resource")
+    whose = "its QOS" if who == "QOS" else "its account or user"
+    minutes = " over time" if "Min" in what else ""
+    if kind == "Min":
+        return f"{whose} asks for more {name} than the job does: it can never start so"
+    if "PerJob" in what or "PerNode" in what:
+        return f"{whose} allows one job less {name}{minutes}: it can never start so"
+    return f"the limit of {whose} on {name}{minutes} is reached: it starts when others end"
+
+
 def pending_text(reason: str) -> str:
     """What Slurm's reason means, without a full stop."""
     base = base_reason(reason)
     if base in _TEXTS:
         return _TEXTS[base]
-    if base.startswith(("QOS", "Assoc", "MaxJobs", "Group", "InvalidQOS")):
+    if found := _LIMIT.fullmatch(base):
+        return _limit_text(found["who"], found["kind"], found["what"])
+    if base.startswith(("QOS", "Assoc", "MaxJobs", "Group")):
         return "a limit of its QOS, account or user is reached"
     return "see `man squeue`, JOB REASON CODES"
 

@@ -11,7 +11,7 @@ step is done twice.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurm_coloc.core.gres import parse_gres
+from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 
@@ -100,38 +100,38 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``restart``: the run that failed; ``tres``: tres_per_node of the next one;
-    ``raised``: whether priority and start time have been set."""
+    """``restart``: the run that failed; ``tres``: the request of the next one as
+    core/gres.gpu_request writes it; ``raised``: whether priority and start time have been set;
+    ``ours``: whether we requeued it."""
 
     restart: int
     tres: str
     raised: bool = False
-
-
-def same_gres(left: str, right: str) -> bool:
-    """Whether two gres strings ask for the same, whatever their spelling."""
-
-    def normal(text: str) -> list[tuple[str, str, int]]:
-        return sorted((item.name, item.type or "", item.count) for item in parse_gres(text))
-
-    return normal(left) == normal(right)
+    ours: bool = True
 
 
 def next_step(view: JobView, goal: Goal) -> Step:
     """The step that brings the job as Slurm shows it nearer to ``goal``."""
     if view.restarts == goal.restart:
-        if view.completing:
-            return Step.WAIT
-        return Step.REQUEUE_HOLD if view.state == "FAILED" else Step.LOST
+        if view.state == "FAILED":
+            # While it is COMPLETING too: then no job that depends on it sees it fail.
+            return Step.REQUEUE_HOLD
+        # A slurmctld that died before it had saved the job's end shows it running or waiting still,
+        # and learns from the node or by a second run how it ended.
+        return Step.LOST if view.ended else Step.WAIT
     if view.restarts < goal.restart:
         return Step.LOST  # another job under the same id
+    if view.state == "CANCELLED" and not same_gres(view.tres, goal.tres):
+        return Step.LOST
     if view.restarts > goal.restart + 1 or view.state != "PENDING":
         # It runs again, or it ran again: what matters is done, or the owner requeued it himself.
         return Step.DONE
     if view.completing:
         return Step.WAIT
-    if not same_gres(view.tres_per_node, goal.tres):
+    if not same_gres(view.tres, goal.tres):
         return Step.SET_GRES
+    if not goal.ours:
+        return Step.DONE  # its owner put it back: hold, start and priority are his
     if view.held:
         return Step.RELEASE
     return Step.DONE if goal.raised else Step.RAISE

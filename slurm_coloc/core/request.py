@@ -55,12 +55,16 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class GpuDemand:
-    """GPUs that a request asks for: ``total`` over all nodes (None: none named), ``type``."""
+    """GPUs that a request asks for: ``total`` over all nodes (None: none named), ``type``.
+
+    ``one_per_task``: each task has one of its own, and the request says so per task.
+    """
 
     total: int | None
     type: str | None
     nodes: int
     tasks: int
+    one_per_task: bool = False
 
 
 def _gpus(text: str | None) -> tuple[Gres, ...]:
@@ -90,9 +94,11 @@ def gpu_demand(request: JobRequest) -> GpuDemand:
             count = max(2, count)
         totals.append(count * factors.get(field, 1))
         kinds.update(item.type for item in items if item.type)
+    each = sum(item.count for item in _gpus(request.tres_per_task))
     return GpuDemand(
         total=max(totals) if totals else None,
         type=next(iter(kinds)) if len(kinds) == 1 else None,
         nodes=nodes,
         tasks=tasks,
+        one_per_task=each == 1 and set(totals) == {tasks},
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.core.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.decision import Action, Decision
-from slurm_coloc.core.gres import count_of, parse_gres, with_item, without
+from slurm_coloc.core.gres import PER_TASK, count_of, parse_gres, task_bind, with_item, without
 from slurm_coloc.core.request import GPU_FIELDS, JobRequest, gpu_demand
 
 # What sbatch exports and an inner srun reads back. Emptying these two mends srun; an *empty*
@@ -24,7 +24,8 @@ Value = str | int
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """``fields``: job_desc fields to set ("" clears); ``empty_env``: variables to empty."""
+    """``fields``: job_desc fields to set ("" clears), and ``one_task_per_sharing``, a flag in its
+    bitflags; ``empty_env``: variables to empty."""
 
     fields: dict[str, Value] = field(default_factory=dict)
     empty_env: tuple[str, ...] = ()
@@ -57,11 +58,26 @@ def _shards_per_gpu(request: JobRequest, shape: ClusterShape, gpu_type: str | No
     return min(found, default=0)
 
 
+def per_task(request: JobRequest, shape: ClusterShape) -> bool:
+    """Whether the job's shards are asked for per task: for several GPUs, and wherever Slurm would
+    split a share over them."""
+    return shape.shares_several and (shape.splits_shares or gpu_demand(request).one_per_task)
+
+
 def exclusive_tres(request: JobRequest, shape: ClusterShape) -> str:
-    """tres_per_node of the same job on one whole GPU, other gres kept: for a requeue."""
+    """The same job on whole GPUs, other gres kept, as core/gres.gpu_request: for a requeue."""
     demand = gpu_demand(request)
-    shards = _shards_per_gpu(request, shape, demand.type)
-    gpu = whole_gpu(shape, demand.type, 1, shards)
+    if per_task(request, shape):
+        return PER_TASK + with_item(
+            without(request.tres_per_task, "gpu", "shard"), whole_gpu(shape, demand.type)
+        )
+    return _on_a_whole_gpu(request, shape)
+
+
+def _on_a_whole_gpu(request: JobRequest, shape: ClusterShape) -> str:
+    """tres_per_node of the same job on one whole GPU of its type, other gres kept."""
+    wanted = gpu_demand(request).type
+    gpu = whole_gpu(shape, wanted, 1, _shards_per_gpu(request, shape, wanted))
     return with_item(without(request.tres_per_node, "gpu", "shard"), gpu)
 
 
@@ -76,7 +92,7 @@ def _drop_gpus(request: JobRequest) -> dict[str, Value]:
 
 
 def _cpus(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
-    """--cpus-per-gpu or the partition's DefCpuPerGPU as cpus_per_task for one GPU."""
+    """--cpus-per-gpu or the partition's DefCpuPerGPU as cpus_per_task."""
     asked = count_of(request.cpus_per_tres, "gpu")
     changed: dict[str, Value] = {"cpus_per_tres": ""} if request.cpus_per_tres else {}
     if asked is None and request.cpus_per_task is None:
@@ -84,13 +100,14 @@ def _cpus(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
         part = shape.partition(names[0]) if names else None
         asked = part.def_cpu_per_gpu if part else None
     if asked:
-        tasks = gpu_demand(request).tasks
-        changed["cpus_per_task"] = max(request.cpus_per_task or 1, math.ceil(asked / tasks))
+        demand = gpu_demand(request)
+        each = math.ceil(asked * (demand.total or 1) / demand.tasks)
+        changed["cpus_per_task"] = max(request.cpus_per_task or 1, each)
     return changed
 
 
 def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
-    """--mem-per-gpu or the partition's DefMemPerGPU (MiB) as min_mem_per_node for one GPU."""
+    """--mem-per-gpu or the partition's DefMemPerGPU (MiB) as min_mem_per_node."""
     asked = count_of(request.mem_per_tres, "gpu")
     changed: dict[str, Value] = {"mem_per_tres": ""} if request.mem_per_tres else {}
     if asked is None and request.min_mem_per_node is None and request.min_mem_per_cpu is None:
@@ -98,8 +115,21 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
         part = shape.partition(names[0]) if names else None
         asked = part.def_mem_per_gpu_mib if part else None
     if asked:
-        changed["min_mem_per_node"] = asked
+        changed["min_mem_per_node"] = asked * (gpu_demand(request).total or 1)
     return changed
+
+
+def _share_per_task(request: JobRequest, share: str) -> dict[str, Value]:
+    """``share`` for each task, each on a GPU of its own: what ``--tres-per-task=gres/shard:N
+    --gres-flags=one-task-per-sharing`` makes of a request, its binding included."""
+    fields: dict[str, Value] = {
+        "tres_per_task": with_item(without(request.tres_per_task, "gpu", "shard"), share),
+        "tres_bind": task_bind(share),
+        "one_task_per_sharing": 1,
+    }
+    if request.num_tasks is None:
+        fields["num_tasks"] = 1  # sbatch refuses requests per task without -n
+    return fields
 
 
 def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
@@ -107,8 +137,12 @@ def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> 
     if request.tres_bind or ("tres_per_task" in fields and shape.keeps_whole_apart):
         fields["tres_bind"] = ""  # 24.11 binds --gpus-per-task; a bind without GPUs is refused
     kind = f"{decision.gpu_type}:" if decision.gpu_type else ""
-    kept = without(request.tres_per_node, "gpu", "shard")
-    fields["tres_per_node"] = with_item(kept, f"gres/shard:{kind}{decision.shards}")
+    share = f"gres/shard:{kind}{decision.shards}"
+    if per_task(request, shape):
+        fields |= _share_per_task(request, share)
+    else:
+        kept = without(request.tres_per_node, "gpu", "shard")
+        fields["tres_per_node"] = with_item(kept, share)
     fields |= _cpus(request, shape) | _memory(request, shape)
     fields |= {"min_nodes": 1, "max_nodes": 1}
     if request.batch and request.requeue is None:
@@ -125,12 +159,12 @@ def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rew
         return Rewrite()
     demand = gpu_demand(request)
     if demand.total is None:  # --coloc without any GPU means one
-        return Rewrite({"tres_per_node": exclusive_tres(request, shape)})
+        return Rewrite({"tres_per_node": _on_a_whole_gpu(request, shape)})
     # srun asks for the GPU again for its own step, and options per GPU need one by name.
     named = request.kind == "srun" or request.tres_freq or request.ntasks_per_tres
     one = demand.total == 1 and demand.nodes == 1 and not named
     if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape, demand.type):
-        fields = _drop_gpus(request) | {"tres_per_node": exclusive_tres(request, shape)}
+        fields = _drop_gpus(request) | {"tres_per_node": _on_a_whole_gpu(request, shape)}
         fields |= _cpus(request, shape) | _memory(request, shape)
         return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
     return Rewrite()

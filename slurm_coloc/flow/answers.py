@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask: jobs, history, status. Everybody sees his own jobs, root and SlurmUser all."""
+"""What people ask: jobs, history, status. Root and SlurmUser see all, everybody his own; of others'
+what squeue shows too, unless PrivateData has ``jobs``, and never what their logs or models hold."""
 
 import json
 from typing import Any
@@ -29,10 +30,42 @@ def _told(row: Row) -> Row:
     return opened
 
 
-def jobs(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
-    """Runs that have not ended, of ``uid`` or (None) of everybody."""
-    rows = store.recent_runs(uid, _limit(message), only_open=True)
-    return {"jobs": [_told(row) for row in rows]}
+def is_private(shape: ClusterShape | None) -> bool:
+    """Whether users may not see each other's jobs (PrivateData); so too while that is unknown."""
+    return shape is None or "jobs" in shape.private_data
+
+
+def _hidden(row: Row) -> Row:
+    """Another user's run or decision: without what his log, his model or his files told."""
+    kept = dict(row)
+    for name in ("evidence", "features", "fingerprint", "options", "request", "detail"):
+        if name in kept:
+            kept[name] = {} if name in ("features", "request") else None
+    return kept
+
+
+def _of_user(message: dict[str, Any]) -> int | None:
+    user = message.get("user")
+    if user is not None and (not isinstance(user, int) or isinstance(user, bool)):
+        raise UsageFault("user: a uid", "bad-request")
+    return user
+
+
+def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Answer:
+    """Runs that have not ended, as ``uid`` may see them (None: all): his own, those of ``user``, or
+    with ``all`` everybody's and those that ended too. ``private`` in the answer: others are hidden
+    by PrivateData."""
+    everybody, user = message.get("all") is True, _of_user(message)
+    others = user != uid if user is not None else everybody
+    whom = user if user is not None else None if everybody or uid is None else uid
+    if uid is not None and private and others:
+        whom = uid
+    rows = store.recent_runs(whom, _limit(message), only_open=not everybody)
+    told = [_told(row) if uid in (None, row["uid"]) else _hidden(_told(row)) for row in rows]
+    hidden = uid is not None and private and others
+    if hidden and user is not None:
+        told = []
+    return {"jobs": told, **({"private": True} if hidden else {})}
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
@@ -44,30 +77,47 @@ def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
     }
 
 
-def explain(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
+def explain(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Answer:
     """The decision and the story of one job id; raises UsageFault where there is none to see."""
     job_id = message.get("job_id")
     if not isinstance(job_id, int) or isinstance(job_id, bool):
         raise UsageFault("job_id: a number", "bad-request")
-    runs = [row for row in store.runs_of_job(job_id) if uid is None or row["uid"] == uid]
-    if not runs:
+    mine = [row for row in store.runs_of_job(job_id) if uid in (None, row["uid"]) or not private]
+    if not mine:
         raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
     # Ids start again after `slurmctld -c`: the newest decision is the one meant.
-    decision = store.decision(runs[-1]["decision"]) or {}
-    mine = [_told(row) for row in runs if row["decision"] == decision.get("id")]
+    decision = _told(store.decision(mine[-1]["decision"]) or {})
+    runs = [_told(row) for row in mine if row["decision"] == decision.get("id")]
     story = store.story(str(decision.get("id")), job_id)
-    return {"job_id": job_id, "decision": _told(decision), "runs": mine, "story": story}
+    if uid not in (None, runs[-1]["uid"]):
+        # What follows the bracket is a line of the owner's log.
+        story = [{**line, "text": line["text"].split(" (")[0]} for line in story]
+        decision, runs = _hidden(decision), [_hidden(run) for run in runs]
+    return {"job_id": job_id, "decision": decision, "runs": runs, "story": story}
 
 
-def status(store: Store, shape: ClusterShape | None, switched_off: bool, mode: str) -> Answer:
-    """How colocd is."""
+def status(
+    store: Store,
+    shape: ClusterShape | None,
+    *,
+    seen_s: float | None,
+    mode: str,
+    role: str,
+    links: list[dict[str, Any]],
+    trusted: bool,
+) -> Answer:
+    """How colocd is. ``links``: what each node's agent said last; root and SlurmUser see them."""
     gpus = sum(node.gpus for node in shape.nodes) if shape else 0
     return {
-        "mode": "off" if switched_off else mode,
+        "mode": mode,
+        "role": role,
+        "seen_s": seen_s,
         "cluster": shape.name if shape else None,
         "slurm": ".".join(map(str, shape.release)) if shape else None,
         "gpu_nodes": len(shape.nodes) if shape else 0,
         "gpus": gpus,
         "shards": sum(node.shards for node in shape.nodes) if shape else 0,
+        "linked_nodes": sum(link["linked"] for link in links),
+        **({"links": links} if trusted else {}),
         **store.counts(),
     }

@@ -15,6 +15,7 @@ from slurm_coloc.core.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.comment import comment_with
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Reason
+from slurm_coloc.core.limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
@@ -55,8 +56,21 @@ class Decider:
         """Stop the estimator's threads."""
         self._estimating.close()
 
-    async def submit(self, message: dict[str, Any], shape: ClusterShape | None) -> Answer:
-        """Decide one submission; raises UsageFault for a malformed request."""
+    async def warm_up(self) -> None:
+        """Make the estimator ready for the first submission; never raises."""
+        await self._estimating.warm_up()
+
+    async def submit(
+        self,
+        message: dict[str, Any],
+        shape: ClusterShape | None,
+        limits: SiteLimits = NO_LIMITS,
+        *,
+        stale: bool = False,
+    ) -> Answer:
+        """Decide one submission; raises UsageFault for a malformed request. ``stale``: slurmctld
+        has read slurm.conf since ``shape`` was seen; what it takes now is not known, but it takes a
+        whole GPU."""
         asked = read_message(message)
         request = asked.request()
         mode = self._mode(request, shape)
@@ -64,7 +78,11 @@ class Decider:
             return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
         estimated = await self._estimating.of(asked.coloc)
         estimated = replace(estimated, features=estimated.features | {"given": asked.coloc.given})
-        decision = self._decide(asked, request, estimated, shape)
+        if shape is not None and stale:
+            shape = replace(shape, select_params=frozenset())
+        decision = self._decide(asked, request, estimated, None if stale else shape)
+        if shape is not None:
+            decision = within(decision, request, shape, limits)
         decision_id = secrets.token_hex(6)
         shape = shape or ClusterShape("", ())
         self._record(decision_id, mode, request, decision, estimated, shape)
@@ -172,8 +190,10 @@ def _told(decision: Decision, estimated: Estimated) -> str:
     assert found is not None  # a job is collocated only with an estimate
     figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
     more = f"; {estimated.detail}" if estimated.detail else ""
+    what = "a GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
+    each = "" if decision.gpus == 1 else " on each"
     return (
-        f"shares a GPU: {decision.shards} of {decision.shards_per_gpu} shards reserved"
+        f"shares {what}: {decision.shards} of {decision.shards_per_gpu} shards reserved{each}"
         f" ({figures}{more})"
     )
 

@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_coloc.adapters import probe
-from slurm_coloc.adapters.client import ask
-from slurm_coloc.adapters.commands import SlurmCommands
 from slurm_coloc.adapters.nvml import Nvml
+from slurm_coloc.adapters.slurm import connect
 from slurm_coloc.adapters.store.localdisk import NETWORK, file_system
 from slurm_coloc.config import Config, config_path, load_config
 from slurm_coloc.core import checks
 from slurm_coloc.core.checks import Finding, Status
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.gpu import shards_of
+from slurm_coloc.core.limitplan import plan
+from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.errors import ColocError, ConfigError, SlurmError
 from slurm_coloc.estimate.api import registry
+from slurm_coloc.flow.ask import ask_socket as ask
+from slurm_coloc.flow.doctor_network import colocd_is_elsewhere, network
 
 ANSWER_S = 3.0
 WITH_GPU = "GPUs of this host"
@@ -35,6 +38,7 @@ class Slurm:
     conf: dict[str, str]
     shape: ClusterShape
     weights: dict[str, str]
+    limits: SiteLimits | str  # or why they are not known
 
 
 def examine(path: Path | None) -> Iterator[Finding]:
@@ -49,8 +53,12 @@ def examine(path: Path | None) -> Iterator[Finding]:
         text = str(where) if where.exists() else f"{where} is not there: built-in defaults"
         yield Finding("configuration", Status.OK, text)
         yield from _settings(config)
-    yield from _daemon(config)
-    yield from _files(config)
+    if colocd_is_elsewhere(config):
+        text = f"of another host: {', '.join(config.network.controllers)}; see network-answer"
+        yield Finding("colocd", Status.NA, text)
+    else:
+        yield from _daemon(config)
+        yield from _files(config)
     slurm = None
     try:
         slurm = asyncio.run(_ask_slurm(config))
@@ -62,6 +70,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield from _lua(slurm)
     yield from _spank(slurm)
     yield from _hooks(slurm)
+    yield from network(config, slurm.shape if slurm else None)
     yield _gpus(config, slurm)
 
 
@@ -174,8 +183,14 @@ def _files(config: Config) -> Iterator[Finding]:
 
 
 async def _ask_slurm(config: Config) -> Slurm:
-    slurm = SlurmCommands(config.daemon.command_timeout_s, config.daemon.command_dir)
-    return Slurm(await slurm.config(), await slurm.shape(), await slurm.billing_weights())
+    slurm = connect(config.daemon, briefly=True)
+    shape = await slurm.shape()
+    limits: SiteLimits | str
+    try:
+        limits = await slurm.limits(shape.name)
+    except SlurmError as err:
+        limits = "no slurmdbd" if err.code == "no-accounting" else err.message
+    return Slurm(await slurm.config(), shape, await slurm.billing_weights(), limits)
 
 
 def _slurm(config: Config, slurm: Slurm | None) -> Iterator[Finding]:
@@ -196,10 +211,22 @@ def _slurm(config: Config, slurm: Slurm | None) -> Iterator[Finding]:
             continue
         yield found
     yield checks.shard_counts(slurm.shape, config.pool.shard_mib)
+    lines = probe.plugstack(Path(checks.value(slurm.conf, "SLURM_CONF")))
+    yield checks.shard_types(slurm.conf, lines)
     shared = {part for node in slurm.shape.nodes if node.shards for part in node.partitions}
     if config.pool.partitions:
         shared &= set(config.pool.partitions)
-    yield checks.billing(slurm.conf, slurm.weights, shared)
+    yield checks.suspending(slurm.shape, shared)
+    yield checks.enforced(slurm.conf)
+    yield checks.billing(slurm.conf, slurm.shape, slurm.weights, shared)
+    yield checks.typed_tres(slurm.conf, slurm.weights)
+    yield _limits(config, slurm)
+
+
+def _limits(config: Config, slurm: Slurm) -> Finding:
+    if isinstance(slurm.limits, str):
+        return Finding("gpu-limits", Status.NA, slurm.limits)
+    return checks.gpu_limits(plan(slurm.limits, slurm.shape, config.pool.partitions))
 
 
 def _lua(slurm: Slurm | None) -> Iterator[Finding]:

@@ -2,11 +2,15 @@
 """From a forwarded summary to an estimate, bounded in time, with the last answers kept."""
 
 import asyncio
+import base64
 import hashlib
+import zlib
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+
+import structlog
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decision import Estimate, Reason
@@ -16,9 +20,28 @@ from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
 
+log = structlog.get_logger()
+
 BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
 LARGER = 2**62
 KEPT = 512  # answers; siblings of a sweep send the same text again and again
+
+# What the estimator is warmed up with: it loads parsers, kinds and estimators at their first use,
+# which on a busy machine takes longer than a submission may.
+WARM_UP_S = 5.0  # waited for at most
+WARM_UP = """\
+================================================================================
+Layer (type:depth-idx)                   Output Shape              Param #
+================================================================================
+Net                                      [1, 10]                   --
+├─Conv2d: 1-1                            [1, 8, 30, 30]            224
+├─Linear: 1-2                            [1, 10]                   72,010
+================================================================================
+Total params: 72,234
+Trainable params: 72,234
+Non-trainable params: 0
+================================================================================
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +106,20 @@ class Estimating:
         self._limit_s = limit_s
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")
         self._kept: OrderedDict[str, Estimated] = OrderedDict()
+
+    async def warm_up(self) -> None:
+        """One estimate as of a submission, not kept, so that the first real one does not pay for
+        what is done once. Never raises; waits WARM_UP_S at most."""
+        training = training_options(ColocOptions(batch_size=2), self._config)
+        packed = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
+        try:
+            work = self._pool.submit(_estimate_now, packed, training, self._config)
+            found = await asyncio.wait_for(asyncio.wrap_future(work), WARM_UP_S)
+        except Exception as err:  # an estimator's defect must not cost the start
+            log.warning("warm-up", error=f"{type(err).__name__}: {err}")
+            return
+        if found.estimate is None:
+            log.warning("warm-up", error=found.detail or str(found.no_estimate))
 
     async def of(self, options: ColocOptions) -> Estimated:
         """The estimate for a submission; never raises, never takes longer than the limit."""

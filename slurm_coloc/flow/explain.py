@@ -3,17 +3,20 @@
 
 import asyncio
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from slurm_coloc.adapters.commands import SlurmCommands
+from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.binding import binding, told
+from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.decision import TEXTS, Reason
 from slurm_coloc.core.job import JobView
-from slurm_coloc.core.pending import pending_text, resources_may_bind
+from slurm_coloc.core.limits import NO_LIMITS, SiteLimits, holders_of, limits_behind
+from slurm_coloc.core.pending import base_reason, pending_text, resources_may_bind
+from slurm_coloc.core.request import JobRequest
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import answers
 from slurm_coloc.flow.record import shared
@@ -21,12 +24,22 @@ from slurm_coloc.flow.record import shared
 Answer = dict[str, Any]
 
 
-async def explain(
-    config: Config, store: Store, slurm: SlurmCommands, uid: int | None, message: Answer
-) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the answer is made from; ``shape`` and ``limits`` as last read."""
+
+    config: Config
+    store: Store
+    slurm: SlurmClient
+    shape: ClusterShape | None = None
+    limits: SiteLimits = NO_LIMITS
+
+
+async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
     """Everything known of one job. Slurm being away leaves ``live`` null and says why in
     ``slurm_error``. Raises UsageFault where ``uid`` (None: anybody's) may see no such job."""
-    answer = answers.explain(store, uid, message)
+    config, store, slurm = known.config, known.store, known.slurm
+    answer = answers.explain(store, uid, message, answers.is_private(known.shape))
     decision, run = answer["decision"], answer["runs"][-1]
     decision["why"] = _why(decision)
     view, trouble, live = None, None, None
@@ -37,6 +50,7 @@ async def explain(
             view = None  # ids started again: this is another job
         if view is not None:
             live, bound = await _live(slurm, view)
+            live["limits"] = _limits(known, view)
     except SlurmError as err:
         trouble = err.message
     work = [row for row in store.open_work() if row["job_id"] == answer["job_id"]]
@@ -60,14 +74,26 @@ def _why(decision: Row) -> str:
     return f"{text}: {decision['detail']}" if decision.get("detail") else text
 
 
-async def _live(slurm: SlurmCommands, view: JobView) -> tuple[Answer, Answer | None]:
+def _limits(known: Known, view: JobView) -> list[str]:
+    """The limits behind the reason for which a job waits, as they were last read."""
+    if view.state != "PENDING" or known.shape is None:
+        return []
+    asked = JobRequest(view.uid, account=view.account, qos=view.qos or None)
+    lines: dict[str, None] = {}  # in order, each once
+    for name in view.partition.split(","):
+        holders = holders_of(asked, name, known.shape, known.limits)
+        lines |= dict.fromkeys(limits_behind(base_reason(view.reason), holders))
+    return list(lines)
+
+
+async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | None]:
     live: Answer = {
         "state": "COMPLETING" if view.completing else view.state,
         "reason": view.reason,
         "reason_text": pending_text(view.reason) if view.state == "PENDING" else "",
         "restarts": view.restarts,
         "priority": view.priority,
-        "tres_per_node": view.tres_per_node,
+        "tres": view.tres,
         "nodes": view.nodes,
         "placement": "",
         "expected_start_s": view.start_s if view.state == "PENDING" else None,
@@ -92,7 +118,7 @@ def next_text(config: Config, decision: Row, run: Row, view: JobView | None, rec
         if run.get("outcome") is None:
             return "colocd closes it at its next look at Slurm"
         return "nothing: it has ended"
-    run = run | {"tres": view.tres_per_node}  # a requeue that colocd has not seen yet changed it
+    run = run | {"tres": view.tres}  # a requeue that colocd has not seen yet changed it
     starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
     if not shared(run, decision):
         return f"{starts}it has a whole GPU and is not put back by colocd"

@@ -20,6 +20,7 @@ from typing import Any
 from slurm_coloc.adapters import hookenv, spool, userfile
 from slurm_coloc.core import logpath, oom
 from slurm_coloc.errors import ColocError
+from slurm_coloc.flow.deliver import deliver
 from slurm_coloc.flow.launch import log_facts
 
 LOG_DEADLINE_S = 2.0
@@ -70,7 +71,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         json.dump(report, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return _line(report, "nowhere (dry run)")
-    where = spool.deliver(report, settings.socket, settings.spool_dir, slurm_uid, COLOCD_DEADLINE_S)
+    where = deliver(report, settings, slurm_uid, COLOCD_DEADLINE_S)
     _forget(settings, job)
     return _line(report, where)
 

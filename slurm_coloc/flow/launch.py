@@ -2,9 +2,9 @@
 """Stage launch, `coloc prolog`: note on the node what a job got before it starts.
 
 Writes <run_dir>/<job id>.json: the GPUs by UUID, their real free memory and processes at this
-moment, and how long its logs already are, so that the Epilog does not take the out-of-memory of an
-earlier run, or of another job with the same log, for this one's. A node without NVML says so and
-the job goes on.
+moment, what colocd has reserved there, and how long its logs already are, so that the Epilog does
+not take the out-of-memory of an earlier run, or of another job with the same log, for this one's. A
+node without NVML, and one that cannot reach colocd, says so and the job goes on.
 
 The log is opened, and perhaps cut, after the Prolog: the marks are for a node whose SPANK plugin
 does not tell the length that slurmstepd saw.
@@ -24,10 +24,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_coloc.adapters import hookenv, nvml, spool, userfile
+from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath
-from slurm_coloc.errors import GpuError
+from slurm_coloc.errors import ColocError, GpuError
+from slurm_coloc.flow.deliver import ways_of
+from slurm_coloc.flow.reach import reach
 
 MARKS_DEADLINE_S = 1.0
+ASK_S = 0.5  # all that colocd may cost the start of a job
+GPU_FACTS = ("uuid", "minor", "free_mib")
 
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
@@ -44,6 +49,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "started_s": round(time.time(), 3),
         "log_marks": _log_marks(job),
         "gpu": {"available": False, "reason": "NVML has not answered yet"},
+        "reservation": {"available": False, "reason": "colocd has not answered yet"},
     }
     if dry_run:
         state["gpu"] = look(job, settings.nvml)
@@ -57,8 +63,50 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
         state["gpu"] = look(job, settings.nvml)
+        state["reservation"] = ask_reservation(job, settings, state["gpu"])
         _write(fd, state)
     return _line(job, state)
+
+
+def ask_reservation(
+    job: hookenv.HookJob, settings: hookenv.HookSettings, gpu: dict[str, Any]
+) -> dict[str, Any]:
+    """What colocd has reserved for this run, or "available": false with a reason; never an error.
+
+    Nothing here may take longer than ASK_S: the job waits for its Prolog.
+    """
+    request = {
+        "v": 1,
+        "op": "launch",
+        "job_id": job.job_id,
+        "restart": job.restart,
+        "node": job.node,
+        # A figure that NVML did not give is an object with the reason.
+        "gpus": [
+            {name: one[name] for name in GPU_FACTS if not isinstance(one[name], dict)}
+            for one in gpu.get("devices", [])
+        ],
+    }
+    try:
+        return limited(lambda: _ask(job, settings, request), ASK_S)
+    except (ColocError, OSError) as err:  # TimeoutError is one
+        return _unavailable(getattr(err, "message", None) or f"colocd: {err}")
+
+
+def _ask(
+    job: hookenv.HookJob, settings: hookenv.HookSettings, request: dict[str, Any]
+) -> dict[str, Any]:
+    ways = ways_of(settings, job.cluster, job.node, spool.uid_of(settings.slurm_user))
+    if not ways.any:
+        return _unavailable("no colocd on this host and no network.controllers")
+    wire, answer = reach(ways, json.dumps(request).encode(), ASK_S)
+    wire.close()
+    if answer.get("ok") is not True:
+        return _unavailable(f"colocd refused: {str(answer.get('error'))[:200]}")
+    found = answer.get("reservation")
+    if not isinstance(found, dict):
+        return _unavailable("colocd has decided nothing for this job")
+    return {"available": True, **found}
 
 
 def look(job: hookenv.HookJob, use_nvml: bool) -> dict[str, Any]:
@@ -148,4 +196,11 @@ def _line(job: hookenv.HookJob, state: dict[str, Any]) -> str:
         if gpu["available"]
         else f"gpu=unavailable reason={gpu['reason']!r}"
     )
-    return f"jobid={job.job_id} restart={job.restart} node={job.node} {seen}"
+    return f"jobid={job.job_id} restart={job.restart} node={job.node} {seen} {_held(state)}"
+
+
+def _held(state: dict[str, Any]) -> str:
+    found = state["reservation"]
+    if not found["available"]:
+        return f"reservation=unknown why={found['reason']!r}"
+    return f"decision={found['decision']} shards={found['shards']}"

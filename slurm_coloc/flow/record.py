@@ -8,15 +8,18 @@ import structlog
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
+from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
-from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge, same_gres
+from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
+from slurm_coloc.flow import siblings
 
 log = structlog.get_logger()
 
 # An Epilog's report may be older than the moment we first saw the job by the clocks' difference.
 CLOCK_SLACK_S = 60.0
 
+SIGNALLED = 128  # exit codes from here on are a shell's for a signal
 SHOWN = 100  # characters of the log's own line in the story; all of it is in the evidence
 
 TOLD = {
@@ -26,9 +29,9 @@ TOLD = {
     Outcome.FAILED: "failed for another reason than GPU memory: left alone",
     Outcome.CANCELLED: "cancelled",
     Outcome.TIMEOUT: "reached its time limit: left alone",
-    Outcome.PREEMPTED: "preempted",
-    Outcome.NODE_FAIL: "its node failed",
-    Outcome.REQUEUED: "put back into the queue by somebody else",
+    Outcome.PREEMPTED: "preempted: left to Slurm",
+    Outcome.NODE_FAIL: "its node failed: left to Slurm",
+    Outcome.REQUEUED: "put back into the queue, not by colocd",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
 
@@ -55,7 +58,7 @@ class Recorder:
     def body_for(self, run: Row) -> Row | None:
         """The Epilog's report on a run, if it came."""
         since = (run["submit_s"] or 0.0) - CLOCK_SLACK_S
-        return self._store.report_for(run["job_id"], run["restart"], since)
+        return self._store.report_for(run, since)
 
     def end(self, run: Row, outcome: Outcome, view: JobView | None, body: Row | None) -> None:
         """Close ``run`` and plan its recovery where that is due; safe to call twice."""
@@ -76,7 +79,7 @@ class Recorder:
                 exit_code=view.exit_code if view else body.get("exit_code"),
                 end_s=(view.end_s if view else None) or now,
                 peak_mib=body.get("peak_mib"),
-                gpu_uuids=json.dumps(body["gpu_uuids"]) if body.get("gpu_uuids") else None,
+                gpu_uuids=_gpus(run, body),
                 evidence=json.dumps(evidence) if evidence else None,
                 share_mib=decision["shards"] * decision["shard_mib"]
                 if shared(run, decision)
@@ -85,9 +88,12 @@ class Recorder:
             )
             if not closed:
                 return
+            self._store.use_report(run)
             self._tell(run, outcome, verdict, evidence, now)
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)
+            if shared(run, decision) and self._config.recovery.resize_siblings:
+                siblings.plan(self._store, run, decision, view, outcome)
         log.info(
             "ended",
             jobid=run["job_id"],
@@ -139,11 +145,37 @@ class Recorder:
         self._store.note(now, run["decision"], run["job_id"], "recover", text)
 
 
+def _gpus(run: Row, body: Row) -> str | None:
+    """The GPUs of a run: those that its Prologs told, and those of the Epilog's report."""
+    known = json.loads(run.get("gpu_uuids") or "[]")
+    found = list(dict.fromkeys([*known, *(body.get("gpu_uuids") or ())]))
+    return json.dumps(found) if found else None
+
+
 def shared(run: Row, decision: Row) -> bool:
     """Whether this run held a share of a GPU: it was taken, and not yet put on a whole one."""
     return decision["action"] == "collocate" and not same_gres(
         run["tres"] or "", decision["exclusive_tres"]
     )
+
+
+def out_of_memory(view: JobView, body: Row | None) -> bool:
+    """Whether a job that is still COMPLETING ran out of GPU memory for certain, so that its
+    recovery may begin before the jobs that depend on it see it fail."""
+    report = report_of(body)
+    if not view.completing or view.state != "FAILED" or report is None:
+        return False
+    return outcome_of(view, report) is Outcome.OOM_GPU
+
+
+def ran_out(body: Row | None) -> bool:
+    """Whether the report alone tells that its run ended by a GPU out-of-memory: by the program's
+    own exit, not by a signal as a preempted or cancelled one."""
+    report = report_of(body)
+    if body is None or report is None or not report.oom:
+        return False
+    code = body.get("exit_code") or 0
+    return 0 < code < SIGNALLED and not body.get("signal")
 
 
 def judge_ended(view: JobView, body: Row | None) -> Outcome:

@@ -10,13 +10,15 @@ from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.adapters.commands import SlurmCommands
+from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config, RecoveryConfig
 from slurm_coloc.core.comment import decision_in
+from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.recovery import Goal, Step, next_step, raised_priority
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow import dependents
 
 log = structlog.get_logger()
 
@@ -24,8 +26,6 @@ log = structlog.get_logger()
 # refused so often is let go as it is. Nothing is ever left in a hold of ours.
 MAX_TRIES = 12
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-# Words of an error that mean that slurmctld is away, not that it refused; such waits are free.
-AWAY = ("Unable to contact", "timed out", "standby", "cannot be started", "no answer", "Zero Bytes")
 # One round walks a job through all of its steps; more than that means that nothing changes.
 STEPS_A_ROUND = 8
 
@@ -61,7 +61,7 @@ class Recoverer:
         self,
         config: Config,
         store: Store,
-        slurm: SlurmCommands,
+        slurm: SlurmClient,
         off: Callable[[], bool],
         see: Callable[[JobView], None],
     ) -> None:
@@ -71,6 +71,7 @@ class Recoverer:
         self._slurm = slurm
         self._off = off
         self._see = see
+        self._busy: set[tuple[str, int, int]] = set()
         # Until when (monotonic seconds) a recovery is left alone after a failure, and that pause.
         self._pauses: dict[tuple[str, int, int], tuple[float, float]] = {}
 
@@ -78,15 +79,32 @@ class Recoverer:
         """One try at every open recovery whose pause is over."""
         now = time.monotonic()
         for work in self._store.open_work():
-            key = _key(work)
-            if self._pauses.get(key, (0.0, 0.0))[0] > now:
-                continue
-            try:
-                await self._advance(work)
-            except SlurmError as err:
-                await self._failed(work, err)
-            else:
-                self._pauses.pop(key, None)
+            if self._pauses.get(_key(work), (0.0, 0.0))[0] <= now:
+                await self._try(work)
+
+    async def at_once(self, job_id: int) -> None:
+        """One try at the recovery of one job, out of turn."""
+        for work in self._store.open_work():
+            if work["job_id"] == job_id and _key(work) not in self._pauses:
+                await self._try(work)
+
+    async def _try(self, work: Row) -> None:
+        key = _key(work)
+        if key in self._busy:
+            return
+        fresh = self._store.work_of(*key)  # the list may be older than another turn's steps
+        if fresh is None or fresh["state"] != "open":
+            return
+        work = fresh
+        self._busy.add(key)
+        try:
+            await self._advance(work)
+        except SlurmError as err:
+            await self._failed(work, err)
+        else:
+            self._pauses.pop(key, None)
+        finally:
+            self._busy.discard(key)
 
     async def _advance(self, work: Row) -> None:
         for _ in range(STEPS_A_ROUND):
@@ -94,12 +112,17 @@ class Recoverer:
             if view is None or not _is_ours(view, work):
                 self._close(work, "lost", "slurmctld no longer knows the job")
                 return
-            step = next_step(view, Goal(work["restart"], work["tres"], bool(work["raised"])))
+            goal = Goal(work["restart"], work["tres"], bool(work["raised"]), bool(work["held"]))
+            step = next_step(view, goal)
             if step is Step.WAIT or (step is Step.REQUEUE_HOLD and self._off()):
                 # Switched off: nothing new is begun, but a job that we hold is let go.
                 return
             if step is Step.DONE:
-                self._close(work, "done", "requeued on a whole GPU")
+                text = "requeued on a whole GPU"
+                if not goal.ours:
+                    asks = same_gres(view.tres, goal.tres)
+                    text = "put back by somebody else" + ("; on a whole GPU" if asks else "")
+                self._close(work, "done", text)
                 self._see(view)
                 return
             if step is Step.LOST:
@@ -110,13 +133,16 @@ class Recoverer:
     async def _do(self, step: Step, work: Row, view: JobView) -> None:
         job_id, text = work["job_id"], str(step)
         if step is Step.REQUEUE_HOLD:
+            late = int(not view.completing)
             with self._store.transaction(durable=True):
-                self._store.change_work(work, held=1)
-            work["held"] = 1
+                self._store.change_work(work, held=1, late=late)
+            work |= {"held": 1, "late": late}
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
             await self._slurm.set_gres(view.handle, work["tres"])
         elif step is Step.RELEASE:
+            if work["late"]:
+                await dependents.mend(self._store, self._slurm, work, view)
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
@@ -131,8 +157,7 @@ class Recoverer:
         self._store.note(time.time(), work["decision"], job_id, "recover", text)
 
     async def _failed(self, work: Row, err: SlurmError) -> None:
-        away = any(word in err.message for word in AWAY)
-        tries = work["tries"] + (not away)
+        tries = work["tries"] + (not err.away)  # waiting for a slurmctld that is away is free
         pause = min(self._pauses.get(_key(work), (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S)
         self._pauses[_key(work)] = (time.monotonic() + pause, pause)
         log.warning("recover", jobid=work["job_id"], error=err.message, tries=tries)
@@ -144,7 +169,8 @@ class Recoverer:
         """Give a recovery up, and the job free where it waits in our hold."""
         try:
             view = await self._slurm.job(work["job_id"])
-            if view is not None and _is_ours(view, work) and view.held:
+            ours = view is not None and work["held"] and _is_ours(view, work)
+            if view is not None and ours and view.held:
                 await self._slurm.release(view.handle)
         except SlurmError as err:
             log.warning("recover", jobid=work["job_id"], error=err.message, result="still held")

@@ -53,14 +53,18 @@ class RunReport(BaseModel):
     notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
 
 
-def take(store: Store, message: dict[str, Any]) -> int:
-    """Keep a report; returns its job id. Raises UsageFault where it is malformed."""
+def read(message: dict[str, Any]) -> RunReport:
+    """A report, checked; raises UsageFault where it is malformed."""
     try:
-        report = RunReport.model_validate(message)
+        return RunReport.model_validate(message)
     except ValidationError as err:
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageFault(f"report: {where}: {first['msg']}", "bad-request") from err
+
+
+def keep(store: Store, report: RunReport) -> None:
+    """Keep a report; the same again replaces it."""
     store.add_report(
         {
             "cluster": report.cluster,
@@ -71,6 +75,12 @@ def take(store: Store, message: dict[str, Any]) -> int:
         },
         report.model_dump(mode="json"),
     )
+
+
+def take(store: Store, message: dict[str, Any]) -> int:
+    """Check and keep a report; returns its job id. Raises UsageFault where it is malformed."""
+    report = read(message)
+    keep(store, report)
     return report.job_id
 
 

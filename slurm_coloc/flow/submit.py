@@ -51,6 +51,7 @@ class SubmitMessage(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     uid: Annotated[int, Field(ge=0, le=2**32 - 2)]
+    loaded_ms: Count | None = None  # when slurmctld loaded the hook, Unix milliseconds
     account: Text | None = None
     partition: Text | None = None
     qos: Text | None = None

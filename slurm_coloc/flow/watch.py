@@ -6,18 +6,19 @@ Everything is found from Slurm's present state, so it does not matter how long c
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import structlog
 
-from slurm_coloc.adapters.commands import SlurmCommands
+from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.record import Recorder, judge_ended
+from slurm_coloc.flow.causes import Causes, put_back
+from slurm_coloc.flow.record import Recorder, judge_ended, out_of_memory, ran_out
 
 log = structlog.get_logger()
 
@@ -32,7 +33,13 @@ FRESH_S = 1.0
 ASKERS = 1000
 # After a report the job is looked at until it has left COMPLETING: 0.1 s doubling to 5 s.
 FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
+# Looks that ask Slurm at one time: a thousand jobs that end together wait for each other here,
+# where nothing is turned away, and leave places at Slurm's gate to recoveries.
+LOOKS_AT_ONCE = 16
 
+# The reason of a job that was put back in a hold, until it is released. An owner who holds it then
+# too leaves no trace (tried on 22.05 and 24.11), so a release of ours ends both.
+OUR_HOLD = "job requeued in held state"
 
 # Rows between two turns of the event loop, which has submissions to answer meanwhile.
 CHUNK = 20
@@ -47,28 +54,41 @@ def _chunks(items: list[T]) -> Iterator[list[T]]:
 class Watcher:
     """Follows the jobs that carry our mark."""
 
-    def __init__(self, store: Store, slurm: SlurmCommands, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        store: Store,
+        slurm: SlurmClient,
+        recorder: Recorder,
+        adopt: Callable[[JobView], bool] = lambda view: False,
+    ) -> None:
+        """``adopt``: takes over a job whose mark is of a decision that is not in the database."""
+        self._adopt = adopt
         self._store = store
         self._slurm = slurm
         self._recorder = recorder
-        self._asked_s: dict[int, float] = {}
+        self._asked_s: dict[tuple[int, bool], float] = {}
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-    def _may_look(self, uid: int) -> bool:
-        """Whether this user's question may cost slurmctld a call: once in FRESH_S."""
-        now = time.monotonic()
-        if now - self._asked_s.get(uid, 0.0) < FRESH_S:
+    def _may_look(self, uid: int, *, ended: bool = False) -> bool:
+        """Whether this user's question may cost slurmctld a call: once in FRESH_S, and apart from
+        that once for a job that has ``ended``."""
+        now, key = time.monotonic(), (uid, ended)
+        if now - self._asked_s.get(key, 0.0) < FRESH_S:
             return False
         if len(self._asked_s) > ASKERS:
             self._asked_s.clear()
-        self._asked_s[uid] = now
+        self._asked_s[key] = now
         return True
 
     async def look(self, job_id: int, uid: int, *, trusted: bool) -> None:
-        """Look at one job that somebody asks about and that we have not seen yet; for an ordinary
-        user only while a submission of his own is still to be seen."""
-        if self._store.runs_of_job(job_id) or not (trusted or self._store.unbound(uid)):
+        """Look at one job that somebody asks about and that we do not follow: one that we have not
+        seen yet, for an ordinary user only while we follow jobs of his, or one that has ended and
+        may have been put back by its owner."""
+        runs = self._store.runs_of_job(job_id)
+        if any(run["open"] for run in runs):
             return
-        if not trusted and not self._may_look(uid):
+        asks = trusted or (runs[-1]["uid"] == uid if runs else self._store.followed(uid))
+        if not asks or not (trusted or self._may_look(uid, ended=bool(runs))):
             return
         try:
             view = await self._slurm.job(job_id)
@@ -92,47 +112,84 @@ class Watcher:
 
     async def reconcile(self) -> None:
         """One look at Slurm: the jobs of the users whom we follow, and nobody else's."""
+        began_s = time.time()
         runs = self._store.open_runs()  # before the look: a run that begins meanwhile is not gone
         users = self._store.followed_users()
         if users:
-            views = await self._slurm.jobs_of(users)
-            by_id = {view.job_id: view for view in reversed(views)}
-            for some in _chunks(list(by_id.values())):
-                with self._store.transaction():
-                    for view in some:
-                        self.see(view)
-                await asyncio.sleep(0)
+            by_id = await self._see_each(await self._slurm.jobs_of(users))
+            ours = (run["job_id"] for run in runs if put_back(run, by_id.get(run["job_id"])))
+            causes = Causes(self._slurm, list(ours))
             for some_runs in _chunks(runs):
                 for run in some_runs:
-                    self._settle(run, by_id.get(run["job_id"]))
+                    shown = by_id.get(run["job_id"])
+                    self._settle(run, shown, await causes.of(run, shown))
+                    self._forgotten(run, shown, began_s)
                 await asyncio.sleep(0)
         now = time.time()
         self._store.abandon(now - ABANDON_AFTER_S)
         self._store.forget_reports(now - REPORTS_KEPT_S)
 
+    async def look_once(self, job_id: int) -> JobView | None:
+        """Look at one job and close the run of it that has ended; None where Slurm is away."""
+        try:
+            async with self._looks:
+                view = await self._slurm.job(job_id)
+        except SlurmError as err:
+            log.warning("slurm", jobid=job_id, error=err.message)
+            return None
+        if view is not None:
+            self.see(view)
+            causes = Causes(self._slurm, [job_id])
+            for run in self._store.runs_of_job(job_id):
+                if run["open"]:
+                    self._settle(run, view, await causes.of(run, view))
+            await self._see_siblings(view)
+        return view
+
+    async def see_all(self) -> None:
+        """One look at every job of the cluster: what another colocd decided is taken over."""
+        await self._see_each(await self._slurm.all_jobs())
+
+    async def _see_siblings(self, view: JobView) -> None:
+        """Keep following an array: an open run of it is what makes us look at its user's jobs."""
+        decision_id = decision_in(view.admin_comment)
+        if not view.array_task or not view.array_job_id or decision_id is None:
+            return
+        if self._store.follows(decision_id):
+            return
+        try:
+            views = await self._slurm.tasks_of(view.array_job_id)
+        except SlurmError as err:
+            log.warning("slurm", jobid=view.job_id, error=err.message)
+            return
+        await self._see_each(views)
+
+    async def _see_each(self, views: list[JobView]) -> dict[int, JobView]:
+        """See every job once, by its id: the waiting tasks of an array have one in common."""
+        by_id = {view.job_id: view for view in reversed(views)}
+        for some in _chunks(list(by_id.values())):
+            with self._store.transaction():
+                for view in some:
+                    self.see(view)
+            await asyncio.sleep(0)
+        return by_id
+
     async def after_report(self, job_id: int) -> None:
         """Look at one job until it has left COMPLETING, so that recovery starts at once."""
         pause = FIRST_LOOK_S
         for _ in range(LOOKS):
-            try:
-                view = await self._slurm.job(job_id)
-            except SlurmError as err:
-                log.warning("slurm", jobid=job_id, error=err.message)
-                view = None
-            if view is not None:
-                self.see(view)
-                for run in self._store.runs_of_job(job_id):
-                    if run["open"]:
-                        self._settle(run, view)
-                if not view.completing:
-                    return
+            view = await self.look_once(job_id)
+            if view is not None and not view.completing:
+                return
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_LOOK_S)
 
     def see(self, view: JobView) -> None:
         """Open or refresh the run that Slurm shows, where the job carries our mark."""
         decision_id = decision_in(view.admin_comment)
-        if decision_id is None or self._store.decision(decision_id) is None:
+        if decision_id is None:
+            return
+        if self._store.decision(decision_id) is None and not self._adopt(view):
             return
         known = {
             (run["decision"], run["restart"]): run for run in self._store.runs_of_job(view.job_id)
@@ -140,7 +197,7 @@ class Watcher:
         run = known.get((decision_id, view.restarts))
         if run is None:
             self._first_sight(decision_id, view)
-        elif not run["open"] or (run["state"], run["tres"]) == (view.state, view.tres_per_node):
+        elif not run["open"] or (run["state"], run["tres"]) == (view.state, view.tres):
             return
         self._store.see_run(
             {
@@ -151,7 +208,7 @@ class Watcher:
                 "submit_s": view.submit_s,
                 "state": view.state,
                 "node": view.nodes or None,
-                "tres": view.tres_per_node or None,
+                "tres": view.tres or None,
                 "start_s": view.start_s if view.state != "PENDING" else None,
             }
         )
@@ -163,8 +220,27 @@ class Watcher:
         )
         self._store.note(time.time(), decision_id, view.job_id, "seen", text)
 
-    def _settle(self, run: Row, view: JobView | None) -> None:
-        """Close a run that has ended; leave one that goes on."""
+    def _forgotten(self, run: Row, view: JobView | None, began_s: float) -> None:
+        """A slurmctld that died before it had saved its state shows a job as it was before our
+        requeue, or in our hold: its recovery goes on from there. ``view`` is of after ``began_s``,
+        when ``run`` was known already."""
+        if view is None or run["restart"] == 0:
+            return
+        failed = view.restarts == run["restart"] - 1 and view.state == "FAILED"
+        held = view.restarts == run["restart"] and view.held and view.reason == OUR_HOLD
+        if not failed and not held:
+            return
+        work = self._store.work_of(run["decision"], run["job_id"], run["restart"] - 1)
+        if work is None or work["state"] != "done" or work["updated_s"] >= began_s:
+            return
+        if work["held"] or failed:
+            self._store.change_work(work, state="open", raised=0, tries=0)
+            text = "slurmctld lost the recovery when it was restarted: it is done again"
+            self._store.note(time.time(), run["decision"], run["job_id"], "recover", text)
+
+    def _settle(self, run: Row, view: JobView | None, cause: Outcome) -> None:
+        """Close a run that has ended; leave one that goes on. ``cause``: why a later run is seen,
+        if one is."""
         body = self._recorder.body_for(run)
         if view is None or decision_in(view.admin_comment) != run["decision"]:
             # slurmctld forgot it (MinJobAge), or started its ids again.
@@ -172,8 +248,10 @@ class Watcher:
         elif view.restarts < run["restart"]:
             return  # an older look: the run began after it
         elif view.restarts > run["restart"]:
-            self._recorder.end(run, Outcome.REQUEUED, None, body)
-        elif view.ended:
+            # Whoever put it back: what its log told holds for the next run too.
+            outcome = Outcome.OOM_GPU if ran_out(body) else cause
+            self._recorder.end(run, outcome, None, body)
+        elif view.ended or out_of_memory(view, body):
             waited = time.time() - (view.end_s or 0.0)
             if view.state == "FAILED" and body is None and waited < REPORT_GRACE_S:
                 return

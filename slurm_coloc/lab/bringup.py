@@ -66,7 +66,7 @@ def _claim(lab: "Lab") -> list[int]:
                 f" coloc lab down --name {spec.name}, or another --name"
             )
         taken = {port for other in data["labs"].values() for port in other["ports"]}
-        ports = registry.free_ports(1 + spec.nodes, taken)
+        ports = registry.free_ports(1 + spec.nodes + spec.network, taken)
         entry = {"dir": str(lab.dir), "ports": ports, "users": [], "devices": []}
         data["labs"][spec.name] = entry
     return ports
@@ -95,7 +95,11 @@ def _raise(lab: "Lab", ground: Ground) -> None:
     lab.save()
     spec = lab.spec
     wants = spec.emulator or spec.coloc
-    emulator = parts.Build("tests/emulator", lab.dir, lab.log_file("make-emulator"), wants)
+    log = lab.log_file("make-emulator")
+    emulator = parts.Build("tests/emulator", lab.dir, log, wants)
+    # A lab without emulated GPUs needs that one file all the same.
+    bare = not wants and not parts.may_make_namespaces()
+    shim = parts.Build("tests/emulator", lab.dir, log, bare, "no-namespaces")
     spank = parts.Build("spank", lab.dir / "spank", lab.log_file("make-spank"), spec.coloc)
     try:
         _start_munge(lab, programs)
@@ -105,12 +109,13 @@ def _raise(lab: "Lab", ground: Ground) -> None:
         site = _site(lab, ground, spank)
         _write(lab, site)
         _ledgers(lab, emulator)
+        shim.wait()
         _start_slurm(lab, programs)
         if lab.spec.coloc:
             _start_colocd(lab, programs)
     finally:
-        emulator.cancel()
-        spank.cancel()
+        for build in (emulator, shim, spank):
+            build.cancel()
     lab.notes.append(f"up after {time.monotonic() - began:.1f} s")
     lab.save()
 
@@ -130,6 +135,7 @@ def _folders(lab: "Lab", programs: parts.Programs) -> None:
     for node in lab.spec.node_names:
         wanted += [(f"nodes/{node}", 0o755, 0, 0), (f"nodes/{node}/spool", 0o755, 0, 0)]
         wanted += [(f"nodes/{node}/jobs", 0o755, 0, 0)]
+        wanted += [(f"nodes/{node}/reports", 0o700, slurm.pw_uid, slurm.pw_gid)]
     for name, mode, uid, gid in wanted:
         path = lab.dir / name
         path.mkdir()
@@ -165,10 +171,10 @@ def _site(lab: "Lab", ground: Ground, spank: parts.Build) -> conf.Site:
         release=ground.programs.release,
         slurm_user=ground.programs.slurm.pw_name,
         ctld_port=ports[0],
-        node_ports=tuple(ports[1:]),
+        node_ports=tuple(ports[1 : 1 + lab.spec.nodes]),
+        link_port=ports[-1] if lab.spec.network else 0,
         lua=lua,
         spank=plugin,
-        namespaces=parts.may_make_namespaces(),
     )
 
 
@@ -184,8 +190,8 @@ def _write(lab: "Lab", site: conf.Site) -> None:
         put(d / "job_submit.lua", conf.job_submit_lua(spec))
         put(d / "cli_filter.lua", (d / "etc" / "cli_filter.lua").read_text())
     for node in spec.node_names:
-        own = settings | {"hooks": settings["hooks"] | {"run_dir": f"{d}/nodes/{node}/jobs"}}
-        put(d / "nodes" / node / "coloc.toml", conf.toml(own))
+        put(d / "nodes" / node / "coloc.toml", conf.toml(conf.node_settings(spec, settings, node)))
+    put(d / "login.toml", conf.toml(conf.login_settings(spec, settings)))
     for kind in ("prolog", "epilog"):
         script = parts.hook_script(kind) if spec.coloc else None
         if script is None and spec.coloc:
@@ -193,9 +199,6 @@ def _write(lab: "Lab", site: conf.Site) -> None:
         put(d / "hooks" / kind, conf.hook_wrapper(spec, kind, script), 0o755)
     put(d / "hooks" / "task_prolog", conf.task_prolog(spec), 0o755)
     put(d / "env.sh", conf.env_sh(lab.env))
-    (d / "state" / "env_cache").mkdir(mode=0o755)
-    for user in ["root", *spec.user_names]:
-        put(d / "state" / "env_cache" / user, conf.env_cache(user, lab.home(user)))
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> None:
@@ -240,12 +243,24 @@ def _start_slurm(lab: "Lab", programs: parts.Programs) -> None:
     env = {"PATH": parts.SYSTEM_PATH, "SLURM_CONF": config, "LANG": "C.UTF-8"}
     argv = [programs.paths["slurmctld"], "-D", "-f", config]
     _launch(lab, "slurmctld", argv, env, None)
+    env = env | _without_namespaces(lab)
     for node in lab.spec.node_names:
         argv = [programs.paths["slurmd"], "-D", "-f", config, "-N", node]
         lab.commands[f"slurmd-{node}"] = {"argv": argv, "env": env, "user": None}
         lab.start(f"slurmd-{node}")
     for node in lab.spec.node_names:
         serving.wait_daemon(lab, f"slurmd-{node}")
+
+
+def _without_namespaces(lab: "Lab") -> dict[str, str]:
+    """What keeps slurmd 23.11 and later alive where it may make no namespace, as in a container.
+
+    tests/emulator/src/no_namespaces.c says how; without the build, --export=NONE ends slurmd there.
+    """
+    shim = lab.dir / "lib" / "no-namespaces.so"
+    if parts.may_make_namespaces() or not shim.exists():
+        return {}
+    return {"LD_PRELOAD": str(shim)}
 
 
 def _start_colocd(lab: "Lab", programs: parts.Programs) -> None:
@@ -255,7 +270,11 @@ def _start_colocd(lab: "Lab", programs: parts.Programs) -> None:
     slurm = programs.slurm
     env = {**lab.env, "LANG": "C.UTF-8", "HOME": str(lab.dir / "coloc"), "USER": slurm.pw_name}
     argv = [f"{lab.dir}/bin/coloc", "serve"]
-    _launch(lab, "colocd", argv, env, (slurm.pw_uid, slurm.pw_gid))
+    who = (slurm.pw_uid, slurm.pw_gid)
+    _launch(lab, "colocd", argv, env, who)
+    for node in lab.spec.node_names if lab.spec.network else ():
+        own = env | {"COLOC_CONFIG": f"{lab.dir}/nodes/{node}/coloc.toml"}
+        _launch(lab, f"agent-{node}", [argv[0], "agent", "--node", node], own, who)
 
 
 def _launch(

@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_coloc.core.cluster import MULTI_GPU_RELEASE
 from slurm_coloc.lab.spec import LabSpec
 
 
@@ -16,18 +17,20 @@ class Site:
     slurm_user: str
     ctld_port: int
     node_ports: tuple[int, ...]
+    #: colocd's, for nodes and login; 0 where they use its Unix socket
+    link_port: int
     #: job_submit.lua is there (etc/coloc.lua was found in the checkout)
     lua: bool
     #: file of the SPANK plugin, None when there is none
     spank: Path | None
-    #: whether slurmd may make namespaces: it does for --export=NONE since 23.11 or later
-    namespaces: bool
 
 
 def slurm_conf(spec: LabSpec, site: Site) -> str:
     """slurm.conf. Choices that a test relies on carry their reason."""
     d = spec.folder
-    ll = ",LL_SHARED_GRES" if spec.least_loaded else ""
+    select = "CR_Core_Memory" + (",LL_SHARED_GRES" if spec.least_loaded else "")
+    if spec.multi_gpu and site.release >= MULTI_GPU_RELEASE:
+        select += ",MULTIPLE_SHARING_GRES_PJ"
     cards = spec.cards
     shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
     lines = [
@@ -48,7 +51,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         "JobAcctGatherParams=OverMemoryKill",
         f"JobCompType=jobcomp/filetxt\nJobCompLoc={d}/log/jobcomp",
         "GresTypes=gpu,shard\nSlurmdParameters=config_overrides",
-        f"SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory{ll}",
+        f"SelectType=select/cons_tres\nSelectTypeParameters={select}",
         # With priority/basic a job starts near 2^32 and a raised priority of 100000 would be the
         # lowest of all; multifactor gives every job here 1000 (age would need slurmdbd).
         "PriorityType=priority/multifactor\nPriorityWeightPartition=1000",
@@ -64,11 +67,6 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         lines.append("JobSubmitPlugins=lua")
         if spec.cli_filter:
             lines.append("CliFilterPlugins=lua")
-    if not site.namespaces:
-        # slurmd 24.11 dies ("fatal: clone: Operation not permitted") when it asks `su` for the
-        # environment of a job with --export=NONE or --get-user-env in a container without
-        # CAP_SYS_ADMIN. With 0 it reads the cache, which the lab writes for its users.
-        lines.append("GetEnvTimeout=0")
     for name, port in zip(spec.node_names, site.node_ports, strict=True):
         lines.append(
             f"NodeName={name} NodeHostname={site.hostname} NodeAddr=127.0.0.1 Port={port}"
@@ -141,9 +139,34 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         "pool": {"shard_mib": spec.shard_mib},
         "hooks": {"spool_dir": f"{d}/coloc/spool"},
     }
+    if site.link_port:
+        where = f"127.0.0.1:{site.link_port}"
+        munge = f"{d}/munge/socket"
+        base["network"] = {"listen": where, "controllers": [where], "munge_socket": munge}
     for table, values in spec.settings.items():
         base.setdefault(table, {}).update(values)
     return base
+
+
+def node_settings(
+    spec: LabSpec, settings: dict[str, dict[str, object]], node: str
+) -> dict[str, dict[str, object]]:
+    """coloc.toml of one node; with a network it has no Unix socket and a spool of its own."""
+    own: dict[str, object] = {"run_dir": f"{spec.folder}/nodes/{node}/jobs"}
+    if not spec.network:
+        return settings | {"hooks": settings["hooks"] | own}
+    own["spool_dir"] = f"{spec.folder}/nodes/{node}/reports"
+    return login_settings(spec, settings) | {"hooks": settings["hooks"] | own}
+
+
+def login_settings(
+    spec: LabSpec, settings: dict[str, dict[str, object]]
+) -> dict[str, dict[str, object]]:
+    """coloc.toml of a login node: with a network it has no Unix socket."""
+    if not spec.network:
+        return settings
+    there = {"socket": f"{spec.folder}/not-on-this-host.sock"}
+    return settings | {"daemon": settings["daemon"] | there}
 
 
 def toml(settings: dict[str, dict[str, object]]) -> str:
@@ -201,12 +224,6 @@ echo "export SLURM_CONF={d}/slurm.conf"
 echo "export COLOC_LAB_JOB={d}"
 echo "export COLOC_EMU_LEDGER={d}/nodes/$SLURMD_NODENAME/ledger"
 """
-
-
-def env_cache(user: str, home: Path) -> str:
-    """StateSaveLocation/env_cache/<user>: what a login shell of that user would have."""
-    path = "/usr/local/bin:/usr/bin:/bin"
-    return f"HOME={home}\nUSER={user}\nLOGNAME={user}\nSHELL=/bin/bash\nPATH={path}\n"
 
 
 def env_sh(env: dict[str, str]) -> str:

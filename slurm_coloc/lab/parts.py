@@ -59,9 +59,11 @@ def find_programs() -> Programs:
 
 
 class Build:
-    """`make -C WHERE BUILD=TARGET` in the background; a missing Makefile is a warning."""
+    """`make -C WHERE BUILD=TARGET [GOAL]` in the background; a missing Makefile is a warning."""
 
-    def __init__(self, where: str, target: Path, log: Path, wanted: bool) -> None:
+    def __init__(
+        self, where: str, target: Path, log: Path, wanted: bool, goal: str = "all"
+    ) -> None:
         self.where, self.log = where, log
         self.run: subprocess.Popen[bytes] | None = None
         if wanted and (CHECKOUT / where / "Makefile").is_file():
@@ -69,7 +71,7 @@ class Build:
             env = {key: value for key, value in os.environ.items() if "MAKE" not in key}
             with log.open("ab") as out:
                 self.run = subprocess.Popen(
-                    ["make", "-j2", "-C", str(CHECKOUT / where), f"BUILD={target}"],
+                    ["make", "-j2", "-C", str(CHECKOUT / where), f"BUILD={target}", goal],
                     env=env,
                     stdin=subprocess.DEVNULL,
                     stdout=out,

@@ -162,13 +162,14 @@ def _in_a_container(pid: str) -> bool:
 def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
     """Processes of a lab that are in no record: job steps, what jobs left, unrecorded daemons.
 
-    They are told by what only this lab gives: a lab daemon's own file in its arguments, a
-    slurmstepd that logs below the folder, the variable COLOC_LAB_JOB that the lab's TaskProlog
-    sets, a lab account as owner; and the descendants of all these. A shell that merely sourced
-    the lab's env.sh is none of them.
+    They are told by what only this lab gives: a lab daemon's own file in its arguments, make's
+    BUILD=folder, a slurmstepd that logs below the folder, the variable COLOC_LAB_JOB that the
+    lab's TaskProlog sets, a lab account as owner; and the descendants of all these. A shell that
+    merely sourced the lab's env.sh is none of them.
     """
     mark = b"COLOC_LAB_JOB=" + os.fsencode(folder)
     below = os.fsencode(folder) + b"/"
+    to = b"BUILD=" + below
     found: dict[int, str] = {}
     parents: dict[int, int] = {}
     for pid in own_pids():
@@ -181,7 +182,15 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
         daemon = name in ("munged", "slurmctld", "slurmd") and any(below in w for w in words)
         # slurmstepd works in / and writes its title over its environment: its log tells it
         step = name == "slurmstepd" and _holds_file_below(pid, folder)
-        if daemon or step or mark in _read(pid, "environ").split(b"\0") or _owner(pid) in uids:
+        # a build of a `lab up` that was killed goes on, and makes the folder again
+        build = name == "make" and any(w + b"/" == to or w.startswith(to) for w in words)
+        if (
+            daemon
+            or step
+            or build
+            or mark in _read(pid, "environ").split(b"\0")
+            or _owner(pid) in uids
+        ):
             found[pid] = name
     grown = True
     while grown:

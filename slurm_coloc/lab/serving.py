@@ -35,6 +35,8 @@ def _serves(lab: "Lab", name: str) -> bool:
         return _connects(lab.dir / "munge" / "socket")
     if name == "colocd":
         return _connects(lab.dir / "coloc" / "colocd.sock")
+    if name.startswith("agent-"):
+        return True  # it links by itself, whenever colocd is there
     if name == "slurmctld":
         done = lab.run(["scontrol", "ping"], check=False, timeout=30)
         return done.returncode == 0 and " is UP" in done.stdout

@@ -56,9 +56,14 @@ class LabSpec:
     dir: Path | None = None
     shard_mib: int = 1024
     least_loaded: bool = False
+    #: MULTIPLE_SHARING_GRES_PJ (24.11 and later): a job may hold shards of several GPUs. Not the
+    #: default, because Slurm then also splits the shards of jobs that are not ours
+    multi_gpu: bool = False
     #: the optional etc/cli_filter.lua, which every sbatch and srun loads
     cli_filter: bool = True
     coloc: bool = True
+    #: nodes and login reach colocd over TCP with MUNGE, as on other hosts; an agent on each node
+    network: bool = False
     #: build the emulated GPUs (tests of Slurm alone save the seconds)
     emulator: bool = True
     cpus: int = 32

@@ -247,9 +247,12 @@ static void test_strip(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		snprintf(list, sizeof(list), "%s", cases[i][0]);
-		coloc_strip_gpu_items(list);
+		coloc_strip_items(list, "gpu");
 		CHECK(strcmp(list, cases[i][1]) == 0);
 	}
+	snprintf(list, sizeof(list), "cpu=2,gres/shard:a100:12,gres/gpu:1");
+	coloc_strip_items(list, "shard");
+	CHECK(strcmp(list, "cpu=2,gres/gpu:1") == 0);
 }
 
 int main(void)

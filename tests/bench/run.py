@@ -13,7 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.bench import estimate_bench, hook_bench, submit_bench  # noqa: E402
+from tests.bench import (  # noqa: E402
+    burst_bench,
+    estimate_bench,
+    hook_bench,
+    link_bench,
+    submit_bench,
+)
 
 
 def main() -> int:
@@ -25,8 +31,12 @@ def main() -> int:
     estimate_bench.main()
     print("\nProlog and Epilog, interpreter start included (tests/bench/hook_bench.py)")
     hook_bench.main()
+    print("\nA node's link to colocd (tests/bench/link_bench.py)")
+    link_bench.main()
     print("\nSubmissions (tests/bench/submit_bench.py)")
-    return submit_bench.main(sys.argv[1:])
+    result = submit_bench.main(sys.argv[1:])
+    print("\nA burst on the Docker cluster (tests/bench/burst_bench.py)")
+    return result or burst_bench.main()
 
 
 if __name__ == "__main__":

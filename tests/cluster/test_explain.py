@@ -100,7 +100,8 @@ def test_a_whole_gpu_binds(lab: Lab) -> None:
         me, me.submit("--coloc-policy=exclusive", "--gpus=1", "--mem=100", wrap="sleep 600")
     )
     assert set(_shorts(told)) == {"gpu"}, told["binding"]
-    assert _shorts(told)["gpu"] == {"resource": "gpu", "needed": 1, "free": 0, "total": 2}
+    wanted = {"resource": "gpu", "needed": 1, "free": 0, "total": 2, "gpus": 1}
+    assert _shorts(told)["gpu"] == wanted
 
 
 def test_held_job_has_no_shortage(lab: Lab) -> None:

@@ -105,7 +105,7 @@ def test_jobs_of_users_and_their_environment(make_lab: Callable[..., Lab]) -> No
     job = lab.sbatch("--gres=gpu:1", "-wn2", wrap="id -un; srun printenv SLURM_CONF", user=user)
     lab.wait(job)
     assert lab.output(job).split() == [user, f"{lab.dir}/slurm.conf"]
-    # 24.11's slurmd would die of this in a container without CAP_SYS_ADMIN
+    # slurmd 23.11 and later would die of this in a container without CAP_SYS_ADMIN
     bare = lab.sbatch(
         "--gres=gpu:1", "--export=NONE", wrap="/usr/bin/printenv USER COLOC_EMU_LEDGER", user=user
     )

@@ -218,13 +218,16 @@ def test_a_second_oom_on_the_whole_gpu_is_the_end(lab: Lab) -> None:
     assert "history-oom" in lab.job(again)["AdminComment"]
 
 
-def test_another_user_sees_nothing_and_changes_nothing(lab: Lab) -> None:
+def test_another_user_sees_what_squeue_shows_and_no_more(lab: Lab) -> None:
+    """Without PrivateData=jobs; with it, see test_network.py."""
     me = desk(lab, 200)
     other = lab.users[1]
     job_id = me.submit("--mem=100", wrap="sleep 60")
-    assert me.explain(job_id)["runs"]  # known at once
-    refused = lab.run(["coloc", "explain", str(job_id)], user=other, check=False)
-    assert refused.returncode != 0
-    assert "may see" in refused.stderr
+    assert me.explain(job_id)["decision"]["features"]["family"]  # known at once
+    told = coloc(lab, "explain", str(job_id), user=other)
+    assert told["decision"]["features"] == {}
+    assert told["decision"]["fingerprint"] is None
     mine = coloc(lab, "jobs", user=other)["jobs"]
     assert job_id not in [job["job_id"] for job in mine]
+    everybody = coloc(lab, "jobs", "--all", user=other)["jobs"]
+    assert job_id in [job["job_id"] for job in everybody]

@@ -1,21 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Record what real Slurm answers to the commands that slurm_coloc.adapters.commands reads.
+"""Record what real Slurm answers to the commands that slurm_coloc.adapters.slurm.commands reads.
 
     .venv/bin/python tests/contract/record.py        (root; brings a lab of its own up and down)
 
-writes tests/contract/slurm/<release>/*.txt. The jobs cover the states that the parser must tell
-apart; which job is which stands in jobs.json. Host names and kernels are replaced, nothing else.
+writes tests/contract/slurm/<release>/*.txt, and data/*.json where the release has the layout. The
+jobs cover the states that the parsers must tell apart; which job is which stands in jobs.json. Host
+names and kernels are replaced and the JSON's core maps dropped, nothing else.
+
+    tests/contract/record.py --sacct CONTAINER
+
+writes sacct.txt from the last hour of a cluster with slurmdbd that a container belongs to
+(docker/cluster): its jobs should have a requeued one, an array and a failed one.
 """
 
 import json
 import re
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-from slurm_coloc.adapters.commands import FORMAT, NEED_FORMAT
+from slurm_coloc.adapters.slurm.commands import ENDED, FORMAT, NEED_FORMAT, SACCT
+from slurm_coloc.adapters.slurm.commands.data import FIRST_RELEASE, LAYOUT
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
 
@@ -75,6 +83,13 @@ def situation(lab: Lab, user: str) -> dict[str, int]:
     lab.run(["scontrol", "update", f"JobId={jobs['requeued']}", comment])
     lab.run(["scontrol", "requeuehold", str(jobs["requeued"])])
     _until(lab, jobs["requeued"], "PENDING")
+    epilog = lab.dir / "hooks" / "epilog"
+    epilog.write_text("#!/bin/bash\nexec sleep 60\n")
+    for name in ("completing", "again"):
+        jobs[name] = sbatch("--requeue", "--gres=shard:1", wrap="exit 3")
+    for name in ("completing", "again"):
+        _until(lab, jobs[name], "COMPLETING")
+    lab.run(["scontrol", "requeuehold", str(jobs["again"])])
     time.sleep(2)  # one scheduling round: Slurm then shows its reasons
     return jobs
 
@@ -84,10 +99,42 @@ def scrub(text: str) -> str:
     host = socket.gethostname()
     text = re.sub(rf"\b{re.escape(host)}\b", "head", text)
     text = re.sub(rf"\b{re.escape(host.split('.')[0])}\b", "head", text)
+    text = re.sub(r'"operating_system": "[^"]*"', '"operating_system": "Linux"', text)
     return re.sub(r"OS=Linux.*?(?= RealMemory=)", "OS=Linux", text)
 
 
+def record_data(lab: Lab, folder: Path) -> None:
+    """The same in JSON."""
+    folder.mkdir(exist_ok=True)
+    asked = {
+        "jobs": ["squeue", "--states=all"],
+        "nodes": ["scontrol", "show", "node", "-d"],
+    }
+    for name, argv in asked.items():
+        answer = json.loads(scrub(lab.run([*argv, f"--json={LAYOUT}"]).stdout))
+        for job in answer.get("jobs", []):
+            for node in (job["job_resources"] or {}).get("nodes", {}).get("allocation", []):
+                node.pop("sockets")
+        (folder / f"{name}.json").write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def record_sacct(container: str) -> None:
+    """Ended jobs of a cluster that is there already."""
+
+    def run(*argv: str) -> str:
+        environment = ["-e", "SLURM_TIME_FORMAT=%s"]
+        argv = ("docker", "exec", *environment, container, *argv)
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    release = ".".join(run("sacct", "--version").split()[-1].split(".")[:2])
+    text = run(*SACCT, "--starttime=now-1hour", "--endtime=now", ENDED)
+    (HERE / release / "sacct.txt").write_text(text)
+
+
 def main() -> int:
+    if sys.argv[1:2] == ["--sacct"]:
+        record_sacct(sys.argv[2])
+        return 0
     spec = LabSpec(name="record", nodes=2, users=1, coloc=False, slurm_conf_extra=EXTRA)
     lab = Lab.up(spec)
     try:
@@ -100,6 +147,7 @@ def main() -> int:
             "nodes": ["scontrol", "show", "node", "-d", "-o"],
             "partitions": ["scontrol", "show", "partition", "-o"],
             "jobs": ["squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}"],
+            "ping": ["scontrol", "ping"],
             "needs": ["squeue", "--noheader", "--states=all", "--array", f"--Format={NEED_FORMAT}"],
         }
         for name, argv in asked.items():
@@ -109,6 +157,8 @@ def main() -> int:
         (folder / "unknown-job.json").write_text(json.dumps(told, indent=1) + "\n")
         jobs_file = {"slurm": lab.version, "jobs": jobs}
         (folder / "jobs.json").write_text(json.dumps(jobs_file, indent=1) + "\n")
+        if lab.release >= FIRST_RELEASE:
+            record_data(lab, folder / "data")
         print(folder)
     finally:
         lab.down()

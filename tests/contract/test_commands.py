@@ -1,35 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parsers of adapters/commands against answers of real clusters (record.py makes them)."""
+"""The parsers of adapters/slurm/commands against recorded answers of real clusters (record.py).
+
+Each assertion holds for every release, and for both forms where the release has two.
+"""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters.commands.parse import (
+from slurm_coloc.adapters.slurm.commands import data
+from slurm_coloc.adapters.slurm.commands.parse import (
+    job_view,
+    node_shape,
     parse_config,
+    parse_ended,
     parse_exit,
     parse_job_line,
     parse_jobs,
-    parse_node,
+    parse_pairs,
     parse_partition,
+    parse_ping,
     parse_reason,
     parse_release,
+    tasks_in,
+    words,
 )
-from slurm_coloc.adapters.commands.use import (
+from slurm_coloc.adapters.slurm.commands.use import (
     NEED_COLUMNS,
+    node_use,
     parse_columns,
     parse_mib,
     parse_need,
     parse_placement,
     parse_shards_by_node,
-    parse_use,
-    tells_per_gpu,
+    placed,
 )
 from slurm_coloc.core.binding import Gpu, Need
+from slurm_coloc.core.cluster import Controller, active_controller
 from slurm_coloc.core.comment import decision_in
-from slurm_coloc.core.job import JobView
+from slurm_coloc.core.job import TERMINAL, JobView
 from slurm_coloc.errors import SlurmError
 
 RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() if path.is_dir())
@@ -37,9 +49,10 @@ RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() i
 
 @dataclass
 class Recorded:
-    """The answers of one release."""
+    """The answers of one release; ``data``: jobs and nodes are read from the JSON."""
 
     folder: Path
+    data: bool
 
     @property
     def release(self) -> str:
@@ -51,22 +64,43 @@ class Recorded:
     def id_of(self, name: str) -> int:
         return int(json.loads((self.folder / "jobs.json").read_text())["jobs"][name])
 
+    def items(self, name: str) -> list[data.Item]:
+        return data.parse((self.folder / "data" / f"{name}.json").read_text("latin-1"), name)
+
+    def jobs(self) -> list[JobView]:
+        if self.data:
+            return [job_view(data.job_values(job)) for job in self.items("jobs")]
+        return parse_jobs(self.text("jobs"))
+
     def job(self, name: str) -> JobView:
-        wanted = self.id_of(name)
-        return next(job for job in parse_jobs(self.text("jobs")) if job.job_id == wanted)
+        return next(job for job in self.jobs() if job.job_id == self.id_of(name))
+
+    def nodes(self) -> list[Mapping[str, str]]:
+        if self.data:
+            return [data.node_pairs(node) for node in self.items("nodes")]
+        return [parse_pairs(line) for line in self.text("nodes").splitlines()]
 
     def need(self, name: str) -> Need:
         lines = self.text("needs").splitlines()
         return next(parse_need(one) for one in lines if int(one[:14]) == self.id_of(name))
 
 
-@pytest.fixture(params=RECORDED, ids=lambda path: path.name)
+FORMS = {
+    f"{path.name}-{form}": Recorded(path, form == "json")
+    for path in RECORDED
+    for form in ("text", "json")
+    if form == "text" or (path / "data").is_dir()
+}
+
+
+@pytest.fixture(params=FORMS.values(), ids=FORMS)
 def recorded(request: pytest.FixtureRequest) -> Recorded:
-    return Recorded(request.param)
+    found: Recorded = request.param
+    return found
 
 
-def test_two_releases_are_recorded() -> None:
-    assert {"22.05", "24.11"} <= {path.name for path in RECORDED}
+def test_the_releases_are_recorded() -> None:
+    assert {"22.05-text", "24.11-text", "24.11-json", "26.05-text", "26.05-json"} <= set(FORMS)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +112,20 @@ def test_two_releases_are_recorded() -> None:
         ("held", "PENDING", "JobHeldUser"),
         ("depends", "PENDING", "Dependency"),
         ("completed", "COMPLETED", ""),
-        ("cancelled", "CANCELLED", ""),
+        ("cancelled", "CANCELLED", None),  # "Prolog" where it was cancelled in there
         ("failed", "FAILED", "NonZeroExitCode"),
         ("requeued", "PENDING", "job requeued in held state"),
     ],
 )
-def test_state_and_reason(recorded: Recorded, name: str, state: str, reason: str) -> None:
+def test_state_and_reason(recorded: Recorded, name: str, state: str, reason: str | None) -> None:
     job = recorded.job(name)
-    assert (job.state, job.reason) == (state, reason)
+    assert (job.state, job.reason) == (state, job.reason if reason is None else reason)
+
+
+def test_what_lies_below_completing(recorded: Recorded) -> None:
+    over, again = recorded.job("completing"), recorded.job("again")
+    assert (over.state, over.completing, over.ended, over.restarts) == ("FAILED", True, False, 0)
+    assert (again.state, again.completing, again.held, again.restarts) == ("PENDING", True, True, 1)
 
 
 def test_exit_code_and_signal(recorded: Recorded) -> None:
@@ -107,10 +147,20 @@ def test_requeued_job(recorded: Recorded) -> None:
     assert decision_in(job.admin_comment) == "0123456789ab"
 
 
+def test_who_and_what(recorded: Recorded) -> None:
+    running, waits = recorded.job("shards"), recorded.job("depends")
+    assert (running.batch_host, running.requeue, running.batch) == ("n1", True, True)
+    assert (running.dependency, waits.batch_host) == ("", "")
+    assert waits.dependency == f"afterok:{recorded.id_of('shards')}(unfulfilled)"
+
+
 def test_array_tasks(recorded: Recorded) -> None:
     array = recorded.id_of("array")
-    tasks = [job for job in parse_jobs(recorded.text("jobs")) if job.array_job_id == array]
-    assert sorted(job.array_task or "" for job in tasks) == ["1", "2", "3"]
+    tasks = [job for job in recorded.jobs() if job.array_job_id == array]
+    # One record stands for all pending tasks; squeue --array makes a line of each.
+    expected = ["1", "2"] if recorded.data else ["1", "2", "3"]
+    assert sorted(job.array_task or "" for job in tasks) == expected
+    assert all(job.handle == f"{array}_{job.array_task}" for job in tasks)
     started = next(job for job in tasks if job.array_task == "1")
     assert started.state == "RUNNING"
     assert started.job_id != array or recorded.release > "24.11"
@@ -125,12 +175,13 @@ def test_times(recorded: Recorded) -> None:
 
 
 def test_nodes_and_partitions(recorded: Recorded) -> None:
-    nodes = [parse_node(line) for line in recorded.text("nodes").splitlines()]
+    nodes = [node_shape(pairs) for pairs in recorded.nodes()]
     assert [(n.name, n.gpu_type, n.gpus, n.shards_per_gpu, n.usable) for n in nodes if n] == [
         ("n1", "a100", 2, 39, True),
         ("n2", "a100", 2, 39, True),
     ]
     assert nodes[0] is not None and nodes[0].partitions == ("main", "short")
+    assert (nodes[0].address, nodes[0].hostname) == ("127.0.0.1", "head")
     parts = {
         part.name: part for part in map(parse_partition, recorded.text("partitions").splitlines())
     }
@@ -138,12 +189,16 @@ def test_nodes_and_partitions(recorded: Recorded) -> None:
     assert (parts["short"].def_cpu_per_gpu, parts["short"].def_mem_per_gpu_mib) == (4, 8192)
     assert parts["short"].max_time_min is None
     assert parts["closed"].max_time_min == 30
+    assert {(part.qos, part.preempt_mode) for part in parts.values()} == {("", "OFF")}
 
 
 def test_configuration(recorded: Recorded) -> None:
     config = parse_config(recorded.text("config"))
     assert config["ClusterName"] == "coloc-record"
     assert config["GresTypes"] == "gpu,shard"
+    assert words(config, "PrivateData") == frozenset()
+    assert words(config, "SelectTypeParameters") == {"CR_CORE_MEMORY"}
+    assert "gres/gpu" not in words(config, "AccountingStorageTRES")
     release = ".".join(f"{part:02}" for part in parse_release(config["SLURM_VERSION"])[:2])
     assert release == recorded.release
 
@@ -154,13 +209,12 @@ def test_use_of_the_nodes(recorded: Recorded) -> None:
     running = {recorded.id_of(name) for name in ("shards", "big", "whole")}
     shards = parse_shards_by_node("\n".join(one for one in lines if int(one[:14]) in running))
     assert shards == {"n1": [12, 39]}
-    nodes = recorded.text("nodes")
-    n1, n2 = (parse_use(line, shards) for line in nodes.splitlines())
+    n1, n2 = (node_use(pairs, shards) for pairs in recorded.nodes())
     assert sorted(gpu.shards_used for gpu in n1.gpus) == [12, 39]
     assert [gpu.shards for gpu in n1.gpus] == [39, 39]
     assert sorted(gpu.whole for gpu in n2.gpus) == [False, True]
     assert (n1.cpus, n1.cpus_used, n1.memory_mib, n1.memory_used_mib) == (32, 3, 128000, 8192)
-    assert n1.spread == n2.spread == tells_per_gpu(nodes) == (recorded.release >= "24.11")
+    assert n1.spread == n2.spread == (recorded.release >= "24.11")
 
 
 def test_needs(recorded: Recorded) -> None:
@@ -170,19 +224,73 @@ def test_needs(recorded: Recorded) -> None:
     assert recorded.need("closed").memory_mib == 128000, "no DefMem: Slurm takes the whole node"
 
 
+def test_controllers(recorded: Recorded) -> None:
+    found = parse_ping(recorded.text("ping"))
+    assert found == [Controller("head", up=True, primary=True)]
+    assert active_controller(found) == found[0]
+    down = parse_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b.x is UP\n*****\n")
+    assert active_controller(down) == Controller("b.x", up=True, primary=False)
+
+
+def test_placement_in_data(recorded: Recorded) -> None:
+    if not recorded.data:
+        return  # test_placement
+    found = {job["job_id"]: placed(data.places(job)) for job in recorded.items("jobs")}
+    assert {found[recorded.id_of(name)] for name in ("shards", "big")} == {"n1 GPU 0", "n1 GPU 1"}
+    assert found[recorded.id_of("whole")] == "n2 GPU 0"
+    assert found[recorded.id_of("waits")] == ""
+
+
+def test_ended_jobs(recorded: Recorded) -> None:
+    """Every run of a requeued job, arrays by task, gres and billing; nothing without its end."""
+    if not (recorded.folder / "sacct.txt").exists():
+        pytest.skip(f"no slurmdbd was at hand to record {recorded.release}")
+    jobs = [parse_ended(line) for line in recorded.text("sacct").split("\n") if line]
+    assert {job.state for job in jobs} <= TERMINAL | {"REQUEUED"}
+    again = next(job for job in jobs if job.state == "REQUEUED")
+    later = next(
+        job for job in jobs if job.job_id == again.job_id and job.restarts > again.restarts
+    )
+    assert again.start_s and later.start_s and later.submit_s
+    assert again.submit_s and again.submit_s < later.submit_s  # a requeue is a submission
+    assert any("gres/shard=" in job.tres for job in jobs)
+    assert any("gres/gpu=1" in job.tres and "billing=" in job.tres for job in jobs)
+    failed = next(job for job in jobs if job.state == "FAILED")
+    assert (failed.exit_code, failed.signal) != (0, 0)
+    assert all(job.job_id and job.submit_s and job.end_s and job.uid >= 0 for job in jobs)
+    assert {decision_in(job.admin_comment) is not None for job in jobs} == {True, False}
+    assert all(job.array_job_id is not None for job in jobs if job.array_task)
+    with pytest.raises(SlurmError):
+        parse_ended("1|1|COMPLETED")
+
+
 def test_unknown_job(recorded: Recorded) -> None:
     told = json.loads((recorded.folder / "unknown-job.json").read_text())
     assert told["returncode"] == 1
     assert "Invalid job id" in told["stderr"]
 
 
+def test_data_of_another_layout_is_an_error() -> None:
+    for text in ("", "no json", "[]", "{}", '{"jobs": 7}', '{"jobs": {}}'):
+        with pytest.raises(SlurmError) as err:
+            data.parse(text, "jobs")
+        assert err.value.code == "slurm-layout"
+    failed = '{"jobs": [], "errors": [{"description": "Unable to contact slurm controller"}]}'
+    with pytest.raises(SlurmError, match="Unable to contact") as err:
+        data.parse(failed, "jobs")
+    assert err.value.away
+
+
 def test_small_parsers() -> None:
+    tasks = ("7", "3-9:2%1", "0,4-6", "")
+    found = [["7"], ["3", "5", "7", "9"], ["0", "4", "5", "6"], []]
+    assert [list(tasks_in(text)) for text in tasks] == found
     assert parse_exit("768") == (3, 0)
     assert parse_exit("9") == (0, 9)
     assert parse_exit("0:15") == (0, 15)
     assert parse_exit("") == (0, 0)
-    assert parse_reason("(Resources)") == "Resources"
-    assert parse_reason("n[1-2]") == ""
+    assert parse_reason("Resources") == "Resources"
+    assert parse_reason("None") == ""
     assert [parse_mib(text) for text in ("1000M", "1.50G", "2T", "512K", "", "?")] == [
         1000, 1536, 2097152, 0, 0, 0,
     ]  # fmt: skip
@@ -194,7 +302,7 @@ def test_gres_used_of_later_releases() -> None:
         "20/40) CPUTot=8 CPUAlloc=1 RealMemory=10 AllocMem=1 State=IDLE Partitions=p"
     )
     for null in ("(null):", ""):
-        use = parse_use(line.format("", null), {})
+        use = node_use(parse_pairs(line.format("", null)), {})
         assert use.gpus == (Gpu(20, 40), Gpu(32, 40), Gpu(20, 40, whole=True))
 
 

@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "flow": frozenset({"core", "policies", "estimate", "adapters", "flow", "config", "errors"}),
     "daemon": None,
     "agent": None,
+    "logs": frozenset(),
     "cli": None,
     "__main__": None,
 }

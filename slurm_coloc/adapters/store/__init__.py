@@ -7,7 +7,7 @@ keys are the columns of schema.py.
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,16 @@ class Store:
         )
         return {row["uid"] for row in rows}
 
+    def followed(self, uid: int) -> bool:
+        """Whether this user has a decision whose job was not seen yet, or a run that goes on."""
+        row = self._one("SELECT 1 FROM runs WHERE open = 1 AND uid = ? LIMIT 1", uid)
+        return row is not None or self.unbound(uid)
+
+    def follows(self, decision_id: str) -> bool:
+        """Whether a run of this decision goes on."""
+        sql = "SELECT 1 FROM runs WHERE decision = ? AND open = 1 LIMIT 1"
+        return self._one(sql, decision_id) is not None
+
     def bind(self, decision_id: str, job_id: int) -> None:
         """The job of a decision has been seen."""
         self._write(
@@ -149,6 +159,20 @@ class Store:
             *[row[name] for name in keys],
         )
 
+    def launched(self, decision: str, job_id: int, restart: int, uuids: Collection[str]) -> bool:
+        """Add the GPUs that an open run got on one of its nodes; False when they were known."""
+        key = (decision, job_id, restart)
+        where = "decision = ? AND job_id = ? AND restart = ? AND open = 1"
+        row = self._one(f"SELECT gpu_uuids FROM runs WHERE {where}", *key)
+        if row is None:
+            return False
+        known = json.loads(row["gpu_uuids"] or "[]")
+        more = [uuid for uuid in uuids if uuid not in known]
+        if more:
+            text = json.dumps([*known, *more])
+            self._write(f"UPDATE runs SET gpu_uuids = ? WHERE {where}", text, *key)
+        return bool(more)
+
     def open_runs(self) -> list[Row]:
         """Runs that have not ended as far as we know, oldest first."""
         return self._rows("SELECT * FROM runs WHERE open = 1 ORDER BY job_id, restart")
@@ -174,24 +198,37 @@ class Store:
 
     def add_report(self, row: Row, body: Row) -> None:
         """Keep a report; the same again, as from a spool that cannot be emptied, replaces it."""
-        self._write(
-            "DELETE FROM reports WHERE job_id = ? AND restart IS ? AND node = ?",
-            row["job_id"],
-            row["restart"],
-            row["node"],
+        keys = (row["job_id"], row["restart"], row["node"])
+        same = "job_id = ? AND restart IS ? AND node = ?"
+        used = self._one(
+            f"SELECT decision FROM reports WHERE {same} AND at_s = ?", *keys, row["at_s"]
         )
-        self._insert("reports", {**row, "body": json.dumps(body)})
+        self._write(f"DELETE FROM reports WHERE {same}", *keys)
+        decision = used["decision"] if used else None
+        self._insert("reports", {**row, "body": json.dumps(body), "decision": decision})
 
-    def report_for(self, job_id: int, restart: int, not_before_s: float) -> Row | None:
-        """Newest report on a run; ``not_before_s`` keeps those of an older job of that id out."""
+    def report_for(self, run: Row, not_before_s: float) -> Row | None:
+        """Newest report on a run. ``not_before_s`` keeps those of an older job of that id out, and
+        so does it that a run of another decision has ended with them."""
         row = self._one(
             """SELECT body FROM reports WHERE job_id = ? AND (restart = ? OR restart IS NULL)
-               AND at_s >= ? ORDER BY rowid DESC""",
-            job_id,
-            restart,
+               AND at_s >= ? AND (decision IS NULL OR decision = ?) ORDER BY rowid DESC""",
+            run["job_id"],
+            run["restart"],
             not_before_s,
+            run["decision"],
         )
         return json.loads(row["body"]) if row else None
+
+    def use_report(self, run: Row) -> None:
+        """A run has ended with the reports on it: they are nobody else's."""
+        self._write(
+            """UPDATE reports SET decision = ? WHERE job_id = ?
+               AND (restart = ? OR restart IS NULL) AND decision IS NULL""",
+            run["decision"],
+            run["job_id"],
+            run["restart"],
+        )
 
     def forget_reports(self, before_s: float) -> None:
         """Drop reports older than ``before_s``."""
@@ -208,7 +245,7 @@ class Store:
         )
         with self.transaction():
             for row in old:
-                for table in ("events", "work", "runs"):
+                for table in ("events", "work", "siblings", "runs"):
                     self._write(f"DELETE FROM {table} WHERE decision = ?", row["id"])
                 self._write("DELETE FROM decisions WHERE id = ?", row["id"])
         return len(old)
@@ -222,6 +259,15 @@ class Store:
     def open_work(self) -> list[Row]:
         """Recoveries under way, oldest first."""
         return self._rows("SELECT * FROM work WHERE state = 'open' ORDER BY created_s")
+
+    def work_of(self, decision: str, job_id: int, restart: int) -> Row | None:
+        """The recovery of one run, whatever its state."""
+        return self._one(
+            "SELECT * FROM work WHERE decision = ? AND job_id = ? AND restart = ?",
+            decision,
+            job_id,
+            restart,
+        )
 
     def change_work(self, work: Row, **changes: object) -> None:
         """Change columns of one recovery."""
@@ -247,6 +293,44 @@ class Store:
             now_s - DAY_S,
         )
         return (row["job"], row["user_day"], row["day"]) if row else (0, 0, 0)
+
+    # arrays whose waiting tasks get another request
+
+    def peaks_mib(self, decision: str) -> list[int]:
+        """Measured peaks of a decision's completed runs, in the order of their ends."""
+        rows = self._rows(
+            """SELECT peak_mib FROM runs WHERE decision = ? AND outcome = 'completed'
+               AND peak_mib IS NOT NULL ORDER BY end_s""",
+            decision,
+        )
+        return [row["peak_mib"] for row in rows]
+
+    def add_siblings(self, row: Row) -> bool:
+        """Plan another request for the waiting tasks of a decision; False where that same request
+        was planned before. What was planned after an out-of-memory is not made smaller."""
+        columns = "decision, array_job_id, uid, was, tres, why, updated_s"
+        done = self._write(
+            f"""INSERT INTO siblings ({columns}, tasks, state)
+               VALUES (?, ?, ?, ?, ?, ?, ?, 0, 'open')
+               ON CONFLICT (decision) DO UPDATE SET was = excluded.was, tres = excluded.tres,
+                 why = excluded.why, updated_s = excluded.updated_s, state = 'open', tries = 0
+               WHERE siblings.tres <> excluded.tres AND siblings.why <> 'oom-gpu'""",
+            *[row[name.strip()] for name in columns.split(",")],
+        )
+        return done > 0
+
+    def open_siblings(self) -> list[Row]:
+        """Arrays whose waiting tasks are still to be changed."""
+        return self._rows("SELECT * FROM siblings WHERE state = 'open' ORDER BY updated_s")
+
+    def siblings(self, decision: str) -> Row | None:
+        """What the waiting tasks of a decision were given."""
+        return self._one("SELECT * FROM siblings WHERE decision = ?", decision)
+
+    def change_siblings(self, decision: str, **changes: object) -> None:
+        """Change columns of one array's plan."""
+        names = ", ".join(f"{name} = ?" for name in changes)
+        self._write(f"UPDATE siblings SET {names} WHERE decision = ?", *changes.values(), decision)
 
     # events: the story of a job, for `coloc explain`
 

@@ -47,6 +47,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              at_s REAL NOT NULL, body TEXT NOT NULL)""",
         "CREATE INDEX reports_by_job ON reports (job_id)",
     ),
+    # 2: recoveries begun after the job had ended (its dependents have seen that), reports that
+    # were used (an id may come again), arrays whose waiting tasks get another request
+    (
+        "ALTER TABLE work ADD COLUMN late INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE reports ADD COLUMN decision TEXT",
+        """CREATE TABLE siblings (
+             decision TEXT PRIMARY KEY, array_job_id INTEGER NOT NULL, uid INTEGER NOT NULL,
+             was TEXT NOT NULL, tres TEXT NOT NULL, why TEXT NOT NULL, tasks INTEGER NOT NULL,
+             state TEXT NOT NULL, tries INTEGER NOT NULL DEFAULT 0, updated_s REAL NOT NULL)""",
+        "CREATE INDEX siblings_open ON siblings (state)",
+    ),
 )
 
 

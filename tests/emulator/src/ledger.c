@@ -27,6 +27,9 @@ uint64_t emu_now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
+/* The ledger of a machine that is emulated as a whole: a container that is one node. */
+#define MACHINE "/var/lib/coloc-emu/ledger"
+
 const char *emu_program_dir(char *buf, size_t len)
 {
     ssize_t n = readlink("/proc/self/exe", buf, len - 1);
@@ -53,10 +56,14 @@ const char *emu_find(char *buf, size_t len, const char *program_dir)
         n = snprintf(buf, len, "%s", env);
         return n >= 0 && (size_t)n < len ? buf : NULL;
     }
-    if (node == NULL || *node == '\0' || strchr(node, '/') != NULL || program_dir == NULL)
-        return NULL;
-    n = snprintf(buf, len, "%s/../nodes/%s/ledger", program_dir, node);
-    return n >= 0 && (size_t)n < len ? buf : NULL;
+    if (node != NULL && *node != '\0' && strchr(node, '/') == NULL && program_dir != NULL) {
+        n = snprintf(buf, len, "%s/../nodes/%s/ledger", program_dir, node);
+        /* A machine of its own is asked only where no lab's node is. */
+        if (n >= 0 && (size_t)n < len && (access(buf, F_OK) == 0 || access(MACHINE, F_OK) != 0))
+            return buf;
+    }
+    n = snprintf(buf, len, "%s", MACHINE);
+    return (size_t)n < len && access(buf, F_OK) == 0 ? buf : NULL;
 }
 
 int emu_open(struct emu_ledger *l, const char *path)

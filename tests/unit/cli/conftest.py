@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.adapters.client import ask
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import DaemonUnreachable
+from slurm_coloc.flow.ask import ask_socket as ask
 
 # A user of no rights who is none of those that colocd trusts.
 STRANGER = 65534

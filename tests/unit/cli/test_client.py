@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters.client import ask
 from slurm_coloc.errors import DaemonUnreachable
+from slurm_coloc.flow.ask import ask_socket as ask
 
 Serve = Callable[[socket.socket], None]
 

@@ -87,3 +87,27 @@ def test_a_plugin_that_is_none(tmp_path: Path, content: bytes) -> None:
 
 def test_a_library_without_the_symbol() -> None:
     assert probe.plugin_release(Path(os.path.realpath("/proc/self/exe"))) is None
+
+
+def test_on_a_node_colocd_is_elsewhere(site: Site, tmp_path: Path) -> None:
+    """Nobody answers at 192.0.2.1 (TEST-NET-1, RFC 5737)."""
+    config = tmp_path / "coloc.toml"
+    config.write_text(
+        f'version = 1\n[daemon]\nsocket = "{tmp_path}/none.sock"\ncommand_dir = "{tmp_path}"\n'
+        'slurm_user = "root"\n[network]\ncontrollers = ["192.0.2.1:6824"]\n'
+        f'munge_socket = "{tmp_path}/none"\n'
+    )
+    found = _doctor(site, config)
+    assert found["colocd"]["status"] == "not-applicable"
+    assert "state-dir" not in found
+    assert found["network-listen"]["status"] == "not-applicable"
+    assert found["munge"]["status"] == found["network-answer"]["status"] == "fail"
+
+
+def test_a_dead_colocd_of_this_host_is_a_fault(site: Site, tmp_path: Path) -> None:
+    config = tmp_path / "coloc.toml"
+    config.write_text(
+        f'version = 1\n[daemon]\nsocket = "{tmp_path}/none.sock"\ncommand_dir = "{tmp_path}"\n'
+        '[network]\nlisten = ":6824"\ncontrollers = ["127.0.0.1:1"]\n'
+    )
+    assert _doctor(site, config)["colocd"]["status"] == "fail"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc jobs, history and explain against a real colocd."""
 
+import re
+
 from tests.unit.cli.conftest import OWNER, Site
 
 
@@ -44,7 +46,11 @@ def test_explain(site: Site) -> None:
     assert answer["schema"] == 1
     assert answer["decision"]["shards"] == 12
     assert [run["restart"] for run in answer["runs"]] == [0, 1]
-    assert answer["live"] is None and "squeue" in answer["slurm_error"]
+    assert answer["live"] is None
+    # The command's own fault, or that colocd had seen it too often to ask again: by then its loops
+    # have asked.
+    away = r"(squeue|scontrol): cannot be started: |slurmctld gave no answer \d+ times; next try"
+    assert re.match(away, answer["slurm_error"])
     assert [one["kind"] for one in answer["story"]] == ["seen", "ended"]
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters.commands.parse import parse_config
+from slurm_coloc.adapters.slurm.commands.parse import parse_config
 from slurm_coloc.core import checks
 from slurm_coloc.core.checks import Status
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.limitplan import plan
+from slurm_coloc.core.limits import Holder, SiteLimits
 
 RECORDED = Path(__file__).resolve().parents[2] / "contract" / "slurm"
 
@@ -21,8 +23,9 @@ def _recorded(release: str) -> dict[str, str]:
     ("release", "bad"),
     [
         # This recorded lab runs without our hook, so job_submit is missing on purpose.
-        ("22.05", {"slurm-release": "warn", "job-submit": "fail", "job-file-append": "warn"}),
-        ("24.11", {"job-submit": "fail", "job-file-append": "warn"}),
+        ("22.05", {"slurm-release": "warn", "job-submit": "fail"}),
+        ("24.11", {"job-submit": "fail"}),
+        ("26.05", {"job-submit": "fail"}),
     ],
 )
 def test_recorded(release: str, bad: dict[str, str]) -> None:
@@ -44,9 +47,35 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
         (checks.gres_types, {"GresTypes": "gpu"}, Status.FAIL),
         (checks.gres_types, {"GresTypes": "shard, GPU,mps"}, Status.OK),
         (checks.select_type, {"SelectType": "select/linear"}, Status.FAIL),
+        (checks.several_gpus, {"SelectTypeParameters": "CR_CORE"}, Status.NA),
+        (
+            checks.several_gpus,
+            {
+                "SelectTypeParameters": "CR_CORE,MULTIPLE_SHARING_GRES_PJ",
+                "SLURM_VERSION": "26.05.5",
+            },
+            Status.OK,
+        ),
+        (
+            checks.several_gpus,
+            {
+                "SelectTypeParameters": "MULTIPLE_SHARING_GRES_PJ",
+                "SLURM_VERSION": "23.11.10",
+            },
+            Status.WARN,
+        ),
+        (
+            checks.several_gpus,  # --spread-job
+            {
+                "SelectTypeParameters": "MULTIPLE_SHARING_GRES_PJ",
+                "SLURM_VERSION": "24.11.5",
+            },
+            Status.WARN,
+        ),
         (checks.job_submit, {"JobSubmitPlugins": "throttle,lua"}, Status.OK),
         (checks.job_submit, {}, Status.FAIL),
         (checks.job_requeue, {"JobRequeue": "0"}, Status.WARN),
+        (checks.file_append, {"JobFileAppend": "0"}, Status.WARN),
         (checks.min_job_age, {"MinJobAge": "59 sec"}, Status.FAIL),
         (checks.min_job_age, {"MinJobAge": "60 sec"}, Status.OK),
         (checks.min_job_age, {}, Status.FAIL),
@@ -95,9 +124,74 @@ def test_shard_counts(
     assert checks.shard_counts(_shape(node), shard_mib).status is status
 
 
+TWO_CONTROLLERS = {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["NodeName=g1 CPUs=32 Gres=gpu:a100:4,shard:156 State=UNKNOWN"], Status.WARN),
+        (["nodename=g[1-2] \\", 'gres="shard:156,gpu:a100:4"'], Status.WARN),
+        (["NodeName=g1 Gres=gpu:a100:4,shard:a100:156"], Status.OK),
+        (["NodeName=g1 Gres=gpu:4,shard:156", "NodeName=c1 CPUs=4"], Status.OK),
+        ([], Status.NA),
+    ],
+)
+def test_shards_without_a_type_under_two_controllers(lines: list[str], status: Status) -> None:
+    found = checks.shard_types(TWO_CONTROLLERS, lines)
+    assert found.status is status
+    if status is Status.WARN:
+        assert "shard:a100:156" in found.todo
+    assert checks.shard_types({"SlurmctldHost[0]": "ctl1"}, lines).status is Status.NA
+
+
+DBD = {"AccountingStorageType": "accounting_storage/slurmdbd"}
+
+
 def test_billing() -> None:
-    conf = {"AccountingStorageType": "accounting_storage/slurmdbd"}
+    two = ("main", "old")
+    shape = ClusterShape("c", (24, 11, 5), (NodeShape("g", two, (), "a100", 2, 78),))
     weights = {"main": "CPU=1.0,GRES/gpu=39.0,GRES/shard=1.0", "old": "CPU=1.0"}
-    assert checks.billing(conf, weights, {"main"}).status is Status.OK
-    assert checks.billing(conf, weights, {"main", "old"}).status is Status.WARN
-    assert checks.billing({}, weights, {"old"}).status is Status.NA
+    assert checks.billing(DBD, shape, weights, {"main"}).status is Status.OK
+    found = checks.billing(DBD, shape, weights, {"main", "old"})
+    assert found.status is Status.WARN and "old: shares are billed no GPU" in found.found
+    assert "TRESBillingWeights=CPU=1.0,GRES/gpu=39,GRES/shard=1" in found.todo
+    assert checks.billing({}, shape, weights, {"old"}).status is Status.NA
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("GRES/gpu=39,GRES/shard=2", "dearer (78) than it (39)"),
+        ("GRES/gpu=78,GRES/shard=1", "cheaper"),
+    ],
+)
+def test_shares_dearer_or_cheaper_than_their_gpu(weights: str, said: str) -> None:
+    shape = ClusterShape("c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),))
+    assert said in checks.billing(DBD, shape, {"main": weights}, {"main"}).found
+
+
+def test_a_weighed_type_must_be_accounted() -> None:
+    weights = {"main": "GRES/gpu:a100=39,GRES/shard=1"}
+    bare = {"AccountingStorageTRES": "gres/gpu,gres/shard"}
+    assert checks.typed_tres(bare, weights).status is Status.WARN
+    full = {"AccountingStorageTRES": "gres/gpu,gres/gpu:a100,gres/shard"}
+    assert checks.typed_tres(full, weights).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [("associations", Status.WARN), ("associations,limits,qos", Status.OK), ("safe", Status.OK)],
+)
+def test_limits_bind_only_where_they_are_enforced(said: str, status: Status) -> None:
+    assert checks.enforced({**DBD, "AccountingStorageEnforce": said}).status is status
+
+
+def test_limits_in_gpus_that_shares_pass_by() -> None:
+    shape = ClusterShape(
+        "c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),), (PartitionShape("main"),)
+    )
+    holder = Holder(qos="q", limits={"MaxTRESPerUser": {"gres/gpu": 1}})
+    found = checks.gpu_limits(plan(SiteLimits({"q": holder}), shape))
+    assert found.status is Status.WARN and "QOS q, MaxTRESPerUser: gres/shard=39" in found.found
+    assert checks.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK

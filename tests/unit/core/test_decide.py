@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.cluster import ClusterShape, PartitionShape
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.request import JobRequest
@@ -45,7 +45,7 @@ def test_a_job_that_fits_gets_the_shards_of_its_upper_estimate(shape: ClusterSha
         (replace(ONE, min_nodes=2), Reason.MULTI_GPU, Action.EXCLUSIVE),
         (
             JobRequest(1, tres_per_task="gres/gpu:1", num_tasks=2),
-            Reason.MULTI_GPU,
+            Reason.MULTI_GPU_SITE,
             Action.EXCLUSIVE,
         ),
         (JobRequest(1, tres_per_socket="gres/gpu:1"), Reason.MULTI_GPU, Action.EXCLUSIVE),
@@ -157,3 +157,14 @@ def test_never_more_shards_than_one_gpu_has(
     assert decision == ask(
         shape, upper_mib=upper, smact=smact, rules=Rules(Sizing(shard, jobs, budget))
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "shares"),
+    [("OFF", True), ("REQUEUE", True), ("CANCEL", True), ("SUSPEND,GANG", False), ("GANG", False)],
+)
+def test_a_partition_that_suspends_is_not_shared(mode: str, shares: bool) -> None:
+    parts = (PartitionShape("main", default=True, preempt_mode=mode), PartitionShape("other"))
+    decided = ask(make_shape(a100(), partitions=parts))
+    assert (decided.action is Action.COLLOCATE) is shares
+    assert shares or decided.reason is Reason.SUSPENDS

@@ -96,6 +96,27 @@ def test_a_completing_job_is_waited_for() -> None:
     assert next_step(replace(FAILED, state="COMPLETING", completing=True), GOAL) is Step.WAIT
 
 
+def test_a_job_that_failed_is_put_back_while_it_is_completing() -> None:
+    completing = replace(FAILED, completing=True)
+    assert next_step(completing, GOAL) is Step.REQUEUE_HOLD
+    back = replace(completing, state="PENDING", restarts=1, priority=0)
+    assert next_step(back, GOAL) is Step.WAIT
+
+
+def test_a_slurmctld_that_forgot_the_end_is_waited_for() -> None:
+    assert next_step(replace(FAILED, state="RUNNING"), GOAL) is Step.WAIT
+    assert next_step(replace(FAILED, state="COMPLETED"), GOAL) is Step.LOST
+
+
+def test_a_job_that_its_owner_put_back_keeps_his_hold() -> None:
+    theirs = replace(GOAL, ours=False)
+    back = replace(FAILED, state="PENDING", restarts=1, priority=0)
+    assert next_step(back, theirs) is Step.SET_GRES
+    assert next_step(replace(back, tres_per_node="gres/gpu:1"), theirs) is Step.DONE
+    assert next_step(replace(back, tres_per_node="gres/gpu:1"), GOAL) is Step.RELEASE
+    assert next_step(replace(back, state="CANCELLED"), GOAL) is Step.LOST
+
+
 def test_others_acts_are_respected() -> None:
     assert next_step(replace(FAILED, state="CANCELLED"), GOAL) is Step.LOST
     assert next_step(replace(FAILED, state="RUNNING", restarts=1), GOAL) is Step.DONE

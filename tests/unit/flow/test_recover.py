@@ -26,9 +26,10 @@ FAILED = JobView(7, "FAILED", uid=1000, priority=10, tres_per_node="shard:12", a
 class Refusing:
     """A slurmctld that knows one job and refuses to change its gres with ``words``."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, code: str = "slurm-refused") -> None:
         self.view = FAILED
         self.words = words
+        self.code = code
 
     async def job(self, job_id: int) -> JobView:
         return self.view
@@ -36,9 +37,12 @@ class Refusing:
     async def requeue_hold(self, handle: str) -> None:
         self.view = replace(self.view, state="PENDING", restarts=1, priority=0)
 
+    async def waiting_in_vain(self) -> list[JobView]:
+        return []
+
     async def set_gres(self, handle: str, tres: str) -> None:
         if self.words:
-            raise SlurmError(self.words)
+            raise SlurmError(self.words, self.code)
         self.view = replace(self.view, tres_per_node=tres)
 
     async def release(self, handle: str) -> None:
@@ -81,7 +85,7 @@ def test_a_refused_job_is_let_go_at_the_end(store: Store) -> None:
 
 
 def test_a_slurmctld_that_is_away_is_waited_for(store: Store) -> None:
-    slurm = Refusing("slurm_load_jobs error: Unable to contact slurm controller")
+    slurm = Refusing("squeue: no answer within 10 s", "slurm-away")
     rounds(store, slurm, 3 * MAX_TRIES)
     assert len(store.open_work()) == 1
     slurm.words = ""

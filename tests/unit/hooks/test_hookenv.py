@@ -3,6 +3,7 @@
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,11 @@ def test_defaults_are_those_of_the_configuration() -> None:
     config = Config()
     ours = HookSettings()
     for field in fields(HookSettings):
-        section = config.daemon if field.name in ("socket", "slurm_user") else config.hooks
+        section: Any = config.hooks
+        if field.name in ("socket", "slurm_user"):
+            section = config.daemon
+        elif field.name in ("controllers", "munge_socket"):
+            section = config.network
         assert getattr(ours, field.name) == getattr(section, field.name)
 
 
@@ -108,9 +113,10 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     file.write_text(
         'version = 1\n[daemon]\nsocket = "/s"\nslurm_user = "u"\n[recovery]\nenabled = true\n'
         '[hooks]\nspool_dir = "/p"\nrun_dir = "/r"\nlog_tail_kib = 8\nnvml = false\n'
+        '[network]\ncontrollers = ["c1:6824", "c2"]\nmunge_socket = "/m"\nlisten = ":1"\n'
     )
     assert read_settings({"COLOC_CONFIG": str(file)}) == HookSettings(
-        Path("/s"), "u", Path("/p"), Path("/r"), 8, False
+        Path("/s"), "u", Path("/p"), Path("/r"), 8, False, ("c1:6824", "c2"), Path("/m")
     )
 
 
@@ -122,6 +128,9 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
         "[hooks]\nlog_tail_kib = 1",
         "[hooks]\nnvml = 1",
         "[hooks]\nrun_dir = 3",
+        "[network]\ncontrollers = 'c1'",
+        "[network]\ncontrollers = [1]",
+        "[network]\nmunge_socket = 1",
         "[hooks",
         "\xff",
     ],

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters import spool
+from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.errors import ColocError, ConfigError
+from slurm_coloc.flow import deliver as delivering
 
 from .conftest import USER, Answer, Listener, ok
 
@@ -24,8 +26,8 @@ def report(job_id: int = 7, node: str = "n1") -> dict[str, Any]:
 
 
 def deliver(public: Path, body: dict[str, Any] | None = None, slurm_uid: int = ME) -> str:
-    where = public / "colocd.sock"
-    return spool.deliver(body or report(), where, public / "spool", slurm_uid, 0.5)
+    settings = HookSettings(public / "colocd.sock", spool_dir=public / "spool")
+    return delivering.deliver(body or report(), settings, slurm_uid, 0.5)
 
 
 def spooled(public: Path) -> list[str]:
@@ -110,7 +112,8 @@ def test_a_forged_colocd_gets_nothing(public: Path, work: Path) -> None:
         os.write(writable, peer.recv(100) or b"nothing")
         os._exit(0)
     assert os.read(readable, 1) == b"r"
-    text = spool.deliver(report(), work / "colocd.sock", public / "spool", 4242, 0.5)
+    settings = HookSettings(work / "colocd.sock", spool_dir=public / "spool")
+    text = delivering.deliver(report(), settings, 4242, 0.5)
     assert "not by SlurmUser" in text
     assert os.read(readable, 100) == b"nothing"
     os.waitpid(pid, 0)
@@ -180,11 +183,11 @@ def test_a_planted_link_at_the_reports_name_is_replaced(public: Path) -> None:
 
 
 def test_a_flush_is_bounded(public: Path, listen: Callable[[Answer], Listener]) -> None:
-    for job_id in range(1, spool.MAX_FLUSH + 10):
+    for job_id in range(1, delivering.MAX_FLUSH + 10):
         deliver(public, report(job_id))
     server = listen(ok)
     deliver(public, report(999))
-    assert len(server.lines) == spool.MAX_FLUSH + 1
+    assert len(server.lines) == delivering.MAX_FLUSH + 1
     assert len(spooled(public)) == 9
 
 

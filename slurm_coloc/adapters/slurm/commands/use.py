@@ -4,12 +4,11 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from slurm_coloc.adapters.commands.parse import (
+from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
+    node_shape,
     number,
     parse_columns,
-    parse_node,
-    parse_pairs,
 )
 from slurm_coloc.core.binding import Gpu, Need, NodeUse, packed
 from slurm_coloc.core.gres import count_of, parse_gres
@@ -22,6 +21,8 @@ NEED_COLUMNS: tuple[tuple[str, int], ...] = (
     ("tres-per-node", 1030),
     ("tres-per-job", 1030),
     ("NodeList", 256),
+    ("NumTasks", 12),
+    ("tres-per-task", 1030),
 )
 NEED_FORMAT = ",".join(f"{name}:{width}" for name, width in NEED_COLUMNS)
 
@@ -40,12 +41,21 @@ def parse_need(line: str) -> Need:
     tres = dict(item.split("=", 1) for item in values["tres-alloc"].split(",") if "=" in item)
     nodes = max(1, number(values["NumNodes"]))
     per_node, per_job = values["tres-per-node"], values["tres-per-job"]
-    asked = [item for item in parse_gres(f"{per_node},{per_job}") if item.name in ("gpu", "shard")]
-    gpus = max(count_of(per_node, "gpu") or 0, -(-(count_of(per_job, "gpu") or 0) // nodes))
+    per_task, tasks = values["tres-per-task"], max(1, number(values["NumTasks"]) // nodes)
+    every = parse_gres(f"{per_node},{per_job},{per_task}")
+    asked = [item for item in every if item.name in ("gpu", "shard")]
+    # Our shards per task lie on a GPU for each task.
+    each = count_of(per_task, "shard") or 0
+    gpus = max(
+        count_of(per_node, "gpu") or 0,
+        -(-(count_of(per_job, "gpu") or 0) // nodes),
+        (count_of(per_task, "gpu") or 0) * tasks,
+    )
     return Need(
         cpus=-(-number(tres.get("cpu", "")) // nodes),
         memory_mib=parse_mib(tres.get("mem", "")) // nodes,
-        shards=count_of(per_node, "shard") or 0,
+        shards=each or count_of(per_node, "shard") or 0,
+        shared_gpus=tasks if each else 1,
         gpus=gpus,
         gpu_type=next((item.type for item in asked if item.type), None),
     )
@@ -65,9 +75,9 @@ def parse_shards_by_node(text: str) -> dict[str, list[int]]:
     return found
 
 
-def tells_per_gpu(nodes: str) -> bool:
-    """Whether ``scontrol show node -d`` shows the shards of each device (24.11 and later)."""
-    return bool(re.search(r"GresUsed=\S*shard:\S*\(\d+/\d+", nodes))
+def tells_per_gpu(used: str) -> bool:
+    """Whether a node's ``GresUsed`` tells the shards of each device (24.11 and later)."""
+    return bool(re.search(r"shard:\S*\([\d-]+/\d+", used))
 
 
 def _devices(used: str, gpus: int) -> tuple[Gpu, ...]:
@@ -79,9 +89,9 @@ def _devices(used: str, gpus: int) -> tuple[Gpu, ...]:
         for number in _numbers(text)
     }
     shares = [
-        (int(taken), int(total))
-        for item in re.findall(r"shard:[^()]*(?:\(null\):?)?[^()]*\(([\d/,]+)\)", used)
-        for taken, total in re.findall(r"(\d+)/(\d+)", item)
+        (number(taken), int(total))  # a GPU taken whole: 0/39, on 26.05 -/39
+        for item in re.findall(r"shard:[^()]*(?:\(null\):?)?[^()]*\(([\d/,-]+)\)", used)
+        for taken, total in re.findall(r"(\d+|-)/(\d+)", item)
     ]
     shares += [(0, 0)] * (gpus - len(shares))
     return tuple(
@@ -99,14 +109,13 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def parse_use(line: str, jobs_shards: Mapping[str, Sequence[int]]) -> NodeUse:
-    """One line of ``scontrol show node -d -o``. ``jobs_shards``: shards that running jobs hold by
-    node, used where the line does not tell them per device."""
-    pairs = parse_pairs(line)
-    shape = parse_node(line)
+def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]]) -> NodeUse:
+    """A node's use from scontrol's names (``show node -d``). ``jobs_shards``: what running
+    jobs hold by node, used where Slurm does not tell the shards per device."""
+    shape = node_shape(pairs)
     used = pairs.get("GresUsed", "")
     gpus: tuple[Gpu, ...] = ()
-    if shape and tells_per_gpu(f"GresUsed={used}"):
+    if shape and tells_per_gpu(used):
         gpus = _devices(used, shape.gpus)
     elif shape:
         taken = jobs_shards.get(shape.name, ())
@@ -122,7 +131,7 @@ def parse_use(line: str, jobs_shards: Mapping[str, Sequence[int]]) -> NodeUse:
         memory_used_mib=number(pairs.get("AllocMem", "")),
         gpu_type=shape.gpu_type if shape else None,
         gpus=gpus,
-        spread=tells_per_gpu(f"GresUsed={used}"),
+        spread=tells_per_gpu(used),
     )
 
 
@@ -131,14 +140,18 @@ def parse_placement(text: str) -> str:
 
     Only for people: the owner of a job could forge these lines by its name.
     """
-    found = re.findall(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S+ GRES=(\S+)", text, re.MULTILINE)
+    return placed(re.findall(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S+ GRES=(\S+)", text, re.MULTILINE))
+
+
+def placed(found: Sequence[tuple[str, str]]) -> str:
+    """Nodes and GPU indices for people, from each node's name and gres in detail."""
     places = []
     for node, gres in found:
         index = re.search(r"(?:gpu|shard):\S*?\(IDX:([\d,-]+)\)", gres)
-        devices = re.findall(r"(?:gpu|shard):[^(]*\(([\d/,]+)\)", gres)
+        devices = re.findall(r"(?:gpu|shard):[^(]*\(([\d/,-]+)\)", gres)
         if index:
             places.append(f"{node} GPU {index[1]}")
         elif devices:
-            held = [str(n) for n, part in enumerate(devices[0].split(",")) if part[0] != "0"]
+            held = [str(n) for n, part in enumerate(devices[0].split(",")) if part[0] not in "0-"]
             places.append(f"{node} GPU {','.join(held)}")
     return "; ".join(places)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parsers of what scontrol and squeue write: jobs, nodes, partitions, configuration.
+"""The text of scontrol, squeue and sacct: what every release writes. data.py reads the JSON.
+
+Text is cut into a mapping under Slurm's own names (squeue's columns, scontrol's keys); the
+functions that end in ``_view`` and ``_shape`` build from such a mapping, whoever made it.
 
 Differences between releases that are handled here and in use.py:
 
@@ -10,6 +13,7 @@ Differences between releases that are handled here and in use.py:
 - ``GresUsed`` of ``scontrol show node -d`` tells shards per device on 24.11
   (``shard:a100:51(12/39,39/39)``); 22.05 tells the number of devices that have some
   (``shard:a100:2(IDX:0-1)``), so there the shards are summed over the node's jobs.
+- 26.05 writes ``-/39`` for a device that is taken whole, where 24.11 has ``0/39``.
 - 22.05 has no ``requeue_delay``: StartTime=now ends the wait after a requeue on every release.
 
 Jobs are read with ``squeue -O`` in columns of fixed width, and no column is one that a user
@@ -17,12 +21,12 @@ writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from slurm_coloc.core.cluster import NodeShape, PartitionShape
+from slurm_coloc.core.cluster import Controller, NodeShape, PartitionShape
 from slurm_coloc.core.gres import count_of, parse_gres
-from slurm_coloc.core.job import JobView
+from slurm_coloc.core.job import EndedJob, JobView
 from slurm_coloc.errors import SlurmError
 
 # Column and width. A value that fills its column may be cut, so widths are generous.
@@ -40,13 +44,32 @@ COLUMNS: tuple[tuple[str, int], ...] = (
     ("SubmitTime", 24),
     ("StartTime", 24),
     ("EndTime", 24),
-    ("ReasonList", 256),
+    ("Reason", 128),
     ("ArrayJobID", 14),
     ("ArrayTaskID", 64),
+    ("Account", 128),
+    ("QOS", 128),
+    ("Dependency", 512),
+    ("BatchHost", 128),
+    ("Requeue", 8),
+    ("BatchFlag", 8),
+    ("tres-per-task", 1030),
 )
 FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
 
+# Jobs of everybody: few columns. A dependency that fills its column was cut and is left alone.
+VAIN_COLUMNS: tuple[tuple[str, int], ...] = (
+    ("JobID", 14),
+    ("ArrayJobID", 14),
+    ("ArrayTaskID", 64),
+    ("Reason", 40),
+    ("Dependency", 1024),
+)
+VAIN_FORMAT = ",".join(f"{name}:{width}" for name, width in VAIN_COLUMNS)
+
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
+GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")
+# UNKNOWN is a node's state for a moment after slurmctld started; 22.05 may refuse shards then.
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
 
 
@@ -83,7 +106,7 @@ def parse_columns(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, st
     start = 0
     for name, width in columns:
         text = line[start : start + width].strip()
-        values[name] = "" if text in ("N/A", "(null)", "NONE") else text
+        values[name] = "" if text in ("N/A", "n/a", "(null)", "NONE") else text
         start += width
     return values
 
@@ -97,23 +120,43 @@ def parse_exit(text: str) -> tuple[int, int]:
     return raw >> 8, raw & 0x7F
 
 
+# squeue shows COMPLETING in place of the state that lies below; Slurm's reason tells which it is.
+# A job that was requeued while it was COMPLETING waits in the queue already.
+_BELOW_COMPLETING = {
+    "NonZeroExitCode": "FAILED",
+    "TimeLimit": "TIMEOUT",
+    "NodeDown": "NODE_FAIL",
+    "OutOfMemory": "OUT_OF_MEMORY",
+    "job requeued in held state": "PENDING",
+    "job_requeued_in_held_state": "PENDING",
+    "JobHeldAdmin": "PENDING",
+    "JobHeldUser": "PENDING",
+    "BeginTime": "PENDING",
+}
+
+
 def parse_reason(text: str) -> str:
-    """``(Resources)`` of a waiting job as ``Resources``; "" where ReasonList names nodes."""
-    return text[1:-1] if text.startswith("(") and text.endswith(")") else ""
+    """Why a job waits or failed; "" where Slurm gives no reason."""
+    return "" if text == "None" else text
 
 
 def parse_job_line(line: str) -> JobView:
     """One line of ``squeue -O`` with COLUMNS; raises SlurmError on another layout."""
-    values = parse_columns(line, COLUMNS)
+    return job_view(parse_columns(line, COLUMNS))
+
+
+def job_view(values: Mapping[str, str]) -> JobView:
+    """A job from the names of COLUMNS; "" for what is not set. Text has COMPLETING for a state; who
+    knows what lies below gives that as State, and Completing beside it."""
     exit_code, ended_by = parse_exit(values["exit_code"])
-    state = values["State"]
+    state, reason = values["State"], parse_reason(values["Reason"])
     return JobView(
         job_id=number(values["JobID"]),
-        state=state,
-        completing=state == "COMPLETING",
+        state=_BELOW_COMPLETING.get(reason, state) if state == "COMPLETING" else state,
+        completing=state == "COMPLETING" or bool(values.get("Completing")),
         restarts=number(values["RestartCnt"]),
         uid=number(values["UserID"]),
-        reason=parse_reason(values["ReasonList"]),
+        reason=reason,
         exit_code=exit_code,
         signal=ended_by,
         priority=number(values["PriorityLong"]),
@@ -126,12 +169,18 @@ def parse_job_line(line: str) -> JobView:
         end_s=_seconds(values["EndTime"]),
         array_job_id=number(values["ArrayJobID"]) or None,
         array_task=values["ArrayTaskID"] or None,
+        account=values["Account"],
+        qos=values["QOS"],
+        dependency=values["Dependency"],
+        batch_host=values["BatchHost"],
+        requeue=values["Requeue"] == "1",
+        batch=values["BatchFlag"] == "1",
+        tres_per_task=values["tres-per-task"],
     )
 
 
-def parse_node(line: str) -> NodeShape | None:
-    """One line of ``scontrol show node -o``; None for a node without GPUs."""
-    pairs = parse_pairs(line)
+def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
+    """A node from scontrol's names; None for a node without GPUs."""
     gres = pairs.get("Gres", "")
     gpus = [item for item in parse_gres(gres) if item.name == "gpu"]
     if not gpus or not sum(item.count for item in gpus):
@@ -150,14 +199,21 @@ def parse_node(line: str) -> NodeShape | None:
         gpus=sum(item.count for item in gpus),
         shards=count_of(gres, "shard") or 0,
         usable=not any(word in state for word in UNUSABLE),
+        down=any(word in state for word in GONE),
         cpus=number(pairs.get("CPUTot", "")),
+        address=pairs.get("NodeAddr", ""),
+        hostname=pairs.get("NodeHostName", ""),
     )
 
 
 def parse_partition(line: str, site: str = "") -> PartitionShape:
     """One line of ``scontrol show partition -o``; ``site``: slurm.conf's own JobDefaults, which
     hold where the partition has none."""
-    pairs = parse_pairs(line)
+    return partition_shape(parse_pairs(line), site)
+
+
+def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
+    """A partition from scontrol's names."""
     items = [*site.split(","), *pairs.get("JobDefaults", "").split(",")]
     defaults = dict(item.split("=", 1) for item in items if "=" in item)
     return PartitionShape(
@@ -166,6 +222,8 @@ def parse_partition(line: str, site: str = "") -> PartitionShape:
         def_cpu_per_gpu=number(defaults.get("DefCpuPerGPU", "")) or None,
         def_mem_per_gpu_mib=number(defaults.get("DefMemPerGPU", "")) or None,
         max_time_min=_minutes(pairs.get("MaxTime", "")),
+        qos="" if (qos := pairs.get("QoS", "N/A")) == "N/A" else qos,
+        preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
     )
 
 
@@ -182,9 +240,85 @@ def parse_release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
+def words(config: Mapping[str, str], key: str) -> frozenset[str]:
+    """A comma-separated list of slurm.conf; () for ``none`` and what is not set."""
+    found = re.split(r"[,\s]+", config.get(key, ""))
+    return frozenset(word for word in found if word.lower() not in ("", "none", "(null)"))
+
+
+def parse_ping(text: str) -> list[Controller]:
+    """``Slurmctld(primary) at head is UP``, one line a controller."""
+    found = re.findall(r"^Slurmctld\((\w+)\) at (\S+) is (\w+)", text, re.MULTILINE)
+    return [Controller(host, state == "UP", role == "primary") for role, host, state in found]
+
+
+# No column that a user writes; the unit separator stands in none of these.
+SACCT_COLUMNS = (
+    "JobIDRaw", "JobID", "State", "Restarts", "UID", "Account", "Partition", "QOS", "NodeList",
+    "AllocTRES", "AdminComment", "ExitCode", "Submit", "Start", "End",
+)  # fmt: skip
+SACCT_DELIMITER = "\x1f"
+
+
+def parse_ended(line: str) -> EndedJob:
+    """One line of ``sacct -P`` with SACCT_COLUMNS; raises SlurmError on another layout."""
+    parts = line.split(SACCT_DELIMITER)
+    if len(parts) != len(SACCT_COLUMNS):
+        raise SlurmError(f"sacct: a line of {len(parts)} columns, not {len(SACCT_COLUMNS)}")
+    values = dict(zip(SACCT_COLUMNS, parts, strict=True))
+    exit_code, ended_by = parse_exit(values["ExitCode"])
+    array, _, task = values["JobID"].partition("_")
+    return EndedJob(
+        job_id=number(values["JobIDRaw"]),
+        state=values["State"].split(" ")[0],
+        array_job_id=number(array) if task else None,
+        array_task=task or None,
+        restarts=number(values["Restarts"]),
+        uid=number(values["UID"]),
+        account=values["Account"],
+        partition=values["Partition"],
+        qos=values["QOS"],
+        nodes="" if values["NodeList"] == "None assigned" else values["NodeList"],
+        tres=values["AllocTRES"],
+        admin_comment=values["AdminComment"],
+        exit_code=exit_code,
+        signal=ended_by,
+        submit_s=_seconds(values["Submit"]),
+        start_s=_seconds(values["Start"]),
+        end_s=_seconds(values["End"]),
+    )
+
+
+def tasks_in(text: str) -> Iterator[str]:
+    """Each of an array's tasks ``0,3-7:2%4``: 0, 3, 5, 7. (SLURM_BITSTR_LEN=0: nothing is cut.)"""
+    for first, last, step in re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", text.partition("%")[0]):
+        yield from map(str, range(int(first), int(last or first) + 1, int(step or 1)))
+
+
 def parse_jobs(text: str) -> list[JobView]:
     """All lines of ``squeue -O`` with COLUMNS."""
     return [parse_job_line(line) for line in text.split("\n") if line.strip()]
+
+
+def parse_vain(text: str) -> list[JobView]:
+    """Lines of ``squeue -O`` with VAIN_COLUMNS: the jobs that wait for what can never be."""
+    found: list[JobView] = []
+    for line in text.split("\n"):
+        if "DependencyNeverSatisfied" not in line:
+            continue
+        values = parse_columns(line, VAIN_COLUMNS)
+        if len(values["Dependency"]) < VAIN_COLUMNS[-1][1]:
+            found.append(
+                JobView(
+                    job_id=number(values["JobID"]),
+                    state="PENDING",
+                    reason=values["Reason"],
+                    dependency=values["Dependency"],
+                    array_job_id=number(values["ArrayJobID"]) or None,
+                    array_task=values["ArrayTaskID"] or None,
+                )
+            )
+    return found
 
 
 def parse_config(text: str) -> dict[str, str]:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One lasting connection to colocd on asyncio, for the agent."""
+
+import asyncio
+import json
+import secrets
+from typing import Any
+
+from slurm_coloc.adapters.link import frames
+from slurm_coloc.adapters.link.client import HINT, Me
+from slurm_coloc.adapters.link.munge import Munge, MungeError
+from slurm_coloc.core.hosts import address
+from slurm_coloc.errors import DaemonUnreachable
+
+OPEN_S = 5.0
+ANSWER_S = 30.0
+
+
+class Link:
+    """An authenticated connection; make it with ``Link.open``."""
+
+    def __init__(
+        self, where: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.where = where
+        self.standby = False
+        self._reader = reader
+        self._writer = writer
+        self._session: frames.Session | None = None
+
+    @classmethod
+    async def open(cls, target: str, me: Me) -> "Link":
+        """Connect to ``host:port``; raises DaemonUnreachable."""
+        try:
+            return await asyncio.wait_for(cls._open(target, me), OPEN_S)
+        except TimeoutError:
+            raise DaemonUnreachable(f"{target}: no answer within {OPEN_S:g} s") from None
+        except (OSError, ValueError, frames.ProtocolError, MungeError) as err:
+            told = getattr(err, "message", None) or getattr(err, "strerror", None) or str(err)
+            raise DaemonUnreachable(f"{target}: {told}: {HINT}") from err
+
+    @classmethod
+    async def _open(cls, target: str, me: Me) -> "Link":
+        host, port = address(target)
+        reader, writer = await asyncio.open_connection(host or None, port, limit=2**20)
+        link = cls(target, reader, writer)
+        try:
+            greeting = frames.read_greeting(await reader.readline())
+            link.standby = greeting.standby
+            hello = frames.Hello(greeting.nonce, secrets.token_bytes(32), me.cluster, me.node)
+            munge = Munge(me.munge_socket)
+            payload = frames.hello_payload(hello)
+            made = await asyncio.to_thread(munge.encode, payload, me.server_uid, OPEN_S)
+            writer.write(frames.hello_line(made))
+            link._session = frames.Session(hello.key, hello.nonce, server=False)
+        except BaseException:
+            writer.close()
+            raise
+        return link
+
+    async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Send one request, return the answer (``ok`` may be false); DaemonUnreachable."""
+        return await self.exchange(json.dumps({"v": 1, "op": op, **fields}).encode())
+
+    async def exchange(self, text: bytes) -> dict[str, Any]:
+        """Send a request's JSON as it stands, return the answer; raises DaemonUnreachable."""
+        assert self._session is not None
+        try:
+            self._writer.write(self._session.seal(text))
+            line = await asyncio.wait_for(self._reader.readline(), ANSWER_S)
+            if not line:
+                raise frames.ProtocolError("the connection was closed")
+            return frames.read_answer(self._session.open(line))
+        except (OSError, ValueError, frames.ProtocolError, frames.Refused) as err:
+            told = getattr(err, "message", None) or str(err) or "no answer in time"
+            raise DaemonUnreachable(f"{self.where}: {told}") from err
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except OSError:
+            pass

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm through its own commands: what works on every release from 22.05 on.
+
+data.py reads their JSON where the release has it, parse.py and use.py their text: each knows the
+differences between the releases that it reads. process.py bounds a command.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from slurm_coloc.adapters.slurm.commands import data, process
+from slurm_coloc.adapters.slurm.commands.limits import (
+    ASSOC_COLUMNS,
+    QOS_COLUMNS,
+    parse_assocs,
+    parse_qos,
+    with_uids,
+)
+from slurm_coloc.adapters.slurm.commands.parse import (
+    FORMAT,
+    SACCT_COLUMNS,
+    SACCT_DELIMITER,
+    VAIN_FORMAT,
+    job_view,
+    node_shape,
+    number,
+    parse_config,
+    parse_ended,
+    parse_jobs,
+    parse_pairs,
+    parse_ping,
+    parse_release,
+    parse_vain,
+    partition_shape,
+    words,
+)
+from slurm_coloc.adapters.slurm.commands.use import (
+    NEED_FORMAT,
+    node_use,
+    parse_need,
+    parse_placement,
+    parse_shards_by_node,
+    placed,
+    tells_per_gpu,
+)
+from slurm_coloc.adapters.slurm.gate import Gate
+from slurm_coloc.core.billing import parse_weights
+from slurm_coloc.core.binding import Need, NodeUse
+from slurm_coloc.core.cluster import ClusterShape, Controller
+from slurm_coloc.core.gres import PER_TASK, task_bind
+from slurm_coloc.core.job import TERMINAL, EndedJob, JobView
+from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.errors import SlurmError
+
+FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard
+# What sacct and sacctmgr say where the site has no slurmdbd.
+NO_ACCOUNTING = (
+    "accounting storage is disabled",
+    "Only 'accounting_storage/slurmdbd' is supported",
+)
+SACCT = (
+    *("sacct", "-a", "-X", "-D", "-n", "-P", f"--delimiter={SACCT_DELIMITER}"),
+    f"--format={','.join(SACCT_COLUMNS)}",
+)
+ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
+ONE_JOB = ("squeue", "--states=all")
+USERS_APART = 4  # so many users are asked for one by one
+
+
+# What a command says that lacks the layout, or the plugins that write JSON at all.
+NO_JSON = ("data_parser", "serializer", "unrecognized option", "Unable to find plugin")
+
+log = structlog.get_logger()
+
+
+class SlurmCommands:
+    """Asks and tells slurmctld by its commands, each through the gate and with a time limit."""
+
+    def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._dir = command_dir
+        self._gate = Gate("slurmctld")
+        self._dbd_gate = Gate("slurmdbd")  # it may be away alone
+        self._release: tuple[int, ...] | None = None
+        self._uids: dict[str, int | None] = {}  # of users with limits of their own
+        self._json: bool | None = None  # whether scontrol has data.LAYOUT; None: not asked yet
+
+    async def _command(self, *argv: str, ends: tuple[int, ...] = (0,)) -> str:
+        return await process.run(argv, self._dir, self._timeout_s, ends)
+
+    async def _run(self, *argv: str) -> str:
+        return await self._gate.through(lambda: self._command(*argv))
+
+    async def _data(self, key: str, *argv: str) -> list[data.Item] | None:
+        """A command's answer as JSON; None where the text must be read."""
+        if self._json is None:
+            version = parse_release(await self._run("scontrol", "--version"))
+            self._json = version >= data.FIRST_RELEASE
+        if not self._json:
+            return None
+        try:
+            text = await self._run(*argv, f"--json={data.LAYOUT}")
+            # Thousands of nodes take a while: the event loop has submissions to answer.
+            return await asyncio.to_thread(data.parse, text, key)
+        except SlurmError as err:
+            if err.code != "slurm-layout" and not any(word in err.message for word in NO_JSON):
+                raise
+            log.warning("slurm", error=err.message, result="its text is read from now on")
+            self._json = False
+            return None
+
+    async def _nodes(self) -> list[Mapping[str, str]]:
+        found = await self._data("nodes", "scontrol", "show", "node", "-d")
+        if found is not None:
+            return [data.node_pairs(node) for node in found]
+        text = await self._run("scontrol", "show", "node", "-d", "-o")
+        return [parse_pairs(line) for line in text.splitlines() if line.strip()]
+
+    async def shape(self) -> ClusterShape:
+        """The cluster's name, release, GPU nodes and partitions."""
+        config = await self.config()
+        nodes = await self._nodes()
+        parts = await self._run("scontrol", "show", "partition", "-o")
+        lines = [line for line in parts.splitlines() if line.strip()]
+        return self._shaped(config, nodes, [parse_pairs(line) for line in lines])
+
+    def _shaped(
+        self,
+        config: Mapping[str, str],
+        nodes: Sequence[Mapping[str, str]],
+        parts: Sequence[Mapping[str, str]],
+    ) -> ClusterShape:
+        self._release = parse_release(config.get("SLURM_VERSION", ""))
+        site = config.get("JobDefaults", "")
+        return ClusterShape(
+            name=config.get("ClusterName", ""),
+            release=self._release,
+            nodes=tuple(shape for pairs in nodes if (shape := node_shape(pairs))),
+            partitions=tuple(partition_shape(pairs, site) for pairs in parts),
+            private_data=words(config, "PrivateData"),
+            select_params=words(config, "SelectTypeParameters"),
+            accounting_tres=words(config, "AccountingStorageTRES"),
+        )
+
+    async def config(self) -> dict[str, str]:
+        """`scontrol show config`, under slurm.conf's names."""
+        return parse_config(await self._run("scontrol", "show", "config"))
+
+    async def billing_weights(self) -> dict[str, str]:
+        """TRESBillingWeights by partition, "" where there are none."""
+        text = await self._run("scontrol", "show", "partition", "-o")
+        parts = [parse_pairs(line) for line in text.splitlines() if line.strip()]
+        return {part.get("PartitionName", ""): part.get("TRESBillingWeights", "") for part in parts}
+
+    async def usage(self) -> tuple[NodeUse, ...]:
+        """What every node has and what is taken at this moment."""
+        nodes = await self._nodes()
+        shards: dict[str, list[int]] = {}
+        if not any(tells_per_gpu(pairs.get("GresUsed", "")) for pairs in nodes):
+            states = "--states=RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
+            form = f"--Format={NEED_FORMAT}"
+            shards = parse_shards_by_node(await self._run("squeue", "--noheader", states, form))
+        return tuple(node_use(pairs, shards) for pairs in nodes)
+
+    async def need(self, job_id: int) -> Need | None:
+        """What one node must give to a job; None when slurmctld no longer knows it."""
+        base = ["squeue", "--noheader", "--states=all", f"--Format={NEED_FORMAT}"]
+        try:
+            lines = (await self._run(*base, f"--jobs={job_id}")).splitlines()
+        except SlurmError as err:
+            if "Invalid job id" in err.message:
+                return None
+            raise
+        return parse_need(lines[0]) if lines else None
+
+    async def placement(self, job_id: int) -> str:
+        """Node and GPU index of a running job, for people; "" where Slurm does not show it."""
+        found = await self._data("jobs", *ONE_JOB, f"--jobs={job_id}")
+        if found is not None:
+            return placed([place for job in found for place in data.places(job)])
+        return parse_placement(await self._run("scontrol", "show", "job", "-d", str(job_id)))
+
+    async def job(self, job_id: int) -> JobView | None:
+        """One job; None when slurmctld no longer knows it. For the pending tasks of an array, which
+        share its id, the first of them."""
+        try:
+            known = await self._data("jobs", *ONE_JOB, f"--jobs={job_id}")
+            if known is not None:
+                values = next((job for job in known if job["job_id"] == job_id), None)
+                return job_view(data.job_values(values)) if values else None
+            found = await self._jobs(f"--jobs={job_id}")
+        except SlurmError as err:
+            if "Invalid job id" in err.message:
+                return None
+            raise
+        own = [view for view in found if view.job_id == job_id]
+        return min(own, key=lambda view: number(view.array_task or ""), default=None)
+
+    async def jobs_of(self, uids: Collection[int]) -> list[JobView]:
+        """Every job of these users that slurmctld still knows.
+
+        slurmctld looks up one user's jobs without walking through all of them; for many users one
+        walk is cheaper.
+        """
+        if len(uids) > USERS_APART:
+            return await self._jobs()
+        return [view for uid in sorted(uids) for view in await self._jobs(f"--user={uid}")]
+
+    async def tasks_of(self, array_job_id: int) -> list[JobView]:
+        """The tasks of an array that slurmctld still knows."""
+        try:
+            return await self._jobs(f"--jobs={array_job_id}")
+        except SlurmError as err:
+            if "Invalid job id" in err.message:
+                return []
+            raise
+
+    async def waiting_in_vain(self) -> list[JobView]:
+        """Jobs of anybody whose dependency can no longer be met."""
+        base = ("squeue", "--noheader", "--states=PENDING", "--array")
+        text = await self._run(*base, f"--Format={VAIN_FORMAT}")
+        return await asyncio.to_thread(parse_vain, text)
+
+    async def all_jobs(self) -> list[JobView]:
+        """Every job that slurmctld still knows."""
+        return await self._jobs()
+
+    async def _jobs(self, *chosen: str) -> list[JobView]:
+        base = ("squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}")
+        text = await self._run(*base, *chosen)
+        # Thousands of lines take a while: the event loop has submissions to answer.
+        return await asyncio.to_thread(parse_jobs, text)
+
+    async def ended(self, since_s: float) -> list[EndedJob]:
+        """Jobs that ended after ``since_s``, from slurmdbd; every run of a requeued job."""
+        since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
+        found = await self._sacct(f"--starttime={since}", "--endtime=now", ENDED)
+        return sorted(found, key=lambda one: one.end_s or 0.0)
+
+    async def accounted(self, *job_ids: int) -> list[EndedJob]:
+        """Every run of these jobs as slurmdbd keeps it, also when slurmctld has forgotten it."""
+        found = await self._sacct(f"--jobs={','.join(map(str, job_ids))}")
+        # After `slurmctld -c` an id can stand for several jobs: the newest submission is meant.
+        return sorted(found, key=lambda one: one.submit_s or 0.0)
+
+    async def _sacct(self, *chosen: str) -> list[EndedJob]:
+        text = await self._accounting(*SACCT, *chosen)
+        return [parse_ended(line) for line in text.split("\n") if line.strip()]
+
+    async def _accounting(self, *argv: str) -> str:
+        try:
+            return await self._dbd_gate.through(lambda: self._command(*argv))
+        except SlurmError as err:
+            if any(word in err.message for word in NO_ACCOUNTING):
+                raise SlurmError(err.message, "no-accounting") from err
+            raise
+
+    async def limits(self, cluster: str) -> SiteLimits:
+        """QOS and association limits and the partitions' billing weights."""
+        show = ("sacctmgr", "-n", "-P", "show")
+        qos = await self._accounting(*show, "qos", f"format={','.join(QOS_COLUMNS)}")
+        form = f"format={','.join(ASSOC_COLUMNS)}"
+        assocs = await self._accounting(*show, "assoc", f"cluster={cluster}", form)
+        weights = await self.billing_weights()
+
+        def read() -> SiteLimits:
+            found = with_uids(parse_assocs(assocs), self._uids)
+            prices = {name: parse_weights(text) for name, text in weights.items()}
+            return SiteLimits(parse_qos(qos), found, prices)
+
+        return await asyncio.to_thread(read)  # thousands of lines; a directory service may be slow
+
+    async def set_limit(self, *command: str) -> None:
+        """One `sacctmgr modify`. That nothing has changed is no error: it is what was wanted."""
+        try:
+            await self._accounting(command[0], "-i", "-Q", *command[1:])
+        except SlurmError as err:
+            if "Data has not changed" not in err.message:
+                raise
+
+    async def controllers(self) -> list[Controller]:
+        """Every slurmctld of the cluster and whether it answers.
+
+        Past the gate: this is to be answered while slurmctld is away. Text on every release: its
+        JSON tells nothing more. `scontrol ping` ends with 1 when one is DOWN.
+        """
+        return parse_ping(await self._command("scontrol", "ping", ends=(0, 1)))
+
+    async def requeue(self, handle: str) -> None:
+        """Put an ended or running job back into the queue."""
+        await self._run("scontrol", "requeue", handle)
+
+    async def hold(self, handle: str) -> None:
+        """Hold a pending job."""
+        await self._run("scontrol", "hold", handle)
+
+    async def requeue_hold(self, handle: str) -> None:
+        """Put an ended or running job back into the queue, held."""
+        await self._run("scontrol", "requeuehold", handle)
+
+    async def release(self, handle: str) -> None:
+        """End the hold of a pending job."""
+        await self._run("scontrol", "release", handle)
+
+    async def set_gres(self, handle: str, tres: str) -> None:
+        """Replace what a pending job asks for on each node or, behind ``per-task:``, for each task.
+
+        22.05 takes ``gres/shard:39`` for a job that stands as ``gres:shard:5``, shows it, and goes
+        on with 5; only its own ``gres:shard:39`` really changes it. ``gres:gpu:1`` it refuses.
+        """
+        if tres.startswith(PER_TASK):
+            task = tres.removeprefix(PER_TASK)
+            await self.update(handle, TresPerTask=task, TresBind=task_bind(task))
+            return
+        if self._release is None:
+            await self.shape()
+        if self._release and self._release < FIRST_SLASHED:
+            tres = tres.replace("gres/shard", "gres:shard")
+        await self.update(handle, TresPerNode=tres)
+
+    async def update(self, handle: str, **fields: str | int) -> None:
+        """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
+        changes = [f"{name}={value}" for name, value in fields.items()]
+        await self._run("scontrol", "update", f"JobId={handle}", *changes)

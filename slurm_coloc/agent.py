@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of a GPU node: one lasting, authenticated connection to the active colocd.
+
+It brings the reports that the Epilog had to spool, within seconds of the link's return, and says
+every 20 s that the node is there. It decides nothing and keeps nothing: killed at any line it loses
+nothing, and a report that goes twice replaces itself. ``coloc agent``, as SlurmUser or root.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import structlog
+
+from slurm_coloc import __version__
+from slurm_coloc.adapters import hookenv, notify, spool
+from slurm_coloc.adapters.link.client import Me
+from slurm_coloc.adapters.link.stream import Link
+from slurm_coloc.errors import ColocError, ConfigError, DaemonUnreachable
+from slurm_coloc.flow.deliver import read_spooled, settle_spooled
+from slurm_coloc.flow.reach import STANDBY, error_code
+
+log = structlog.get_logger()
+
+BEAT_S = 20.0
+LOOK_S = 2.0  # between two looks into the spool: one system call
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # between two tries to reach a colocd
+SLOW_AGAIN_S = 60.0  # a report that colocd cannot judge yet is sent again after
+ASIDE_KEPT_S = 7 * 86400.0
+DAY_S = 86400.0
+
+
+class Agent:
+    """One node's link."""
+
+    def __init__(self, settings: hookenv.HookSettings, node: str) -> None:
+        """Raises ConfigError where there is no colocd to reach or no SlurmUser."""
+        if not settings.controllers:
+            raise ConfigError("network.controllers is empty: there is no colocd to link to")
+        self._uid = spool.uid_of(settings.slurm_user)
+        self._settings = settings
+        self._me = Me(self._uid, "", node, settings.munge_socket)
+        self._later: dict[str, float] = {}  # reports that were refused for now, until when
+        self._cleaned_s = 0.0
+
+    async def run(self) -> None:
+        """Link and link again until cancelled."""
+        pause, told = FIRST_PAUSE_S, ""
+        while True:
+            try:
+                async with _Closing(await self._open()) as link:
+                    log.info("linked", to=link.where, node=self._me.node)
+                    pause, told = FIRST_PAUSE_S, ""
+                    await self._serve(link)
+            except DaemonUnreachable as err:
+                if err.message != told:  # the same reason is told once
+                    log.warning("link", error=err.message)
+                told = err.message
+            # Jitter: a thousand agents must not come back at the same moment.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    async def _open(self) -> Link:
+        """A link to the active colocd; its first heartbeat has been taken."""
+        why: list[str] = []
+        for target in self._settings.controllers:
+            try:
+                link = await Link.open(target, self._me)
+            except DaemonUnreachable as err:
+                why.append(err.message)
+                continue
+            try:
+                await self._beat(link)
+            except DaemonUnreachable as err:
+                why.append(err.message)
+                await link.close()
+                continue
+            return link
+        raise DaemonUnreachable("; ".join(why))
+
+    async def _serve(self, link: Link) -> None:
+        next_beat = time.monotonic() + BEAT_S
+        while True:
+            await self._drain(link)
+            await asyncio.sleep(LOOK_S)
+            if time.monotonic() >= next_beat:
+                await self._beat(link)
+                next_beat = time.monotonic() + BEAT_S
+
+    async def _beat(self, link: Link) -> None:
+        """Say that we are there; raises DaemonUnreachable where it is a standby's, or refused."""
+        answer = await link.ask("beat", version=__version__, spooled=len(self._names()))
+        if code := error_code(answer):
+            error = answer.get("error")
+            text = str(error.get("message", "")) if isinstance(error, dict) else ""
+            raise DaemonUnreachable(f"{link.where}: {code}: {text[:200]}")
+
+    def _names(self) -> list[str]:
+        try:
+            with spool.opened_dir(self._settings.spool_dir, None, self._uid) as fd:
+                if time.time() - self._cleaned_s > DAY_S:
+                    self._cleaned_s = time.time()
+                    spool.forget_aside(fd, time.time() - ASIDE_KEPT_S)
+                return spool.spooled(fd)
+        except (ColocError, OSError):
+            return []  # no spool yet: no report was ever spooled
+
+    async def _drain(self, link: Link) -> None:
+        """Send every spooled report; raises DaemonUnreachable."""
+        now = time.monotonic()
+        self._later = {name: until for name, until in self._later.items() if until > now}
+        names = [name for name in self._names() if name not in self._later]
+        if not names:
+            return
+        with spool.opened_dir(self._settings.spool_dir, None, self._uid) as fd:
+            for name in names:
+                line = read_spooled(fd, name, self._uid)
+                answer = await link.exchange(line) if line is not None else {}
+                code = error_code(answer)
+                if code == STANDBY:
+                    raise DaemonUnreachable(f"{link.where}: standby")
+                if not settle_spooled(fd, name, answer):
+                    self._later[name] = now + SLOW_AGAIN_S
+                log.info("report", file=name, result=code or "taken")
+
+
+class _Closing:
+    """A link that is closed at the end, whatever happens."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def __aenter__(self) -> Link:
+        return self._link
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._link.close()
+
+
+async def _until_stopped(agent: Agent) -> None:
+    task = asyncio.create_task(agent.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    notify.ready()
+    try:
+        await task
+    except asyncio.CancelledError:
+        log.info("stopped")
+
+
+def serve(config: Path | None, node: str | None) -> None:
+    """Run the agent in the foreground; raises ConfigError where it cannot start."""
+    environ = {**os.environ, **({"COLOC_CONFIG": str(config)} if config else {})}
+    name = node or os.environ.get("COLOC_NODE") or os.uname().nodename.partition(".")[0]
+    asyncio.run(_until_stopped(Agent(hookenv.read_settings(environ), name)))

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of hosts as Slurm and the configuration write them: node lists, host:port."""
+
+import re
+
+DEFAULT_PORT = 6824  # beside slurmctld's 6817, slurmd's 6818, slurmdbd's 6819, slurmrestd's 6820
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port``, ``[v6]:port``, ``host`` or ``:port``; raises ValueError."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\s\[\]]*))(?::([0-9]{1,5}))?", text)
+    if found is None or not text:
+        raise ValueError(f"{text!r} is not host:port")
+    port = int(found[3]) if found[3] else DEFAULT_PORT
+    if not 0 < port < 65536:
+        raise ValueError(f"{text!r}: no such port")
+    return found[1] or found[2] or "", port
+
+
+def in_nodes(nodes: str, name: str) -> bool:
+    """Whether ``name`` is one of a node list (``n1,gpu[01-08,12]x[1-2]``), without writing it out:
+    such a list may stand for a hundred thousand names."""
+    return any(_fits(item, name) for item in re.split(r",(?![^\[]*\])", nodes) if item)
+
+
+def _fits(item: str, name: str) -> bool:
+    parts = re.split(r"\[([0-9,-]*)\]", item)
+    pattern = "([0-9]+)".join(re.escape(literal) for literal in parts[::2])
+    found = re.fullmatch(pattern, name)
+    return found is not None and all(map(_in_ranges, parts[1::2], found.groups()))
+
+
+def _in_ranges(ranges: str, digits: str) -> bool:
+    """Whether ``07`` is in ``01-08,12``: Slurm pads a range to the width of its first number."""
+    for part in ranges.split(","):
+        first, dash, last = part.partition("-")
+        if not dash and first == digits:
+            return True
+        if dash and first and last and int(first) <= int(digits) <= int(last):
+            return digits == digits.lstrip("0").zfill(len(first)) or digits == first
+    return False

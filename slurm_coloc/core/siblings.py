@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tasks of an array that still wait, after one of them has ended: what they should ask for.
+
+The tasks of an array share one decision and are alike as far as anybody knows: what one ran into,
+the others would run into. Tasks that run are left alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from slurm_coloc.core.arrays import Target, by_record
+from slurm_coloc.core.comment import decision_in
+from slurm_coloc.core.gres import PER_TASK, count_of, parse_gres, with_item, without
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.outcome import Outcome
+
+# A share made smaller leaves this much above the largest measured peak, follows at least so many
+# measured tasks (one may have been the small one), and must be worth it: a quarter of the shards.
+HEADROOM = 1.15
+PEAKS = 3
+WORTH = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a task had: ``tres`` with ``shards`` of ``shard_mib`` each, of ``per_gpu`` that one GPU
+    has; ``whole`` is the request of the same task on a whole GPU, "" where that is not known."""
+
+    tres: str
+    whole: str
+    shards: int
+    shard_mib: int
+    per_gpu: int
+
+
+def new_request(outcome: Outcome, share: Share, peaks_mib: Sequence[int] = ()) -> str | None:
+    """The request (core/gres.gpu_request) for the tasks that wait, or None: it stays.
+
+    ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
+    out-of-memory they get what its recovery gives, a whole GPU; after a peak above the share what
+    the peak needs; after enough small peaks less.
+    """
+    if outcome is Outcome.OOM_GPU:
+        return share.whole or None
+    if outcome is not Outcome.COMPLETED or not peaks_mib or not share.shards:
+        return None
+    needed = -(-int(max(peaks_mib) * HEADROOM) // share.shard_mib)
+    if needed > share.per_gpu:
+        return share.whole or None
+    grows = max(peaks_mib) > share.shards * share.shard_mib
+    shrinks = len(peaks_mib) >= PEAKS and needed <= share.shards * WORTH
+    return _with_shards(share.tres, max(needed, 1)) if grows or shrinks else None
+
+
+def _with_shards(tres: str, shards: int) -> str:
+    kinds = [item.type for item in parse_gres(tres) if item.name == "shard" and item.type]
+    kind = f"{kinds[0]}:" if kinds else ""
+    per_task = PER_TASK if tres.startswith(PER_TASK) else ""
+    return per_task + with_item(without(tres, "shard"), f"gres/shard:{kind}{shards}")
+
+
+def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> list[Target]:
+    """What to update so that the waiting tasks of ``decision`` that ask for ``was`` ask for
+    ``goal``, the largest record first.
+
+    Held and dependency-waiting tasks are among them and stay held or waiting. Left alone: a task
+    whose request somebody changed, one without our mark, one that is COMPLETING.
+    """
+    shards, wanted = count_of(was, "shard"), count_of(goal, "shard")
+    found: list[JobView] = []
+    for view in views:
+        if view.state != "PENDING" or view.completing or view.array_job_id is None:
+            continue
+        if decision_in(view.admin_comment) != decision:
+            continue
+        has = count_of(view.tres, "shard")
+        if has and has == shards and has != wanted:
+            found.append(view)
+    return by_record(found)

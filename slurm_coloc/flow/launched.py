@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node's Prolog asks: what was reserved for the job that begins, and which GPUs it got."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.comment import decision_in
+from slurm_coloc.core.gres import count_of
+from slurm_coloc.core.job import JobView
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.record import shared
+
+Answer = dict[str, Any]
+
+
+class LaunchedGpu(BaseModel):
+    """One GPU of the job on the asking node; free memory (MiB) before the job starts."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
+    minor: Annotated[int, Field(ge=0, le=4095)] | None = None
+    free_mib: Annotated[int, Field(ge=0, le=2**40)] | None = None
+
+
+class LaunchMessage(BaseModel):
+    """The request of op ``launch``."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    v: Literal[1]
+    job_id: Annotated[int, Field(ge=1, le=2**32)]
+    restart: Annotated[int, Field(ge=0, le=2**16)]
+    node: Annotated[str, Field(max_length=256)]
+    gpus: tuple[LaunchedGpu, ...] = Field((), max_length=64)
+
+
+def read_launch(message: Answer) -> LaunchMessage:
+    """Check a launch request; raises UsageFault that names the wrong field."""
+    try:
+        return LaunchMessage.model_validate(message)
+    except ValidationError as err:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageFault(f"launch: {where}: {first['msg']}", "bad-request") from err
+
+
+async def launched(
+    store: Store, slurm: SlurmClient, see: Callable[[JobView], None], asked: LaunchMessage
+) -> Answer:
+    """The reservation of a run that begins, null where the job is none of ours; its GPUs are kept.
+
+    ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
+    """
+    view = await slurm.job(asked.job_id)
+    if view is None or view.restarts != asked.restart:
+        return {"reservation": None}
+    see(view)
+    decision_id = decision_in(view.admin_comment)
+    decision = store.decision(decision_id) if decision_id else None
+    if decision is None or decision_id is None:
+        return {"reservation": None}
+    _keep(store, decision_id, asked)
+    held = shared({"tres": view.tres_per_node}, decision)
+    # The owner, a sibling's outcome or an admin may have changed the count since.
+    shards = count_of(view.tres_per_node, "shard")
+    return {
+        "reservation": {
+            "decision": decision_id,
+            "action": decision["action"] if held else "exclusive",
+            "shards": (shards if shards is not None else decision["shards"]) if held else 0,
+            "shard_mib": decision["shard_mib"],
+            "memory_mib": decision["memory_mib"],
+            "upper_mib": decision["upper_mib"],
+        }
+    }
+
+
+def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:
+    uuids = [gpu.uuid for gpu in asked.gpus]
+    if not store.launched(decision_id, asked.job_id, asked.restart, uuids):
+        return
+    free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in asked.gpus)
+    text = f"starts on {asked.node}: {', '.join(free)}"
+    store.note(time.time(), decision_id, asked.job_id, "launch", text)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cost of a link to colocd: MUNGE, handshake with a first question, questions after it.
+
+Starts a munged and a link server of its own; prints medians and 99th percentiles in milliseconds.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from slurm_coloc.adapters.link.client import Me, NetWire
+from slurm_coloc.adapters.link.munge import Munge
+from slurm_coloc.adapters.link.server import LinkServer
+from slurm_coloc.core.peer import Peer
+
+ROUNDS = 500
+HELD = {"decision": "0" * 12, "action": "collocate", "shards": 12}
+
+
+async def _pong(peer: Peer, line: bytes) -> bytes:
+    return json.dumps({"v": 1, "ok": True, "reservation": HELD}).encode() + b"\n"
+
+
+def _serve(target: str, munge: Munge, ready: threading.Event) -> None:
+    async def run() -> None:
+        server = LinkServer(target, munge, _pong, {os.geteuid()}, lambda: False)
+        await server.start()
+        ready.set()
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def _times_ms(what: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
+    found = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        what()
+        found.append((time.perf_counter() - begin) * 1000)
+    return found
+
+
+def _print(name: str, times: list[float]) -> None:
+    p99 = statistics.quantiles(times, n=100)[98]
+    print(f"{name:<34} {statistics.median(times):>10.2f} {p99:>8.2f} {max(times):>9.2f}")
+
+
+@contextmanager
+def served() -> Iterator[tuple[str, Path]]:
+    """A link server over a munged of its own: host:port and munged's socket."""
+    folder = Path(tempfile.mkdtemp(prefix="coloc-bench-"))
+    (folder / "key").write_bytes(secrets.token_bytes(1024))
+    (folder / "key").chmod(0o400)
+    folder.chmod(0o755)
+    files = {"socket": "s", "key-file": "key", "pid-file": "p", "seed-file": "seed"}
+    argv = [shutil.which("munged", path="/usr/sbin:/usr/bin") or "munged", "--foreground"]
+    argv += ["--force", *(f"--{key}={folder / name}" for key, name in files.items())]
+    daemon = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    try:
+        while not _connects(folder / "s"):
+            time.sleep(0.05)
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            target = f"127.0.0.1:{probe.getsockname()[1]}"
+        ready = threading.Event()
+        serving = (target, Munge(folder / "s"), ready)
+        threading.Thread(target=_serve, args=serving, daemon=True).start()
+        ready.wait(10)
+        yield target, folder / "s"
+    finally:
+        daemon.terminate()
+        daemon.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _connects(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+def main() -> int:
+    """Print the table."""
+    with served() as (target, munge_socket):
+        _measure(target, munge_socket)
+    return 0
+
+
+def _measure(target: str, munge_socket: Path) -> None:
+    munge, uid = Munge(munge_socket), os.geteuid()
+    me = Me(uid, "bench", "n1", munge_socket)
+
+    def connect_and_ask() -> None:
+        with NetWire(target, me, 5) as wire:
+            assert wire.ask("ping")["ok"]
+
+    made = [munge.encode(b"x" * 200, uid, 5) for _ in range(ROUNDS)]
+    print(f"{'link to colocd, this host':<34} {'median ms':>10} {'p99 ms':>8} {'worst ms':>9}")
+    _print("munge: make a credential", _times_ms(lambda: munge.encode(b"x" * 200, uid, 5)))
+    _print("munge: open a credential", _times_ms(lambda: munge.decode(made.pop(), 5)))
+    _print("connect, handshake, first answer", _times_ms(connect_and_ask))
+    with NetWire(target, me, 60) as wire:
+        _print("one more question", _times_ms(lambda: wire.ask("ping")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

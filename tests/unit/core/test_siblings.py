@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The waiting tasks of an array: what they get, and which records are named for it."""
+
+from dataclasses import replace
+
+import pytest
+
+from slurm_coloc.core.arrays import Target, by_record, ranges
+from slurm_coloc.core.dependency import names, renewed
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.core.siblings import Share, new_request, waiting
+
+SHARE = Share("gres/shard:12", "gres/gpu:1", 12, 1024, 39)
+MARK = "coloc:1:0123456789ab:collocate:fits:12"
+ONE = JobView(
+    7, "PENDING", tres_per_node="gres/shard:12", admin_comment=MARK, array_job_id=7, array_task="1"
+)
+
+
+def test_an_out_of_memory_means_a_whole_gpu() -> None:
+    assert new_request(Outcome.OOM_GPU, SHARE) == "gres/gpu:1"
+
+
+def test_what_is_not_known_is_no_request() -> None:
+    # Of a job that was taken over by its mark; an update to "" would take its GPU away.
+    share = replace(SHARE, whole="")
+    assert new_request(Outcome.OOM_GPU, share) is None
+    assert new_request(Outcome.COMPLETED, share, [40000]) is None
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.OOM_GPU])
+def test_nothing_else_changes_anything_without_a_measure(outcome: Outcome) -> None:
+    assert new_request(outcome, SHARE) is None
+
+
+@pytest.mark.parametrize(
+    ("peaks", "tres"),
+    [
+        ([2000], None),  # one small task says nothing of the others
+        ([2000, 2100, 1900], "gres/shard:3"),
+        ([9000, 9500, 8000], None),  # 11 of 12: not worth it
+        ([13000], "gres/shard:15"),  # above its share: the others may meet a full GPU
+        ([36000], "gres/gpu:1"),
+    ],
+)
+def test_measured_peaks(peaks: list[int], tres: str | None) -> None:
+    assert new_request(Outcome.COMPLETED, SHARE, peaks) == tres
+
+
+def test_other_gres_and_the_type_are_kept() -> None:
+    share = replace(SHARE, tres="gres/shard:a100:12,gres/fpga:1")
+    found = new_request(Outcome.COMPLETED, share, [2000, 2000, 2000])
+    assert found == "gres/shard:a100:3,gres/fpga:1"
+
+
+def tasks(*numbers: int, job_id: int = 7) -> list[JobView]:
+    return [replace(ONE, job_id=job_id, array_task=str(number)) for number in numbers]
+
+
+def test_one_record_is_one_update() -> None:
+    views = [*tasks(1, 2, 3, 7), *tasks(5, job_id=12)]
+    found = waiting(views, "0123456789ab", "gres/shard:12", "gres/gpu:1")
+    assert found == [Target("7_[1-3,7]", 4), Target("7_5", 1)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ONE, state="RUNNING"),
+        replace(ONE, completing=True),
+        replace(ONE, admin_comment="ticket 7"),
+        replace(ONE, admin_comment=MARK.replace("0123", "3210")),
+        replace(ONE, tres_per_node="gres/gpu:1"),
+        replace(ONE, tres_per_node="gres/shard:3"),
+    ],
+)
+def test_what_is_left_alone(other: JobView) -> None:
+    assert waiting([other], "0123456789ab", "gres/shard:12", "gres/gpu:1") == []
+
+
+def test_held_and_dependent_tasks_are_among_them() -> None:
+    held = replace(ONE, priority=0, reason="JobHeldUser", dependency="afterok:3(unfulfilled)")
+    assert waiting([held], "0123456789ab", "gres/shard:12", "gres/gpu:1") == [Target("7_1", 1)]
+
+
+def test_where_whole_is_all_shards_nothing_is_done_twice() -> None:
+    done = replace(ONE, tres_per_node="gres:shard:39")
+    assert waiting([done], "0123456789ab", "gres/shard:12", "gres/shard:39") == []
+
+
+def test_ranges() -> None:
+    assert ranges([1, 2, 3, 7, 9, 10]) == "1-3,7,9-10"
+    assert by_record([replace(ONE, array_task=None, array_job_id=None)]) == [Target("7", 1)]
+
+
+@pytest.mark.parametrize(
+    ("dependency", "meant"),
+    [
+        ("afterok:7(failed)", True),
+        ("afterok:7(unfulfilled)", False),
+        ("afterok:17(failed)", False),
+        ("afterany:3(unfulfilled),afterok:7(failed)", True),
+        ("afterok:3(failed)?afterok:7(failed)", True),
+        ("afterok:20_1(failed)", True),
+        ("afterok:20_2(failed)", False),
+        ("aftercorr:20_*(failed)", True),
+        ("singleton(unfulfilled)", False),
+        ("after:7+5(failed)", True),
+    ],
+)
+def test_which_dependencies_name_a_job(dependency: str, meant: bool) -> None:
+    assert names(dependency, replace(ONE, array_job_id=20)) is meant
+
+
+def test_a_dependency_as_scontrol_takes_it() -> None:
+    shown = "afterok:20_1(failed),aftercorr:20_*(failed),after:7+5(unfulfilled)"
+    assert renewed(shown) == "afterok:20_1,aftercorr:20,after:7+5"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How colocd starts: warmed up before it listens, and not held up by a slurmctld that is away."""
+
+import asyncio
+import os
+import pwd
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.config import Config, load_config
+from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.daemon import Daemon
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.estimate.api import registry
+from slurm_coloc.flow import estimating
+from slurm_coloc.flow.estimating import Estimating
+from slurm_coloc.flow.seen import Seen
+
+SHAPE = ClusterShape("c", (24, 11, 5))
+
+
+class Slurm:
+    """A slurmctld whose answers to the question for its shape come from ``answer``; it has nothing
+    to say to any other."""
+
+    def __init__(self, answer: Callable[[int], Awaitable[ClusterShape]]) -> None:
+        self.answer, self.asked = answer, 0
+
+    async def shape(self) -> ClusterShape:
+        self.asked += 1
+        return await self.answer(self.asked)
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def away(*args: object) -> Any:
+            raise SlurmError("away", "slurm-away")
+
+        return away
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    path = tmp_path / "coloc.toml"
+    path.write_text(
+        f'version = 1\n[daemon]\nsocket = "{tmp_path}/sock"\nstate_dir = "{tmp_path}"\n'
+        f'off_file = "{tmp_path}/off"\nslurm_user = "{pwd.getpwuid(os.geteuid()).pw_name}"\n'
+        f'[hooks]\nspool_dir = "{tmp_path}/spool"\n'
+    )
+    return load_config(path)
+
+
+def start(
+    config: Config, answer: Callable[[int], Awaitable[ClusterShape]], until: Callable[[], bool]
+) -> tuple[float, Slurm, Daemon]:
+    """Run colocd until it listens (seconds are counted to there) and ``until`` holds."""
+
+    async def run() -> tuple[float, Slurm, Daemon]:
+        daemon, slurm = Daemon(config, None), Slurm(answer)
+        daemon._slurm = cast(SlurmClient, slurm)
+        daemon._seen = Seen(daemon._slurm)
+        began, listening = time.monotonic(), 0.0
+        task = asyncio.create_task(daemon.run())
+        while time.monotonic() < began + 30:
+            if not listening and config.daemon.socket.exists():
+                listening = time.monotonic() - began
+            if task.done() or (listening and until()):
+                break
+            await asyncio.sleep(0.02)
+        daemon._stop.set()
+        await task
+        assert listening
+        return listening, slurm, daemon
+
+    return asyncio.run(run())
+
+
+async def known(number: int) -> ClusterShape:
+    return SHAPE
+
+
+def test_a_slurmctld_that_hangs_is_waited_for_only_briefly(config: Config) -> None:
+    async def hangs(number: int) -> ClusterShape:
+        await asyncio.sleep(config.daemon.command_timeout_s)
+        raise SlurmError("no answer", "slurm-away")
+
+    seconds, _, _ = start(config, hangs, lambda: True)
+    assert seconds < 6
+
+
+def test_a_slurmctld_that_comes_soon_after_is_soon_known(config: Config) -> None:
+    answered = []
+
+    async def second_time(number: int) -> ClusterShape:
+        if number == 1:
+            raise SlurmError("away", "slurm-away")
+        answered.append(number)
+        return SHAPE
+
+    _, slurm, daemon = start(config, second_time, lambda: bool(answered))
+    assert answered and daemon._seen.shape is SHAPE, "refresh_s is 120 s"
+    assert slurm.asked == 2
+    assert daemon._refresh_pause() == config.daemon.refresh_s
+
+
+@pytest.fixture
+def cold() -> Iterator[None]:
+    registry.cache_clear()
+    yield
+    registry.cache_clear()
+
+
+def test_the_estimator_is_warm_before_anybody_can_ask(config: Config, cold: None) -> None:
+    warm = []
+
+    def listening() -> bool:
+        warm.append(registry.cache_info().currsize)
+        return True
+
+    start(config, known, listening)
+    assert warm == [1]
+
+
+def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
+    for name in registry():
+        wanted = config.estimate.model_copy(update={"estimator": name})
+        training = estimating.training_options(estimating.ColocOptions(batch_size=2), wanted)
+        found = estimating._one(estimating.WARM_UP, training, wanted)
+        assert found.estimate is not None, (name, found.detail)
+
+
+def test_a_defect_of_the_estimator_does_not_cost_the_start(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("no tables")
+
+    monkeypatch.setattr(estimating, "_estimate_now", broken)
+    asyncio.run(Estimating(config.estimate, 0.1).warm_up())
