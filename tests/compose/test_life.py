@@ -6,6 +6,7 @@ GPUs of another machine, out of memory there, back on a whole GPU, seen from the
 import random
 import re
 import time
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,6 +16,14 @@ from tests.compose.cluster import EXAMPLES, Cluster, Device
 RESNET = f"--coloc={EXAMPLES}/resnet50_torchinfo.txt"
 #: of one GPU: shards, MiB that a job which lies about itself really takes
 CARDS = {"g1": ("a100", 39, 38_000), "g2": ("h100", 79, 78_000)}
+
+
+#: batch sizes and optimizers, in an order of chance; each is used once
+_UNSEEN = iter(
+    random.sample(
+        list(product(range(2, 32), ["sgd", "sgd-momentum", "adam", "adamw", "adafactor"])), 150
+    )
+)
 
 
 def train(**options: object) -> str:
@@ -45,13 +54,13 @@ def submit(cluster: Cluster, node: str, *args: str, wrap: str = LONG, user: str 
 
 
 def another_model() -> list[str]:
-    """Options that make of one summary a training that colocd has most likely not seen yet.
+    """Options that make of one summary a training that colocd has not seen in this run.
 
-    One that ran out of memory gets a whole GPU at once the next time, and a cluster that is kept
-    remembers the tests before.
+    One that ran out of memory gets a whole GPU at once the next time; so nothing comes twice. Where
+    a run begins is by chance, since a cluster that is kept remembers the runs before.
     """
-    optimizer = random.choice(["sgd", "sgd-momentum", "adam", "adamw", "adafactor"])
-    return [f"--coloc-batch-size={random.randint(2, 31)}", f"--coloc-optimizer={optimizer}"]
+    size, optimizer = next(_UNSEEN)
+    return [f"--coloc-batch-size={size}", f"--coloc-optimizer={optimizer}"]
 
 
 def shared(cluster: Cluster, node: str) -> list[int]:
