@@ -20,6 +20,7 @@ COMMANDS = {
     "config": "configcmd",
     "doctor": "doctor",
     "limits": "limits",
+    "simulate": "simulate",
     "lab": "lab",
 }
 

@@ -5,8 +5,8 @@ Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a g
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from slurm_coloc.core.cluster import (
     ClusterShape,
@@ -51,15 +51,9 @@ class Question:
     detail: str = ""
 
 
-class Policy(Protocol):
-    """Turns the estimate of a job that may share into a reservation."""
-
-    name: str
-
-    def reserve(
-        self, question: Question, kinds: tuple[SharedGpu, ...], history: History, rules: Rules
-    ) -> Decision:
-        """Decide for one GPU; ``kinds``: the shared GPUs that the job may get, smallest first."""
+#: Turns the estimate of a job that may share into a reservation on one GPU, from the shared GPUs
+#: that it may get, smallest first.
+Reserve = Callable[[Question, tuple[SharedGpu, ...], History, Rules], Decision]
 
 
 def exclusive(reason: Reason, detail: str = "") -> Decision:
@@ -127,7 +121,7 @@ def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
 
 
 def decide(
-    question: Question, policy: Policy, shape: ClusterShape, history: History, rules: Rules
+    question: Question, reserve: Reserve, shape: ClusterShape, history: History, rules: Rules
 ) -> Decision:
     """Decide one submission. Never more shards than one GPU has, never a guess."""
     early = _not_shareable(question.request, shape)
@@ -136,7 +130,7 @@ def decide(
     demand = gpu_demand(question.request)
     gpus = max(1, demand.total or 1)
     kinds = shared_gpus(question.request, demand.type, shape, rules.pool, gpus)
-    decision = policy.reserve(question, kinds, history, rules)
+    decision = reserve(question, kinds, history, rules)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision
     return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

@@ -17,13 +17,13 @@ from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Reason
 from slurm_coloc.core.limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.estimating import Estimated, Estimating
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.submit import SubmitMessage, read_message
-from slurm_coloc.policies import policy
 
 log = structlog.get_logger()
 
@@ -124,7 +124,7 @@ class Decider:
             share = self._store.oom_share_mib(estimated.fingerprint, estimated.options, request.uid)
         question = Question(request, estimated.estimate, estimated.no_estimate, estimated.detail)
         try:
-            chosen = policy(asked.coloc.policy)
+            chosen = reserve_as(asked.coloc.policy)
         except UsageFault as err:
             return Decision(Action.EXCLUSIVE, Reason.USER_EXCLUSIVE, detail=err.message)
         return decide(question, chosen, shape, History(share), self._rules)

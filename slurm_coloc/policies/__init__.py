@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: one a file, found by name; adding one edits no other file."""
+"""Policies: where waiting jobs are put. One a file, found by name; adding one edits no other file.
+
+Each module has POLICY, an object as core/placing.Policy describes it. Most are an order of the GPUs
+that admit a job (ByOrder); the conditions of sharing and the discipline of the queue are given to
+them and are the same for all.
+"""
 
 import pkgutil
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 
-from slurm_coloc.core.decide import Policy
+from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 
 
 @cache
 def registry() -> MappingProxyType[str, Policy]:
     """Every policy of this package by its name: each module's POLICY."""
-    found = [
-        import_module(f"{__name__}.{item.name}").POLICY for item in pkgutil.iter_modules(__path__)
-    ]
+    modules = [import_module(f"{__name__}.{item.name}") for item in pkgutil.iter_modules(__path__)]
+    found = [module.POLICY for module in modules if hasattr(module, "POLICY")]
     return MappingProxyType({policy.name: policy for policy in found})
 
 

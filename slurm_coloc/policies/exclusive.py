@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole GPU, always: what the user gets with --coloc-policy=exclusive."""
+"""Exclusive: every job has its GPUs for itself, as Slurm does without us."""
 
-from slurm_coloc.core.cluster import SharedGpu
-from slurm_coloc.core.decide import History, Question, Rules
-from slurm_coloc.core.decision import Action, Decision, Reason
+from slurm_coloc.core.placing import Start, View
+from slurm_coloc.core.queueing import first_that_starts
 
 
 class Exclusive:
-    """Never shares."""
+    """Whole GPUs in the order of the queue."""
 
     name = "exclusive"
 
-    def reserve(
-        self, question: Question, kinds: tuple[SharedGpu, ...], history: History, rules: Rules
-    ) -> Decision:
-        """A whole GPU whatever the estimate says."""
-        return Decision(Action.EXCLUSIVE, Reason.USER_EXCLUSIVE)
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        return first_that_starts(view, lambda ask, seat, view: (seat.index,), idle_only=True)
 
 
 POLICY = Exclusive()

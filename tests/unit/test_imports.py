@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "config": frozenset({"core", "errors"}),
     "adapters": frozenset({"core", "adapters", "config", "errors"}),
     "lab": frozenset({"lab", "core", "config", "errors"}),
+    "sim": frozenset({"core", "policies", "sim", "errors"}),
     "flow": frozenset({"core", "policies", "estimate", "adapters", "flow", "config", "errors"}),
     "daemon": None,
     "agent": None,

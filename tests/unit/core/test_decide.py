@@ -12,7 +12,7 @@ from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.sizing import Sizing
-from slurm_coloc.policies import policy
+from slurm_coloc.core.reserve import reserve_as
 from tests.unit.core.conftest import a100, h100, make_shape
 
 RULES = Rules(Sizing(shard_mib=1024, max_jobs_per_gpu=8, compute_budget=1.4))
@@ -30,7 +30,7 @@ def ask(
     rules: Rules = RULES,
 ) -> Decision:
     estimate = Estimate("text", upper_mib, upper_mib, smact) if upper_mib else None
-    return decide(Question(request, estimate), policy(name), shape, History(oom), rules)
+    return decide(Question(request, estimate), reserve_as(name), shape, History(oom), rules)
 
 
 def test_a_job_that_fits_gets_the_shards_of_its_upper_estimate(shape: ClusterShape) -> None:

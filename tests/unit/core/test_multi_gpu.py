@@ -17,7 +17,7 @@ from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.rewrite import exclusive_tres, rewrite
 from slurm_coloc.core.siblings import Share, new_request
 from slurm_coloc.core.sizing import Sizing
-from slurm_coloc.policies import policy
+from slurm_coloc.core.reserve import reserve_as
 from tests.unit.core.conftest import a100, h100, make_shape
 
 TWO = JobRequest(1, num_tasks=2, tres_per_task="gres/gpu=1", tres_bind="gres/gpu:per_task:1")
@@ -32,7 +32,7 @@ def site(*nodes: NodeShape, release: tuple[int, ...] = (24, 11, 5)) -> ClusterSh
 
 def ask(request: JobRequest, shape: ClusterShape, upper_mib: int = 11_900) -> Decision:
     question = Question(request, Estimate("text", upper_mib, upper_mib))
-    return decide(question, policy("collocate"), shape, History(), Rules(Sizing()))
+    return decide(question, reserve_as("collocate"), shape, History(), Rules(Sizing()))
 
 
 def test_a_gpu_a_task_is_shared_on_each() -> None:

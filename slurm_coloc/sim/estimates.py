@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler is told of a job: an estimator's column, the truth, or a simulated error."""
+
+import math
+from collections.abc import Callable, Sequence
+from random import Random
+
+from slurm_coloc.core.placing import Ask
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.sim.trace import TraceJob
+
+
+def ask_maker(
+    estimator: str, jobs: Sequence[TraceJob], rng: Random, largest_mib: int, shard_mib: int = 1024
+) -> Callable[[TraceJob], Ask]:
+    """How a job of the trace becomes what a policy sees.
+
+    ``estimator``: oracle; none; a column of the trace; or error:P, the truth times a random error
+    with P as the median of its absolute value and a margin that leaves 1 % below the truth.
+    ``largest_mib``: what the largest GPU offers; who needs more gets whole GPUs. Raises UsageFault
+    for a column that no job has.
+    """
+    of = _memory(estimator, jobs, rng)
+
+    def ask(job: TraceJob) -> Ask:
+        found = of(job)
+        need = None
+        if found is not None:
+            need = max(1, math.ceil(found / shard_mib)) * shard_mib
+        share = job.coloc and (estimator == "none" or (need is not None and need <= largest_mib))
+        return Ask(
+            job.id,
+            job.gpus,
+            need if share or need is None else None,
+            job.activity,
+            job.submit_s,
+            None,
+            job.user,
+            job.account,
+            share,
+        )
+
+    return ask
+
+
+def _memory(
+    estimator: str, jobs: Sequence[TraceJob], rng: Random
+) -> Callable[[TraceJob], float | None]:
+    if estimator == "oracle":
+        return lambda job: job.memory_mib
+    if estimator == "none":
+        return lambda job: None
+    if estimator.startswith("error:"):
+        try:
+            median = float(estimator.removeprefix("error:"))
+        except ValueError:
+            raise UsageFault(f"--estimator {estimator}: not error:RATIO, e.g. error:0.03") from None
+        sigma = median / 0.6745  # of a normal distribution with that median absolute value
+        errors = {job.id: rng.gauss(0.0, sigma) for job in jobs}
+        margin = math.exp(2.326 * sigma)  # its 99 % quantile
+        return lambda job: job.memory_mib * math.exp(errors[job.id]) * margin
+    known = {name for job in jobs for name in job.estimates}
+    if estimator not in known:
+        raise UsageFault(
+            f"--estimator {estimator}: the trace has no column {estimator}_mib; it has "
+            f"oracle, none, error:RATIO{''.join(', ' + name for name in sorted(known))}"
+        )
+    return lambda job: job.estimates.get(estimator)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that a simulation assumes besides the trace, the machine and the policy."""
+
+from dataclasses import dataclass
+
+from slurm_coloc.core.interference import REFERENCE, Interference
+from slurm_coloc.core.placing import Conditions
+from slurm_coloc.sim.power import A100, Power
+from slurm_coloc.sim.telemetry import Monitor
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often the scheduler decides. ``tick_s``: at least so often while jobs wait and telemetry
+    decides. ``idle_s`` and ``shared_s``: seconds that it needs for one start on idle GPUs and on
+    shared ones (35 and 65 in the thesis' code; 0: at once)."""
+
+    tick_s: float = 30.0
+    idle_s: float = 0.0
+    shared_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """After an out-of-memory. ``delay_s``: until it may start again. ``more_mib``: steps of memory
+    that are added before it gets a whole GPU. ``joinable``: others may join it there (the thesis),
+    else it stays alone. ``first``: it goes before all that wait."""
+
+    delay_s: float = 5.0
+    more_mib: tuple[int, ...] = ()
+    joinable: bool = False
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way of running a cluster.
+
+    ``method``: mps or streams. ``depth``: waiting jobs that may be looked at; 1 is strict order.
+    ``ramp_s``: seconds after its launch in which a job's memory appears. ``fence``: a job that
+    takes more than its reservation runs out itself. ``settle``: nobody joins a GPU while a job's
+    memory has not appeared there. ``multi_user_mps``: jobs of several users may share one MPS
+    server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``: 0 = never
+    short. ``stretch``: a shared job's time limit grows with the slowdown that is expected of its
+    GPU. ``expect_runs``: run times are expected from ended jobs of the same name; else only time
+    limits are known. ``pool``: so many GPUs are shared; None: all.
+    """
+
+    conditions: Conditions = Conditions()
+    interference: Interference = REFERENCE
+    method: str = "mps"
+    depth: int = 1
+    monitor: Monitor = Monitor()
+    pace: Pace = Pace()
+    recovery: Recovery = Recovery()
+    power: Power = A100
+    ramp_s: float = 45.0
+    fence: bool = False
+    multi_user_mps: bool = True
+    node_cpus: int = 0
+    node_host_mib: int = 0
+    stretch: bool = True
+    expect_runs: bool = True
+    pool: int | None = None
+    settle: bool = False
+    record: bool = False

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulation as it is asked for: a trace, a machine, a policy, and several runs of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from statistics import fmean, pstdev
+
+from slurm_coloc.core.placing import Policy
+from slurm_coloc.sim.bound import bound_s
+from slurm_coloc.sim.engine import Simulation
+from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.jitter import Jitter
+from slurm_coloc.sim.machine import Machine
+from slurm_coloc.sim.outcome import Outcome
+from slurm_coloc.sim.setting import Setting
+from slurm_coloc.sim.trace import TraceJob
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is simulated. ``runs``: with 1 the trace is played as it stands, with more each is
+    jittered. ``seed``: of the jitter and of simulated estimation errors."""
+
+    jobs: Sequence[TraceJob]
+    machine: Machine
+    policy: Policy
+    setting: Setting = Setting()
+    estimator: str = "oracle"
+    runs: int = 1
+    seed: int = 0
+    jitter: Jitter = Jitter()
+
+
+def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
+    """One run and its bound (seconds). Runs of one seed and number meet the same jobs whatever the
+    policy."""
+    rng = Random(f"{experiment.seed}/{number}")
+    jobs: Sequence[TraceJob] = experiment.jobs
+    if experiment.runs > 1:
+        jobs = experiment.jitter.of(jobs, rng)
+    largest_mib = max(device.usable_mib for device in experiment.machine.devices)
+    ask_of = ask_maker(experiment.estimator, jobs, rng, largest_mib)
+    simulation = Simulation(jobs, experiment.machine, experiment.policy, experiment.setting, ask_of)
+    return simulation.run(), bound_s(jobs, experiment.machine.gpus)
+
+
+def simulate(experiment: Experiment) -> dict[str, object]:
+    """All runs: the mean of each figure, and its spread where there are several."""
+    quiet = replace(experiment, setting=replace(experiment.setting, record=False))
+    figures: list[dict[str, float]] = []
+    for number in range(experiment.runs):
+        outcome, bound = play(quiet, number)
+        figures.append({**outcome.figures(), "bound_s": bound})
+    names = list(figures[0])
+    answer: dict[str, object] = {"schema": 1}
+    answer |= {name: fmean(one[name] for one in figures) for name in names}
+    answer["runs"] = experiment.runs
+    if experiment.runs > 1:
+        answer["spread"] = {name: pstdev(one[name] for one in figures) for name in names}
+    return answer
