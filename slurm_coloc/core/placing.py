@@ -21,8 +21,9 @@ class Ask:
 
     ``gpus``: GPUs, of one node where one has so many. ``need_mib``: what is reserved on each of
     them; None: no estimate. ``activity``: expected alone. ``run_s``: seconds that it is expected to
-    run alone. ``share``: False for a job that gets whole GPUs. ``max_slowdown``: its time beside
-    others over its time alone that it must not pass.
+    run alone. ``share``: False for a job that gets whole GPUs. ``idle_only``: it starts on idle
+    GPUs; others may join it there. ``max_slowdown``: its time beside others over its time alone
+    that it must not pass.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Ask:
     user: str = ""
     account: str = ""
     share: bool = True
+    idle_only: bool = False
     max_slowdown: float | None = None
 
 
@@ -174,7 +176,7 @@ def admits(ask: Ask, seat: Seat, conditions: Conditions, interference: Interfere
     """Whether a job may be put on a seat now."""
     if not seat.residents:
         return ask.need_mib is None or not ask.share or ask.need_mib <= seat.usable_mib
-    if seat.whole or not ask.share or not seat.pool:
+    if seat.whole or not ask.share or ask.idle_only or not seat.pool:
         return False
     if len(seat.residents) >= conditions.jobs:
         return False

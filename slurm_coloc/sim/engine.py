@@ -162,6 +162,9 @@ class Simulation:
         if ask is None:
             ask = record.ask = self._ask_of(self._jobs[job_id])
         ask = replace(ask, run_s=self._forecast.expect(self._jobs[job_id]))
+        pace = self._setting.pace
+        if pace.asleep and not len(self._waiting):
+            self._busy_until_s = max(self._busy_until_s, self.now_s + pace.idle_s)
         self._waiting.add(ask, first=record.tries > 0 and self._setting.recovery.first)
 
     # ---- starting --------------------------------------------------------------------------
@@ -170,22 +173,31 @@ class Simulation:
         waiting, setting = self._waiting, self._setting
         while len(waiting):
             if self.now_s < self._busy_until_s:
-                self._tick(self._busy_until_s)
+                self._wake(self._busy_until_s)
                 return
             if setting.conditions.telemetry:
                 self._measure()
             start = self._policy.next(waiting.view(self.now_s))
             if start is None:
-                if setting.conditions.telemetry:
-                    self._tick(self.now_s + setting.pace.tick_s)
+                self._look_later()
                 return
             self._start(start)
 
-    def _tick(self, when_s: float) -> None:
-        if self._tick_s <= when_s or not (self._runs or self._events):
-            return
-        self._tick_s = when_s
-        self._push(when_s, TICK)
+    def _look_later(self) -> None:
+        """Nothing starts now: when the scheduler looks again unless something happens before."""
+        pace = self._setting.pace
+        if not (self._runs or self._events):
+            return  # nothing will ever change
+        if pace.asleep:
+            self._busy_until_s = self.now_s + pace.shared_s
+            self._wake(self._busy_until_s)
+        elif self._setting.conditions.telemetry:
+            self._wake(self.now_s + pace.tick_s)
+
+    def _wake(self, when_s: float) -> None:
+        if when_s < self._tick_s:
+            self._tick_s = when_s
+            self._push(when_s, TICK)
 
     def _measure(self) -> None:
         """Let every seat show what the monitor saw when it looked last."""
@@ -247,6 +259,7 @@ class Simulation:
             if run.appeared:
                 place.used_mib -= run.job.memory_mib
             self._sum(seat)
+            seat.settled = not self._setting.settle or all(one.appeared for one in place.runs)
             self._waiting.freed(seat)
         record = self._records[run.job.id]
         record.ran_s += self.now_s - run.start_s
@@ -304,15 +317,13 @@ class Simulation:
         """What a job asks for after its n-th out-of-memory."""
         rule = self._setting.recovery
         need = run.ask.need_mib
-        largest = max(place.seat.usable_mib for place in self._places)
         if need is not None and times <= len(rule.more_mib):
+            largest = max(place.seat.usable_mib for place in self._places)
             more = need + rule.more_mib[times - 1]
             if more < largest:
                 return replace(run.ask, need_mib=more)
-        if rule.joinable:
-            return (
-                replace(run.ask, share=False) if times > 1 else replace(run.ask, need_mib=largest)
-            )
+        if rule.joinable and times == 1:
+            return replace(run.ask, idle_only=True)
         return replace(run.ask, share=False)
 
     # ---- speeds ----------------------------------------------------------------------------

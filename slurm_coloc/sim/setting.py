@@ -13,11 +13,14 @@ from slurm_coloc.sim.telemetry import Monitor
 class Pace:
     """How often the scheduler decides. ``tick_s``: at least so often while jobs wait and telemetry
     decides. ``idle_s`` and ``shared_s``: seconds that it needs for one start on idle GPUs and on
-    shared ones (35 and 65 in the thesis' code; 0: at once)."""
+    shared ones (35 and 65 in the thesis' code; 0: at once). ``asleep``: it sleeps so long before
+    every look at the queue, after one that started nothing too, as the thesis' code does; else it
+    looks at once when something changes."""
 
     tick_s: float = 30.0
     idle_s: float = 0.0
     shared_s: float = 0.0
+    asleep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
