@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable, Sequence
 from random import Random
+from statistics import NormalDist, StatisticsError
 
 from slurm_coloc.core.placing import Ask
 from slurm_coloc.errors import UsageFault
@@ -15,8 +16,9 @@ def ask_maker(
 ) -> Callable[[TraceJob], Ask]:
     """How a job of the trace becomes what a policy sees.
 
-    ``estimator``: oracle; none; a column of the trace; or error:P, the truth times a random error
-    with P as the median of its absolute value and a margin that leaves 1 % below the truth.
+    ``estimator``: oracle; none; a column of the trace; or error:P[:LEVEL], the truth times a random
+    error with P as the median of its absolute value, and a margin so that the part LEVEL of all
+    jobs (0.99) stays within it.
     ``largest_mib``: what the largest GPU offers; who needs more gets whole GPUs. Raises UsageFault
     for a column that no job has.
     """
@@ -51,14 +53,7 @@ def _memory(
     if estimator == "none":
         return lambda job: None
     if estimator.startswith("error:"):
-        try:
-            median = float(estimator.removeprefix("error:"))
-        except ValueError:
-            raise UsageFault(f"--estimator {estimator}: not error:RATIO, e.g. error:0.03") from None
-        sigma = median / 0.6745  # of a normal distribution with that median absolute value
-        errors = {job.id: rng.gauss(0.0, sigma) for job in jobs}
-        margin = math.exp(2.326 * sigma)  # its 99 % quantile
-        return lambda job: job.memory_mib * math.exp(errors[job.id]) * margin
+        return _erring(estimator, jobs, rng)
     known = {name for job in jobs for name in job.estimates}
     if estimator not in known:
         raise UsageFault(
@@ -66,3 +61,20 @@ def _memory(
             f"oracle, none, error:RATIO{''.join(', ' + name for name in sorted(known))}"
         )
     return lambda job: job.estimates.get(estimator)
+
+
+def _erring(
+    estimator: str, jobs: Sequence[TraceJob], rng: Random
+) -> Callable[[TraceJob], float | None]:
+    """The truth times a lognormal error and a margin."""
+    try:
+        median, level = (*map(float, estimator.removeprefix("error:").split(":")), 0.99)[:2]
+        # Of a normal distribution whose absolute value has that median.
+        spread = NormalDist(0.0, median / NormalDist().inv_cdf(0.75))
+        margin = math.exp(spread.inv_cdf(level))
+    except (ValueError, StatisticsError):
+        raise UsageFault(
+            f"--estimator {estimator}: not error:RATIO[:LEVEL], e.g. error:0.03 or error:0.03:0.99"
+        ) from None
+    errors = {job.id: rng.gauss(0.0, spread.stdev) for job in jobs}
+    return lambda job: job.memory_mib * math.exp(errors[job.id]) * margin

