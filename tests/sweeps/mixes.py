@@ -32,9 +32,11 @@ HEAVY = Family("heavy", (0.75, 0.95), (0.14, 0.45), (8_000, 26_000), (15, 80))
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """``light``, ``medium``: shares of the jobs, the rest is heavy. ``wide``: share of the heavy and
-    medium jobs that want 2 or 4 GPUs. ``load``: exclusive GPU time that arrives over GPU time that
-    is there; ``plain``: share of jobs without --coloc. ``recur``: jobs a training."""
+    """``light``, ``medium``: shares of the jobs, the rest is heavy. ``wide``: share of the
+    heavy and medium jobs that want 2 or 4 GPUs. ``load``: exclusive GPU time that arrives over
+    GPU time that is there; ``plain``: share of jobs without --coloc. ``recur``: jobs a
+    training.
+    """
 
     name: str
     jobs: int = 80

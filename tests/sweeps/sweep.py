@@ -53,17 +53,18 @@ def run(sweep: Sweep, seeds: int) -> dict[str, dict[str, Figures]]:
 def compare(mix: Mix, way: Way, seed: int) -> Figures:
     """One trace under one way against the same trace with whole GPUs.
 
-    ``saving``: of the makespan that the bound allows to save; None where that is little. ``jct`` and ``energy``: ratios to
-    exclusive. ``slow95``: 95th percentile of the time beside others over the time alone. ``oom``
-    and ``timeouts``: counts. ``plain_wait``: 95th percentile of the wait of jobs without --coloc
-    less that under exclusive (s).
+    ``saving``: of the makespan that the bound allows to save; None where that is little.
+    ``jct`` and ``energy``: ratios to exclusive. ``slow95``: 95th percentile of the time beside
+    others over the time alone. ``oom`` and ``timeouts``: counts. ``plain_wait``: 95th
+    percentile of the wait of jobs without --coloc less that under exclusive (s).
     """
     jobs = mix.trace(seed)
     machine = parse_machine(f"{mix.gpus}xa100-40gb")
     base = Experiment(jobs, machine, policy("exclusive"), replace(NATIVE), "oracle", seed=seed)
     alone, bound = play(base)
-    mine, _ = play(replace(base, policy=policy(way.policy), setting=way.setting,
-                           estimator=way.estimator))
+    mine, _ = play(
+        replace(base, policy=policy(way.policy), setting=way.setting, estimator=way.estimator)
+    )
     a, b = alone.figures(), mine.figures()
     room = a["makespan_s"] - bound
     out: Figures = {

@@ -51,9 +51,7 @@ GATE = Sweep(
     [
         Way(
             f"magm, gate {gate or 'none'}{', budget 2.0' if budget else ''}",
-            replace(
-                NATIVE, conditions=_with(smact_at_most=gate, budget=budget), monitor=MONITOR
-            ),
+            replace(NATIVE, conditions=_with(smact_at_most=gate, budget=budget), monitor=MONITOR),
             "magm",
         )
         for budget in (None, 2.0)
@@ -93,10 +91,7 @@ def _beside_plain(mix: Mix, way: Way) -> Mix:
 POOL = Sweep(
     "pool",
     "how many of 8 GPUs are shared, beside whole-GPU and wide jobs",
-    [
-        Way(f"{pool} of 8", replace(NATIVE, pool=pool))
-        for pool in (0, 2, 4, 6, 8)
-    ],
+    [Way(f"{pool} of 8", replace(NATIVE, pool=pool)) for pool in (0, 2, 4, 6, 8)],
     mixes=[mix for mix in MIXES if mix.name in ("mixed", "wide", "steady", "busy")],
     adapt=_beside_plain,
 )
