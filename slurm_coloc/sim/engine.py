@@ -29,7 +29,8 @@ TINY = 1e-6
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job on its GPUs. ``left_s``: seconds alone to go, as of ``since_s``."""
+    """A job on its GPUs. ``left_s``: seconds alone to go, as of ``since_s``. ``appeared_s``: when
+    its memory showed."""
 
     job: TraceJob
     ask: Ask
@@ -40,7 +41,7 @@ class Run:
     since_s: float
     speed: float = 1.0
     version: int = 0
-    appeared: bool = False
+    appeared_s: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -208,7 +209,14 @@ class Simulation:
         self._measured_s = looked_s
         for place in self._places:
             place.seat.measured = place.history.at(looked_s, monitor)
+            self._settle(place)
         self._waiting.look_again()
+
+    def _settle(self, place: Place) -> None:
+        """A GPU has settled when the last look at it has shown all that was launched there."""
+        seen_s = self._measured_s if self._setting.conditions.telemetry else self.now_s
+        shown = all(run.appeared_s <= seen_s for run in place.runs)
+        place.seat.settled = shown or not self._setting.settle
 
     def _start(self, start: Start) -> None:
         ask, job = start.ask, self._jobs[start.ask.id]
@@ -256,10 +264,10 @@ class Simulation:
             place = self._places[seat.index]
             seat.residents.remove(resident)
             place.runs.remove(run)
-            if run.appeared:
+            if run.appeared_s <= self.now_s:
                 place.used_mib -= run.job.memory_mib
             self._sum(seat)
-            seat.settled = not self._setting.settle or all(one.appeared for one in place.runs)
+            self._settle(place)
             self._waiting.freed(seat)
         record = self._records[run.job.id]
         record.ran_s += self.now_s - run.start_s
@@ -299,11 +307,11 @@ class Simulation:
         if (full and alone and not run.ask.share) or (full and alone and need is None):
             full = False  # as large as the GPU and more: no GPU would hold it; let it run
         if not fenced and not full:
-            run.appeared = True
+            run.appeared_s = self.now_s
             for seat in run.seats:
                 place = self._places[seat.index]
                 place.used_mib += mine
-                seat.settled = all(one.appeared for one in place.runs)
+                self._settle(place)
                 self._note(place)
             return
         self._oom += 1

@@ -62,9 +62,10 @@ def _statistic(
     pieces: list[tuple[float, tuple[float, float, float, int]]], kind: int, monitor: Monitor
 ) -> float:
     """One figure of a window, from its pieces, newest first."""
+    newest = pieces[0][1][kind] if pieces else 0.0
     seconds = sum(part for part, _ in pieces)
-    if seconds <= 0:
-        return pieces[0][1][kind] if pieces else 0.0
+    if seconds <= 0 or all(value[kind] == newest for _, value in pieces):
+        return newest
     mean = sum(part * value[kind] for part, value in pieces) / seconds
     if monitor.statistic == "mean":
         return mean
