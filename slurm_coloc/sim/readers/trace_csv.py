@@ -2,87 +2,88 @@
 """The trace CSV: job,name,submit_s,gpus,run_s,memory_mib,smact[,...][,X_mib ...].
 
 Further columns that are known: user, account, smocc, drama, gract, sensitivity, limit_s, coloc (0
-or 1), cpus, host_mib. Every other column that ends in _mib is an estimator; an empty cell, or one
-of 40,000 and more as the thesis' scripts write it, is "no estimate".
+or 1), cpus, host_mib. Every other column that ends in _mib is an estimator; an empty cell is "no
+estimate". Columns with other names are not used, and said so.
 """
 
-import csv
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_coloc.core.activity import Activity
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.sim.readers.cells import Cells, Table
 from slurm_coloc.sim.trace import TraceJob
 
 NEEDED = ("job", "name", "submit_s", "gpus", "run_s", "memory_mib", "smact")
-OWN = (*NEEDED, "host_mib")
-#: what the thesis' scripts write for "does not fit, or no estimate" (MiB)
+MORE = (
+    "user", "account", "smocc", "drama", "gract", "sensitivity",
+    "limit_s", "coloc", "cpus", "host_mib",
+)  # fmt: skip
+OWN = frozenset((*NEEDED, *MORE))
+#: What the thesis' scripts write for "does not fit, or no estimate" (MiB), in their own three
+#: columns alone: elsewhere, on a GPU of 80 GB, 40,000 MiB is an estimate like any other.
 NO_ESTIMATE = 40000.0
+THESIS = frozenset({"horus_mib", "faketensor_mib", "gpumemnet_mib"})
+MOST_GPUS = 100_000
 
 
-def read_trace(path: Path) -> list[TraceJob]:
-    """The jobs of a file, in its order. Raises UsageFault that names file, line and column."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            header = rows.fieldnames or []
-            missing = [name for name in NEEDED if name not in header]
-            if missing:
-                raise UsageFault(f"{path}: no column {', '.join(missing)}")
-            jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows]
-    except (OSError, UnicodeDecodeError, csv.Error) as err:
-        raise UsageFault(f"{path}: cannot be read: {err}") from err
+def read_trace(path: Path, notes: list[str] | None = None) -> list[TraceJob]:
+    """The jobs of a file, in its order. What a reader should know is added to ``notes``. Raises
+    UsageFault that names file, line and column."""
+    table = Table(path, ",", quoted=True)
+    jobs: list[TraceJob] = []
+    lines: dict[int, str] = {}
+    for row in table.rows():
+        if not jobs:
+            table.require(NEEDED)
+        job = _job(row, table.columns)
+        if job.id in lines:
+            raise row.fault("job", f"stands in {lines[job.id].rpartition(', ')[2]} already")
+        lines[job.id] = row.where
+        jobs.append(job)
+    table.require(NEEDED)
     if not jobs:
         raise UsageFault(f"{path}: no jobs")
+    unused = [name for name in table.columns if name not in OWN and not name.endswith("_mib")]
+    if unused and notes is not None:
+        notes.append(
+            f"columns that are not used: {', '.join(name or '(no name)' for name in unused)}"
+        )
     return jobs
 
 
-def _job(row: Mapping[str, str], where: str) -> TraceJob:
-    def number(name: str, low: float, default: float | None = None) -> float:
-        text = (row.get(name) or "").strip()
-        if not text and default is not None:
-            return default
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and value >= low):
-            raise UsageFault(f"{where}: {name} is {text!r}, not a number of {low:g} or more")
-        return value
-
-    def maybe(name: str) -> float | None:
-        return number(name, 0.0) if (row.get(name) or "").strip() else None
-
-    activity = Activity(
-        smact=number("smact", 0.0),
-        smocc=maybe("smocc"),
-        drama=maybe("drama"),
-        gract=maybe("gract"),
-        sensitivity=number("sensitivity", 0.0, 1.0),
-    )
-    estimates = {
-        name.removesuffix("_mib"): _estimate(number(name, 0.0, math.inf))
-        for name in row
-        if name and name.endswith("_mib") and name not in OWN
-    }
+def _job(row: Cells, columns: list[str]) -> TraceJob:
+    sensitivity = row.maybe("sensitivity", 0.0, 1.0)
     return TraceJob(
-        id=int(number("job", 0)),
-        name=row["name"].strip(),
-        submit_s=number("submit_s", 0.0),
-        gpus=int(number("gpus", 1)),
-        run_s=number("run_s", 0.0),
-        memory_mib=round(number("memory_mib", 0.0)),
-        activity=activity,
-        user=(row.get("user") or "").strip(),
-        account=(row.get("account") or "").strip(),
-        limit_s=maybe("limit_s"),
-        coloc=number("coloc", 0, 1) != 0,
-        cpus=int(number("cpus", 0, 0)),
-        host_mib=round(number("host_mib", 0, 0)),
-        estimates=estimates,
+        id=row.whole("job", 0),
+        name=row.text("name"),
+        submit_s=row.number("submit_s", 0.0),
+        gpus=row.whole("gpus", 1, MOST_GPUS),
+        run_s=row.number("run_s", 0.0),
+        memory_mib=math.ceil(row.number("memory_mib", 0.0)),
+        activity=Activity(
+            smact=row.number("smact", 0.0, 1.0),
+            smocc=row.maybe("smocc", 0.0, 1.0),
+            drama=row.maybe("drama", 0.0, 1.0),
+            gract=row.maybe("gract", 0.0, 1.0),
+            sensitivity=1.0 if sensitivity is None else sensitivity,
+        ),
+        user=row.text("user"),
+        account=row.text("account"),
+        limit_s=row.maybe("limit_s", 0.0),
+        coloc=not row.text("coloc") or row.whole("coloc", 0, 1) == 1,
+        cpus=row.whole("cpus", 0) if row.text("cpus") else 0,
+        host_mib=math.ceil(row.maybe("host_mib", 0.0) or 0.0),
+        estimates={
+            name.removesuffix("_mib"): _estimate(row, name)
+            for name in columns
+            if name.endswith("_mib") and name not in OWN
+        },
     )
 
 
-def _estimate(value: float) -> int | None:
-    return None if value >= NO_ESTIMATE else math.ceil(value)
+def _estimate(row: Cells, column: str) -> int | None:
+    value = row.maybe(column, 0.0)
+    if value is None or (column in THESIS and value == NO_ESTIMATE):
+        return None
+    return math.ceil(value)

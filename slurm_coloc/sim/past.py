@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an accounting file tells of jobs that ran: times and GPUs, seldom memory or activity."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """One run of a job. Times in seconds on the file's own clock.
+
+    ``group``: what runs of the same training have in common (an array's id); "" for none.
+    ``gpus``: whole ones; a job in shards counts as one GPU. ``kind``: GPU type as the file writes
+    it, "" where it does not. ``peak_mib``: recorded peak of GPU memory on each of its GPUs;
+    ``shown_ratio``: the highest GPU utilization that was recorded (NVML's number, not SM activity);
+    None: not recorded.
+    """
+
+    id: str
+    submit_s: float
+    start_s: float
+    run_s: float
+    gpus: int
+    user: str = ""
+    account: str = ""
+    group: str = ""
+    kind: str = ""
+    limit_s: float | None = None
+    cpus: int = 0
+    host_mib: int = 0
+    peak_mib: int | None = None
+    shown_ratio: float | None = None
+
+    @property
+    def end_s(self) -> float:
+        """When it ended."""
+        return self.start_s + self.run_s
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A file's runs, and in ``notes`` what was left out of it or read in a certain way."""
+
+    jobs: Sequence[PastJob]
+    notes: Sequence[str] = ()
+
+
+def most_at_once(jobs: Iterable[PastJob]) -> int:
+    """The most GPUs that were in use at one moment."""
+    changes = sorted(
+        change
+        for job in jobs
+        if job.run_s > 0
+        for change in ((job.end_s, -job.gpus), (job.start_s, job.gpus))
+    )
+    used = most = 0
+    for _, change in changes:
+        used += change
+        most = max(most, used)
+    return most
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 job``, ``3 jobs``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
