@@ -1,58 +1,127 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``coloc simulate``: what a policy would do to a trace of jobs."""
-
-import json
-from pathlib import Path
-from typing import Annotated
+"""``coloc simulate``: what a policy would do to a trace of jobs, or to last month's."""
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.cli import simoptions as opt
+from slurm_coloc.cli.simanswer import answer
+from slurm_coloc.cli.simrequest import (
+    Request,
+    Source,
+    assumption,
+    chosen,
+    interference,
+    policies,
+    world,
+)
+from slurm_coloc.config import load_config
 from slurm_coloc.core.placing import Conditions
-from slurm_coloc.errors import UsageFault
-from slurm_coloc.policies import policy as policy_named
-from slurm_coloc.sim.machine import parse_machine
-from slurm_coloc.sim.readers.trace_csv import read_trace
-from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.simulate import Experiment, simulate
+from slurm_coloc.sim.setting import Recovery, Setting
+from slurm_coloc.sim.telemetry import Monitor
 
 
 def command(
-    trace: Annotated[Path | None, typer.Option(help="Trace CSV.")] = None,
-    gpus: Annotated[str, typer.Option(help="Machines, e.g. 4xa100-40gb.")] = "4xa100-40gb",
-    policy: Annotated[str, typer.Option(help="A policy's name, best or exclusive.")] = "best",
-    estimator: Annotated[
-        str, typer.Option(help="oracle, none, error:RATIO or X of a column X_mib.")
-    ] = "oracle",
-    method: Annotated[str, typer.Option(help="mps, streams or mig.")] = "mps",
-    interference: Annotated[str, typer.Option(help="reference or fitted.")] = "reference",
-    runs: Annotated[int, typer.Option(min=1, help="Jittered runs; means are told.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of jitter and simulated errors.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    trace: opt.Trace = None,
+    sacct: opt.Sacct = None,
+    philly: opt.Philly = None,
+    helios: opt.Helios = None,
+    partition: opt.Partition = None,
+    gpus: opt.Gpus = "",
+    policy: opt.Policy = None,
+    compare: opt.Compare = "",
+    estimator: opt.Estimator = "",
+    method: opt.Method = "mps",
+    model: opt.Model = "reference",
+    runs: opt.Runs = 1,
+    seed: opt.Seed = 0,
+    budget: opt.Budget = None,
+    jobs_per_gpu: opt.JobsPerGpu = None,
+    share_with: opt.ShareWith = "",
+    max_slowdown: opt.MaxSlowdown = None,
+    pool: opt.Pool = None,
+    plan: opt.Plan = True,
+    margin_mib: opt.MarginMib = None,
+    free_mib: opt.FreeMib = None,
+    smact_at_most: opt.SmactAtMost = None,
+    smocc_at_least: opt.SmoccAtLeast = None,
+    drama_at_least: opt.DramaAtLeast = None,
+    idle_first: opt.IdleFirst = False,
+    queue: opt.Queue = "backfill",
+    depth: opt.Depth = 50,
+    window_s: opt.WindowS = 90.0,
+    refresh_s: opt.RefreshS = 90.0,
+    statistic: opt.Statistic = "mean",
+    fence: opt.Fence = False,
+    ramp_s: opt.RampS = 45.0,
+    settle: opt.Settle = False,
+    recover_mib: opt.RecoverMib = None,
+    recover_shared: opt.RecoverShared = False,
+    recover_first: opt.RecoverFirst = True,
+    node_cpus: opt.NodeCpus = 0,
+    node_memory_mib: opt.NodeMemoryMib = 0,
+    multi_user_mps: opt.MultiUserMps = True,
+    stretch: opt.Stretch = True,
+    assume_smact: opt.AssumeSmact = "mid",
+    assume_memory: opt.AssumeMemory = "mid",
+    joining: opt.Joining = 1.0,
+    plot: opt.Plot = None,
+    markdown: opt.Markdown = None,
+    as_json: opt.AsJson = False,
 ) -> None:
-    """Play a trace of jobs under a policy and tell what it gains."""
-    if trace is None:
-        raise UsageFault("give --trace")
-    experiment = Experiment(
-        read_trace(trace),
-        parse_machine(gpus),
-        policy_named(policy),
-        Setting(conditions=Conditions(), method=method, depth=50, interference=REFERENCE),
-        estimator,
-        runs,
-        seed,
+    """Play jobs under a policy and tell what it gains.
+
+    With --trace the jobs are those of a CSV file. With --sacct they are those of your own
+    accounting, and the answer is one page for an admin: what sharing GPUs would have done to them,
+    and what was assumed. Nothing is asked of Slurm and nothing is changed.
+    """
+    source = Source(trace, sacct, philly, helios, frozenset(partition or ()))
+    own = source.named() != "trace"
+    shared = load_config().pool
+    who = share_with or ("user" if own else "anyone")
+    conditions = Conditions(
+        by_plan=plan,
+        margin_mib=margin_mib,
+        free_mib=free_mib,
+        smact_at_most=smact_at_most,
+        smocc_at_least=smocc_at_least,
+        drama_at_least=drama_at_least,
+        budget=shared.compute_budget if budget is None and own else budget,
+        jobs=jobs_per_gpu or (1 if method == "mig" else shared.max_jobs_per_gpu),
+        share_with=chosen("--share-with", who, "user", "account", "anyone"),
+        max_slowdown=max_slowdown,
+        idle_first=idle_first,
     )
-    answer = simulate(experiment)
-    if as_json:
-        print(json.dumps(answer))
-        return
-    table = Table("figure", "value")
-    for name, value in answer.items():
-        if isinstance(value, float):
-            table.add_row(name, f"{value:.1f}")
-    Console().print(table)
+    setting = Setting(
+        conditions=conditions,
+        interference=interference(model),
+        method=method,
+        depth=1 if chosen("--queue", queue, "fifo", "backfill") == "fifo" else depth,
+        monitor=Monitor(
+            window_s, refresh_s, statistic=chosen("--statistic", statistic, "mean", "risk")
+        ),
+        recovery=Recovery(
+            more_mib=tuple(recover_mib or ()), joinable=recover_shared, first=recover_first
+        ),
+        ramp_s=ramp_s,
+        fence=fence,
+        multi_user_mps=multi_user_mps,
+        node_cpus=node_cpus,
+        node_host_mib=node_memory_mib,
+        stretch=stretch,
+        pool=pool,
+        settle=settle,
+    )
+    assumed = assumption(assume_smact, assume_memory, joining)
+    request = Request(
+        world=world(source, gpus, method, assumed, seed, shared.margin_mib),
+        setting=setting,
+        policies=policies(policy or (), compare),
+        compares=bool(compare) or len(policy or ()) > 1,
+        estimator=estimator or ("error:0.1" if own else "oracle"),
+        runs=runs,
+        seed=seed,
+    )
+    answer(request, as_json=as_json, plot=plot, markdown=markdown)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU memory and SM activity of jobs whose record tells neither: a stated assumption, drawn by seed.
+"""GPU memory and SM activity of jobs whose record tells neither: a stated assumption, by seed.
 
 Both are drawn for each job, independently, from a Beta distribution: between nothing and all of a
 GPU, with a mean that is assumed and a spread as wide as clusters show. What was recorded is used
 instead.
 
 - SM activity: Microsoft's 117,325 jobs kept their GPUs busy for 52 % of the time in the mean (Jeon
-  et al., ATC 2019, GPU utilization). SM activity is below that, for utilization counts a GPU as busy
-  when one kernel runs on one of its processors: 0.40 is the middle here, 0.25 and 0.60 the ends.
+  et al., ATC 2019, GPU utilization). SM activity is below that, for utilization counts a GPU as
+  busy when one kernel runs on one of its processors: 0.40 is the middle here, 0.25 and 0.60 the
+  ends.
 - Memory: of jobs that asked for 80 GB GPUs on Perlmutter 55 % used at most half of it (Cankur et
   al., arXiv 2502.18680): a mean of 0.45 of the GPU gives that; 0.25 and 0.65 are the ends.
 """
@@ -38,6 +39,9 @@ class Assumed:
     smact: float = SMACT["mid"]
     memory: float = MEMORY["mid"]
     joining: float = 1.0
+
+
+AVERAGE = Assumed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ def _said(jobs: Sequence[PastJob], assumed: Assumed, gpu_mib: int) -> list[str]:
             f" {assumed.memory:.0%} of a GPU of {gpu_mib / 1024:.0f} GiB in the mean"
         )
     said.append(
-        f"SM activity (how busy a job keeps a GPU): drawn by chance, {assumed.smact:.0%} in the mean"
+        "SM activity (how busy a job keeps a GPU): drawn by chance,"
+        f" {assumed.smact:.0%} in the mean"
     )
     if bounded:
         said.append(f"of {counted(bounded, 'run')} at most the GPU utilization that was recorded")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulation as it is asked for: a trace, a machine, a policy, and several runs of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean, pstdev
@@ -45,13 +45,17 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
     return simulation.run(), bound_s(jobs, experiment.machine.gpus)
 
 
-def simulate(experiment: Experiment) -> dict[str, object]:
-    """All runs: the mean of each figure, and its spread where there are several."""
+def simulate(
+    experiment: Experiment, each: Callable[[int], None] = lambda number: None
+) -> dict[str, object]:
+    """All runs: the mean of each figure, and its spread where there are several. ``each`` is told
+    the number of runs that are done."""
     quiet = replace(experiment, setting=replace(experiment.setting, record=False))
     figures: list[dict[str, float]] = []
     for number in range(experiment.runs):
         outcome, bound = play(quiet, number)
         figures.append({**outcome.figures(), "bound_s": bound})
+        each(number + 1)
     names = list(figures[0])
     answer: dict[str, object] = {"schema": 1}
     answer |= {name: fmean(one[name] for one in figures) for name in names}

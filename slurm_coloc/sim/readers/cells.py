@@ -5,6 +5,7 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from slurm_coloc.errors import UsageFault
 
@@ -35,7 +36,7 @@ class Cells:
         except ValueError:
             value = math.nan
         if not low <= value <= high:
-            most = "or more" if high == HUGE and value < low else f"to {high:g}"
+            most = "or more" if high == HUGE and not value > high else f"to {high:g}"
             raise self.fault(column, f"is not a number of {low:g} {most}")
         return value
 
@@ -57,7 +58,7 @@ class Table:
 
     def __init__(self, path: Path, delimiter: str, quoted: bool, lower: bool = False) -> None:
         self._path = path
-        self._quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        self._quoted = quoted
         self._delimiter, self._lower = delimiter, lower
         self.columns: list[str] = []
 
@@ -73,9 +74,8 @@ class Table:
         try:
             # A byte order mark is what some spreadsheets begin with.
             with self._path.open(newline="", encoding="utf-8-sig") as file:
-                lines = csv.reader(
-                    file, delimiter=self._delimiter, quoting=self._quoting, strict=True
-                )
+                quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self._quoted else csv.QUOTE_NONE
+                lines = csv.reader(file, delimiter=self._delimiter, quoting=quoting, strict=True)
                 for cells in lines:
                     line = lines.line_num
                     values = [cell.strip() for cell in cells]
@@ -102,6 +102,8 @@ class Table:
 
     def _row(self, values: list[str], line: int) -> Cells:
         where = f"{self._path}, line {line}"
+        while self._quoted and len(values) > len(self.columns) and not values[-1]:
+            values.pop()  # a comma too many at the end of a line
         if len(values) != len(self.columns):
             raise UsageFault(f"{where}: {len(values)} values for {len(self.columns)} columns")
         return Cells(where, dict(zip(self.columns, values, strict=True)))
