@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The earliest end of a trace that no schedule can beat under the reference model."""
+"""The earliest end of a trace, and the least energy, that no schedule can beat under the reference
+model."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.sim.power import Power
 from slurm_coloc.sim.trace import TraceJob
 
 
@@ -16,3 +19,46 @@ def bound_s(jobs: Sequence[TraceJob], gpus: int, capacity: float = REFERENCE.cap
         work += job.work_s
         best = max(best, job.submit_s + work / (capacity * gpus))
     return best
+
+
+def energy_bound_j(
+    jobs: Sequence[TraceJob],
+    gpus: int,
+    power: Power,
+    capacity: float = REFERENCE.capacity,
+) -> float:
+    """Joules of all GPUs until the last end that no schedule is below: all work done at the mean SM
+    activity that is cheapest, no faster than ``bound_s`` allows. A GPU may change between two
+    activities, so its power is on the lower hull of the curve."""
+    work = sum(job.work_s for job in jobs)
+    soonest_s = bound_s(jobs, gpus, capacity)
+    mean = min(capacity, work / (gpus * soonest_s)) if soonest_s > 0 else 0.0
+    if mean <= 0:
+        return 0.0
+    steps = 200
+    hull = _lower_hull(
+        [(x, power.watts(x)) for x in (capacity * i / steps for i in range(steps + 1))]
+    )
+    # Longer at a lower activity: the energy of the same work is gpus * time * watts(mean).
+    candidates = [mean, *(x for x, _ in hull if 0 < x < mean)]
+    return min(work / x * _at(hull, x) for x in candidates)
+
+
+def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The convex curve below points that are sorted by their first value."""
+    hull: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(hull) > 1:
+            (x1, y1), (x2, y2) = hull[-2:]
+            if (y2 - y1) * (x - x1) < (y - y1) * (x2 - x1):
+                break
+            hull.pop()
+        hull.append((x, y))
+    return hull
+
+
+def _at(hull: Sequence[tuple[float, float]], x: float) -> float:
+    for (x1, y1), (x2, y2) in pairwise(hull):
+        if x <= x2:
+            return y1 + (y2 - y1) * (x - x1) / (x2 - x1)
+    return hull[-1][1]

@@ -100,6 +100,8 @@ class Simulation:
         )
         self._events: list[tuple[float, int, int, int, int]] = []
         self._serial = count()
+        # Never the same twice: a recovered job's former end must not end its new run.
+        self._versions = count(1)
         self._runs: dict[int, Run] = {}
         self._records = {job.id: Record(job) for job in jobs}
         self._oom = self._timeouts = self._shared_timeouts = 0
@@ -354,12 +356,12 @@ class Simulation:
                     touched[seat.index] = place = self._places[seat.index]
                     known = speeds[seat.index] = self._speeds(place)
                 slowest = min(slowest, known[run.job.id])
-            if slowest == run.speed and run.version:
+            if slowest == run.speed and run.version > 0:
                 continue
             run.left_s = max(0.0, run.left_s - (self.now_s - run.since_s) * run.speed)
             run.since_s = self.now_s
             run.speed = slowest
-            run.version += 1
+            run.version = next(self._versions)
             self._push(self.now_s + run.left_s / slowest, END, run.job.id, run.version)
             self._expect(run)
         for place in touched.values():

@@ -27,3 +27,12 @@ class Jitter:
             )
             for job in jobs
         ]
+
+
+def variation(
+    jobs: Sequence[TraceJob], jitter: Jitter, seed: int, number: int
+) -> tuple[list[TraceJob], Random]:
+    """The n-th variation of a seed, the same whatever the policy, and what further chances of that
+    run are drawn from."""
+    rng = Random(f"{seed}/{number}")
+    return jitter.of(jobs, rng), rng

@@ -10,7 +10,7 @@ from slurm_coloc.core.placing import Policy
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
-from slurm_coloc.sim.jitter import Jitter
+from slurm_coloc.sim.jitter import Jitter, variation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
 from slurm_coloc.sim.setting import Setting
@@ -35,10 +35,9 @@ class Experiment:
 def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
     """One run and its bound (seconds). Runs of one seed and number meet the same jobs whatever the
     policy."""
-    rng = Random(f"{experiment.seed}/{number}")
-    jobs: Sequence[TraceJob] = experiment.jobs
+    jobs, rng = experiment.jobs, Random(f"{experiment.seed}/{number}")
     if experiment.runs > 1:
-        jobs = experiment.jitter.of(jobs, rng)
+        jobs, rng = variation(jobs, experiment.jitter, experiment.seed, number)
     largest_mib = max(device.usable_mib for device in experiment.machine.devices)
     ask_of = ask_maker(experiment.estimator, jobs, rng, largest_mib)
     simulation = Simulation(jobs, experiment.machine, experiment.policy, experiment.setting, ask_of)

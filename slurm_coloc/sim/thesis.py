@@ -5,9 +5,9 @@ Two states of CARMA's code. `thesis_way`: the one that the thesis' chapter 6 was
 It sleeps 30 s before every look at the queue and 30 s more in every branch that shares, sees
 telemetry of up to 90 s ago, tries the first job only, uses the first idle GPUs where there are
 enough, and after an out-of-memory puts the job first in the queue for idle GPUs, where others may
-join it. `carma_way`: the later published one (e044017): a look each second, 30 samples blended into a
-risk, a newcomer where SM activity or both occupancy and DRAM activity are low, no launch beside one
-that has not settled. All that is theirs alone is here; policies and the engine do not know it.
+join it. `carma_way`: the later published one (e044017): a look each second, 30 samples blended into
+a risk, a newcomer where SM activity or both occupancy and DRAM activity are low, no launch beside
+one that has not settled. All that is theirs alone is here; policies and the engine do not know it.
 """
 
 import math
