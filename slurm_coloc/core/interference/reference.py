@@ -1,32 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interference: how fast jobs run beside each other on one GPU, 1 = as fast as alone.
-
-A model answers for one GPU; a job of several GPUs runs as fast as on its slowest one. Policies ask
-it what a newcomer would cost, the simulator what happens.
-"""
+"""The interference model that figures are compared under."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from slurm_coloc.core.activity import Activity
-
-#: how kernels of several jobs share a GPU
-METHODS = ("mps", "streams", "mig")
-
-
-class Interference(Protocol):
-    """A model of interference."""
-
-    @property
-    def name(self) -> str:
-        """As it is asked for."""
-
-    def speeds(self, jobs: Sequence[Activity], method: str = "mps") -> list[float]:
-        """Speed of each job beside the others, in (0, 1]; ``method`` is one of METHODS but mig."""
-
-    def slice_speed(self, job: Activity, fraction: float) -> float:
-        """Speed of a job alone on a MIG instance with that fraction of the GPU's SMs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +27,7 @@ class Reference:
             return [1.0] * len(jobs)
         if method == "streams":
             together = sum(job.engine for job in jobs)
-            return [min(1.0, 1.0 / together)] * len(jobs)
+            return [min(1.0, 1.0 / together) if together > 0 else 1.0] * len(jobs)
         total = sum(job.smact for job in jobs)
         out = [1.0 / (1.0 + self.k * min(1.0, total - job.smact) ** 3) for job in jobs]
         used = sum(job.smact * speed for job, speed in zip(jobs, out, strict=True))
