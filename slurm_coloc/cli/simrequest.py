@@ -2,13 +2,13 @@
 """What `coloc simulate` was asked for, checked and made into experiments."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slurm_coloc.core.gpu import GPU_TYPES
-from slurm_coloc.core.interference import METHODS, REFERENCE, Interference
+from slurm_coloc.core.interference import METHODS
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
@@ -154,14 +154,6 @@ def assumption(smact: str, memory: str, joining: float) -> Assumed:
     return Assumed(
         level(smact, SMACT, "--assume-smact"), level(memory, MEMORY, "--assume-memory"), joining
     )
-
-
-def interference(name: str) -> Interference:
-    """The model of that name; raises UsageFault."""
-    known: Mapping[str, Interference] = {"reference": REFERENCE}
-    if name not in known:
-        raise UsageFault(f"--interference {name}: one of {', '.join(known)}")
-    return known[name]
 
 
 def _largest_mib(machine: Machine) -> int:

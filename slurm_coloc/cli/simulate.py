@@ -10,11 +10,11 @@ from slurm_coloc.cli.simrequest import (
     Source,
     assumption,
     chosen,
-    interference,
     policies,
     world,
 )
 from slurm_coloc.config import load_config
+from slurm_coloc.core.interference import model as interference
 from slurm_coloc.core.placing import Conditions
 from slurm_coloc.sim.setting import Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor

@@ -53,6 +53,4 @@ def model(name: str) -> Interference:
     try:
         return MODELS[name]
     except KeyError:
-        raise UsageFault(
-            f"--interference: no model {name!r}; there are {', '.join(sorted(MODELS))}"
-        ) from None
+        raise UsageFault(f"--interference {name}: one of {', '.join(MODELS)}") from None

@@ -27,7 +27,7 @@ def slowdowns(each: Interference, *smacts: float) -> list[float]:
 def test_by_name() -> None:
     assert model("reference") is REFERENCE
     assert model("fitted") is FITTED
-    with pytest.raises(UsageFault, match="fitted, reference"):
+    with pytest.raises(UsageFault, match="guess: one of reference, fitted"):
         model("guess")
 
 
