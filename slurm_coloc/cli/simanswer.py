@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from slurm_coloc.cli import render
@@ -17,6 +18,10 @@ from slurm_coloc.cli.simrequest import EXCLUSIVE, Request
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
+from slurm_coloc.sim import pagetext
+from slurm_coloc.sim.page import Page, page
+from slurm_coloc.sim.pagetext import text_of
+from slurm_coloc.sim.past import Past
 from slurm_coloc.sim.simulate import simulate
 
 Figures = dict[str, Any]
@@ -24,9 +29,12 @@ Figures = dict[str, Any]
 
 def answer(request: Request, as_json: bool, plot: Path | None, markdown: Path | None) -> None:
     """Simulate and print."""
-    if markdown is not None and request.world.past is None:
-        raise UsageFault("--markdown needs --sacct, --philly or --helios")
-    _compare(request, as_json, plot)
+    if request.world.past is None or request.compares:
+        if markdown is not None:
+            raise UsageFault("--markdown needs --sacct, --philly or --helios, and one policy")
+        _compare(request, as_json, plot)
+    else:
+        _page(request, request.world.past, as_json, markdown)
 
 
 def _compare(request: Request, as_json: bool, plot: Path | None) -> None:
@@ -55,18 +63,78 @@ def _simulated(request: Request, wanted: Sequence[Policy]) -> dict[str, Figures]
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[str, int], None]]:
     """A bar on stderr, where that is a terminal. A step is (what is done now, 0 when it begins and
-    more when a part of it is done)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    more when a part of it is done). ``total``: parts; 0: not known."""
+    count = MofNCompleteColumn() if total else TextColumn("")
+    columns = (TextColumn("{task.description}"), BarColumn(), count)
     talk = Console(stderr=True)
     with Progress(
         *columns, TimeElapsedColumn(), console=talk, transient=True, disable=not talk.is_terminal
     ) as bar:
-        task = bar.add_task("simulating", total=total)
+        task = bar.add_task("simulating", total=total or None)
 
         def step(what: str, done: int) -> None:
             bar.update(task, description=what, advance=min(done, 1))
 
         yield step
+
+
+def _page(request: Request, past: Past, as_json: bool, markdown: Path | None) -> None:
+    """The admin's page, of one policy."""
+    world, policy = request.world, request.policies[0]
+    shared = request.experiment(policy)
+    whole = request.experiment(policy_named(EXCLUSIVE))
+    with progress(0) as step:
+        made = page(past, world.assumed, world.gpu_mib, shared, whole, lambda what: step(what, 0))
+        figures = made.figures if request.runs == 1 else simulate(shared)
+    words = text_of(made, world.whole.text, shared, world.said)
+    if markdown is not None:
+        write_text(markdown, pagetext.markdown(words))
+    if as_json:
+        body = {"schema": 1, **figures, "runs": request.runs, "policy": policy.name}
+        print(json.dumps({**body, **context(request), "page": _page_json(made)}))
+    else:
+        _show_page(words)
+
+
+def _page_json(made: Page) -> Figures:
+    return {
+        "jobs": made.jobs,
+        "users": made.users,
+        "gpus": made.gpus,
+        "gpus_needed": made.gpus_needed,
+        "gpu_hours_saved": made.saved_hours,
+        "recorded_wait_s": made.recorded_wait_s,
+        "whole": pagetext.json_of(made.whole),
+        "shared": pagetext.json_of(made.shared),
+        "cases": [
+            {
+                "name": case.name,
+                "assumed_smact": case.assumed.smact,
+                "assumed_memory_ratio": case.assumed.memory,
+                **pagetext.json_of(case.side),
+            }
+            for case in made.cases
+        ],
+    }
+
+
+def _show_page(words: pagetext.Text) -> None:
+    def table(rows: pagetext.Rows) -> Table:
+        first, *others = rows[0]
+        return render.table("", [first, *(f"{name}>" for name in others)], rows[1:])
+
+    render.show(Text(words.title, style="bold"), Text(words.summary), Text(""))
+    render.show(table(words.main), Text(""), *(Text(line) for line in words.remarks))
+    render.show(Text(""), table(words.cases), Text(""), Text("What was assumed"))
+    render.show(*(Text(f"- {line}") for line in words.said))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file; raises UsageFault."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise UsageFault(f"{path}: cannot be written: {err.strerror or err}") from err
 
 
 # ---- JSON --------------------------------------------------------------------------------------
