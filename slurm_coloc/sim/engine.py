@@ -134,6 +134,7 @@ class Simulation:
             self._shared_timeouts,
             self._energy(),
             self._pieces,
+            [place.history for place in self._places] if self._setting.record else (),
         )
 
     def _push(self, when_s: float, kind: int, job_id: int = 0, version: int = 0) -> None:
@@ -276,9 +277,8 @@ class Simulation:
         self._change(run.seats)
         if self._setting.record:
             for seat in run.seats:
-                self._pieces.append(
-                    Piece(run.job.id, seat.index, run.start_s, self.now_s, run.ask.need_mib)
-                )
+                need = run.ask.need_mib if run.ask.share else None
+                self._pieces.append(Piece(run.job.id, seat.index, run.start_s, self.now_s, need))
 
     def _finish(self, run: Run) -> None:
         self._leave(run)

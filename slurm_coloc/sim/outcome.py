@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from slurm_coloc.core.placing import Ask
+from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
 
 
@@ -27,7 +28,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run on one seat, for pictures."""
+    """A run on one seat, for pictures. ``need_mib``: what was reserved; None: the whole seat, or
+    nothing where nobody knew."""
 
     job_id: int
     seat: int
@@ -39,7 +41,8 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Of a whole trace; ``joules``: of all GPUs until the last end. ``shared_timeouts``: jobs that
-    would have ended in time alone."""
+    would have ended in time alone. ``pieces`` and ``tracks`` (what happened on each seat) are there
+    where the setting records them."""
 
     records: Sequence[Record]
     oom: int
@@ -47,6 +50,7 @@ class Outcome:
     shared_timeouts: int
     joules: float
     pieces: Sequence[Piece] = ()
+    tracks: Sequence[History] = ()
 
     @property
     def makespan_s(self) -> float:
