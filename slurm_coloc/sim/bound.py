@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from slurm_coloc.core.interference import REFERENCE
-from slurm_coloc.sim.power import Power
+from slurm_coloc.sim.power import Power, dram_activity
 from slurm_coloc.sim.trace import TraceJob
 
 
@@ -29,15 +29,19 @@ def energy_bound_j(
 ) -> float:
     """Joules of all GPUs until the last end that no schedule is below: all work done at the mean SM
     activity that is cheapest, no faster than ``bound_s`` allows. A GPU may change between two
-    activities, so its power is on the lower hull of the curve."""
+    activities, so its power is on the lower hull of the curve. DRAM activity counts by the job
+    that has least of it for its SM activity."""
     work = sum(job.work_s for job in jobs)
     soonest_s = bound_s(jobs, gpus, capacity)
     mean = min(capacity, work / (gpus * soonest_s)) if soonest_s > 0 else 0.0
     if mean <= 0:
         return 0.0
     steps = 200
+    ratio = min(
+        dram_activity(job.activity) / job.activity.smact for job in jobs if job.activity.smact > 0
+    )
     hull = _lower_hull(
-        [(x, power.watts(x)) for x in (capacity * i / steps for i in range(steps + 1))]
+        [(x, power.watts(x, ratio * x)) for x in (capacity * i / steps for i in range(steps + 1))]
     )
     # Longer at a lower activity: the energy of the same work is gpus * time * watts(mean).
     candidates = [mean, *(x for x, _ in hull if 0 < x < mean)]

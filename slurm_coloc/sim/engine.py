@@ -16,7 +16,7 @@ from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece, Record
-from slurm_coloc.sim.power import Power
+from slurm_coloc.sim.power import Power, dram_activity
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
@@ -50,15 +50,17 @@ class Card:
 
     power: Power
     smact: float = 0.0
+    drama: float = 0.0
     since_s: float = 0.0
     joules: float = 0.0
 
-    def now(self, now_s: float, smact: float = 0.0) -> None:
-        """From now on its SM activity is so much more (ratio)."""
-        self.joules += self.power.watts(self.smact) * (now_s - self.since_s)
+    def now(self, now_s: float, smact: float = 0.0, drama: float = 0.0) -> None:
+        """From now on its SM and DRAM activities are so much more (ratios)."""
+        self.joules += self.power.watts(self.smact, self.drama) * (now_s - self.since_s)
         self.since_s = now_s
         # Rounding must not leave a trace of activity on an idle GPU.
         self.smact = 0.0 if self.smact + smact < 1e-9 else self.smact + smact
+        self.drama = max(0.0, self.drama + drama)
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class Place:
     runs: list[Run] = field(default_factory=list)
     used_mib: int = 0
     smact: float = 0.0
+    drama: float = 0.0
 
 
 class Simulation:
@@ -401,14 +404,15 @@ class Simulation:
     # ---- sums over time --------------------------------------------------------------------
 
     def _note(self, place: Place) -> None:
-        smact = smocc = drama = 0.0
+        smact = smocc = drama = drawn = 0.0
         for run in place.runs:
             activity = run.job.activity
             smact += activity.smact * run.speed
             smocc += (activity.smocc or 0.0) * run.speed
             drama += (activity.drama or 0.0) * run.speed
-        place.card.now(self.now_s, smact - place.smact)
-        place.smact = smact
+            drawn += dram_activity(activity) * run.speed
+        place.card.now(self.now_s, smact - place.smact, drawn - place.drama)
+        place.smact, place.drama = smact, drawn
         monitor = self._setting.monitor
         if self._setting.conditions.telemetry or self._setting.record:
             place.history.note(
@@ -428,7 +432,8 @@ class Simulation:
 
 def _places(machine: Machine, setting: Setting) -> list[Place]:
     places = []
-    cards = [Card(setting.power) for _ in range(machine.gpus)]
+    kinds = {device.gpu: device.kind for device in machine.devices}
+    cards = [Card(setting.power.on(kinds[gpu])) for gpu in range(machine.gpus)]
     for index, device in enumerate(machine.devices):
         seat = Seat(
             index,
