@@ -71,6 +71,12 @@ bench: setup ## hook latency and submission rate on a private Slurm (needs root 
 	@echo 'bench: measures on a private Slurm; prints tables'
 	$(AS_ROOT) $(PY) tests/bench/run.py $(ARGS)
 
+# The published values and traces are no part of this tree: COLOC_FACTS names their folder, ../shared/facts without it.
+.PHONY: paper
+paper: .venv ## the thesis' scheduling results beside ours, where the facts are there (ARGS=--write: into RESULTS.md)
+	@echo 'paper: tests/paper; published values against simulation'
+	$(PY) tests/paper/run.py $(ARGS)
+
 .PHONY: lint
 lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
 	@etc/setup/packages python lint

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is played: a published row as a case, and the cases that are ours."""
+
+import re
+from dataclasses import dataclass
+
+from slurm_coloc.policies import registry
+from slurm_coloc.sim.thesis import Way, carma_way, thesis_way
+from tests.paper.facts import Published
+
+#: as the tables name them -> our policies
+ORDERS = {"RR": "round-robin", "MAGM": "magm", "LUG": "lug", "Exclusive": "exclusive"}
+ORACLES = {"OFF": "first-fit", "OBF": "best-fit", "OWF": "magm", "OLUG": "lug"}
+ESTIMATORS = ("horus", "faketensor", "gpumemnet")
+METHODS = ("mps", "streams")
+#: gate and margin of the thesis' oracle policies (its section on them; D3 of the facts)
+ORACLE_SMACT, MARGIN_MIB = 0.80, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One way on one trace. ``way``: a published one; else it is ours, with that policy,
+    estimator and method."""
+
+    trace: str
+    label: str
+    way: Way | None = None
+    policy: str = ""
+    estimator: str = ""
+    method: str = ""
+
+
+def exclusive(trace: str) -> Case:
+    """Every job alone: what all is compared with."""
+    return Case(trace, "exclusive", thesis_way("exclusive"))
+
+
+def of_row(row: Published) -> Case:
+    """A row of Tables 6.3 to 6.6: MAGM+Horus, "SMACT<=80%, free>=2GB". Raises KeyError for a policy
+    that is not known."""
+    order, _, estimator = row.policy.partition("+")
+    if order == "Exclusive":
+        return exclusive(row.trace)
+    way = thesis_way(
+        ORDERS[order],
+        estimator.lower() or "none",
+        row.method.lower(),
+        gate(row.conditions),
+        free_mib(row.conditions),
+    )
+    return Case(row.trace, f"{row.policy} {row.method} {conditions(row)}".strip(), way)
+
+
+def conditions(row: Published) -> str:
+    """A row's conditions without what all have."""
+    return re.sub(r"[;,]? ?recovery( only)?$", "", row.conditions).strip() or "none"
+
+
+def gate(text: str) -> float | None:
+    """SM activity (ratio) that conditions allow."""
+    found = re.search(r"SMACT<=(\d+)%", text)
+    return int(found[1]) / 100 if found else None
+
+
+def free_mib(text: str) -> int | None:
+    """Free memory that conditions ask for; the thesis' code counts a GB as 1000 MiB."""
+    found = re.search(r"free>=(\d+) ?GB", text)
+    return int(found[1]) * 1000 if found else None
+
+
+def oracle(trace: str, short: str, method: str) -> Case:
+    """OFF, OBF, OWF or OLUG: true memory, a margin of 2 GB, SMACT <= 80 %."""
+    way = thesis_way(
+        ORACLES[short], "oracle", method, smact_at_most=ORACLE_SMACT, margin_mib=MARGIN_MIB
+    )
+    return Case(trace, f"{short} {method}", way)
+
+
+def energy_row(row: Published) -> Case:
+    """Table 6.6 does not repeat the conditions of its runs: those of Table 6.5."""
+    given = {"MAGM": "SMACT<=80%, free>=2GB", "RR": "none"}.get(row.policy, "SMACT<=80%")
+    return of_row(
+        Published(
+            row.id, row.trace, row.policy, row.method, given, row.metric, row.value, "MJ", row.note
+        )
+    )
+
+
+def carma(trace: str) -> list[Case]:
+    """CARMA as it was published later, with and without estimates."""
+    ways = [("magm", "none"), ("lug", "none"), ("magm", "oracle")]
+    ways += [("magm", name) for name in ESTIMATORS]
+    return [
+        Case(trace, f"CARMA later {order} {known}", carma_way(order, known))
+        for order, known in ways
+    ]
+
+
+def ours(trace: str) -> list[Case]:
+    """`--policy best` with true memory, with an error, with each estimator and with none."""
+    known = ("oracle", "error:0.03", *ESTIMATORS, "none")
+    order = "best"
+    if order not in registry():
+        return []
+    return [
+        Case(trace, f"{order} {name} {method}", None, order, name, method)
+        for method in METHODS
+        for name in known
+    ]
