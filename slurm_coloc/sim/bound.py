@@ -27,25 +27,31 @@ def energy_bound_j(
     power: Power,
     capacity: float = REFERENCE.capacity,
 ) -> float:
-    """Joules of all GPUs until the last end that no schedule is below: all work done at the mean SM
-    activity that is cheapest, no faster than ``bound_s`` allows. A GPU may change between two
-    activities, so its power is on the lower hull of the curve. DRAM activity counts by the job
-    that has least of it for its SM activity."""
-    work = sum(job.work_s for job in jobs)
+    """Joules of all GPUs until the last end that no schedule is below.
+
+    What a job's activity draws beyond an idle GPU adds up over the jobs beside each other, so that
+    all of it is known; only how it is spread over time and GPUs is not. A GPU may change between
+    two levels, so power is on the lower hull of its curve, and no schedule ends before ``bound_s``.
+    """
+    active = [job for job in jobs if job.activity.smact > 0]
+    drawn_j = sum(job.run_s * job.gpus * _drawn_w(job, power) for job in active)
     soonest_s = bound_s(jobs, gpus, capacity)
-    mean = min(capacity, work / (gpus * soonest_s)) if soonest_s > 0 else 0.0
-    if mean <= 0:
-        return 0.0
-    steps = 200
-    ratio = min(
-        dram_activity(job.activity) / job.activity.smact for job in jobs if job.activity.smact > 0
-    )
-    hull = _lower_hull(
-        [(x, power.watts(x, ratio * x)) for x in (capacity * i / steps for i in range(steps + 1))]
-    )
-    # Longer at a lower activity: the energy of the same work is gpus * time * watts(mean).
-    candidates = [mean, *(x for x, _ in hull if 0 < x < mean)]
-    return min(work / x * _at(hull, x) for x in candidates)
+    if drawn_j <= 0:
+        return gpus * soonest_s * power.idle_w
+    most_w = capacity * max(_drawn_w(job, power) / job.activity.smact for job in active)
+    mean_w = min(most_w, drawn_j / (gpus * soonest_s))
+    steps = 400
+    levels = [most_w * step / steps for step in range(1, steps + 1)]
+    curve = [(w, min(power.limit_w, max(power.idle_w, power.base_w + w))) for w in levels]
+    hull = _lower_hull([(0.0, power.idle_w), *curve])
+    # Longer at a lower level: the energy of the same work is its draw over the level, at its watts.
+    candidates = [mean_w, *(w for w, _ in hull if 0 < w < mean_w)]
+    return min(drawn_j / w * _at(hull, w) for w in candidates)
+
+
+def _drawn_w(job: TraceJob, power: Power) -> float:
+    """Watts that a job's activity adds to a GPU."""
+    return power.smact_w * job.activity.smact + power.dram_w * dram_activity(job.activity)
 
 
 def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
