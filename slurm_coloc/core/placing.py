@@ -5,98 +5,35 @@ The simulator and colocd fill the same objects, the one from its model and the o
 telemetry, so a policy that was settled by simulation runs unchanged on a cluster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from slurm_coloc.core.activity import Activity
 from slurm_coloc.core.interference import REFERENCE, Interference
+from slurm_coloc.core.seat import INF, Ask, Host, Measured, Resident, Seat
+from slurm_coloc.core.speeds import BUSY, activities, expected_speeds
+
+__all__ = [
+    "BUSY",
+    "Ask",
+    "Conditions",
+    "Host",
+    "Measured",
+    "Policy",
+    "Resident",
+    "Seat",
+    "ShareWith",
+    "Start",
+    "View",
+    "activities",
+    "admits",
+    "admits_alone",
+    "expected_speeds",
+    "may_share",
+    "may_share_with",
+]
 
 ShareWith = Literal["user", "account", "anyone"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A job that waits: what it asks for and what is expected of it.
-
-    ``gpus``: GPUs, of one node where one has so many. ``need_mib``: what is reserved on each of
-    them; None: no estimate. ``activity``: expected alone. ``run_s``: seconds that it is expected to
-    run alone. ``share``: False for a job that gets whole GPUs. ``idle_only``: it starts on idle
-    GPUs; others may join it there. ``max_slowdown``: its time beside others over its time alone
-    that it must not pass.
-    """
-
-    id: int
-    gpus: int
-    need_mib: int | None
-    activity: Activity | None
-    submit_s: float
-    run_s: float | None = None
-    user: str = ""
-    account: str = ""
-    share: bool = True
-    idle_only: bool = False
-    max_slowdown: float | None = None
-
-
-@dataclass(slots=True)
-class Resident:
-    """A job on a GPU. ``ends_s``: when it is expected to end; ``left_s``: seconds alone to go."""
-
-    ask: Ask
-    ends_s: float | None = None
-    left_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What telemetry said last of a GPU: MiB free, and activities over its window (ratios)."""
-
-    free_mib: int
-    smact: float = 0.0
-    smocc: float = 0.0
-    drama: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class Seat:
-    """One GPU, or one MIG instance, that jobs can be put on.
-
-    ``usable_mib``: what can be reserved. ``fraction``: of the GPU's SMs. ``pool``: whether jobs may
-    share it. ``whole``: whether a resident has it for itself. ``settled``: False while a job that
-    was just launched does not show in telemetry yet.
-    """
-
-    index: int
-    node: int
-    kind: str
-    usable_mib: int
-    method: str = "mps"
-    fraction: float = 1.0
-    pool: bool = True
-    residents: list[Resident] = field(default_factory=list)
-    reserved_mib: int = 0
-    smact: float = 0.0
-    whole: bool = False
-    settled: bool = True
-    measured: Measured | None = None
-
-    @property
-    def idle(self) -> bool:
-        """No job is on it."""
-        return not self.residents
-
-    @property
-    def free_mib(self) -> int:
-        """MiB free: as telemetry shows it, or by the plan where it shows nothing."""
-        if self.measured is not None:
-            return self.measured.free_mib
-        return self.usable_mib - self.reserved_mib
-
-    @property
-    def shown_smact(self) -> float:
-        """SM activity as telemetry shows it, or the sum of what is expected."""
-        return self.smact if self.measured is None else self.measured.smact
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +60,12 @@ class Conditions:
     share_with: ShareWith = "anyone"
     max_slowdown: float | None = None
     idle_first: bool = False
+    #: whether a decision depends on what was measured
+    telemetry: bool = field(init=False, default=False)
 
-    @property
-    def telemetry(self) -> bool:
-        """Whether a decision depends on what was measured."""
+    def __post_init__(self) -> None:
         given = (self.margin_mib, self.free_mib, self.smact_at_most)
-        return any(value is not None for value in given)
+        object.__setattr__(self, "telemetry", any(value is not None for value in given))
 
 
 @dataclass(slots=True)
@@ -136,7 +73,10 @@ class View:
     """What a policy decides on: the queue in the order of priority, and every seat.
 
     ``turn``: index of the seat after the last one that was used. ``depth``: how many waiting jobs a
-    discipline may look at.
+    discipline may look at. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
+    that share have a reservation each. ``node_gpus`` and ``by_node``: counted when they are
+    first asked for.
+    ``plans``: what core/backfill remembers between two calls.
     """
 
     now_s: float
@@ -146,6 +86,10 @@ class View:
     interference: Interference = REFERENCE
     turn: int = 0
     depth: int = 1
+    pooled: bool = False
+    node_gpus: int = 0
+    by_node: dict[int, list[Seat]] = field(default_factory=dict)
+    plans: dict[bool, Any] = field(default_factory=dict)
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
         """Seats worth a look: those that changed since the job was refused. Here: all."""
@@ -153,6 +97,26 @@ class View:
 
     def refuse(self, ask: Ask) -> None:
         """Note that nothing admits the job now."""
+
+    def hold(self, ids: Collection[int], seats: Collection[int], until_s: float) -> None:
+        """Note which seats are kept for the jobs that come first, and until when."""
+
+    def nodes(self) -> Mapping[int, Sequence[Seat]]:
+        """The seats of each node."""
+        if not self.by_node:
+            for seat in self.seats:
+                self.by_node.setdefault(seat.node, []).append(seat)
+        return self.by_node
+
+    def largest_node(self) -> int:
+        """GPUs of the largest node."""
+        if not self.node_gpus:
+            found = [
+                {seat.gpu if seat.gpu >= 0 else seat.index for seat in seats}
+                for seats in self.nodes().values()
+            ]
+            self.node_gpus = max(map(len, found), default=1)
+        return self.node_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,43 +137,72 @@ class Policy(Protocol):
 
 
 def admits(ask: Ask, seat: Seat, conditions: Conditions, interference: Interference) -> bool:
-    """Whether a job may be put on a seat now."""
+    """Whether a job may be put on a seat now.
+
+    Asked of every GPU for every job that arrives, so what is cheap and refuses often comes first.
+    """
     if not seat.residents:
-        return ask.need_mib is None or not ask.share or ask.need_mib <= seat.usable_mib
-    if seat.whole or not ask.share or ask.idle_only or not seat.pool:
+        return (seat.pool or not ask.share) and admits_alone(ask, seat)
+    if seat.whole or not ask.share or ask.idle_only or not (seat.pool and seat.settled):
         return False
+    if conditions.by_plan:
+        need = ask.need_mib
+        if need is None or seat.reserved_mib + need > seat.usable_mib:
+            return False
     if len(seat.residents) >= conditions.jobs:
         return False
-    need = ask.need_mib
-    if conditions.by_plan and (need is None or seat.reserved_mib + need > seat.usable_mib):
+    if conditions.budget is not None:
+        # A job whose activity is not known counts as one that keeps the GPU busy.
+        smact = 1.0 if ask.activity is None else ask.activity.smact
+        if seat.smact + smact > conditions.budget * seat.fraction + 1e-9:
+            return False
+    if conditions.share_with != "anyone" and not may_share(ask, seat, conditions.share_with):
         return False
-    if conditions.budget is not None and not _within_budget(ask, seat, conditions.budget):
+    if seat.host is not None and not seat.host.holds(ask):
+        return False
+    if seat.method == "mig" and not _two_halves(ask, seat):
         return False
     if conditions.telemetry and not _measured_allows(ask, seat, conditions):
         return False
-    return may_share(ask, seat, conditions.share_with) and _bearable(
-        ask, seat, conditions, interference
-    )
+    return _bearable(ask, seat, conditions, interference)
+
+
+def admits_alone(ask: Ask, seat: Seat) -> bool:
+    """Whether a job may have an idle seat for itself.
+
+    A job whose need is larger than any GPU gets the largest ones all the same: nobody knows better.
+    """
+    if seat.residents or (seat.host is not None and not seat.host.holds(ask)):
+        return False
+    if not ask.share:
+        return seat.for_whole and not seat.reserved_mib
+    if ask.need_mib is None:
+        return not seat.reserved_mib
+    return seat.reserved_mib + ask.need_mib <= seat.usable_mib
 
 
 def may_share(ask: Ask, seat: Seat, share_with: ShareWith) -> bool:
     """Whether the owners of a seat's jobs and of the newcomer may share a GPU."""
+    return may_share_with(ask, seat.residents, share_with)
+
+
+def may_share_with(ask: Ask, residents: Iterable[Resident], share_with: ShareWith) -> bool:
+    """Whether the owners of these jobs and of the newcomer may share a GPU."""
     if share_with == "anyone":
         return True
     if share_with == "account":
-        return all(one.ask.account == ask.account for one in seat.residents)
-    return all(one.ask.user == ask.user for one in seat.residents)
+        return all(one.ask.account == ask.account for one in residents)
+    return all(one.ask.user == ask.user for one in residents)
 
 
-def _within_budget(ask: Ask, seat: Seat, budget: float) -> bool:
-    # A job whose activity is not known counts as one that keeps the GPU busy.
-    smact = 1.0 if ask.activity is None else ask.activity.smact
-    return seat.smact + smact <= budget + 1e-9
+def _two_halves(ask: Ask, seat: Seat) -> bool:
+    """Whether a GPU that MIG cuts in two has its other half free; an instance has room for one."""
+    return len(seat.residents) == 1 and seat.halves(ask) and seat.halves(seat.residents[0].ask)
 
 
 def _measured_allows(ask: Ask, seat: Seat, conditions: Conditions) -> bool:
     shown = seat.measured
-    if shown is None or not seat.settled:
+    if shown is None:
         return False
     if conditions.margin_mib is not None and (
         ask.need_mib is None or shown.free_mib < ask.need_mib + conditions.margin_mib
@@ -229,22 +222,17 @@ def _measured_allows(ask: Ask, seat: Seat, conditions: Conditions) -> bool:
 
 def _bearable(ask: Ask, seat: Seat, conditions: Conditions, interference: Interference) -> bool:
     """Whether nobody on the seat would be slowed down beyond his bound."""
+    highest = conditions.max_slowdown
+    if highest is None and ask.max_slowdown is None:
+        for one in seat.residents:
+            if one.ask.max_slowdown is not None:
+                break
+        else:
+            return True
+    highest = INF if highest is None else highest
     bounds = [one.ask.max_slowdown for one in seat.residents] + [ask.max_slowdown]
-    if conditions.max_slowdown is None and not any(bounds):
-        return True
-    speeds = interference.speeds(activities(seat, ask), seat.method)
-    highest = conditions.max_slowdown or float("inf")
+    speeds = expected_speeds(seat, interference, ask)
     return all(
-        1.0 / speed <= min(highest, bound or highest) + 1e-9
+        1.0 / speed <= (highest if bound is None else min(highest, bound)) + 1e-9
         for speed, bound in zip(speeds, bounds, strict=True)
     )
-
-
-BUSY = Activity(1.0)
-
-
-def activities(seat: Seat, *asks: Ask) -> list[Activity]:
-    """Expected activities of a seat's jobs and of newcomers; an unknown one counts as busy."""
-    return [one.ask.activity or BUSY for one in seat.residents] + [
-        ask.activity or BUSY for ask in asks
-    ]

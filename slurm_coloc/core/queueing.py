@@ -2,50 +2,68 @@
 """Disciplines of a queue: which waiting job is tried next when the first one cannot start.
 
 ``depth`` of the view is 1 for strict order (the thesis' servers) and more for backfill as Slurm
-does it: later jobs may start as long as the first one is not expected to start later for it.
+does it: later jobs may start as long as the first one is not expected to start later for it. Where
+only a pool of GPUs is shared, jobs that share and jobs that get whole GPUs have a first one each,
+as if they waited in two partitions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from slurm_coloc.core.placing import Ask, Seat, Start, View, admits
+from slurm_coloc.core.backfill import Reservation, reservation
+from slurm_coloc.core.placing import Ask, Seat, Start, View, admits, admits_alone
+from slurm_coloc.core.seat import INF
 
 #: Lower is better; the seats of one job are the best ones.
 Key = Callable[[Ask, Seat, View], tuple[float, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Where and when the first waiting job is expected to start."""
-
-    ask: Ask
-    seats: frozenset[int]
-    start_s: float
-
-
 def choose(
-    ask: Ask, seats: Iterable[Seat], view: View, key: Key, idle_only: bool = False
+    ask: Ask,
+    seats: Iterable[Seat],
+    view: View,
+    key: Key,
+    idle_only: bool = False,
+    guard: "Guard | None" = None,
 ) -> tuple[Seat, ...] | None:
     """The best seats that admit a job; None where there are too few.
 
     Seats of one node where one node has enough; else of several. Where the conditions say so, idle
-    seats in their order come before any that is shared.
+    seats in their order come before any that is shared. ``idle_only``: idle ones, shared or not.
+    ``guard``: of the jobs that come before it.
     """
-    if idle_only or view.conditions.idle_first:
-        idle = [seat for seat in seats if not seat.residents]
-        found = _choose(ask, idle, view, _in_order)
-        if found or idle_only:
+    rules, model = view.conditions, view.interference
+    open_seats: Sequence[Seat]
+    if idle_only:
+        open_seats = [seat for seat in seats if admits_alone(ask, seat)]
+    else:
+        open_seats = [seat for seat in seats if admits(ask, seat, rules, model)]
+    if guard is not None:
+        open_seats = guard.allowed(ask, open_seats)
+    if rules.idle_first and not idle_only:
+        idle = [seat for seat in open_seats if not seat.residents]
+        found = _best(ask, idle, view, _in_order)
+        if found:
             return found
-    return _choose(ask, seats, view, key)
+    return _best(ask, open_seats, view, key)
 
 
 def _in_order(ask: Ask, seat: Seat, view: View) -> tuple[float, ...]:
     return (seat.index,)
 
 
-def _choose(ask: Ask, seats: Iterable[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:
-    rules, model = view.conditions, view.interference
-    open_seats = [seat for seat in seats if admits(ask, seat, rules, model)]
+def _best(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:
+    if len(open_seats) < ask.gpus:
+        return None
+    if view.pooled and not ask.share:
+        # Whole GPUs come from outside the pool as long as there are some.
+        outside = [seat for seat in open_seats if not seat.pool]
+        found = _best_of(ask, outside, view, key)
+        if found is not None:
+            return found
+    return _best_of(ask, open_seats, view, key)
+
+
+def _best_of(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:
     if len(open_seats) < ask.gpus:
         return None
     if ask.gpus == 1:
@@ -53,22 +71,28 @@ def _choose(ask: Ask, seats: Iterable[Seat], view: View, key: Key) -> tuple[Seat
             return (open_seats[0],)
         return (min(open_seats, key=lambda seat: key(ask, seat, view)),)
     ranked = sorted(open_seats, key=lambda seat: key(ask, seat, view))
-    return one_node(ask, ranked, view.seats)
+    return one_node(ask, ranked, view)
 
 
-def one_node(ask: Ask, ranked: Sequence[Seat], seats: Sequence[Seat]) -> tuple[Seat, ...] | None:
-    """The first ``ask.gpus`` of ``ranked`` that are on one node; on several if none is so large."""
+def one_node(ask: Ask, ranked: Sequence[Seat], view: View) -> tuple[Seat, ...] | None:
+    """The first ``ask.gpus`` of ``ranked`` that are on one node; on several if none is so large.
+
+    Each on another GPU: NCCL refuses two MIG instances of one GPU in one job. The nodes' CPUs and
+    memory suffice.
+    """
+    spread = ask.gpus > view.largest_node()
     found: dict[int, list[Seat]] = {}
+    taken: list[Seat] = []
     for seat in ranked:
         mine = found.setdefault(seat.node, [])
+        if seat.part and any(seat.gpu == other.gpu for other in mine):
+            continue
+        if seat.host is not None and not seat.host.holds(ask, len(mine) + 1):
+            continue
         mine.append(seat)
-        if len(mine) == ask.gpus:
-            return tuple(mine)
-    sizes: dict[int, int] = {}
-    for seat in seats:
-        sizes[seat.node] = sizes.get(seat.node, 0) + 1
-    if ask.gpus > max(sizes.values()):
-        return tuple(ranked[: ask.gpus])
+        taken.append(seat)
+        if len(taken if spread else mine) == ask.gpus:
+            return tuple(taken if spread else mine)
     return None
 
 
@@ -77,63 +101,59 @@ def first_that_starts(view: View, key: Key, idle_only: bool = False) -> Start | 
 
     ``idle_only``: nothing is shared.
     """
-    held: Reservation | None = None
+    guard = Guard(view, idle_only)
     for position, ask in enumerate(view.queue):
         if position >= view.depth:
             break
         candidates = view.open_to(ask)
-        if candidates and held is not None:
-            candidates = [seat for seat in candidates if _leaves_room(ask, seat, held, view)]
-        seats = choose(ask, candidates, view, key, idle_only) if candidates else None
+        seats = choose(ask, candidates, view, key, idle_only, guard) if candidates else None
         if seats is not None:
             return Start(ask, seats)
         view.refuse(ask)
-        if position == 0 and view.depth > 1:
-            held = reservation(ask, view)
+        guard.blocked(ask)
     return None
 
 
-def reservation(ask: Ask, view: View) -> Reservation | None:
-    """Where a job that cannot start now is expected to start first; None where nothing tells."""
-    times = [(when, seat) for seat in view.seats if (when := _free_at(ask, seat)) is not None]
-    times.sort(key=lambda pair: (pair[0], pair[1].index))
-    seats = one_node(ask, [seat for _, seat in times], view.seats)
-    if seats is None or len(seats) < ask.gpus:
-        return None
-    free_at = {seat.index: at for at, seat in times}
-    start_s = max(free_at[seat.index] for seat in seats)
-    return Reservation(ask, frozenset(seat.index for seat in seats), start_s)
+class Guard:
+    """Keeps later jobs from delaying those that come first.
 
+    A policy that walks through the queue itself tells it which jobs it could not start, in order,
+    and asks it which seats a later one may use.
+    """
 
-def _free_at(ask: Ask, seat: Seat) -> float | None:
-    """When enough of a seat's jobs are expected to have ended for a newcomer."""
-    if not seat.residents:
-        return float("-inf")
-    if any(one.ends_s is None for one in seat.residents):
-        return None
-    ends = sorted(seat.residents, key=lambda one: one.ends_s or 0.0)
-    if not ask.share or ask.need_mib is None or seat.whole or not seat.pool:
-        return ends[-1].ends_s
-    free_mib = seat.usable_mib - seat.reserved_mib
-    for one in ends:
-        free_mib += one.ask.need_mib or 0
-        if free_mib >= ask.need_mib:
-            return one.ends_s
-    return ends[-1].ends_s
+    def __init__(self, view: View, idle_only: bool = False) -> None:
+        self._view, self._idle_only = view, idle_only
+        self._heads: dict[bool, Ask] = {}
+        self._held: list[Reservation] | None = None
+        self._closed: frozenset[int] = frozenset()
 
+    def blocked(self, ask: Ask) -> None:
+        """A job cannot start now. The first of its sort gets a reservation."""
+        lane = self._view.pooled and not ask.share
+        if self._view.depth > 1 and lane not in self._heads:
+            self._heads[lane] = ask
+            self._held = None
 
-def _leaves_room(ask: Ask, seat: Seat, held: Reservation, view: View) -> bool:
-    """Whether a job may start on a seat before the one that waits for it."""
-    if seat.index not in held.seats:
-        return True
-    if ask.run_s is not None and view.now_s + ask.run_s <= held.start_s:
-        return True
-    first = held.ask
-    if not first.share or not ask.share or first.need_mib is None or ask.need_mib is None:
-        return False
-    staying = sum(
-        one.ask.need_mib or seat.usable_mib
-        for one in seat.residents
-        if one.ends_s is None or one.ends_s > held.start_s
-    )
-    return staying + ask.need_mib + first.need_mib <= seat.usable_mib
+    def allowed(self, ask: Ask, seats: Sequence[Seat]) -> Sequence[Seat]:
+        """Those of ``seats`` that a job may use before the ones that were blocked."""
+        if not seats or not self._heads:
+            return seats
+        if self._held is None:
+            self._held = self._reserve()
+        view, alone, closed = self._view, self._idle_only, self._closed
+        return [
+            seat
+            for seat in seats
+            if seat.index not in closed
+            or all(held.leaves_room(ask, seat, view, alone) for held in self._held)
+        ]
+
+    def _reserve(self) -> list[Reservation]:
+        """Computed when it is first needed: most events start nothing behind a blocked job."""
+        view = self._view
+        found = [reservation(ask, view, self._idle_only) for ask in self._heads.values()]
+        held = [one for one in found if one is not None]
+        self._closed = frozenset().union(*(one.closed for one in held))
+        ids = frozenset(one.ask.id for one in held)
+        view.hold(ids, self._closed, max((one.start_s for one in held), default=-INF))
+        return held

@@ -1,34 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of a simulation: `4xa100-40gb`, `25x8xh100-80gb`, `2xa100-40gb:3g.20gb+4g.20gb`."""
+"""The machines of a simulation, as text.
+
+`4xa100-40gb`: four GPUs of one node (eight a node at most). `25x8xh100-80gb`: 25 nodes of eight.
+`2xa100-40gb:3g.20gb+4g.20gb`: each GPU cut by MIG; `4xa100-40gb:3g.20gb+4g.20gb@2`: the last two of
+each node. `7g.40gb/3c/3c`: two compute instances that share one memory. Commas join nodes.
+"""
 
 import re
 from dataclasses import dataclass
 
 from slurm_coloc.core.gpu import GPU_TYPES, GpuType, shards_of
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.sim.mig import halves, layout
 
 #: GPUs of one node where the text does not say
 NODE = 8
 ALIASES = {"a100": "a100-40gb", "h100": "h100-80gb", "h200": "h200-141gb", "b200": "b200-180gb"}
-#: MIG: streaming multiprocessors of one compute slice and of the GPU (NVIDIA's MIG user guide)
-SMS = {
-    "a100-40gb": (14, 108),
-    "a100-80gb": (14, 108),
-    "a30-24gb": (14, 56),
-    "h100-80gb": (16, 132),
-    "h100-94gb": (16, 132),
-    "h200-141gb": (16, 132),
-    "b200-180gb": (18, 148),
-}
-_PART = re.compile(r"(?:(\d+)x)?(\d+)x([a-z][a-z0-9-]*)(?::([0-9a-z.+]+))?", re.IGNORECASE)
-_PROFILE = re.compile(r"([1-7])g\.(\d+)gb")
+#: MiB of a GPU's total that no program finds: usable are about 40.4 GB of an A100's 40,960 MiB
+DRIVER_MIB = 550
+_PART = re.compile(r"(?:(\d+)x)?(\d+)x([a-z][a-z0-9-]*)(?::([0-9a-z.+/]+)(?:@(\d+))?)?", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
     """One GPU or MIG instance. ``usable_mib``: what can be reserved on it; ``true_mib``: what a
     program finds. ``fraction``: of the GPU's SMs. ``gpu``: number of the GPU that it is a part
-    of."""
+    of; ``part``: it is not all of it. ``bank``: number of the memory that it uses; compute
+    instances share one."""
 
     node: int
     gpu: int
@@ -36,6 +34,19 @@ class Device:
     usable_mib: int
     true_mib: int
     fraction: float = 1.0
+    bank: int = -1
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """What a GPU offers by method mig when it has no layout: halves of so much memory and these
+    fractions of its SMs, of a half and of the whole."""
+
+    usable_mib: int
+    true_mib: int
+    half: float
+    whole: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,8 @@ class Machine:
 
     devices: tuple[Device, ...]
     text: str
+    shard_mib: int = 1024
+    margin_mib: int = 512
 
     @property
     def gpus(self) -> int:
@@ -55,6 +68,12 @@ class Machine:
         """Nodes."""
         return len({device.node for device in self.devices})
 
+    def halves(self, device: Device) -> Halves:
+        """How MIG cuts a whole GPU in two; raises UsageFault where it cannot."""
+        cut = halves(GPU_TYPES[device.kind])
+        usable = shards_of(cut.mib, self.shard_mib, self.margin_mib) * self.shard_mib
+        return Halves(usable, cut.mib, cut.half, cut.whole)
+
 
 def parse_machine(text: str, shard_mib: int = 1024, margin_mib: int = 512) -> Machine:
     """A machine from its description; parts are joined by commas. Raises UsageFault."""
@@ -64,22 +83,26 @@ def parse_machine(text: str, shard_mib: int = 1024, margin_mib: int = 512) -> Ma
         found = _PART.fullmatch(part.strip())
         if not found:
             raise UsageFault(
-                f"--gpus: {part!r} is not [NODESx]GPUSxTYPE[:MIG+MIG...], e.g. 4xa100-40gb"
+                f"--gpus: {part!r} is not [NODESx]GPUSxTYPE[:MIG+MIG...[@GPUS]], e.g. 4xa100-40gb"
             )
-        nodes, each, name, mig = found.groups()
+        nodes, each, name, mig, cut = found.groups()
         kind = _kind(name)
-        sizes = _nodes(int(nodes) if nodes else None, int(each))
-        for size in sizes:
-            for _ in range(size):
-                for mib, fraction in _instances(kind, mig):
+        for size in _nodes(int(nodes) if nodes else None, int(each)):
+            whole = size - min(size, int(cut) if cut else size) if mig else size
+            for number in range(size):
+                for mib, fraction, bank in _parts(kind, mig if number >= whole else None):
                     usable = shards_of(mib, shard_mib, margin_mib) * shard_mib
-                    label = kind.name if fraction == 1.0 else f"{kind.name}:mig"
-                    devices.append(Device(node, gpu, label, usable, mib - 550, fraction))
+                    is_part = number >= whole
+                    label = f"{kind.name}:mig" if is_part else kind.name
+                    true = mib if is_part else mib - DRIVER_MIB
+                    devices.append(
+                        Device(node, gpu, label, usable, true, fraction, 8 * gpu + bank, is_part)
+                    )
                 gpu += 1
             node += 1
     if not devices:
         raise UsageFault(f"--gpus: {text!r} names no GPU")
-    return Machine(tuple(devices), text)
+    return Machine(tuple(devices), text, shard_mib, margin_mib)
 
 
 def _kind(name: str) -> GpuType:
@@ -98,20 +121,12 @@ def _nodes(nodes: int | None, gpus: int) -> list[int]:
     return [NODE] * full + ([rest] if rest else [])
 
 
-def _instances(kind: GpuType, mig: str | None) -> list[tuple[int, float]]:
-    """(MiB, fraction of the SMs) of each device that one GPU gives."""
+def _parts(kind: GpuType, mig: str | None) -> list[tuple[int, float, int]]:
+    """(MiB, fraction of the SMs, number of the memory) of each device that one GPU gives."""
     if mig is None:
-        return [(kind.total_mib, 1.0)]
-    if kind.name not in SMS:
-        raise UsageFault(f"--gpus: {kind.name} has no MIG, or it is not known here")
-    per_slice, all_sms = SMS[kind.name]
-    out, slices = [], 0
-    for text in mig.lower().split("+"):
-        found = _PROFILE.fullmatch(text)
-        if not found:
-            raise UsageFault(f"--gpus: {text!r} is no MIG profile such as 3g.20gb")
-        slices += int(found[1])
-        out.append((int(found[2]) * 1024, int(found[1]) * per_slice / all_sms))
-    if slices > 7 or sum(mib for mib, _ in out) > kind.total_mib + 1024:
-        raise UsageFault(f"--gpus: {mig} does not fit one {kind.name}")
-    return out
+        return [(kind.total_mib, 1.0, 0)]
+    return [
+        (instance.mib, fraction, number)
+        for number, instance in enumerate(layout(kind, mig))
+        for fraction in instance.fractions
+    ]

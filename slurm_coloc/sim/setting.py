@@ -27,32 +27,56 @@ class Pace:
 class Recovery:
     """After an out-of-memory. ``delay_s``: until it may start again. ``more_mib``: steps of memory
     that are added before it gets a whole GPU. ``joinable``: others may join it there (the thesis),
-    else it stays alone. ``first``: it goes before all that wait."""
+    else it stays alone. ``first``: it goes before all that wait. ``forgiven``: so often it comes
+    back unchanged if it had kept to its reservation, so that a neighbour was to blame."""
 
     delay_s: float = 5.0
     more_mib: tuple[int, ...] = ()
     joinable: bool = False
     first: bool = True
+    forgiven: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """The order of the queue by age and fair share (sim/priority).
+
+    Weights, and Slurm's defaults for the times: PriorityMaxAge and PriorityDecayHalfLife of seven
+    days, PriorityCalcPeriod of five minutes (slurm.conf(5)).
+    """
+
+    age_weight: float = 1000.0
+    share_weight: float = 1000.0
+    age_s: float = 7 * 86400.0
+    half_life_s: float = 7 * 86400.0
+    period_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One way of running a cluster.
 
-    ``method``: mps or streams. ``depth``: waiting jobs that may be looked at; 1 is strict order.
-    ``ramp_s``: seconds after its launch in which a job's memory appears. ``fence``: a job that
-    takes more than its reservation runs out itself. ``settle``: nobody joins a GPU while a job's
-    memory has not appeared there. ``multi_user_mps``: jobs of several users may share one MPS
-    server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``: 0 = never
-    short. ``stretch``: a shared job's time limit grows with the slowdown that is expected of its
-    GPU. ``expect_runs``: run times are expected from ended jobs of the same name; else only time
-    limits are known. ``pool``: so many GPUs are shared; None: all.
+    ``method``: how jobs share a GPU. mps and streams: MIG instances too. mig: one job an instance,
+    and one a GPU that is not cut; on a machine without any layout a GPU is cut in two halves while
+    it is idle, or in one for a job that needs more than a half. ``depth``: waiting jobs that may
+    be looked at; 1 is strict order. ``priority``: the queue's order by age and fair share; None: by
+    arrival. ``ramp_s``: seconds after its launch in which a job's memory appears. ``fence``: a job
+    that takes more than its reservation runs out itself. ``settle``: nobody joins a GPU while a
+    job's memory has not appeared there. ``multi_user_mps``: jobs of several users may share one MPS
+    server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``: what each node
+    has for its jobs; 0 = never short. ``stretch``: a job's time limit grows with the slowdown that
+    the scheduler expects of its GPUs, up to ``max_limit_s``, the partition's MaxTime (None: no
+    bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model of
+    interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
+    are expected from ended jobs of the same name; else only time limits are known. ``pool``: so
+    many GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
     """
 
     conditions: Conditions = Conditions()
     interference: Interference = REFERENCE
     method: str = "mps"
     depth: int = 1
+    priority: Priority | None = None
     monitor: Monitor = Monitor()
     pace: Pace = Pace()
     recovery: Recovery = Recovery()
@@ -63,6 +87,8 @@ class Setting:
     node_cpus: int = 0
     node_host_mib: int = 0
     stretch: bool = True
+    max_limit_s: float | None = None
+    believed: Interference | None = None
     expect_runs: bool = True
     pool: int | None = None
     settle: bool = False

@@ -2,68 +2,83 @@
 """The queue of a simulation, and which seats changed since a job was refused.
 
 Looking at every GPU for every waiting job at every event is what makes a simulator slow. A job that
-no seat admitted is not admitted by the same seats later, unless one was freed or telemetry showed
-something new; so it is shown those alone.
+no seat admitted is not admitted by the same seats later, unless one was freed, is no longer kept
+for a job that comes first, or telemetry showed something new; so it is shown those alone.
 """
 
-from bisect import insort
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count, islice
 
-from slurm_coloc.core.interference import Interference
-from slurm_coloc.core.placing import Ask, Conditions, Seat, View
+from slurm_coloc.core.placing import Ask, Seat, View
+from slurm_coloc.sim.setting import Setting
+
+#: recovered before others, then by priority (highest first), then by arrival
+Entry = tuple[int, float, int]
 
 
 class Waiting:
-    """Jobs in the order of the queue: recovered ones first, then by arrival."""
+    """Jobs in the order of the queue."""
 
-    def __init__(
-        self,
-        seats: Sequence[Seat],
-        conditions: Conditions,
-        interference: Interference,
-        depth: int,
-    ) -> None:
+    def __init__(self, seats: Sequence[Seat], setting: Setting) -> None:
         self._seats = seats
-        self._conditions, self._interference, self._depth = conditions, interference, depth
-        self._queue: list[tuple[int, int, Ask]] = []
-        self._position: dict[int, tuple[int, int]] = {}
+        self._queue: list[tuple[Entry, Ask]] = []
+        self._entry: dict[int, Entry] = {}
         self._serial = count()
         self._turn = 0
         # Seats in the order in which they were freed; a job remembers how far it has seen them.
         self._freed: list[Seat] = []
         self._seen: dict[int, int] = {}
+        self._shown = 0
+        self._holders: Collection[int] = ()
+        self._kept: frozenset[int] = frozenset()
+        self._kept_until_s = float("-inf")
+        self._view = _View(
+            0.0,
+            _Asks(self._queue),
+            seats,
+            setting.conditions,
+            setting.believed or setting.interference,
+            depth=setting.depth,
+            pooled=any(seat.pool for seat in seats) and not all(seat.pool for seat in seats),
+        )
+        self._view.waiting = self
+        self._by_node, self._largest = self._view.nodes(), self._view.largest_node()
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def first(self, number: int) -> Iterator[Ask]:
         """The first jobs of the queue."""
-        return (ask for _, _, ask in islice(self._queue, number))
+        return (ask for _, ask in islice(self._queue, number))
 
-    def add(self, ask: Ask, first: bool = False) -> None:
+    def add(self, ask: Ask, first: bool = False, priority: float = 0.0) -> None:
         """A job waits; ``first``: before all that were not marked so."""
-        entry = (0 if first else 1, next(self._serial))
-        self._position[ask.id] = entry
-        insort(self._queue, (*entry, ask), key=lambda item: item[:2])
+        entry = (0 if first else 1, -priority, next(self._serial))
+        self._entry[ask.id] = entry
+        insort(self._queue, (entry, ask), key=_order)
 
     def remove(self, ask: Ask, last_seat: int) -> None:
         """A job has started, its last seat being that one."""
-        entry = self._position.pop(ask.id)
-        lo, hi = 0, len(self._queue)
-        while lo < hi:
-            middle = (lo + hi) // 2
-            if self._queue[middle][:2] < entry:
-                lo = middle + 1
-            else:
-                hi = middle
-        del self._queue[lo]
+        del self._queue[bisect_left(self._queue, self._entry.pop(ask.id), key=_order)]
         self._seen.pop(ask.id, None)
+        if ask.id in self._holders:
+            self.hold((), frozenset(), float("-inf"))
         self._turn = last_seat + 1
+
+    def rank(self, priority: Callable[[Ask], float]) -> None:
+        """Priorities changed: order the queue anew."""
+        for place, ((first, _, serial), ask) in enumerate(self._queue):
+            self._entry[ask.id] = entry = (first, -priority(ask), serial)
+            self._queue[place] = (entry, ask)
+        self._queue.sort(key=_order)
 
     def freed(self, seat: Seat) -> None:
         """A seat has more room than before."""
-        self._freed.append(seat)
+        if seat.host is None or not seat.host.limited:
+            self._freed.append(seat)
+        else:
+            self._freed.extend(self._by_node[seat.node])
 
     def look_again(self) -> None:
         """Telemetry has something new: every seat is worth a look again."""
@@ -71,37 +86,51 @@ class Waiting:
 
     def view(self, now_s: float) -> View:
         """What a policy sees now."""
-        return _View(
-            now_s,
-            _Asks(self._queue),
-            self._seats,
-            self._conditions,
-            self._interference,
-            self._turn % len(self._seats),
-            self._depth,
-            self,
-        )
+        self._view.now_s = now_s
+        self._view.turn = self._turn % len(self._seats)
+        self._shown = len(self._freed)
+        return self._view
+
+    def hold(self, ids: Collection[int], kept: frozenset[int], until_s: float) -> None:
+        """These seats are kept for the first jobs so long. A job that was kept off a seat may try
+        it again when it is kept no more, or longer: something shorter could end before."""
+        if kept != self._kept or until_s > self._kept_until_s:
+            self._freed.extend(self._seats[index] for index in sorted(self._kept))
+        self._holders, self._kept, self._kept_until_s = ids, kept, until_s
+
+    def news(self) -> bool:
+        """Whether seats were released while the policy looked, so that it should look again."""
+        return len(self._freed) > self._shown
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
-        """Seats freed since the job was refused; all of them where it asks for several."""
+        """Seats freed since the job was refused; where it asks for several, all of their nodes."""
         seen = self._seen.get(ask.id)
-        if seen is None:
-            return self._seats
-        if seen == len(self._freed):
+        freed = len(self._freed)
+        if seen == freed:
             return ()
-        if ask.gpus > 1:
+        if seen is None or freed - seen >= len(self._seats):
             return self._seats
-        return list({seat.index: seat for seat in self._freed[seen:]}.values())
+        news = {seat.index: seat for seat in self._freed[seen:]}.values()
+        if ask.gpus == 1:
+            return list(news)
+        if ask.gpus > self._largest:
+            return self._seats
+        nodes = {seat.node for seat in news}
+        return [seat for node in sorted(nodes) for seat in self._by_node[node]]
 
     def refuse(self, ask: Ask) -> None:
         """Nothing admits the job now."""
         self._seen[ask.id] = len(self._freed)
 
 
+def _order(item: tuple[Entry, Ask]) -> Entry:
+    return item[0]
+
+
 class _Asks(Sequence[Ask]):
     """The queue without its keys."""
 
-    def __init__(self, queue: list[tuple[int, int, Ask]]) -> None:
+    def __init__(self, queue: list[tuple[Entry, Ask]]) -> None:
         self._queue = queue
 
     def __len__(self) -> int:
@@ -109,22 +138,23 @@ class _Asks(Sequence[Ask]):
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         if isinstance(index, slice):
-            return [item[2] for item in self._queue[index]]
-        return self._queue[index][2]
+            return [item[1] for item in self._queue[index]]
+        return self._queue[index][1]
 
     def __iter__(self) -> Iterator[Ask]:
-        return (item[2] for item in self._queue)
+        return (item[1] for item in self._queue)
 
 
 class _View(View):
     """A view that remembers what it refused."""
 
-    def __init__(self, *values: object) -> None:
-        *fields, self._waiting = values
-        super().__init__(*fields)  # type: ignore[arg-type]
+    waiting: Waiting
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
-        return self._waiting.open_to(ask)  # type: ignore[attr-defined,no-any-return]
+        return self.waiting.open_to(ask)
 
     def refuse(self, ask: Ask) -> None:
-        self._waiting.refuse(ask)  # type: ignore[attr-defined]
+        self.waiting.refuse(ask)
+
+    def hold(self, ids: Collection[int], seats: Collection[int], until_s: float) -> None:
+        self.waiting.hold(ids, frozenset(seats), until_s)
