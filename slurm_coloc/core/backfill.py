@@ -3,7 +3,7 @@
 
 As in EASY backfill: a later job may go first if, by plan, the first one starts no later for it. The
 plan is what is known: expected ends at present speeds. On shared GPUs a newcomer would slow down
-the jobs that the first one waits for, so nobody joins those.
+the jobs that the first one waits for, so it may join them only if they end in time all the same.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Reservation:
         """Whether a job may start on a seat before the one that waits for it."""
         if seat.index not in self.closed:
             return True
-        if any(one.ask.id in self.awaited for one in seat.residents):
+        if not self._in_time(ask, seat, view):
             return False
         if self._over_before(ask, seat, view, idle_only):
             return True
@@ -43,6 +43,21 @@ class Reservation:
         if spare is not None and (ask.cpus > spare[0] or ask.host_mib > spare[1]):
             return False
         return seat.index not in self.seats or self._beside(ask, seat, view.conditions, idle_only)
+
+    def _in_time(self, ask: Ask, seat: Seat, view: View) -> bool:
+        """Whether the jobs that are waited for would end in time although a newcomer slows them."""
+        if not any(one.ask.id in self.awaited for one in seat.residents):
+            return True
+        if self.start_s == INF:
+            return False
+        before = expected_speeds(seat, view.interference)
+        after = expected_speeds(seat, view.interference, ask)
+        return all(
+            one.ends_s is not None
+            and view.now_s + (one.ends_s - view.now_s) * fast / slow <= self.start_s
+            for one, fast, slow in zip(seat.residents, before, after, strict=False)
+            if one.ask.id in self.awaited
+        )
 
     def _over_before(self, ask: Ask, seat: Seat, view: View, idle_only: bool) -> bool:
         """Whether it is expected to have ended when the first one starts."""
@@ -82,12 +97,20 @@ class Offer:
 def reservation(ask: Ask, view: View, idle_only: bool = False) -> Reservation | None:
     """What is kept for a job that cannot start now; None where it could never start.
 
-    The node where it could start first. What a node offers is remembered until something changes
-    on it.
+    The node where it could start first. Where nobody knows when that is, a job of one GPU has no
+    reservation, as in Slurm one that cannot start within bf_window: the next end anywhere is its
+    chance. A job of several GPUs would never find them idle together, so for it they are kept.
     """
+    best = _best_offer(ask, view, idle_only)
+    if best is None or (ask.gpus == 1 and best.start_s == INF):
+        return None
+    return _kept(ask, best, view)
+
+
+def _best_offer(ask: Ask, view: View, idle_only: bool) -> Offer | None:
+    """The first of all nodes' offers. They are remembered until something changes on a node."""
     if ask.gpus > view.largest_node():
-        best = _offer(ask, view.seats, view, idle_only)
-        return None if best is None else _kept(ask, best, view)
+        return _offer(ask, view.seats, view, idle_only)
     lane = view.pooled and not ask.share
     known: dict[int, tuple[int, Offer | None]] = {}
     last = view.plans.get(lane)
@@ -104,7 +127,7 @@ def reservation(ask: Ask, view: View, idle_only: bool = False) -> Reservation | 
             known[node] = (-1 if host is None else host.version, offer)
         if offer is not None and (best is None or offer.key() < best.key()):
             best = offer
-    return None if best is None else _kept(ask, best, view)
+    return best
 
 
 def _offer(ask: Ask, seats: Sequence[Seat], view: View, idle_only: bool) -> Offer | None:

@@ -37,7 +37,8 @@ class Ask:
 
 @dataclass(slots=True)
 class Resident:
-    """A job on a GPU. ``ends_s``: when it is expected to end; ``left_s``: seconds alone to go."""
+    """A job on a GPU. ``ends_s``: when it is expected to end at its present speed; ``left_s``:
+    seconds alone that it had to go when its speed last changed."""
 
     ask: Ask
     ends_s: float | None = None
