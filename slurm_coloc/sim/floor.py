@@ -13,7 +13,7 @@ from slurm_coloc.core.interference import Interference
 from slurm_coloc.core.seat import INF, Ask, Host, Resident, Seat
 from slurm_coloc.core.speeds import BUSY, speeds_on
 from slurm_coloc.sim.machine import Machine
-from slurm_coloc.sim.power import Power
+from slurm_coloc.sim.power import Power, dram_activity
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
@@ -49,15 +49,17 @@ class Card:
 
     power: Power
     smact: float = 0.0
+    drama: float = 0.0
     since_s: float = 0.0
     joules: float = 0.0
 
-    def now(self, now_s: float, smact: float = 0.0) -> None:
-        """From now on its SM activity is so much more (ratio)."""
-        self.joules += self.power.watts(self.smact) * (now_s - self.since_s)
+    def now(self, now_s: float, smact: float = 0.0, drama: float = 0.0) -> None:
+        """From now on its SM and DRAM activities are so much more (ratios)."""
+        self.joules += self.power.watts(self.smact, self.drama) * (now_s - self.since_s)
         self.since_s = now_s
         # Rounding must not leave a trace of activity on an idle GPU.
         self.smact = 0.0 if self.smact + smact < 1e-9 else self.smact + smact
+        self.drama = max(0.0, self.drama + drama)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +85,7 @@ class Place:
     runs: list[Run] = field(default_factory=list)
     reserved_mib: int = 0
     smact: float = 0.0
+    drama: float = 0.0
 
     def has_room(self, run: Run) -> bool:
         """Whether the memory of a run that is on it, and not there yet, fits."""
@@ -232,14 +235,15 @@ class Floor:
     # ---- what is told of it ----------------------------------------------------------------
 
     def _note(self, place: Place, now_s: float) -> None:
-        smact = smocc = drama = 0.0
+        smact = smocc = drama = drawn = 0.0
         for run in place.runs:
             activity = run.job.activity
             smact += activity.smact * run.speed
             smocc += (activity.smocc or 0.0) * run.speed
             drama += (activity.drama or 0.0) * run.speed
-        place.card.now(now_s, smact - place.smact)
-        place.smact = smact
+            drawn += dram_activity(activity) * run.speed
+        place.card.now(now_s, smact - place.smact, drawn - place.drama)
+        place.smact, place.drama = smact, drawn
         if self._keep_s:
             # A MIG instance shows the activity of its own SMs.
             part = place.seat.fraction
@@ -288,7 +292,8 @@ def _expect(run: Run, now_s: float) -> None:
 
 
 def _places(machine: Machine, setting: Setting) -> list[Place]:
-    cards = [Card(setting.power) for _ in range(machine.gpus)]
+    kinds = {device.gpu: device.kind for device in machine.devices}
+    cards = {gpu: Card(setting.power.on(kind)) for gpu, kind in kinds.items()}
     hosts = _hosts(machine, setting)
     banks: dict[int, Bank] = {}
     whole = any(not device.part for device in machine.devices)
