@@ -4,6 +4,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,24 @@ from slurm_coloc.sim import pagetext
 from slurm_coloc.sim.page import Page, page
 from slurm_coloc.sim.pagetext import text_of
 from slurm_coloc.sim.past import Past
-from slurm_coloc.sim.simulate import simulate
+from slurm_coloc.sim.plot import check_path, save
+from slurm_coloc.sim.plotcompare import bars, before_after
+from slurm_coloc.sim.plotrun import draw
+from slurm_coloc.sim.simulate import play, simulate
 
 Figures = dict[str, Any]
 
 
 def answer(request: Request, as_json: bool, plot: Path | None, markdown: Path | None) -> None:
-    """Simulate and print."""
+    """Simulate and print. A picture's path is tried before anything long is."""
+    if plot is not None:
+        check_path(plot)
     if request.world.past is None or request.compares:
         if markdown is not None:
             raise UsageFault("--markdown needs --sacct, --philly or --helios, and one policy")
         _compare(request, as_json, plot)
     else:
-        _page(request, request.world.past, as_json, markdown)
+        _page(request, request.world.past, as_json, plot, markdown)
 
 
 def _compare(request: Request, as_json: bool, plot: Path | None) -> None:
@@ -45,6 +51,8 @@ def _compare(request: Request, as_json: bool, plot: Path | None) -> None:
     if not alone and EXCLUSIVE not in names:
         wanted.insert(0, policy_named(EXCLUSIVE))
     found = _simulated(request, wanted)
+    if plot is not None:
+        _draw(request, found, names, plot)
     if as_json:
         print(json.dumps(_json(request, found, names)))
     else:
@@ -78,7 +86,26 @@ def progress(total: int) -> Iterator[Callable[[str, int], None]]:
         yield step
 
 
-def _page(request: Request, past: Past, as_json: bool, markdown: Path | None) -> None:
+def _draw(request: Request, found: Mapping[str, Figures], names: Sequence[str], path: Path) -> None:
+    """Of one policy its run, the first of several; with a comparison its bars, the run of the
+    first policy beside them in a file of its own."""
+    experiment = request.experiment(policy_named(names[0]))
+    outcome, _ = play(replace(experiment, setting=replace(experiment.setting, record=True)))
+    title = f"{names[0]}: {len(request.world.jobs):,} jobs on {experiment.machine.text}"
+    drawn = draw(outcome, experiment.machine, title)
+    if not request.compares:
+        save(drawn, path)
+        return
+    spread = {name: found[name]["spread"] for name in found} if request.runs > 1 else None
+    title = f"{len(request.world.jobs):,} jobs on {request.world.machine.text}"
+    bound_s = found[names[0]]["bound_s"]
+    save(bars(found, bound_s, f"{title}, {_runs(request)}", spread), path)
+    save(drawn, path.with_stem(f"{path.stem}-{names[0]}"))
+
+
+def _page(
+    request: Request, past: Past, as_json: bool, plot: Path | None, markdown: Path | None
+) -> None:
     """The admin's page, of one policy."""
     world, policy = request.world, request.policies[0]
     shared = request.experiment(policy)
@@ -87,6 +114,10 @@ def _page(request: Request, past: Past, as_json: bool, markdown: Path | None) ->
         made = page(past, world.assumed, world.gpu_mib, shared, whole, lambda what: step(what, 0))
         figures = made.figures if request.runs == 1 else simulate(shared)
     words = text_of(made, world.whole.text, shared, world.said)
+    if plot is not None:
+        before, after = made.over_time
+        in_use, waiting = (before.in_use, after.in_use), (before.waiting, after.waiting)
+        save(before_after(in_use, waiting, made.gpus, words.title), plot)
     if markdown is not None:
         write_text(markdown, pagetext.markdown(words))
     if as_json:
@@ -190,11 +221,14 @@ def _show(request: Request, found: Mapping[str, Figures], names: Sequence[str]) 
     bound_s = exclusive["bound_s"]
     most = savings({"makespan_s": bound_s}, exclusive)["saving_ratio"]
     rows.append(("bound", render.span(bound_s), f"{most:.1%}", "100%", *[None] * 5))
-    runs = f"means of {request.runs} runs" if request.runs > 1 else "one run"
-    title = f"{len(request.world.jobs):,} jobs on {request.world.machine.text}, {runs}"
+    title = f"{len(request.world.jobs):,} jobs on {request.world.machine.text}, {_runs(request)}"
     render.show(Text(title), render.table("", COLUMNS, rows), Text(_sentence(found, names, most)))
     for line in request.world.said:
         render.show(Text(f"note: {line}"))
+
+
+def _runs(request: Request) -> str:
+    return f"means of {request.runs} runs" if request.runs > 1 else "one run"
 
 
 def _row(name: str, figures: Figures, exclusive: Figures) -> Sequence[object]:

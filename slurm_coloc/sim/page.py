@@ -6,7 +6,7 @@ that what the simulator simplifies is on both sides. What accounting does not re
 the page is made for two more assumptions to show what hangs on them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
@@ -49,6 +49,14 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class OverTime:
+    """(seconds from the first submission, number): GPUs with a job, and jobs that wait."""
+
+    in_use: Sequence[tuple[float, float]]
+    waiting: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """The shared side under another assumption."""
 
@@ -61,7 +69,8 @@ class Case:
 class Page:
     """All that the page says. ``recorded_wait_s``: mean wait in the file itself. ``gpus_needed``:
     GPUs with which sharing gives the waiting that all of them give without; None where not even
-    all do."""
+    all do. ``figures``: the contract's, of the shared side. ``over_time``: of both sides, whole
+    GPUs first."""
 
     jobs: int
     users: int
@@ -74,6 +83,7 @@ class Page:
     gpus_needed: int | None
     cases: Sequence[Case]
     figures: dict[str, float]
+    over_time: tuple[OverTime, OverTime]
 
     @property
     def saved_hours(self) -> float:
@@ -92,9 +102,9 @@ def page(
     """The page. ``shared`` and ``whole``: the two ways; their jobs are ``past`` filled under
     ``assumed``. ``step`` is told what is simulated next."""
     step("whole GPUs")
-    before = _side(whole)[0]
+    before, _, time_before = _side(whole)
     step("shared GPUs")
-    after, figures = _side(shared)
+    after, figures, time_after = _side(shared)
     cases = []
     for name in ("low", "high"):
         step(f"{name} assumption")
@@ -114,14 +124,17 @@ def page(
         gpus_needed=_needed(shared, before.mean_wait_s, after.mean_wait_s, step),
         cases=cases,
         figures=figures,
+        over_time=(time_before, time_after),
     )
 
 
-def _side(experiment: Experiment) -> tuple[Side, dict[str, float]]:
+def _side(experiment: Experiment) -> tuple[Side, dict[str, float], OverTime]:
     noted = replace(experiment, setting=replace(experiment.setting, record=True))
     outcome, bound = play(noted)
     figures = {**outcome.figures(), "bound_s": bound}
-    return side_of(outcome, figures), figures
+    waits = [(one.job.submit_s, one.start_s, 1.0) for one in outcome.records if one.start_s]
+    over_time = OverTime(sums(stretches(outcome.pieces)), sums(waits))
+    return side_of(outcome, figures), figures, over_time
 
 
 def side_of(outcome: Outcome, figures: dict[str, float]) -> Side:
@@ -160,12 +173,29 @@ def _wait_s(record: Record) -> float:
 
 def busy_s(pieces: Iterable[Piece]) -> float:
     """Seconds in which a seat had a job, over all seats."""
-    total, ends = 0.0, dict[int, float]()
+    return sum(end_s - start_s for start_s, end_s, _ in stretches(pieces))
+
+
+def stretches(pieces: Iterable[Piece]) -> Iterator[tuple[float, float, float]]:
+    """(from, to, 1) of each stretch in which a seat had jobs, or of parts of one."""
+    ends: dict[int, float] = {}
     for piece in sorted(pieces, key=lambda one: one.start_s):
         begin = max(piece.start_s, ends.get(piece.seat, piece.start_s))
-        total += max(0.0, piece.end_s - begin)
-        ends[piece.seat] = max(piece.end_s, ends.get(piece.seat, piece.end_s))
-    return total
+        if piece.end_s > begin:
+            yield begin, piece.end_s, 1.0
+            ends[piece.seat] = piece.end_s
+
+
+def sums(spans: Iterable[tuple[float, float, float]]) -> list[tuple[float, float]]:
+    """(time, sum) of amounts that hold from one time to another: (from, to, amount)."""
+    changes: list[tuple[float, float]] = []
+    for start, end, amount in spans:
+        changes += ((start, amount), (end, -amount))
+    total, out = 0.0, [(0.0, 0.0)]
+    for when, amount in sorted(changes):
+        total += amount
+        out.append((when, max(0.0, total)))
+    return out
 
 
 def neighbours(pieces: Iterable[Piece]) -> set[int]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.cli.app import run
+from tests.unit.sim.month import lines
 
 TRACE = """\
 job,name,submit_s,gpus,run_s,memory_mib,smact,user,half_mib
@@ -193,3 +194,71 @@ def test_defaults_of_the_pool_come_from_the_configuration(
     monkeypatch.setenv("COLOC_CONFIG", str(path))
     assert coloc.json("--policy", "magm")["conditions"]["jobs"] == 3
     assert coloc.json("--policy", "magm", "--jobs-per-gpu", "2")["conditions"]["jobs"] == 2
+
+
+def month() -> str:
+    return "\n".join(lines(jobs=60, gpus=4)) + "\n"
+
+
+def test_page_for_an_admin(coloc: Coloc) -> None:
+    out = coloc("--policy", "magm", source="--sacct", file=month())
+    assert out.startswith("Sharing GPUs: 60 runs of ") and "4xa100-40gb" in out.splitlines()[0]
+    for words in ("GPU hours in use", "could share a GPU", "What was assumed", "(this page)"):
+        assert words in out
+    assert "the same user" in out and "add up to 1.4 at most" in out, "as the configuration has it"
+
+
+def test_page_in_json_and_markdown_and_as_a_picture(coloc: Coloc) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib (the extra plot)")
+    page, picture = coloc.folder / "page.md", coloc.folder / "page.png"
+    files = ("--markdown", str(page), "--plot", str(picture))
+    answer = coloc.json("--policy", "magm", *files, source="--sacct", file=month())
+    assert set(answer) >= KEYS and answer["estimator"] == "error:0.1"
+    made = answer["page"]
+    assert made["gpu_hours_saved"] == made["whole"]["gpu_hours"] - made["shared"]["gpu_hours"]
+    assert [case["name"] for case in made["cases"]] == ["low", "as assumed", "high"]
+    assert made["shared"]["mean_wait_s"] == answer["mean_wait_s"]
+    assert page.read_text().startswith("# Sharing GPUs: 60 runs")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_assumptions_change_the_page(coloc: Coloc) -> None:
+    def asked(*arguments: str) -> dict[str, Any]:
+        return coloc.json("--policy", "magm", *arguments, source="--sacct", file=month())
+
+    heavy = asked("--assume-smact", "0.9", "--assume-memory", "high")
+    assert any("90% in the mean" in line for line in heavy["assumed"])
+    assert heavy["page"]["shared"]["did"] < asked()["page"]["shared"]["did"]
+    assert asked("--joining", "0")["page"]["shared"]["did"] == 0
+    assert "GPU type" in coloc.refused(
+        "--policy", "magm", source="--sacct", file=month().replace("a100", "voodoo")
+    )
+
+
+def test_other_traces(coloc: Coloc) -> None:
+    header = "job_id,user,vc,gpu_num,cpu_num,state,submit_time,start_time,end_time,duration"
+    row = "1,u,v,1,4,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,,3600"
+    file = f"{header}\n{row}\n{row.replace('1,u', '2,u')}\n"
+    answer = coloc.json("--policy", "magm", source="--helios", file=file)
+    assert answer["jobs"] == 2 and answer["gpus"] == "2xa100-40gb"
+    assert any("taken for A100-40GB" in line for line in answer["assumed"])
+    compared = coloc.json("--compare", "magm,mug", source="--helios", file=file)
+    assert list(compared["policies"]) == ["exclusive", "magm", "mug"]
+    log = [{
+        "jobid": "a", "user": "u", "vc": "v", "submitted_time": "2017-10-07 01:00:00",
+        "attempts": [{
+            "start_time": "2017-10-07 01:00:00", "end_time": "2017-10-07 02:00:00",
+            "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+        }],
+    }]  # fmt: skip
+    assert coloc.json("--policy", "magm", source="--philly", file=json.dumps(log))["jobs"] == 1
+
+
+def test_pictures_of_a_trace(coloc: Coloc) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib (the extra plot)")
+    path = coloc.folder / "run.svg"
+    coloc("--policy", "magm", "--plot", str(path))
+    assert path.read_text().count("<svg") == 1
+    coloc("--compare", "magm,mug", "--plot", str(path))
+    assert (coloc.folder / "run-magm.svg").exists()
+    assert "the name must end in" in coloc.refused("--policy", "magm", "--plot", "x.jpg")
