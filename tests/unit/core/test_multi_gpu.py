@@ -14,10 +14,10 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.core.recovery import Goal, Step, next_step
 from slurm_coloc.core.request import JobRequest, gpu_demand
+from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.rewrite import exclusive_tres, rewrite
 from slurm_coloc.core.siblings import Share, new_request
 from slurm_coloc.core.sizing import Sizing
-from slurm_coloc.core.reserve import reserve_as
 from tests.unit.core.conftest import a100, h100, make_shape
 
 TWO = JobRequest(1, num_tasks=2, tres_per_task="gres/gpu=1", tres_bind="gres/gpu:per_task:1")
