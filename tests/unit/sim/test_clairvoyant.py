@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clairvoyant search: what it finds exists, fits, and on tiny traces is the best there is."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.policies import policy
+from slurm_coloc.sim.bound import bound_s
+from slurm_coloc.sim.clairvoyant import Found, best_known
+from slurm_coloc.sim.clairvoyant.follow import Planned
+from slurm_coloc.sim.clairvoyant.model import Model
+from slurm_coloc.sim.clairvoyant.search import replay
+from slurm_coloc.sim.engine import Simulation
+from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.machine import Machine, parse_machine
+from slurm_coloc.sim.setting import Setting
+from slurm_coloc.sim.trace import TraceJob
+
+
+def trace(seed: int, count: int, gpus: int) -> list[TraceJob]:
+    """Jobs whose memory and activity let some, but not all, share a 40 GB GPU."""
+    rng = Random(seed)
+    jobs, submit_s = [], 0.0
+    for number in range(1, count + 1):
+        submit_s += rng.choice((0.0, 100.0, 700.0))
+        wide = gpus > 1 and rng.random() < 0.2
+        smact = Activity(rng.choice((0.15, 0.3, 0.5, 0.8, 0.9)))
+        memory_mib = rng.choice((2000, 6000, 14000, 25000))
+        run_s = round(rng.uniform(200.0, 3000.0), 1)
+        jobs.append(TraceJob(number, "", submit_s, 2 if wide else 1, run_s, memory_mib, smact))
+    return jobs
+
+
+def most_mib(found: Found, jobs: list[TraceJob], machine: Machine) -> list[int]:
+    """The most memory that a schedule holds at once, per seat."""
+    mib = {job.id: job.memory_mib for job in jobs}
+    most = [0] * len(machine.devices)
+    for moment in [one.start_s for one in found.schedule]:
+        now = [one for one in found.schedule if one.start_s <= moment < one.end_s - 1e-6]
+        for seat in range(len(most)):
+            held = sum(mib[one.job_id] for one in now if seat in one.seats)
+            most[seat] = max(most[seat], held)
+    return most
+
+
+@pytest.mark.parametrize("gpus", ["1xa100-40gb", "4xa100-40gb", "2xa100-40gb:3g.20gb+4g.20gb"])
+def test_what_is_found_exists(gpus: str) -> None:
+    """Every job runs once, after its submission, within the memory; no policy is better."""
+    machine = parse_machine(gpus)
+    jobs = trace(3, 20, machine.gpus)
+    if ":" in gpus:
+        jobs = [replace(job, memory_mib=job.memory_mib // 2, gpus=1) for job in jobs]
+    found = best_known(jobs, machine, evaluations=1500)
+    assert [one.job_id for one in found.schedule] == [job.id for job in jobs]
+    for one, job in zip(found.schedule, jobs, strict=True):
+        assert one.start_s >= job.submit_s
+        assert one.end_s - one.start_s >= job.run_s - 1e-6
+        assert len(set(one.seats)) == job.gpus
+    held = most_mib(found, jobs, machine)
+    assert all(mib <= device.usable_mib for mib, device in zip(held, machine.devices, strict=True))
+    assert found.outcome.oom == 0
+    if ":" not in gpus:  # the bound is one of whole GPUs
+        assert found.makespan_s >= bound_s(jobs, machine.gpus)
+    asks = ask_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
+    first_fit = Simulation(jobs, machine, policy("first-fit"), Setting(), asks).run()
+    assert found.makespan_s <= first_fit.makespan_s
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_engine_sees_the_same_times(seed: int) -> None:
+    """The engine and the search compute every end on their own; 1e-6 apart at most."""
+    jobs, machine = trace(seed, 30, 4), parse_machine("4xa100-40gb")
+    found = best_known(jobs, machine, evaluations=300, seed=seed)
+    ends = {record.job.id: record.end_s for record in found.outcome.records}
+    assert {one.job_id: one.end_s for one in found.schedule} == pytest.approx(ends, rel=1e-6)
+
+
+def test_a_schedule_that_cannot_be_is_noticed() -> None:
+    jobs, machine = trace(1, 2, 1), parse_machine("1xa100-40gb")
+    wrong = [Planned(job.id, (0,), job.submit_s, job.submit_s + 1.0) for job in jobs]
+    with pytest.raises(AssertionError, match="planned was"):
+        replay(Model(jobs, machine, Setting()), machine, Setting(), wrong)
+
+
+def test_one_seed_gives_one_schedule() -> None:
+    jobs, machine = trace(5, 25, 4), parse_machine("4xa100-40gb")
+    first, same, other = (
+        best_known(jobs, machine, evaluations=400, seed=seed).schedule for seed in (1, 1, 2)
+    )
+    assert first == same
+    assert first != other
+
+
+def test_a_job_that_shares_with_nobody_stays_alone() -> None:
+    jobs = [replace(job, coloc=job.id != 3, gpus=1) for job in trace(2, 8, 1)]
+    found = best_known(jobs, parse_machine("1xa100-40gb"), evaluations=500)
+    alone = found.schedule[2]
+    assert alone.end_s - alone.start_s == pytest.approx(jobs[2].run_s)
+    for one in found.schedule[:2] + found.schedule[3:]:
+        assert one.end_s <= alone.start_s + 1e-6 or one.start_s >= alone.end_s - 1e-6
+
+
+def test_a_job_that_fits_nowhere() -> None:
+    jobs = [replace(trace(1, 1, 1)[0], id=77, gpus=5)]
+    with pytest.raises(UsageFault, match="job 77: 5 GPUs"):
+        best_known(jobs, parse_machine("4xa100-40gb"), evaluations=10)
+
+
+# ---- the optimum of tiny traces, by trying everything ------------------------------------------
+
+
+class Everything:
+    """All schedules that start jobs at the end of any job, or together with one that was just
+    submitted; every job may be held back at will."""
+
+    def __init__(self, jobs: list[TraceJob], gpus: int, room_mib: int) -> None:
+        self.jobs, self.gpus, self.room_mib = jobs, gpus, room_mib
+        self.best_s = sum(job.run_s for job in jobs) + max(job.submit_s for job in jobs) + 1.0
+        self.decide(0.0, {}, {}, list(range(len(jobs))), False)
+
+    def decide(
+        self,
+        now: float,
+        at: dict[int, tuple[int, ...]],
+        left: dict[int, float],
+        wait: list[int],
+        ended: bool,
+    ) -> None:
+        """Start nothing now, or some of the jobs that wait."""
+        self.go_on(now, at, left, wait)
+        self.start(now, at, left, wait, 0, ended)
+
+    def start(
+        self,
+        now: float,
+        at: dict[int, tuple[int, ...]],
+        left: dict[int, float],
+        wait: list[int],
+        first: int,
+        may: bool,
+    ) -> None:
+        """One more job, of those that wait from ``first`` on, so that each set is tried once."""
+        for index in range(first, len(wait)):
+            job = wait[index]
+            one = self.jobs[job]
+            if one.submit_s > now:
+                continue
+            places = [(gpu,) for gpu in range(self.gpus)] if one.gpus == 1 else [(0, 1)]
+            for seats in places:
+                placed = {**at, job: seats}
+                if any(self.held(placed, seat) > self.room_mib for seat in seats):
+                    continue
+                rest = wait[:index] + wait[index + 1 :]
+                begun = {**left, job: one.run_s}
+                together = may or one.submit_s == now
+                if together:
+                    self.go_on(now, placed, begun, rest)
+                self.start(now, placed, begun, rest, index, together)
+
+    def held(self, at: dict[int, tuple[int, ...]], seat: int) -> int:
+        return sum(self.jobs[job].memory_mib for job, seats in at.items() if seat in seats)
+
+    def go_on(
+        self, now: float, at: dict[int, tuple[int, ...]], left: dict[int, float], wait: list[int]
+    ) -> None:
+        """To the next submission or end."""
+        work = sum(left[job] * self.jobs[job].activity.smact * self.jobs[job].gpus for job in left)
+        work += sum(self.jobs[job].work_s for job in wait)
+        if now + work / (1.05 * self.gpus) >= self.best_s:
+            return
+        if not at and not wait:
+            self.best_s = now
+            return
+        speed = dict.fromkeys(at, 1.0)
+        for seat in range(self.gpus):
+            here = [job for job, seats in at.items() if seat in seats]
+            found = REFERENCE.speeds([self.jobs[job].activity for job in here])
+            for job, value in zip(here, found, strict=True):
+                speed[job] = min(speed[job], value)
+        ends = [now + left[job] / speed[job] for job in at]
+        soon = [self.jobs[job].submit_s for job in wait if self.jobs[job].submit_s > now]
+        if not ends and not soon:
+            return
+        then = min(ends + soon)
+        after = {job: left[job] - (then - now) * speed[job] for job in at}
+        stay = {job: seats for job, seats in at.items() if after[job] > 1e-9}
+        self.decide(then, stay, {job: after[job] for job in stay}, wait, len(stay) < len(at))
+
+
+@pytest.mark.parametrize(("count", "gpus"), [(6, 1), (4, 2)])
+def test_tiny_traces_are_solved(count: int, gpus: int) -> None:
+    machine = parse_machine(f"{gpus}xa100-40gb")
+    held_back = 0
+    for seed in range(6):
+        jobs = trace(seed, count, gpus)
+        best_s = Everything(jobs, gpus, machine.devices[0].usable_mib).best_s
+        found = best_known(jobs, machine, evaluations=4000, seed=seed, restarts=6)
+        assert found.makespan_s == pytest.approx(best_s, rel=1e-6), seed
+        asks = ask_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
+        greedy = Simulation(jobs, machine, policy("first-fit"), Setting(), asks).run()
+        held_back += greedy.makespan_s > best_s * 1.001
+    assert held_back, "traces that a greedy policy solves too show nothing"
