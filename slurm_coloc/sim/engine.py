@@ -98,8 +98,10 @@ class Simulation:
             self._arrive(job_id)
             return
         if kind == TICK:
-            self._tick_s = INF
-            self._waiting.look_again()
+            # One that an earlier look has replaced is void, or looks would multiply.
+            if self.now_s >= self._tick_s:
+                self._tick_s = INF
+                self._waiting.look_again()
             return
         run = self._floor.runs.get(job_id)
         if run is None:

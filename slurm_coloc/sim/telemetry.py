@@ -48,6 +48,8 @@ class History:
         last = bisect_right(self.times, when_s) - 1
         free_mib = self.true_mib - self.values[last][3] - monitor.reserve_mib
         begin = when_s - monitor.window_s
+        if self.times[last] <= begin:  # the usual case: nothing changed in the window
+            return Measured(free_mib, *self.values[last][:3])
         pieces: list[tuple[float, tuple[float, float, float, int]]] = []
         end, i = when_s, last
         while i >= 0 and end > begin:

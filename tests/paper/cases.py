@@ -51,6 +51,11 @@ def of_row(row: Published) -> Case:
     return Case(row.trace, f"{row.policy} {row.method} {conditions(row)}".strip(), way)
 
 
+def of_words(trace: str, policy: str, method: str, given: str) -> Case:
+    """A case in the words of the tables."""
+    return of_row(Published("", trace, policy, method, given, "", "", "", ""))
+
+
 def conditions(row: Published) -> str:
     """A row's conditions without what all have."""
     return re.sub(r"[;,]? ?recovery( only)?$", "", row.conditions).strip() or "none"

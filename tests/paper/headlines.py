@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping
 from statistics import fmean
 
-from tests.paper.cases import METHODS, ORACLES, Case, carma, of_row, oracle
+from tests.paper.cases import METHODS, ORACLES, Case, carma, of_words, oracle
 from tests.paper.facts import Published
 from tests.paper.lines import Limits, Line, reduction
 from tests.paper.play import Lab
@@ -14,7 +14,7 @@ Build = Callable[[Published, Lab, Limits], list[Line]]
 
 
 def _row(trace: str, policy: str, given: str) -> Case:
-    return of_row(Published("", trace, policy, "MPS", given, "", "", "", ""))
+    return of_words(trace, policy, "MPS", given)
 
 
 def _number(case: Case, name: str) -> Build:

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.paper import headlines, orders, report, sensitivity  # noqa: E402
+from tests.paper import headlines, models, orders, report, sensitivity  # noqa: E402
 from tests.paper.cases import Case, carma, energy_row, of_row, ours  # noqa: E402
 from tests.paper.facts import TRACES, Published, folder, published  # noqa: E402
 from tests.paper.limits import limits  # noqa: E402
@@ -99,6 +99,7 @@ def main() -> int:
     rows = published(facts)
     lines, said = table(rows, lab)
     others = sensitivity.table(rows, lab)
+    others += ["", *models.table(lab, {line.id: line.published for line in lines})]
     text = report.text(lines, said, others, args.runs, time.monotonic() - began)
     print(text)
     if args.write:
