@@ -113,7 +113,7 @@ def _page(
     with progress(0) as step:
         made = page(past, world.assumed, world.gpu_mib, shared, whole, lambda what: step(what, 0))
         figures = made.figures if request.runs == 1 else simulate(shared)
-    words = text_of(made, world.whole.text, shared, world.said)
+    words = text_of(made, world.machine.text, shared, world.said)
     if plot is not None:
         before, after = made.over_time
         in_use, waiting = (before.in_use, after.in_use), (before.waiting, after.waiting)
@@ -258,7 +258,7 @@ def _sentence(found: Mapping[str, Figures], names: Sequence[str], most: float) -
         return f"Without sharing; no schedule could save more than {most:.1%} (bound)."
     how = "less" if saved >= 0 else "more"
     return (
-        f"{name} needs {abs(saved):.1%} {how} time than whole GPUs (the bound allows {most:.1%});"
+        f"{name} needs {abs(saved):.1%} {how} time than exclusive (the bound allows {most:.1%});"
         f" a job waits {render.span(best['mean_wait_s'])} instead of"
         f" {render.span(exclusive['mean_wait_s'])} in the mean."
     )

@@ -120,7 +120,14 @@ DramaAtLeast = Annotated[
 IdleFirst = Annotated[
     bool, _option(SHARE, "Share no GPU while one is idle.", "--idle-first/--no-idle-first")
 ]
-Queue = Annotated[str, _option(QUEUE, "fifo (strict order) or backfill (as Slurm's).")]
+Queue = Annotated[
+    str,
+    _option(
+        QUEUE,
+        "fifo (strict order), backfill (as Slurm's), or priority: by age and fair share, with "
+        "backfill.",
+    ),
+]
 Depth = Annotated[int, _option(QUEUE, "Waiting jobs that backfill looks at.", min=1)]
 WindowS = Annotated[float, _option(WATCH, "Seconds that a figure is taken over.", min=1.0)]
 RefreshS = Annotated[float, _option(WATCH, "Seconds between two looks.", min=1.0)]
@@ -162,6 +169,14 @@ RecoverFirst = Annotated[
     bool,
     _option(AFTER, "A recovered job goes before all that wait.", "--recover-first/--recover-last"),
 ]
+Forgive = Annotated[
+    int,
+    _option(
+        AFTER,
+        "So often a job comes back unchanged if a neighbour took more than it had reserved.",
+        min=0,
+    ),
+]
 NodeCpus = Annotated[int, _option(NODE, "CPUs of a node; 0: never short.", min=0)]
 NodeMemoryMib = Annotated[int, _option(NODE, "Host memory of a node; 0: never short.", min=0)]
 MultiUserMps = Annotated[
@@ -175,6 +190,13 @@ MultiUserMps = Annotated[
 Stretch = Annotated[
     bool,
     _option(NODE, "A shared job's time limit grows with its slowdown.", "--stretch/--no-stretch"),
+]
+MaxLimitS = Annotated[
+    float | None,
+    _option(NODE, "Longest time limit that --stretch may give (MaxTime). Default: none.", min=1.0),
+]
+PowerCurve = Annotated[
+    str, _option(NODE, "Power of a GPU by its activity: thesis or profiles.", "--power")
 ]
 AssumeSmact = Annotated[str, _option(GUESS, "Mean SM activity of jobs: low, mid, high or a ratio.")]
 AssumeMemory = Annotated[

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `coloc simulate` was asked for, checked and made into experiments."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from slurm_coloc.core.gpu import GPU_TYPES
-from slurm_coloc.core.interference import METHODS
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
@@ -25,18 +23,6 @@ from slurm_coloc.sim.trace import TraceJob
 
 DEFAULT_GPUS = "4xa100-40gb"
 EXCLUSIVE = "exclusive"
-#: A GPU cut in two where --method mig is asked for without a layout: 4 and 3 of its 7 slices,
-#: with half of its memory each (NVIDIA's MIG user guide, supported profiles).
-CUT = {
-    "a100-40gb": "4g.20gb+3g.20gb",
-    "a100-80gb": "4g.40gb+3g.40gb",
-    "a30-24gb": "2g.12gb+2g.12gb",
-    "h100-80gb": "4g.40gb+3g.40gb",
-    "h100-94gb": "4g.47gb+3g.47gb",
-    "h200-141gb": "4g.71gb+3g.71gb",
-    "b200-180gb": "4g.90gb+3g.90gb",
-}
-_PART = re.compile(r"((?:\d+x)?)(\d+)x([a-zA-Z][\w-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +61,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Jobs, GPUs, and in ``said`` what a reader must know of them. ``whole``: the GPUs before
-    --method mig cut them, for the policy exclusive. ``past``: the runs that the jobs were made of,
-    with ``assumed`` and ``gpu_mib``; None for a trace, which assumes nothing."""
+    """Jobs, GPUs, and in ``said`` what a reader must know of them. ``past``: the runs that the jobs
+    were made of, with ``assumed`` and ``gpu_mib``; None for a trace, which assumes nothing."""
 
     jobs: Sequence[TraceJob]
     machine: Machine
-    whole: Machine
     said: Sequence[str]
     past: Past | None = None
     assumed: Assumed = AVERAGE
@@ -101,12 +85,16 @@ class Request:
     seed: int
 
     def experiment(self, policy: Policy) -> Experiment:
-        """One policy's simulation."""
+        """One policy's simulation. To the policy exclusive a GPU without a MIG layout is a whole
+        one, whatever the method."""
+        setting = self.setting
+        if policy.name == EXCLUSIVE and setting.method == "mig":
+            setting = replace(setting, method="mps")
         return Experiment(
             self.world.jobs,
-            self.world.whole if policy.name == EXCLUSIVE else self.world.machine,
+            self.world.machine,
             policy,
-            self.setting,
+            setting,
             self.estimator,
             self.runs,
             self.seed,
@@ -126,27 +114,20 @@ def chosen(option: str, value: str, *allowed: str) -> Any:
     return value
 
 
-def world(
-    source: Source, gpus: str, method: str, assumed: Assumed, seed: int, margin: int
-) -> World:
+def world(source: Source, gpus: str, assumed: Assumed, seed: int, margin: int) -> World:
     """Read the file and lay out the GPUs. ``gpus``: "" = a DGX Station, or what the file shows."""
-    if method not in METHODS:
-        raise UsageFault(f"--method {method}: one of {', '.join(METHODS)}")
     said: list[str] = []
     if source.named() == "trace":
         assert source.trace is not None
         jobs = read_trace(source.trace, said)
-        whole = parse_machine(gpus or DEFAULT_GPUS, margin_mib=margin)
-        return World(jobs, _cut(whole, method, margin, said), whole, said)
+        return World(jobs, parse_machine(gpus or DEFAULT_GPUS, margin_mib=margin), said)
     past = source.past()
     said += past.notes
-    whole = parse_machine(gpus or _seen(past, said), margin_mib=margin)
-    gpu_mib = _largest_mib(whole)
+    machine = parse_machine(gpus or _seen(past, said), margin_mib=margin)
+    gpu_mib = _largest_mib(machine)
     filled: Filled = fill(past, assumed, seed, gpu_mib)
     said += filled.said
-    return World(
-        filled.jobs, _cut(whole, method, margin, said), whole, said, past, assumed, gpu_mib
-    )
+    return World(filled.jobs, machine, said, past, assumed, gpu_mib)
 
 
 def assumption(smact: str, memory: str, joining: float) -> Assumed:
@@ -162,27 +143,6 @@ def _largest_mib(machine: Machine) -> int:
     for device in machine.devices:
         per_gpu[device.gpu] = per_gpu.get(device.gpu, 0) + device.true_mib
     return max(per_gpu.values())
-
-
-def _cut(machine: Machine, method: str, margin_mib: int, said: list[str]) -> Machine:
-    """With --method mig and no layout: half of the GPUs whole, for what needs a whole one, the rest
-    cut in two."""
-    if method != "mig" or ":" in machine.text:
-        return machine
-    out = []
-    for part in machine.text.split(","):
-        found = _PART.fullmatch(part.strip())
-        layout = CUT.get(ALIASES.get(found[3].lower(), found[3].lower())) if found else None
-        if found is None or layout is None:
-            raise UsageFault(f"--gpus {part}: give a MIG layout, such as 2xa100:3g.20gb+4g.20gb")
-        nodes, number, kind = found[1], int(found[2]), found[3]
-        cut = (number + 1) // 2
-        if number > cut:
-            out.append(f"{nodes}{number - cut}x{kind}")
-        out.append(f"{nodes}{cut}x{kind}:{layout}")
-    text = ",".join(out)
-    said.append(f"GPUs by --method mig without a layout: {text}; exclusive has them whole")
-    return parse_machine(text, margin_mib=margin_mib)
 
 
 def _seen(past: Past, said: list[str]) -> str:

@@ -14,10 +14,14 @@ from slurm_coloc.cli.simrequest import (
     world,
 )
 from slurm_coloc.config import load_config
+from slurm_coloc.core.interference import METHODS
 from slurm_coloc.core.interference import model as interference
 from slurm_coloc.core.placing import Conditions
-from slurm_coloc.sim.setting import Recovery, Setting
+from slurm_coloc.sim.power import power
+from slurm_coloc.sim.setting import Priority, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor
+
+QUEUES = ("fifo", "backfill", "priority")
 
 
 def command(
@@ -57,10 +61,13 @@ def command(
     recover_mib: opt.RecoverMib = None,
     recover_shared: opt.RecoverShared = False,
     recover_first: opt.RecoverFirst = True,
+    forgive: opt.Forgive = 0,
     node_cpus: opt.NodeCpus = 0,
     node_memory_mib: opt.NodeMemoryMib = 0,
     multi_user_mps: opt.MultiUserMps = True,
     stretch: opt.Stretch = True,
+    max_limit_s: opt.MaxLimitS = None,
+    power_curve: opt.PowerCurve = "thesis",
     assume_smact: opt.AssumeSmact = "mid",
     assume_memory: opt.AssumeMemory = "mid",
     joining: opt.Joining = 1.0,
@@ -86,7 +93,7 @@ def command(
         smocc_at_least=smocc_at_least,
         drama_at_least=drama_at_least,
         budget=shared.compute_budget if budget is None and own else budget,
-        jobs=jobs_per_gpu or (1 if method == "mig" else shared.max_jobs_per_gpu),
+        jobs=jobs_per_gpu or shared.max_jobs_per_gpu,
         share_with=chosen("--share-with", who, "user", "account", "anyone"),
         max_slowdown=max_slowdown,
         idle_first=idle_first,
@@ -94,26 +101,32 @@ def command(
     setting = Setting(
         conditions=conditions,
         interference=interference(model),
-        method=method,
-        depth=1 if chosen("--queue", queue, "fifo", "backfill") == "fifo" else depth,
+        method=chosen("--method", method, *METHODS),
+        depth=1 if chosen("--queue", queue, *QUEUES) == "fifo" else depth,
+        priority=Priority() if queue == "priority" else None,
         monitor=Monitor(
             window_s, refresh_s, statistic=chosen("--statistic", statistic, "mean", "risk")
         ),
         recovery=Recovery(
-            more_mib=tuple(recover_mib or ()), joinable=recover_shared, first=recover_first
+            more_mib=tuple(recover_mib or ()),
+            joinable=recover_shared,
+            first=recover_first,
+            forgiven=forgive,
         ),
+        power=power(power_curve),
         ramp_s=ramp_s,
         fence=fence,
         multi_user_mps=multi_user_mps,
         node_cpus=node_cpus,
         node_host_mib=node_memory_mib,
         stretch=stretch,
+        max_limit_s=max_limit_s,
         pool=pool,
         settle=settle,
     )
     assumed = assumption(assume_smact, assume_memory, joining)
     request = Request(
-        world=world(source, gpus, method, assumed, seed, shared.margin_mib),
+        world=world(source, gpus, assumed, seed, shared.margin_mib),
         setting=setting,
         policies=policies(policy or (), compare),
         compares=bool(compare) or len(policy or ()) > 1,

@@ -13,7 +13,6 @@ from statistics import fmean, median
 from slurm_coloc.core.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.assume import MEMORY, SMACT, Assumed, fill
-from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece, Record, quantile
 from slurm_coloc.sim.past import Past
 from slurm_coloc.sim.simulate import Experiment, play
@@ -132,14 +131,16 @@ def _side(experiment: Experiment) -> tuple[Side, dict[str, float], OverTime]:
     noted = replace(experiment, setting=replace(experiment.setting, record=True))
     outcome, bound = play(noted)
     figures = {**outcome.figures(), "bound_s": bound}
+    # Instances of one GPU are that GPU here.
+    gpu_of = [device.gpu for device in experiment.machine.devices]
+    pieces = [replace(piece, seat=gpu_of[piece.seat]) for piece in outcome.pieces]
     waits = [(one.job.submit_s, one.start_s, 1.0) for one in outcome.records if one.start_s]
-    over_time = OverTime(sums(stretches(outcome.pieces)), sums(waits))
-    return side_of(outcome, figures), figures, over_time
+    over_time = OverTime(sums(stretches(pieces)), sums(waits))
+    return _side_of(outcome, pieces, figures), figures, over_time
 
 
-def side_of(outcome: Outcome, figures: dict[str, float]) -> Side:
-    """What the page says of one outcome, recorded with its pieces."""
-    met = neighbours(outcome.pieces)
+def _side_of(outcome: Outcome, pieces: Sequence[Piece], figures: dict[str, float]) -> Side:
+    met = neighbours(pieces)
     records = [record for record in outcome.records if record.end_s is not None]
     slow = sorted(
         record.last_s / record.job.run_s
@@ -152,7 +153,7 @@ def side_of(outcome: Outcome, figures: dict[str, float]) -> Side:
         p95_wait_s=figures["p95_wait_s"],
         whole_wait_s=fmean(apart) if apart else None,
         mean_jct_s=figures["mean_jct_s"],
-        gpu_hours=busy_s(outcome.pieces) / HOUR,
+        gpu_hours=busy_s(pieces) / HOUR,
         energy_kwh=figures["energy_mj"] / 3.6,
         could=sum(_could(record) for record in records),
         did=len(met),
@@ -172,12 +173,12 @@ def _wait_s(record: Record) -> float:
 
 
 def busy_s(pieces: Iterable[Piece]) -> float:
-    """Seconds in which a seat had a job, over all seats."""
+    """Seconds in which a GPU had a job, over all GPUs."""
     return sum(end_s - start_s for start_s, end_s, _ in stretches(pieces))
 
 
 def stretches(pieces: Iterable[Piece]) -> Iterator[tuple[float, float, float]]:
-    """(from, to, 1) of each stretch in which a seat had jobs, or of parts of one."""
+    """(from, to, 1) of each stretch in which a GPU had jobs, or of parts of one."""
     ends: dict[int, float] = {}
     for piece in sorted(pieces, key=lambda one: one.start_s):
         begin = max(piece.start_s, ends.get(piece.seat, piece.start_s))
@@ -240,7 +241,7 @@ def _too_few(jobs: Sequence[TraceJob]) -> int:
 def _wait_with(shared: Experiment, gpus: int) -> float:
     devices = tuple(device for device in shared.machine.devices if device.gpu < gpus)
     try:
-        outcome, _ = play(replace(shared, machine=Machine(devices, f"{gpus} GPUs")))
+        outcome, _ = play(replace(shared, machine=replace(shared.machine, devices=devices)))
     except UsageFault:  # a job that fits nowhere any more
         return float("inf")
     return outcome.figures()["mean_wait_s"]

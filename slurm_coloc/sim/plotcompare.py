@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from slurm_coloc.sim.plot import BLUE, GREY, HOUR, ORANGE, clock, figure, steps, tidy
+from slurm_coloc.sim.plot import BLUE, GREY, HOUR, ORANGE, clock, figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +17,8 @@ PANELS = (
     ("oom", "Out of memory, jobs", 1.0),
 )
 Points = Sequence[tuple[float, float]]
+#: Equal parts of a month that are shown as their means: each job by itself is noise.
+PARTS = 120
 
 
 def bars(
@@ -55,17 +57,32 @@ def before_after(
     made = figure(12, 6)
     made.suptitle(title, x=0.01, ha="left", fontsize=11)
     top, bottom = made.subplots(2, 1, sharex=True)
+    part_s = end_s / PARTS
     for axes, pair in ((top, in_use), (bottom, waiting)):
         for points, colour, name in zip(pair, (GREY, BLUE), ("whole GPUs", "shared"), strict=True):
-            times, values = steps(points, end_s)
-            axes.step(
-                [t / unit_s for t in times], values, where="post", color=colour, linewidth=1.0,
-                label=name,
+            axes.stairs(
+                means(points, end_s), [i * part_s / unit_s for i in range(PARTS + 1)],
+                color=colour, linewidth=1.3, label=name, baseline=None,
             )  # fmt: skip
         axes.set_ylim(bottom=0)
     top.axhline(gpus, color=ORANGE, linestyle="--", linewidth=1)
-    tidy(top, f"GPUs in use (dashed: all {gpus})")
+    tidy(top, f"GPUs in use (dashed: all {gpus}; means of {part_s / HOUR:.2g} hours)")
     tidy(bottom, "Jobs that wait", unit)
     bottom.set_xlim(0, end_s / unit_s)
     top.legend(loc="lower right", ncols=2, fontsize=8)
     return made
+
+
+def means(points: Points, end_s: float) -> list[float]:
+    """The mean of a line of steps in each of PARTS equal parts of the time."""
+    sums = [0.0] * PARTS
+    part_s = end_s / PARTS
+    for (start, value), (end, _) in zip(points, [*points[1:], (end_s, 0.0)], strict=True):
+        while start < end:
+            part = min(PARTS - 1, int(start / part_s))
+            upto = end if part == PARTS - 1 else min(end, (part + 1) * part_s)
+            sums[part] += value * (upto - start)
+            if upto <= start:  # a boundary that rounding has passed already
+                upto = min(end, start + part_s * 1e-9)
+            start = upto
+    return [total / part_s for total in sums]

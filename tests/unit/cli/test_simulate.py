@@ -17,6 +17,7 @@ job,name,submit_s,gpus,run_s,memory_mib,smact,user,half_mib
 3,c,20,1,1000,30000,0.4,bob,15000
 4,d,30,2,500,10000,0.4,bob,
 """
+CUT = "1xa100-40gb:3g.20gb+3g.20gb,2xa100-40gb"
 KEYS = {
     "schema", "makespan_s", "mean_wait_s", "mean_exec_s", "mean_jct_s", "mean_slowdown",
     "p95_slowdown", "oom", "timeouts", "energy_mj", "bound_s",
@@ -117,6 +118,28 @@ def test_conditions_reach_the_policy(coloc: Coloc) -> None:
         assert found == pytest.approx(alone, abs=100), forbids
 
 
+ORDER = """\
+job,name,submit_s,gpus,run_s,memory_mib,smact,user,limit_s
+1,a,0,1,50000,39000,0.9,ada,50000
+2,b,10,2,1000,39000,0.9,ada,1000
+3,c,20,1,600,39000,0.9,ada,600
+4,d,30,2,600,39000,0.9,bob,600
+"""
+
+
+@pytest.mark.parametrize(
+    ("queue", "waits"),
+    [
+        ("fifo", (0, 49990, 50980, 51570)),
+        ("backfill", (0, 49990, 0, 50970)),  # job 3 ends before both GPUs are free
+        ("priority", (0, 50590, 0, 49970)),  # ada has used much: bob's job goes first
+    ],
+)
+def test_queues(coloc: Coloc, queue: str, waits: tuple[float, ...]) -> None:
+    asked = ("--policy", "exclusive", "--queue", queue, "--gpus", "2xa100-40gb")
+    assert coloc.json(*asked, file=ORDER)["mean_wait_s"] == pytest.approx(sum(waits) / 4)
+
+
 def test_users_may_be_kept_apart(coloc: Coloc) -> None:
     jobs = TRACE.replace("10,1,1000,10000,0.4,ada", "10,1,1000,10000,0.4,bob")
     jobs = "\n".join(jobs.splitlines()[:3]) + "\n"
@@ -140,7 +163,7 @@ def test_table_for_people(coloc: Coloc) -> None:
     out = coloc("--policy", "magm", "--gpus", "2xa100-40gb", "--runs", "2")
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert {"exclusive", "magm", "bound"} <= set(rows)
-    assert "4 jobs on 2xa100-40gb, means of 2 runs" in out and "less time than whole GPUs" in out
+    assert "4 jobs on 2xa100-40gb, means of 2 runs" in out and "less time than exclusive" in out
 
 
 @pytest.mark.parametrize("method", ["mps", "streams", "mig"])
@@ -148,8 +171,9 @@ def test_methods(coloc: Coloc, method: str) -> None:
     answer = coloc.json("--policy", "first-fit", "--method", method)
     assert answer["method"] == method and answer["oom"] == 0
     if method == "mig":
-        assert answer["gpus"] == "2xa100-40gb,2xa100-40gb:4g.20gb+3g.20gb"
-        assert any("without a layout" in line for line in answer["assumed"])
+        assert answer["gpus"] == "4xa100-40gb"
+        cut = coloc.json("--policy", "first-fit", "--method", method, "--gpus", CUT)
+        assert cut["gpus"] == CUT and cut["mean_slowdown"] > 1
 
 
 @pytest.mark.parametrize(
@@ -162,6 +186,7 @@ def test_methods(coloc: Coloc, method: str) -> None:
         (("--policy", "magm", "--interference", "none"), "--interference none: one of reference"),
         (("--policy", "magm", "--share-with", "all"), "--share-with all: one of user"),
         (("--policy", "magm", "--queue", "lifo"), "--queue lifo: one of fifo"),
+        (("--policy", "magm", "--power", "nuclear"), "power nuclear: one of"),
         (("--policy", "magm", "--runs", "0"), "--runs"),
         (("--policy", "magm", "--gpus", "1xa100-40gb"), "fit nowhere"),
         (("--policy", "magm", "--sacct", "x"), "give one of --trace"),

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_coloc.core.activity import Activity
 from slurm_coloc.errors import UsageFault
@@ -14,7 +16,7 @@ from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.plot import check_path, save, steps
-from slurm_coloc.sim.plotcompare import bars, before_after
+from slurm_coloc.sim.plotcompare import PARTS, bars, before_after, means
 from slurm_coloc.sim.plotrun import draw, lanes, names
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
@@ -129,8 +131,19 @@ def test_policies_side_by_side() -> None:
 def test_before_and_after() -> None:
     use: Any = ([(0, 0), (10, 4), (20, 0)], [(0, 0), (10, 2), (30, 0)])
     top, bottom = before_after(use, use, 4, "title").axes
-    assert [line.get_label() for line in top.lines][:2] == ["whole GPUs", "shared"]
-    assert max(top.lines[0].get_ydata()) == 4 and max(bottom.lines[1].get_ydata()) == 2
+    assert [line.get_label() for line in top.patches] == ["whole GPUs", "shared"]
+    assert max(top.patches[0].get_data().values) == pytest.approx(4)
+    assert max(bottom.patches[1].get_data().values) == pytest.approx(2)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 999), st.integers(0, 9)), max_size=20), st.integers(1, 1000)
+)
+def test_means_keep_the_area(points: list[tuple[int, int]], more: int) -> None:
+    line: Any = [(0, 0), *sorted(points)]
+    end = line[-1][0] + more
+    area = sum(v * (b - a) for (a, v), (b, _) in zip(line, [*line[1:], (end, 0)], strict=True))
+    assert sum(means(line, end)) * end / PARTS == pytest.approx(area, rel=1e-6)
 
 
 def test_a_bad_path_is_refused_before_anything_runs(tmp_path: Path) -> None:
