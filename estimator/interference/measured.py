@@ -9,8 +9,8 @@ from pathlib import Path
 
 from slurm_coloc.core.activity import Activity
 
-#: Standard deviation of a solo run time, as a ratio. The same eleven CIFAR trainings were run alone
-#: twice, for the profiles and for the pairs: the ratios of their times scatter by 6 %.
+#: Standard deviation of a solo run time, as a ratio. Eleven trainings (ten on CIFAR100, UNet) were
+#: run alone twice, for the profiles and for the pairs: the ratios of their times scatter by 6 %.
 SOLO_NOISE = 0.06
 #: What a speed is not known better than, whatever the overlap; keeps any pair from counting most.
 SPEED_NOISE = 0.05

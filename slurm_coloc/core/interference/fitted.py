@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from slurm_coloc.core.activity import Activity
 from slurm_coloc.core.interference.reference import REFERENCE
 
-#: From so many jobs on, the bound on the GPU's total is the plain sum of solo activities: what
+#: Beyond so many jobs the bound on the GPU's total is the plain sum of solo activities: what
 #: follows looks at every subset of the jobs, 2 to the power of their number.
 SUBSETS = 8
+#: SM activity, pressure and exposure of a job
+Load = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,11 @@ class Fitted:
             return [1.0] * len(jobs)
         if method == "streams":
             return REFERENCE.speeds(jobs, method)
-        out = self._unbounded(jobs)
-        if sum(job.smact for job in jobs) <= self.capacity:
+        loads = [(job.smact, self.pressure(job), self.exposure(job)) for job in jobs]
+        out = self._unbounded(loads)
+        if sum(load[0] for load in loads) <= self.capacity:
             return out
-        most = self._most(jobs, out)
+        most = self._most(loads, out)
         if most <= self.capacity:
             return out
         return [speed * self.capacity / most for speed in out]
@@ -69,41 +72,45 @@ class Fitted:
         """Which part of the loss reaches the job, 0 to 1."""
         return min(1.0, job.engine / self.exposed) * job.sensitivity
 
-    def _unbounded(self, jobs: Sequence[Activity]) -> list[float]:
+    def _unbounded(self, loads: Sequence[Load]) -> list[float]:
         """Speeds before the GPU's capacity is looked at."""
-        pressures = [self.pressure(job) for job in jobs]
-        all_smact, all_pressure = sum(job.smact for job in jobs), sum(pressures)
+        all_smact = all_pressure = 0.0
+        for smact, pressure, _ in loads:
+            all_smact += smact
+            all_pressure += pressure
         out = []
-        for job, own in zip(jobs, pressures, strict=True):
-            others = all_pressure - own
-            loss = self.overlap * job.smact * (all_smact - job.smact)
+        for smact, pressure, exposure in loads:
+            others = all_pressure - pressure
+            loss = self.overlap * smact * (all_smact - smact)
             if others > 1e-9:
                 filled = min(others, self.strongest) / 0.8
                 loss += self.blocking * filled**self.steep * others / all_pressure
-            out.append(1.0 / (1.0 + loss * self.exposure(job)))
+            out.append(1.0 / (1.0 + loss * exposure))
         return out
 
-    def _most(self, jobs: Sequence[Activity], speeds: Sequence[float]) -> float:
+    def _most(self, loads: Sequence[Load], speeds: Sequence[float]) -> float:
         """The most SM activity that these jobs, or any of them without the others, get together.
 
         Some get more without a neighbour that blocks them. Bounding by the most of all subsets,
         instead of by what these get, keeps a newcomer that blocks some from relieving others.
         """
-        used = _used(jobs, speeds)
-        if len(jobs) == 2:
+        used = _used(loads, speeds)
+        if len(loads) == 2:
             return used
-        if len(jobs) > SUBSETS:
-            return sum(job.smact for job in jobs)
-        for mask in range(3, (1 << len(jobs)) - 1):
-            some = [job for bit, job in enumerate(jobs) if mask >> bit & 1]
-            if len(some) > 1 and sum(job.smact for job in some) > used:
+        if len(loads) > SUBSETS:
+            return sum(load[0] for load in loads)
+        subsets: list[tuple[Load, ...]] = [()]
+        for load in loads:
+            subsets += [(*some, load) for some in subsets]
+        for some in subsets:
+            if 1 < len(some) < len(loads) and sum([load[0] for load in some]) > used:
                 used = max(used, _used(some, self._unbounded(some)))
         return used
 
 
-def _used(jobs: Sequence[Activity], speeds: Sequence[float]) -> float:
+def _used(loads: Sequence[Load], speeds: Sequence[float]) -> float:
     """SM activity of jobs at their speeds."""
-    return sum(job.smact * speed for job, speed in zip(jobs, speeds, strict=True))
+    return sum([load[0] * speed for load, speed in zip(loads, speeds, strict=True)])
 
 
 FITTED = Fitted()
