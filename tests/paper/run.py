@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.paper import headlines, models, orders, report, sensitivity  # noqa: E402
+from tests.paper import headlines, models, orders, report, sensitivity, statements  # noqa: E402
 from tests.paper.cases import Case, carma, energy_row, of_row, ours  # noqa: E402
 from tests.paper.facts import TRACES, Published, folder, published  # noqa: E402
 from tests.paper.limits import limits  # noqa: E402
@@ -100,6 +100,8 @@ def main() -> int:
     lines, said = table(rows, lab)
     others = sensitivity.table(rows, lab)
     others += ["", *models.table(lab, {line.id: line.published for line in lines})]
+    others += ["", "Statements of the workshop paper, which no model was fitted to:", ""]
+    others += statements.markdown(statements.table(facts))
     text = report.text(lines, said, others, args.runs, time.monotonic() - began)
     print(text)
     if args.write:
