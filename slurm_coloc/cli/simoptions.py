@@ -205,6 +205,10 @@ AssumeMemory = Annotated[
 Joining = Annotated[
     float, _option(GUESS, "Part of the jobs of one GPU that ask to share.", min=0.0, max=1.0)
 ]
+History = Annotated[
+    Path | None,
+    _option(GUESS, "Output of coloc history --json: its peaks of GPU memory are used."),
+]
 Plot = Annotated[Path | None, _option(OUT, "Draw a picture (PNG, SVG or PDF).")]
 Markdown = Annotated[Path | None, _option(OUT, "With --sacct: write the page as Markdown.")]
 AsJson = Annotated[bool, _option(OUT, "Print JSON.", "--json")]

@@ -14,6 +14,7 @@ from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill
 from slurm_coloc.sim.machine import ALIASES, Machine, parse_machine
 from slurm_coloc.sim.past import Past, most_at_once
 from slurm_coloc.sim.readers.helios import read_helios
+from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly
 from slurm_coloc.sim.readers.sacct import read_sacct
 from slurm_coloc.sim.readers.trace_csv import read_trace
@@ -27,13 +28,15 @@ EXCLUSIVE = "exclusive"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the jobs come from: one of four files. ``partitions``: sacct's, empty for all."""
+    """Where the jobs come from: one of four files. ``partitions``: sacct's, empty for all.
+    ``history``: peaks of memory to sacct's runs."""
 
     trace: Path | None = None
     sacct: Path | None = None
     philly: Path | None = None
     helios: Path | None = None
     partitions: frozenset[str] = frozenset()
+    history: Path | None = None
 
     def named(self) -> str:
         """Which option was given; raises UsageFault unless it is exactly one."""
@@ -45,14 +48,15 @@ class Source:
         if len(given) != 1:
             wrong = " and ".join(f"--{name}" for name in given) or "none"
             raise UsageFault(f"give one of --trace, --sacct, --philly, --helios (here: {wrong})")
-        if self.partitions and self.sacct is None:
-            raise UsageFault("--partition needs --sacct")
+        if (self.partitions or self.history) and self.sacct is None:
+            raise UsageFault("--partition and --history need --sacct")
         return given[0]
 
     def past(self) -> Past:
         """The runs of an accounting file."""
         if self.sacct is not None:
-            return read_sacct(self.sacct, partitions=self.partitions)
+            past = read_sacct(self.sacct, partitions=self.partitions)
+            return past if self.history is None else with_peaks(past, self.history)
         if self.philly is not None:
             return read_philly(self.philly)
         assert self.helios is not None

@@ -71,6 +71,7 @@ def command(
     assume_smact: opt.AssumeSmact = "mid",
     assume_memory: opt.AssumeMemory = "mid",
     joining: opt.Joining = 1.0,
+    history: opt.History = None,
     plot: opt.Plot = None,
     markdown: opt.Markdown = None,
     as_json: opt.AsJson = False,
@@ -81,7 +82,7 @@ def command(
     accounting, and the answer is one page for an admin: what sharing GPUs would have done to them,
     and what was assumed. Nothing is asked of Slurm and nothing is changed.
     """
-    source = Source(trace, sacct, philly, helios, frozenset(partition or ()))
+    source = Source(trace, sacct, philly, helios, frozenset(partition or ()), history)
     own = source.named() != "trace"
     shared = load_config().pool
     who = share_with or ("user" if own else "anyone")

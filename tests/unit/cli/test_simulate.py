@@ -190,7 +190,7 @@ def test_methods(coloc: Coloc, method: str) -> None:
         (("--policy", "magm", "--runs", "0"), "--runs"),
         (("--policy", "magm", "--gpus", "1xa100-40gb"), "fit nowhere"),
         (("--policy", "magm", "--sacct", "x"), "give one of --trace"),
-        (("--policy", "magm", "--partition", "a"), "--partition needs --sacct"),
+        (("--policy", "magm", "--partition", "a"), "--partition and --history need --sacct"),
         (("--policy", "magm", "--markdown", "x.md"), "--markdown needs --sacct"),
         (("--policy", "magm", "--bogus"), "No such option"),
     ],
@@ -258,6 +258,25 @@ def test_assumptions_change_the_page(coloc: Coloc) -> None:
     assert "GPU type" in coloc.refused(
         "--policy", "magm", source="--sacct", file=month().replace("a100", "voodoo")
     )
+
+
+def test_peaks_of_our_own_history_are_used(coloc: Coloc) -> None:
+    """What `coloc history --json` prints; a job without a peak in it is drawn."""
+    path = coloc.folder / "history.json"
+    runs = [
+        {"job_id": 1001, "peak_mib": 4000},
+        {"job_id": 1001, "peak_mib": 5000},
+        {"job_id": 1002, "peak_mib": None},
+    ]
+    path.write_text(json.dumps({"schema": 1, "runs": runs, "observed": []}))
+    asked = ("--policy", "magm", "--history", str(path))
+    said = coloc.json(*asked, source="--sacct", file=month())["assumed"]
+    assert "peaks of 1 run from coloc's history" in said
+    assert "GPU memory of 1 run: as recorded" in said
+    path.write_text('{"runs": [{"job_id": 1}]}')
+    assert "run 1: no job_id or peak_mib" in coloc.refused(*asked, source="--sacct", file=month())
+    path.write_text("[]")
+    assert "is not what" in coloc.refused(*asked, source="--sacct", file=month())
 
 
 def test_other_traces(coloc: Coloc) -> None:
