@@ -19,6 +19,7 @@ from estimator.interference.measured import (
     itself,
     read_pairs,
     read_profiles,
+    read_unprofiled,
     workloads,
 )
 from slurm_coloc.core.activity import Activity
@@ -163,13 +164,29 @@ def left_out(
     return errors
 
 
+def unprofiled(
+    candidate: Candidate, path: Path, profiles: dict[str, Activity], name: str
+) -> tuple[float, Errors]:
+    """Pairs of a training without a profile: the one SM activity that explains them best, and what
+    is left. Constants as they stand; of 2 numbers a pair, one for all is free."""
+    return min(
+        (
+            (part / 100, on_all(candidate, read_unprofiled(path, profiles, name, job), ()))
+            for part in range(5, 100)
+            for job in [Activity(part / 100)]
+        ),
+        key=lambda found: found[1].weighted_rmse,
+    )
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("profiles", type=Path)
     given = parser.parse_args()
-    pairs, unknown = read_pairs(given.pairs, read_profiles(given.profiles))
+    profiles = read_profiles(given.profiles)
+    pairs, unknown = read_pairs(given.pairs, profiles)
     print(f"{len(pairs)} pairs; left out for want of a profile: {', '.join(unknown) or 'none'}\n")
     print(
         "| model | constants | on all pairs | " + " | ".join(f"{g} left out" for g in GROUPS) + " |"
@@ -182,6 +199,12 @@ def main() -> None:
         told = " ".join(f"{value:.3f}" for value in p) or "-"
         row = " | ".join(f"{one.rmse:.4f} ({one.weighted_rmse:.4f})" for one in cells)
         print(f"| {candidate.name} | {told} | {row} |", flush=True)
+    standing = Candidate("fitted", lambda p, jobs: FITTED.speeds(jobs))
+    for name in unknown:
+        for candidate in (CANDIDATES[2], standing):
+            smact, errors = unprofiled(candidate, given.pairs, profiles, name)
+            told = f"{errors.rmse:.4f} ({errors.weighted_rmse:.4f}) at SM activity {smact:.2f}"
+            print(f"\n{name}, {candidate.name}: {told}")
 
 
 if __name__ == "__main__":

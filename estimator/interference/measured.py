@@ -42,6 +42,14 @@ def _activity(row: dict[str, str]) -> Activity:
     )
 
 
+def read_unprofiled(
+    path: Path, profiles: dict[str, Activity], name: str, activity: Activity
+) -> list[Pair]:
+    """The pairs of a training without a profile, as if it had that activity."""
+    pairs, _ = read_pairs(path, {**profiles, name: activity})
+    return [pair for pair in pairs if name in pair.names]
+
+
 def read_pairs(path: Path, profiles: dict[str, Activity]) -> tuple[list[Pair], list[str]]:
     """The pairs of whose trainings both profiles are known, and the names that are not."""
     pairs, unknown = [], set()

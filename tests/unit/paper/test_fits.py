@@ -72,6 +72,16 @@ def test_fitted_beats_the_reference_on_families_it_never_saw(pairs: list[Pair]) 
     assert fitted.rmse < 0.85 * reference.rmse
 
 
+def test_pairs_of_a_training_that_nothing_was_fitted_to(facts: Path) -> None:
+    profiles = read_profiles(facts / "outside_solo_profiles.csv")
+    standing = interference.Candidate("fitted", lambda p, jobs: FITTED.speeds(jobs))
+    path, llama = facts / "outside_pair_slowdowns.csv", "llama3_width_8layer_wiki_bs1"
+    smact, errors = interference.unprofiled(standing, path, profiles, llama)
+    assert errors.count == 18
+    assert 0.5 < smact < 0.8
+    assert errors.rmse < 0.085
+
+
 def test_power_of_solo_profiles(facts: Path) -> None:
     profiles = power.read_profiles(facts / "outside_solo_profiles.csv")
     assert len(profiles) == 12
