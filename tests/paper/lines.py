@@ -49,6 +49,7 @@ class Limits:
     time: str
     clairvoyant: str
     energy: str
+    clairvoyant_energy: str
 
 
 def within(published: float, ours: Spread) -> str:
@@ -91,7 +92,7 @@ def reduction(
         ours.text(2),
         within(published, ours),
         limits.time if time else limits.energy,
-        limits.clairvoyant if time else "-",
+        limits.clairvoyant if time else limits.clairvoyant_energy,
     )
 
 
@@ -112,7 +113,7 @@ def own(case: Case, lab: Lab, limits: Limits) -> Line:
         text,
         "-",
         f"{limits.time}; energy {limits.energy}",
-        limits.clairvoyant,
+        f"{limits.clairvoyant}; energy {limits.clairvoyant_energy}",
     )
 
 

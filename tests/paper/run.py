@@ -72,8 +72,7 @@ def table(rows: Sequence[Published], lab: Lab) -> tuple[list[Line], list[str]]:
     said += words
     for row in rows:
         if row.id in headlines.KNOWN:
-            trace = row.trace if row.trace in TRACES else "60"
-            lines += headlines.lines(row, lab, by_trace[trace])
+            lines += headlines.lines(row, lab, by_trace)
     for name in TRACES:
         cases: list[Case] = [*carma(name), *ours(name)]
         lines += [own(case, lab, by_trace[name]) for case in cases]
