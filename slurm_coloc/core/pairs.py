@@ -24,8 +24,27 @@ SMALL = 0.05
 #: else may have been slow. A choice; a true ratio beyond it is reached step by step.
 MOST = 4.0
 
+#: Standard deviations of a solo time that is taken for known (ratio), and of a speed however long
+#: the overlap: eleven trainings that were run alone twice (estimator/interference/README.md).
+SOLO_NOISE, SPEED_NOISE = 0.06, 0.05
+
 #: method, who lost, beside whom
 Key = tuple[str, str, str]
+
+
+def in_overlap(alone_s: float, took_s: float, shared_s: float) -> tuple[float, float] | None:
+    """What a run teaches about the one neighbour it had for a part of its time: slowdown in that
+    part, and how sure that is, 0 to 1 (1: as sure as a run that was shared from end to end).
+
+    ``alone_s``: its time alone; ``took_s``: its time now; ``shared_s``: of that beside the
+    neighbour. None where nothing can be said: no overlap, or less done in it than nothing.
+    """
+    done_s = alone_s - (took_s - shared_s)
+    if not (0 < shared_s <= took_s and alone_s > 0 and done_s > 0):
+        return None
+    noise = math.hypot(SPEED_NOISE, SOLO_NOISE * alone_s / shared_s)
+    least = math.hypot(SPEED_NOISE, SOLO_NOISE)
+    return shared_s / done_s, min(1.0, (least / noise) ** 2)
 
 
 @dataclass(slots=True)

@@ -67,6 +67,7 @@ def _job(row: Cells, columns: list[str]) -> TraceJob:
             drama=row.maybe("drama", 0.0, 1.0),
             gract=row.maybe("gract", 0.0, 1.0),
             sensitivity=1.0 if sensitivity is None else sensitivity,
+            fingerprint=row.text("name"),
         ),
         user=row.text("user"),
         account=row.text("account"),

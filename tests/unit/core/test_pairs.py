@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.activity import Activity
 from slurm_coloc.core.interference import FITTED
-from slurm_coloc.core.pairs import MOST, Learned, Pairs
+from slurm_coloc.core.pairs import MOST, Learned, Pairs, in_overlap
 
 VGG = Activity(0.82, drama=0.42, fingerprint="vgg")
 CIFAR = Activity(0.18, drama=0.06, fingerprint="cifar")
@@ -53,6 +53,30 @@ def test_one_odd_run_is_bounded() -> None:
     pairs = Pairs(prior=0.0)
     pairs.observe("a", "b", 1000.0, 1.5)
     assert pairs.loss("a", "b", 0.5) == pytest.approx(0.55 * MOST - 0.05)
+
+
+def test_slowdown_in_the_overlap() -> None:
+    """100 s alone took 150 s, 100 s of it beside the other: 50 s of work in 100 s."""
+    found = in_overlap(100.0, 150.0, 100.0)
+    assert found is not None
+    assert found == pytest.approx((2.0, 1.0))
+    brief = in_overlap(1000.0, 1010.0, 20.0)
+    assert brief is not None
+    assert brief[0] == pytest.approx(2.0)
+    assert brief[1] < 0.01
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        (100.0, 150.0, 0.0),  # no overlap
+        (100.0, 90.0, 95.0),  # longer beside the other than at all
+        (100.0, 250.0, 100.0),  # slower than alone without the other, too: not its doing
+        (0.0, 10.0, 10.0),
+    ],
+)
+def test_no_slowdown_to_learn(times: tuple[float, float, float]) -> None:
+    assert in_overlap(*times) is None
 
 
 def test_half_an_overlap_counts_half() -> None:
