@@ -115,9 +115,12 @@ def _cases(page: Page) -> Rows:
 
 def _method(page: Page, way: Experiment) -> Iterator[str]:
     yield (
-        "both sides are simulated, in one queue with Slurm's backfill and the time limits of the"
-        f" file; other limits, priorities and broken nodes are not (in the file jobs waited"
-        f" {_span(page.recorded_wait_s)} in the mean, simulated {_span(page.whole.mean_wait_s)})"
+        "both sides are simulated in one queue: Slurm's backfill and the file's time limits, no"
+        " other limits, priorities or broken nodes"
+    )
+    yield (
+        f"mean wait in the file {_span(page.recorded_wait_s)}, simulated on whole GPUs"
+        f" {_span(page.whole.mean_wait_s)}: how far the simulated cluster is from yours"
     )
     rules = way.setting.conditions
     owner = {"user": "the same user", "account": "the same account", "anyone": "anyone"}
@@ -139,8 +142,8 @@ def _known(estimator: str) -> str:
         return "nothing is known of a job's GPU memory beforehand"
     off = float(error.split(":")[0])
     return (
-        f"what a job takes of GPU memory is estimated beforehand, half of the estimates off by"
-        f" {off:.0%} and more, and reserved with a margin that 99 of 100 jobs stay within"
+        f"GPU memory is estimated beforehand: half of the estimates are off by {off:.0%} and more,"
+        " 99 of 100 jobs stay within what is reserved"
     )
 
 

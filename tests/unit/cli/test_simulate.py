@@ -17,6 +17,7 @@ job,name,submit_s,gpus,run_s,memory_mib,smact,user,half_mib
 3,c,20,1,1000,30000,0.4,bob,15000
 4,d,30,2,500,10000,0.4,bob,
 """
+ROOT = Path(__file__).resolve().parents[3]
 CUT = "1xa100-40gb:3g.20gb+3g.20gb,2xa100-40gb"
 KEYS = {
     "schema", "makespan_s", "mean_wait_s", "mean_exec_s", "mean_jct_s", "mean_slowdown",
@@ -306,3 +307,10 @@ def test_pictures_of_a_trace(coloc: Coloc) -> None:
     coloc("--compare", "magm,mug", "--plot", str(path))
     assert (coloc.folder / "run-magm.svg").exists()
     assert "the name must end in" in coloc.refused("--policy", "magm", "--plot", "x.jpg")
+
+
+def test_the_example_trace(coloc: Coloc) -> None:
+    """The one that the README plays: what sharing saves on it is what one sees there."""
+    file = (ROOT / "etc/examples/simulate/trace.csv").read_text()
+    answer = coloc.json("--compare", "magm", "--estimator", "mine", file=file)
+    assert answer["jobs"] == 40 and answer["policies"]["magm"]["saving_ratio"] > 0.1
