@@ -130,7 +130,7 @@ Queue = Annotated[
 ]
 Depth = Annotated[int, _option(QUEUE, "Waiting jobs that backfill looks at.", min=1)]
 WindowS = Annotated[float, _option(WATCH, "Seconds that a figure is taken over.", min=1.0)]
-RefreshS = Annotated[float, _option(WATCH, "Seconds between two looks.", min=1.0)]
+Refreshed = Annotated[float, _option(WATCH, "Seconds between two looks.", min=1.0)]
 Statistic = Annotated[str, _option(WATCH, "mean, or risk: CARMA's blend with the 95th percentile.")]
 Fence = Annotated[
     bool,

@@ -53,7 +53,7 @@ def command(
     queue: opt.Queue = "backfill",
     depth: opt.Depth = 50,
     window_s: opt.WindowS = 90.0,
-    refresh_s: opt.RefreshS = 90.0,
+    refresh_s: opt.Refreshed = 90.0,
     statistic: opt.Statistic = "mean",
     fence: opt.Fence = False,
     ramp_s: opt.RampS = 45.0,
