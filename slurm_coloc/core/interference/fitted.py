@@ -54,8 +54,6 @@ class Fitted:
         if sum(load[0] for load in loads) <= self.capacity:
             return out
         most = self._most(loads, out)
-        if most <= self.capacity:
-            return out
         return [speed * self.capacity / most for speed in out]
 
     def slice_speed(self, job: Activity, fraction: float) -> float:
@@ -89,23 +87,23 @@ class Fitted:
         return out
 
     def _most(self, loads: Sequence[Load], speeds: Sequence[float]) -> float:
-        """The most SM activity that these jobs, or any of them without the others, get together.
+        """The most SM activity that these jobs, or any of them without the others, get together;
+        at least ``capacity``.
 
         Some get more without a neighbour that blocks them. Bounding by the most of all subsets,
         instead of by what these get, keeps a newcomer that blocks some from relieving others.
         """
-        used = _used(loads, speeds)
-        if len(loads) == 2:
-            return used
         if len(loads) > SUBSETS:
             return sum(load[0] for load in loads)
-        subsets: list[tuple[Load, ...]] = [()]
+        most = max(self.capacity, _used(loads, speeds))
+        subsets: list[tuple[float, tuple[Load, ...]]] = [(0.0, ())]
         for load in loads:
-            subsets += [(*some, load) for some in subsets]
-        for some in subsets:
-            if 1 < len(some) < len(loads) and sum([load[0] for load in some]) > used:
-                used = max(used, _used(some, self._unbounded(some)))
-        return used
+            subsets += [(smact + load[0], (*some, load)) for smact, some in subsets]
+        for smact, some in subsets:
+            # What all of them had alone is more than they have together.
+            if smact > most and len(some) < len(loads):
+                most = max(most, _used(some, self._unbounded(some)))
+        return most
 
 
 def _used(loads: Sequence[Load], speeds: Sequence[float]) -> float:
