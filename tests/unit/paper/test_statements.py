@@ -45,12 +45,12 @@ def test_every_miss_is_explained() -> None:
     if facts is None:
         pytest.skip("the facts are not here (COLOC_FACTS)")
     rows = table(facts)
-    assert len(rows) > 30
+    assert {f"E{number}" for number in range(1, 20)} <= {row.id.split()[0] for row in rows}
     assert len({row.id for row in rows}) == len(rows)
     for row in rows:
-        assert set(row.verdicts) <= {"yes", "partly", "no"}
+        assert set(row.verdicts) <= {"yes", "partly", "no", "not judged"}
         assert bool(row.why_not) == (set(row.verdicts) != {"yes"}), row
     # What both models were said to get right.
     both = {row.id for row in rows if set(row.verdicts) == {"yes"}}
-    assert {"E3 mps", "E4 mig", "E6", "E15", "E17", "T2-4-total_time"} <= both
+    assert {"E3 mps", "E4 mig", "E6", "E15", "E17", "E18", "T2-4-total_time"} <= both
     assert len(markdown(rows)) == len(rows) + 2
