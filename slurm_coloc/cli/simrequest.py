@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.core.gpu import GPU_TYPES
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill, level
-from slurm_coloc.sim.machine import ALIASES, Machine, parse_machine
-from slurm_coloc.sim.past import Past, most_at_once
+from slurm_coloc.sim.machine import Machine, parse_machine
+from slurm_coloc.sim.past import Past, gpu_type, most_at_once
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly
@@ -151,12 +150,10 @@ def _largest_mib(machine: Machine) -> int:
 
 def _seen(past: Past, said: list[str]) -> str:
     """As many GPUs as the file shows in use at once, of each type that it names."""
-    kinds: dict[str, list[object]] = {}
-    for job in past.jobs:
-        kinds.setdefault(_type_of(job.kind), [])
+    kinds = {job.kind: _type_of(job.kind) for job in past.jobs}
     parts = []
-    for kind in sorted(kinds):
-        number = most_at_once(job for job in past.jobs if _type_of(job.kind) == kind)
+    for kind in sorted(set(kinds.values())):
+        number = most_at_once(job for job in past.jobs if kinds[job.kind] == kind)
         if number:
             parts.append(f"{number}x{kind or 'a100-40gb'}")
     if not parts:
@@ -165,16 +162,14 @@ def _seen(past: Past, said: list[str]) -> str:
     said.append(f"GPUs: {text}, the most that were in use at once (--gpus says otherwise)")
     if "" in kinds:
         said.append("the file does not name every GPU type: those are taken for A100-40GB")
+    if len(parts) > 1:
+        said.append("every job may run on every type of GPU, as fast as it did")
     return text
 
 
 def _type_of(kind: str) -> str:
-    """A type that the simulator knows, from Slurm's name for it (a100, nvidia_a100-sxm4-80gb)."""
-    words = kind.lower().replace("_", "-")
-    if not words or ALIASES.get(words, words) in GPU_TYPES:
-        return ALIASES.get(words, words)
-    found = [name for name in GPU_TYPES if all(part in words for part in name.split("-"))]
-    found = found or [ALIASES[name] for name in ALIASES if name in words]
-    if not found:
+    """The simulator's name of a type; raises UsageFault for one that it does not know."""
+    found = gpu_type(kind)
+    if kind and not found:
         raise UsageFault(f"GPU type {kind!r} of the file is not known here: give --gpus")
-    return found[0]
+    return found

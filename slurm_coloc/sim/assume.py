@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from random import Random
 
 from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.gpu import GPU_TYPES
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.past import Past, PastJob, counted
+from slurm_coloc.sim.machine import DRIVER_MIB
+from slurm_coloc.sim.past import Past, PastJob, counted, gpu_type
 from slurm_coloc.sim.trace import TraceJob
 
 #: means: SM activity (ratio), GPU memory (ratio of the GPU's)
@@ -66,7 +68,8 @@ def level(text: str, levels: dict[str, float], option: str) -> float:
 
 
 def fill(past: Past, assumed: Assumed, seed: int, gpu_mib: int) -> Filled:
-    """The runs as a trace. ``gpu_mib``: memory of the GPU that they are thought to have run on."""
+    """The runs as a trace. ``gpu_mib``: memory of the GPU of runs whose GPU the file does not name.
+    Raises UsageFault where there is no run."""
     if not past.jobs:
         raise UsageFault("no run of a job with GPUs in this file")
     first_s = min(job.submit_s for job in past.jobs)
@@ -84,6 +87,7 @@ def _trace_job(
     # Tasks of one array are runs of the same training: they draw the same.
     draw = Random(f"{seed}/{job.group or job.id}")
     smact = max(LEAST_SMACT, _beta(draw, assumed.smact))
+    gpu_mib = _gpu_mib(job, gpu_mib)
     part = _beta(draw, assumed.memory)
     if job.shown_ratio is not None:
         smact = min(smact, max(LEAST_SMACT, job.shown_ratio))
@@ -105,6 +109,12 @@ def _trace_job(
     )
 
 
+def _gpu_mib(job: PastJob, otherwise_mib: int) -> int:
+    """What a program finds on the GPU that a run had (MiB)."""
+    kind = GPU_TYPES.get(gpu_type(job.kind))
+    return kind.total_mib - DRIVER_MIB if kind else otherwise_mib
+
+
 def _beta(draw: Random, mean: float) -> float:
     return draw.betavariate(mean * SPREAD, (1.0 - mean) * SPREAD)
 
@@ -117,9 +127,10 @@ def _said(jobs: Sequence[PastJob], assumed: Assumed, gpu_mib: int) -> list[str]:
     if known:
         said.append(f"GPU memory of {counted(known, 'run')}: as recorded")
     if known < len(jobs):
+        sizes = sorted({_gpu_mib(job, gpu_mib) // 1024 for job in jobs if job.peak_mib is None})
         said.append(
             f"GPU memory of {counted(len(jobs) - known, 'run')}: not recorded, so drawn by chance,"
-            f" {assumed.memory:.0%} of a GPU of {gpu_mib / 1024:.0f} GiB in the mean"
+            f" {assumed.memory:.0%} of the GPU ({', '.join(map(str, sizes))} GiB) in the mean"
         )
     said.append(
         "SM activity (how busy a job keeps a GPU): drawn by chance,"

@@ -23,6 +23,8 @@ HOUR = 3600.0
 SAME_WAIT_S = 60.0
 #: The number of GPUs that would do is looked for to this part of them.
 STEP_RATIO = 0.05
+#: With more runs it is not looked for: each look is a simulation (a minute for 100,000 runs).
+MOST_SEARCHED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Case:
 class Page:
     """All that the page says. ``recorded_wait_s``: mean wait in the file itself. ``gpus_needed``:
     GPUs with which sharing gives the waiting that all of them give without; None where not even
-    all do. ``figures``: the contract's, of the shared side. ``over_time``: of both sides, whole
+    all do, or where it was not looked for (MOST_SEARCHED). ``figures``: the contract's, of the shared side. ``over_time``: of both sides, whole
     GPUs first."""
 
     jobs: int
@@ -218,7 +220,7 @@ def _needed(
     """The fewest GPUs, by bisection, with which jobs wait no longer than ``wait_s``. ``now_s``:
     their wait with all GPUs."""
     all_gpus = shared.machine.gpus
-    if now_s > wait_s + SAME_WAIT_S:
+    if now_s > wait_s + SAME_WAIT_S or len(shared.jobs) > MOST_SEARCHED:
         return None
     enough, short = all_gpus, min(all_gpus - 1, _too_few(shared.jobs))
     while enough - short > max(1, round(STEP_RATIO * all_gpus)):

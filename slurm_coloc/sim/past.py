@@ -3,6 +3,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+
+from slurm_coloc.core.gpu import GPU_TYPES
+from slurm_coloc.sim.machine import ALIASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,19 @@ def most_at_once(jobs: Iterable[PastJob]) -> int:
         used += change
         most = max(most, used)
     return most
+
+
+@cache
+def gpu_type(kind: str) -> str:
+    """The type that the simulator knows by Slurm's name for it (a100, nvidia_a100-sxm4-80gb); ""
+    where it knows none."""
+    words = kind.lower().replace("_", "-")
+    words = ALIASES.get(words, words)
+    if words in GPU_TYPES or not words:
+        return words
+    found = [name for name in GPU_TYPES if all(part in words for part in name.split("-"))]
+    found += [ALIASES[name] for name in ALIASES if name in words]
+    return found[0] if found else ""
 
 
 def counted(number: int, one: str, many: str = "") -> str:

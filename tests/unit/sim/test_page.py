@@ -16,7 +16,7 @@ from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Piece
 from slurm_coloc.sim.page import Page, busy_s, neighbours, page, sums
 from slurm_coloc.sim.pagetext import Text, markdown, text_of
-from slurm_coloc.sim.past import Past, PastJob
+from slurm_coloc.sim.past import Past, PastJob, gpu_type
 from slurm_coloc.sim.readers.sacct import read_sacct
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment
@@ -70,7 +70,7 @@ def test_a_draw_hangs_on_seed_and_job_alone() -> None:
 def test_assumptions_are_said_and_checked() -> None:
     said = fill(Past([past(1, peak_mib=5), past(2)]), Assumed(joining=0.5), 1, GPU_MIB).said
     assert "GPU memory of 1 run: as recorded" in said
-    assert any("45% of a GPU of 39 GiB" in line for line in said)
+    assert any("45% of the GPU (39 GiB)" in line for line in said)
     assert any("50% of the jobs" in line for line in said)
     assert level("high", SMACT, "--x") == 0.6 and level("0.3", MEMORY, "--x") == 0.3
     for wrong in ("0", "1", "40", "nan", "much"):
@@ -78,6 +78,33 @@ def test_assumptions_are_said_and_checked() -> None:
             level(wrong, SMACT, "--x")
     with pytest.raises(UsageFault, match="no run of a job"):
         fill(Past([]), Assumed(), 1, GPU_MIB)
+
+
+def test_memory_is_a_part_of_the_gpu_that_a_run_had() -> None:
+    """Whatever the cluster that is simulated has."""
+    runs = [
+        past(i, kind=kind) for i, kind in enumerate(["nvidia_h100_80gb_hbm3", "a100", "x"] * 99)
+    ]
+    jobs = fill(Past(runs), Assumed(0.4, 0.9), 1, 100_000).jobs
+    most = [max(job.memory_mib for job in jobs[first::3]) for first in range(3)]
+    assert 70_000 < most[0] < 81_559 and 35_000 < most[1] < 40_960 and most[2] > 90_000
+
+
+@pytest.mark.parametrize(
+    ("slurm", "ours"),
+    [
+        ("a100", "a100-40gb"),
+        ("A100-80GB", "a100-80gb"),
+        ("nvidia_a100-sxm4-80gb", "a100-80gb"),
+        ("nvidia_h100_80gb_hbm3", "h100-80gb"),
+        ("tesla_v100-sxm2-32gb", "v100-32gb"),
+        ("h200", "h200-141gb"),
+        ("voodoo", ""),
+        ("", ""),
+    ],
+)
+def test_gpu_types_as_slurm_writes_them(slurm: str, ours: str) -> None:
+    assert gpu_type(slurm) == ours
 
 
 PIECES = [
