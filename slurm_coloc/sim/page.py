@@ -70,8 +70,8 @@ class Case:
 class Page:
     """All that the page says. ``recorded_wait_s``: mean wait in the file itself. ``gpus_needed``:
     GPUs with which sharing gives the waiting that all of them give without; None where not even
-    all do, or where it was not looked for (MOST_SEARCHED). ``figures``: the contract's, of the shared side. ``over_time``: of both sides, whole
-    GPUs first."""
+    all do, or where it was not looked for (MOST_SEARCHED). ``figures``: the contract's, of the
+    shared side. ``over_time``: of both sides, whole GPUs first."""
 
     jobs: int
     users: int
