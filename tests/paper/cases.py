@@ -35,6 +35,14 @@ def exclusive(trace: str) -> Case:
     return Case(trace, "exclusive", thesis_way("exclusive"))
 
 
+def baseline(case: Case) -> Case:
+    """What a case is compared with: the thesis' own exclusive runs for a published way; for ours
+    exclusive in strict order without the pauses of that server."""
+    if case.way is not None:
+        return exclusive(case.trace)
+    return Case(case.trace, "exclusive at once", None, "exclusive", "oracle", "mps")
+
+
 def of_row(row: Published) -> Case:
     """A row of Tables 6.3 to 6.6: MAGM+Horus, "SMACT<=80%, free>=2GB". Raises KeyError for a policy
     that is not known."""
@@ -102,13 +110,13 @@ def carma(trace: str) -> list[Case]:
 
 
 def ours(trace: str) -> list[Case]:
-    """`--policy best` with true memory, with an error, with each estimator and with none."""
-    known = ("oracle", "error:0.03", *ESTIMATORS, "none")
-    order = "best"
-    if order not in registry():
-        return []
+    """What an admin gets: Slurm's own first fit of shards (native), and `--policy best` with true
+    memory, with an error, with each estimator and with none."""
+    ways = [("first-fit", name, "mps") for name in ("oracle", "error:0.03")]
+    if "best" in registry():
+        known = ("oracle", "error:0.03", *ESTIMATORS, "none")
+        ways += [("best", name, method) for method in METHODS for name in known]
     return [
         Case(trace, f"{order} {name} {method}", None, order, name, method)
-        for method in METHODS
-        for name in known
+        for order, name, method in ways
     ]

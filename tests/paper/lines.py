@@ -101,8 +101,8 @@ def own(case: Case, lab: Lab, limits: Limits) -> Line:
     share = Spread.of(lab.reductions(case, "makespan_s"))
     energy = Spread.of(lab.reductions(case, "energy_mj"))
     oom, slow = lab.spread(case, "oom"), lab.spread(case, "p95_slowdown")
-    text = f"time {share.text(1)} %, OOM {oom.text(1)}, energy {energy.text(1)} %, "
-    text += f"p95 slowdown {slow.mean:.2f}"
+    text = f"time {share.text(1)} %, {lab.share(case).mean:.2f} of the bound's, OOM {oom.text(1)}, "
+    text += f"energy {energy.text(1)} %, p95 slowdown {slow.mean:.2f}"
     return Line(
         "ours",
         case.trace,

@@ -15,10 +15,12 @@ from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from slurm_coloc.sim.thesis import run_way
 from slurm_coloc.sim.trace import TraceJob
-from tests.paper.cases import Case, exclusive
+from tests.paper.cases import Case, baseline, exclusive
 from tests.paper.facts import TRACES, trace
 
 GPUS = "4xa100-40gb"
+#: waiting jobs that ours looks at, as `coloc simulate` does by default
+DEPTH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Lab:
             self.jobs(case.trace),
             self.machine,
             policy(case.policy),
-            Setting(method=case.method, depth=50),
+            Setting(method=case.method, depth=1 if case.policy == "exclusive" else DEPTH),
             case.estimator,
             runs=self.runs,
             seed=self.seed,
@@ -103,11 +105,24 @@ class Lab:
 
     def reductions(self, case: Case, name: str) -> list[float]:
         """Per cent less than exclusive, run by run."""
-        alone = self.values(exclusive(case.trace), name)
+        alone = self.values(baseline(case), name)
         return [
             100 * (1 - ours / theirs)
             for ours, theirs in zip(self.values(case, name), alone, strict=True)
         ]
+
+    def share(self, case: Case) -> Spread:
+        """Time saved over what the bound allows to save (ratio), run by run."""
+        played = zip(
+            self.values(case, "makespan_s"),
+            self.values(baseline(case), "makespan_s"),
+            self._variations[case.trace],
+            strict=True,
+        )
+        gpus = self.machine.gpus
+        return Spread.of(
+            [(most - ours) / (most - bound_s(jobs, gpus)) for ours, most, jobs in played]
+        )
 
     def bound(self, name: str) -> float:
         """Per cent of the exclusive total time that no schedule can save more of (mean)."""
