@@ -91,13 +91,13 @@ def _draw(request: Request, found: Mapping[str, Figures], names: Sequence[str], 
     first policy beside them in a file of its own."""
     experiment = request.experiment(policy_named(names[0]))
     outcome, _ = play(replace(experiment, setting=replace(experiment.setting, record=True)))
-    title = f"{names[0]}: {counted(len(request.world.jobs), 'job')} on {experiment.machine.text}"
+    title = f"{names[0]}: {_jobs(request)} on {experiment.machine.text}"
     drawn = draw(outcome, experiment.machine, title)
     if not request.compares:
         save(drawn, path)
         return
     spread = {name: found[name]["spread"] for name in found} if request.runs > 1 else None
-    title = f"{counted(len(request.world.jobs), 'job')} on {request.world.machine.text}"
+    title = f"{_jobs(request)} on {request.world.machine.text}"
     bound_s = found[names[0]]["bound_s"]
     save(bars(found, bound_s, f"{title}, {_runs(request)}", spread), path)
     save(drawn, path.with_stem(f"{path.stem}-{names[0]}"))
@@ -221,10 +221,14 @@ def _show(request: Request, found: Mapping[str, Figures], names: Sequence[str]) 
     bound_s = exclusive["bound_s"]
     most = savings({"makespan_s": bound_s}, exclusive)["saving_ratio"]
     rows.append(("bound", render.span(bound_s), f"{most:.1%}", "100%", *[None] * 5))
-    title = f"{counted(len(request.world.jobs), 'job')} on {request.world.machine.text}, {_runs(request)}"
+    title = f"{_jobs(request)} on {request.world.machine.text}, {_runs(request)}"
     render.show(Text(title), render.table("", COLUMNS, rows), Text(_sentence(found, names, most)))
     for line in request.world.said:
         render.show(Text(f"note: {line}"))
+
+
+def _jobs(request: Request) -> str:
+    return counted(len(request.world.jobs), "job")
 
 
 def _runs(request: Request) -> str:
