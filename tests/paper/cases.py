@@ -2,9 +2,11 @@
 """What is played: a published row as a case, and the cases that are ours."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_coloc.policies import registry
+from slurm_coloc.sim.setting import Pace
+from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.thesis import Way, carma_way, thesis_way
 from tests.paper.facts import Published
 
@@ -36,9 +38,9 @@ def exclusive(trace: str) -> Case:
 
 
 def baseline(case: Case) -> Case:
-    """What a case is compared with: the thesis' own exclusive runs for a published way; for ours
-    exclusive in strict order without the pauses of that server."""
-    if case.way is not None:
+    """What a case is compared with: exclusive with the pauses of the thesis' server where the case
+    has them, else exclusive in strict order without them."""
+    if case.way is not None and case.way.setting.pace.asleep:
         return exclusive(case.trace)
     return Case(case.trace, "exclusive at once", None, "exclusive", "oracle", "mps")
 
@@ -107,6 +109,20 @@ def carma(trace: str) -> list[Case]:
         Case(trace, f"CARMA later {order} {known}", carma_way(order, known))
         for order, known in ways
     ]
+
+
+def without_estimate(trace: str) -> list[Case]:
+    """No estimate at all: the thesis' conditions and recovery, by a scheduler that does not pause
+    and waits until telemetry has shown the last launch."""
+    cases = []
+    for order in ("magm", "lug"):
+        way = thesis_way(order, smact_at_most=ORACLE_SMACT, free_mib=5000)
+        setting = replace(
+            way.setting, pace=Pace(tick_s=15.0), monitor=Monitor(30.0, 1.0), settle=True
+        )
+        label = f"no estimate {order} SMACT<=80%, free>=5GB, settled"
+        cases.append(Case(trace, label, replace(way, setting=setting)))
+    return cases
 
 
 def ours(trace: str) -> list[Case]:

@@ -34,8 +34,8 @@ class Pair:
     def text(self) -> str:
         """For the list of misses."""
         return (
-            f"{self.low.id} < {self.high.id} (published {self.low.published:g} and "
-            f"{self.high.published:g}; ours {fmean(self.low.ours):.1f} and "
+            f"{self.low.id} < {self.high.id} (published {self.low.published:.3g} and "
+            f"{self.high.published:.3g}; ours {fmean(self.low.ours):.1f} and "
             f"{fmean(self.high.ours):.1f})"
         )
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.paper import headlines, models, orders, report, sensitivity, statements  # noqa: E402
-from tests.paper.cases import Case, carma, energy_row, of_row, ours  # noqa: E402
+from tests.paper.cases import Case, carma, energy_row, of_row, ours, without_estimate  # noqa: E402
 from tests.paper.facts import TRACES, Published, folder, published  # noqa: E402
 from tests.paper.limits import limits  # noqa: E402
 from tests.paper.lines import Limits, Line, crashes, own, reduction  # noqa: E402
@@ -74,7 +74,7 @@ def table(rows: Sequence[Published], lab: Lab) -> tuple[list[Line], list[str]]:
         if row.id in headlines.KNOWN:
             lines += headlines.lines(row, lab, by_trace)
     for name in TRACES:
-        cases: list[Case] = [*carma(name), *ours(name)]
+        cases: list[Case] = [*without_estimate(name), *carma(name), *ours(name)]
         lines += [own(case, lab, by_trace[name]) for case in cases]
     return lines, said
 
