@@ -89,7 +89,7 @@ def progress(total: int) -> Iterator[Callable[[str, int], None]]:
 def _draw(request: Request, found: Mapping[str, Figures], names: Sequence[str], path: Path) -> None:
     """Of one policy its run, the first of several; with a comparison its bars, the run of the
     first policy beside them in a file of its own."""
-    experiment = request.experiment(policy_named(names[0]))
+    experiment = request.experiment(request.policies[0])
     outcome, _ = play(replace(experiment, setting=replace(experiment.setting, record=True)))
     title = f"{names[0]}: {_jobs(request)} on {experiment.machine.text}"
     drawn = draw(outcome, experiment.machine, title)

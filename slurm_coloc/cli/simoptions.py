@@ -45,6 +45,15 @@ Policy = Annotated[
     list[str] | None,
     _option(HOW, "A policy's name, best or exclusive; may be repeated. Default: best."),
 ]
+Search = Annotated[
+    int,
+    _option(
+        HOW,
+        "Schedules that --policy clairvoyant tries: it knows the whole trace beforehand and "
+        "searches the shortest schedule that exists. For traces of some hundred jobs.",
+        min=1,
+    ),
+]
 Compare = Annotated[str, _option(HOW, "Several policies, joined by commas, in one table.")]
 Estimator = Annotated[
     str,

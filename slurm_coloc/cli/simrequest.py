@@ -10,6 +10,7 @@ from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill, level
+from slurm_coloc.sim.clairvoyant import Clairvoyant
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
 from slurm_coloc.sim.readers.helios import read_helios
@@ -104,10 +105,14 @@ class Request:
         )
 
 
-def policies(named: Sequence[str], compare: str) -> list[Policy]:
-    """The policies that were asked for, each once, in that order; raises UsageFault."""
+def policies(named: Sequence[str], compare: str, search: int) -> list[Policy]:
+    """The policies that were asked for, each once, in that order; raises UsageFault. ``search``:
+    schedules that clairvoyant tries."""
     names = [*named, *(name.strip() for name in compare.split(",") if name.strip())] or ["best"]
-    return [policy_named(name) for name in dict.fromkeys(names)]
+    searched = Clairvoyant(search)
+    return [
+        searched if name == searched.name else policy_named(name) for name in dict.fromkeys(names)
+    ]
 
 
 def chosen(option: str, value: str, *allowed: str) -> Any:

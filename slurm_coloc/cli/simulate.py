@@ -33,6 +33,7 @@ def command(
     gpus: opt.Gpus = "",
     policy: opt.Policy = None,
     compare: opt.Compare = "",
+    search: opt.Search = 20_000,
     estimator: opt.Estimator = "",
     method: opt.Method = "mps",
     model: opt.Model = "reference",
@@ -129,7 +130,7 @@ def command(
     request = Request(
         world=world(source, gpus, assumed, seed, shared.margin_mib),
         setting=setting,
-        policies=policies(policy or (), compare),
+        policies=policies(policy or (), compare, search),
         compares=bool(compare) or len(policy or ()) > 1,
         estimator=estimator or ("error:0.1" if own else "oracle"),
         runs=runs,

@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.sim.bound import bound_s
+from slurm_coloc.sim.clairvoyant import Clairvoyant, best_known
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.jitter import Jitter, variation
@@ -38,6 +39,10 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
     jobs, rng = experiment.jobs, Random(f"{experiment.seed}/{number}")
     if experiment.runs > 1:
         jobs, rng = variation(jobs, experiment.jitter, experiment.seed, number)
+    if isinstance(experiment.policy, Clairvoyant):
+        tries = experiment.policy.evaluations
+        best = best_known(jobs, experiment.machine, experiment.setting, tries, experiment.seed)
+        return best.outcome, bound_s(jobs, experiment.machine.gpus)
     largest_mib = max(device.usable_mib for device in experiment.machine.devices)
     ask_of = ask_maker(experiment.estimator, jobs, rng, largest_mib)
     simulation = Simulation(jobs, experiment.machine, experiment.policy, experiment.setting, ask_of)

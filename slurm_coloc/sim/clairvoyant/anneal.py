@@ -17,11 +17,11 @@ from slurm_coloc.sim.clairvoyant.plan import Plan, Spot, parts
 from slurm_coloc.sim.clairvoyant.play import INF, Played, again, play
 
 #: weight of the seats' mean last end beside the makespan; of the jobs' mean end
-SEATS, JOBS = 0.3, 0.002
+SEATS, JOBS = 1.0, 0.002
 #: how often a job of the seat that ends last is drawn, else any job
 CRITICAL = 0.5
 #: how often two changes are tried as one
-TWICE = 0.15
+TWICE = 0.1
 #: temperatures at the beginning and at the end, as parts of a seat's time for one job
 HOT, COLD = 0.1, 0.002
 

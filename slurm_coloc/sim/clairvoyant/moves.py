@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from slurm_coloc.sim.clairvoyant.plan import MANY, Plan, Spot
+from slurm_coloc.sim.clairvoyant.plan import Plan, Spot
 
 Change = list[tuple[int, Spot]]
 
@@ -13,7 +13,8 @@ Change = list[tuple[int, Spot]]
 MOVE, SWAP = 0.45, 0.40
 #: how often a move stays near the job's place in the order, and how near (places of a line)
 NEAR, WIDTH = 0.7, 3.0
-BESIDE = (MANY, MANY, 3, 2, 2, 1, 1, 0)
+#: beside how many jobs one may start: None is as many as fit
+BESIDE = (None, None, 3, 2, 2, 1, 1, 0)
 
 
 def propose(plan: Plan, job: int, rng: Random) -> Change:
@@ -22,8 +23,8 @@ def propose(plan: Plan, job: int, rng: Random) -> Change:
     if drawn < MOVE:
         return _move(plan, job, rng)
     if drawn < MOVE + SWAP:
-        return _swap(plan, job, rng.randrange(len(plan.spots)))
-    spot, beside = plan.spots[job], rng.choice(BESIDE)
+        return _swap(plan, job, _partner(plan, job, rng))
+    spot, beside = plan.spots[job], plan.model.beside(job, rng.choice(BESIDE))
     return [] if beside == spot.beside else [(job, Spot(spot.seats, spot.key, beside))]
 
 
@@ -52,6 +53,18 @@ def _between(keys: Sequence[float], index: int, rng: Random) -> float:
     low = keys[index - 1] if index > 0 else keys[0] - 1.0
     high = keys[index] if index < len(keys) else low + 1.0
     return low + (high - low) * (0.1 + 0.8 * rng.random())
+
+
+def _partner(plan: Plan, job: int, rng: Random) -> int:
+    """A job to change places with: mostly one that starts at about the same time."""
+    if rng.random() >= NEAR:
+        return rng.randrange(len(plan.spots))
+    seat = rng.choice(plan.model.seats[job])
+    line = plan.lines[seat]
+    if not line:
+        return job
+    index = plan.index(seat, plan.spots[job].key) + round(rng.gauss(0.0, WIDTH))
+    return line[max(0, min(len(line) - 1, index))]
 
 
 def _swap(plan: Plan, one: int, two: int) -> Change:

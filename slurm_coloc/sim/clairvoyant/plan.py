@@ -14,18 +14,15 @@ from dataclasses import dataclass
 
 from slurm_coloc.sim.clairvoyant.model import Model
 
-#: more jobs than a GPU ever holds: no limit on those beside which a job may start
-MANY = 1 << 30
-
 
 @dataclass(frozen=True, slots=True)
 class Spot:
     """What a plan says of one job: its seats, its place in the order, and the most jobs beside
-    which it may start."""
+    which it may start, over all its seats."""
 
     seats: tuple[int, ...]
     key: float
-    beside: int = MANY
+    beside: int
 
 
 class Plan:

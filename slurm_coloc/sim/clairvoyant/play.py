@@ -168,13 +168,13 @@ def play(
             here = mates[seat]
             if not here:
                 continue
-            speeds = kept[seat].get(mask[seat]) or model.speeds(seat, here, mask[seat])
+            speeds = kept.get(mask[seat]) or model.speeds(here, mask[seat])
             for job in here:
                 speed = speeds[job]
                 where = spots[job].seats
                 if len(where) > 1:
                     for one in where:
-                        other = model.speeds(one, mates[one], mask[one])[job]
+                        other = model.speeds(mates[one], mask[one])[job]
                         if other < speed:
                             speed = other
                 old = pace[job]
@@ -197,6 +197,8 @@ def _ready(plan: Plan, job: int, state: Moment) -> bool:
         if next_up >= len(line) or line[next_up] != job:
             return False
         if plan.model.need[seat][job] > state.free[seat]:
+            return False
+        if len(state.mates[seat]) >= plan.model.most:
             return False
         beside -= len(state.mates[seat])
     return beside >= 0

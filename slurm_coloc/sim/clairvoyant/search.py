@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.placing import Conditions, Start, View
+from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.clairvoyant.anneal import Annealing, Best
 from slurm_coloc.sim.clairvoyant.follow import Follow, Planned
 from slurm_coloc.sim.clairvoyant.model import Model
@@ -47,17 +48,17 @@ def best_known(
     setting: Setting | None = None,
     evaluations: int = 60_000,
     seed: int = 0,
-    restarts: int = 2,
+    restarts: int = 1,
 ) -> Found:
     """Search a schedule of small makespan, and of small mean end among equals.
 
-    Of the setting count the interference and how GPUs are shared; conditions, telemetry, the
-    scheduler's pace and time limits, which bind a policy, do not. Memory is bound by what can be
-    reserved on a GPU. Deterministic by ``seed``. Raises UsageFault for a job that fits nowhere.
+    Of the setting count the interference, how GPUs are shared and how many jobs one holds at once;
+    the other conditions, telemetry, the scheduler's pace and time limits, which bind a policy, do
+    not. Memory is bound by what can be reserved on a GPU. ``evaluations``: schedules that are
+    tried, over all ``restarts``, each from the schedule of another policy. Deterministic by
+    ``seed``. Raises UsageFault for a job that fits nowhere.
     """
-    free = replace(
-        setting or Setting(), conditions=Conditions(), pace=Pace(), fence=False, settle=False
-    )
+    free = _free(setting or Setting())
     unlimited = [replace(job, limit_s=None) for job in jobs]
     model = Model(unlimited, machine, free)
     begin = starts(model, machine, free)
@@ -70,6 +71,19 @@ def best_known(
     assert best is not None
     schedule = schedule_of(model, best.spots)
     return Found(schedule, replay(model, machine, free, schedule), evaluations)
+
+
+def _free(setting: Setting) -> Setting:
+    """A setting without what binds those who do not know everything."""
+    return replace(
+        setting,
+        conditions=Conditions(jobs=setting.conditions.jobs),
+        pace=Pace(),
+        fence=False,
+        settle=False,
+        pool=None,
+        max_limit_s=None,
+    )
 
 
 def schedule_of(model: Model, spots: Sequence[Spot]) -> tuple[Planned, ...]:
@@ -97,3 +111,17 @@ def replay(
         if seen is None or abs(seen - one.end_s) > AGREE * max(1.0, one.end_s):
             raise AssertionError(f"job {one.job_id}: ends at {seen} s, planned was {one.end_s} s")
     return outcome
+
+
+class Clairvoyant:
+    """Stands where a policy stands in an experiment, and is a search. ``evaluations``: schedules
+    that it tries."""
+
+    name = "clairvoyant"
+
+    def __init__(self, evaluations: int) -> None:
+        self.evaluations = evaluations
+
+    def next(self, view: View) -> Start | None:
+        """It needs the whole trace beforehand."""
+        raise UsageFault("clairvoyant: searched for a whole trace, not asked step by step")

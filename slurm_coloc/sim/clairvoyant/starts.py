@@ -43,9 +43,10 @@ def spots_of(model: Model, outcome: Outcome) -> list[Spot]:
             others.clear()
         others.append(piece)
     order = sorted(last, key=lambda job: (last[job][0].start_s, job))
-    spots = [Spot((), 0.0)] * len(model.jobs)
+    spots = [Spot((), 0.0, 0)] * len(model.jobs)
     for place, job in enumerate(order):
-        spots[job] = Spot(tuple(sorted(piece.seat for piece in last[job])), float(place))
+        seats = tuple(sorted(piece.seat for piece in last[job]))
+        spots[job] = Spot(seats, float(place), model.beside(job))
     return spots
 
 

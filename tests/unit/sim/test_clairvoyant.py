@@ -5,13 +5,15 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from slurm_coloc.core.activity import Activity
 from slurm_coloc.core.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.bound import bound_s
-from slurm_coloc.sim.clairvoyant import Found, best_known
+from slurm_coloc.sim.clairvoyant import Clairvoyant, Found, arrival_bound_s, best_known
 from slurm_coloc.sim.clairvoyant.follow import Planned
 from slurm_coloc.sim.clairvoyant.model import Model
 from slurm_coloc.sim.clairvoyant.search import replay
@@ -19,6 +21,7 @@ from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.setting import Setting
+from slurm_coloc.sim.simulate import Experiment, simulate
 from slurm_coloc.sim.trace import TraceJob
 
 
@@ -48,13 +51,11 @@ def most_mib(found: Found, jobs: list[TraceJob], machine: Machine) -> list[int]:
     return most
 
 
-@pytest.mark.parametrize("gpus", ["1xa100-40gb", "4xa100-40gb", "2xa100-40gb:3g.20gb+4g.20gb"])
+@pytest.mark.parametrize("gpus", ["1xa100-40gb", "4xa100-40gb", "2xa100-80gb,2xa100-40gb"])
 def test_what_is_found_exists(gpus: str) -> None:
     """Every job runs once, after its submission, within the memory; no policy is better."""
     machine = parse_machine(gpus)
     jobs = trace(3, 20, machine.gpus)
-    if ":" in gpus:
-        jobs = [replace(job, memory_mib=job.memory_mib // 2, gpus=1) for job in jobs]
     found = best_known(jobs, machine, evaluations=1500)
     assert [one.job_id for one in found.schedule] == [job.id for job in jobs]
     for one, job in zip(found.schedule, jobs, strict=True):
@@ -64,8 +65,7 @@ def test_what_is_found_exists(gpus: str) -> None:
     held = most_mib(found, jobs, machine)
     assert all(mib <= device.usable_mib for mib, device in zip(held, machine.devices, strict=True))
     assert found.outcome.oom == 0
-    if ":" not in gpus:  # the bound is one of whole GPUs
-        assert found.makespan_s >= bound_s(jobs, machine.gpus)
+    assert found.makespan_s >= arrival_bound_s(jobs, machine.gpus)
     asks = ask_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
     first_fit = Simulation(jobs, machine, policy("first-fit"), Setting(), asks).run()
     assert found.makespan_s <= first_fit.makespan_s
@@ -103,6 +103,42 @@ def test_a_job_that_shares_with_nobody_stays_alone() -> None:
     assert alone.end_s - alone.start_s == pytest.approx(jobs[2].run_s)
     for one in found.schedule[:2] + found.schedule[3:]:
         assert one.end_s <= alone.start_s + 1e-6 or one.start_s >= alone.end_s - 1e-6
+
+
+def test_it_stands_where_a_policy_stands() -> None:
+    """An experiment with it gives the found schedule's figures."""
+    jobs, machine = trace(4, 15, 4), parse_machine("4xa100-40gb")
+    figures = simulate(Experiment(jobs, machine, Clairvoyant(200), seed=3))
+    found = best_known(jobs, machine, evaluations=200, seed=3)
+    assert figures["makespan_s"] == found.makespan_s
+
+
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 12), gpus=st.sampled_from([1, 2, 4]))
+@settings(max_examples=25, deadline=None)
+def test_the_bounds_are_in_order(seed: int, count: int, gpus: int) -> None:
+    """The bound by arrival is the higher one, and no schedule is below it."""
+    jobs, machine = trace(seed, count, gpus), parse_machine(f"{gpus}xa100-40gb")
+    bound = arrival_bound_s(jobs, gpus)
+    assert bound_s(jobs, gpus) <= bound * (1 + 1e-12)
+    assert best_known(jobs, machine, evaluations=30).makespan_s >= bound * (1 - 1e-9)
+
+
+def test_slow_arrivals_raise_the_bound() -> None:
+    """Of two jobs the first keeps one of two GPUs half busy until the second comes at its end."""
+    first = TraceJob(1, "", 0.0, 1, 1000.0, 1000, Activity(0.5))
+    second = TraceJob(2, "", 500.0, 2, 1000.0, 1000, Activity(1.0))
+    # At 500 s 250 of 2,500 are done; 2,250 at 1.05 on each of two GPUs take 1,071 s.
+    assert arrival_bound_s([first, second], 2) == pytest.approx(500 + 2250 / 2.1)
+    assert bound_s([first, second], 2) == pytest.approx(1500.0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "setting"),
+    [("1xa100-40gb:3g.20gb+4g.20gb", Setting()), ("1xa100-40gb", Setting(node_cpus=64))],
+)
+def test_what_it_does_not_search(gpus: str, setting: Setting) -> None:
+    with pytest.raises(UsageFault, match="clairvoyant"):
+        best_known(trace(1, 2, 1), parse_machine(gpus), setting, evaluations=10)
 
 
 def test_a_job_that_fits_nowhere() -> None:
@@ -196,7 +232,7 @@ class Everything:
 def test_tiny_traces_are_solved(count: int, gpus: int) -> None:
     machine = parse_machine(f"{gpus}xa100-40gb")
     held_back = 0
-    for seed in range(6):
+    for seed in range(4):
         jobs = trace(seed, count, gpus)
         best_s = Everything(jobs, gpus, machine.devices[0].usable_mib).best_s
         found = best_known(jobs, machine, evaluations=4000, seed=seed, restarts=6)
