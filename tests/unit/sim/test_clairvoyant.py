@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clairvoyant search: what it finds exists, fits, and on tiny traces is the best there is."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_coloc.cli.app import run
 from slurm_coloc.core.activity import Activity
 from slurm_coloc.core.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
@@ -139,6 +142,22 @@ def test_slow_arrivals_raise_the_bound() -> None:
 def test_what_it_does_not_search(gpus: str, setting: Setting) -> None:
     with pytest.raises(UsageFault, match="clairvoyant"):
         best_known(trace(1, 2, 1), parse_machine(gpus), setting, evaluations=10)
+
+
+def test_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two jobs that do not slow each other down end with the longer one."""
+    path = tmp_path / "trace.csv"
+    path.write_text(
+        "job,name,submit_s,gpus,run_s,memory_mib,smact\n1,a,0,1,100,900,0\n2,b,0,1,300,900,0\n"
+    )
+    words = ["coloc", "simulate", "--trace", str(path), "--policy", "clairvoyant", "--search", "50"]
+    monkeypatch.setattr("sys.argv", [*words, "--gpus", "1xa100-40gb", "--json"])
+    assert run() == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["policy"] == "clairvoyant"
+    assert answer["makespan_s"] == 300.0
 
 
 def test_a_job_that_fits_nowhere() -> None:
