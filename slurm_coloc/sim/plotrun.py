@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 MOST_LINES = 8
 COLUMNS = 600
 MIB = 1024
-POINTS, LEAST_POINTS = 72, 4.5
+#: points of an inch, the smallest letters that can be read, and the inches that time has
+POINTS, LEAST_POINTS, WIDTH = 72, 4.5, 10.3
 
 
 def draw(outcome: Outcome, machine: Machine, title: str) -> "Figure":
@@ -76,40 +77,42 @@ def names(machine: Machine) -> list[str]:
 
 
 def _gantt(axes: "Axes", outcome: Outcome, machine: Machine, tall: float) -> None:
-    """``tall``: inches; a job's number is written where its bar has room."""
+    """A row for each GPU, a bar for each run on it. ``tall``: inches."""
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
 
     shades = colormaps["cividis"]
-    unit_s, unit = clock(outcome.makespan_s)
-    jobs = {record.job.id: record for record in outcome.records}
+    span_s = max(outcome.makespan_s, 1.0)
+    unit_s, unit = clock(span_s)
+    jobs = {record.job.id: record.job for record in outcome.records}
     last: dict[int, float] = {}
     for piece in outcome.pieces:
         last[piece.job_id] = max(piece.end_s, last.get(piece.job_id, 0.0))
-    for seat in range(len(machine.devices)):
+    rows = len(machine.devices)
+    for seat in range(rows):
         mine = [piece for piece in outcome.pieces if piece.seat == seat]
         for piece, lane, count in lanes(mine):
-            smact = jobs[piece.job_id].job.activity.smact
+            smact, height = jobs[piece.job_id].activity.smact, 0.86 / count
+            bottom, begin = seat - 0.43 + lane * height, piece.start_s / unit_s
+            length = (piece.end_s - piece.start_s) / unit_s
+            inches = WIDTH * length * unit_s / span_s
             failed = piece.end_s < last[piece.job_id]
-            height = 0.86 / count
-            bottom = seat - 0.43 + lane * height
-            length = piece.end_s - piece.start_s
             axes.barh(
-                bottom, length / unit_s, height, piece.start_s / unit_s, align="edge",
-                color=shades(smact), edgecolor=RED if failed else "white",
-                linewidth=1.5 if failed else 0.4, hatch="///" if failed else None,
+                bottom, length, height, begin, align="edge", color=shades(smact),
+                edgecolor=RED if failed else "white", hatch="///" if failed else None,
+                linewidth=1.5 if failed else min(0.4, 10 * inches),
             )  # fmt: skip
-            points = min(7.0, 0.7 * POINTS * tall / len(machine.devices) * height)
-            if length > 0.018 * outcome.makespan_s and points >= LEAST_POINTS:
+            number, points = str(piece.job_id), min(7.0, 0.7 * POINTS * tall / rows * height)
+            if points >= LEAST_POINTS and inches > 0.65 * len(number) * points / POINTS:
                 axes.text(
-                    (piece.start_s + length / 2) / unit_s, bottom + height / 2, str(piece.job_id),
-                    ha="center", va="center_baseline", fontsize=points,
+                    begin + length / 2, bottom + height / 2, number, ha="center",
+                    va="center_baseline", fontsize=points,
                     color="black" if smact > 0.55 else "white",
                 )  # fmt: skip
-    every = max(1, len(machine.devices) // 32)
-    axes.set_yticks(range(0, len(machine.devices), every), names(machine)[::every])
-    axes.set_ylim(len(machine.devices) - 0.45, -0.55)
-    axes.set_xlim(0, outcome.makespan_s / unit_s)
+    every = max(1, rows // 32)
+    axes.set_yticks(range(0, rows, every), names(machine)[::every])
+    axes.set_ylim(rows - 0.45, -0.55)
+    axes.set_xlim(0, span_s / unit_s)
     marked = "; hatched: ran out of memory" if any(r.oom for r in outcome.records) else ""
     tidy(axes, f"Jobs on GPUs (number: job{marked})", unit)
     bar = axes.figure.colorbar(ScalarMappable(cmap=shades), ax=axes, pad=0.01, aspect=30)
@@ -136,7 +139,7 @@ def _seen(track: History) -> list[tuple[float, float, float]]:
 
 def _lines(part: "FigureBase", outcome: Outcome, machine: Machine) -> None:
     """Two columns of strips: memory and SM activity, a row for each GPU."""
-    end_s = outcome.makespan_s
+    end_s = max(outcome.makespan_s, 1.0)
     unit_s, unit = clock(end_s)
     grid = part.subplots(len(machine.devices), 2, sharex=True, squeeze=False)
     for device, name, track, (left, right), seat in zip(
@@ -172,7 +175,7 @@ def _lines(part: "FigureBase", outcome: Outcome, machine: Machine) -> None:
 
 def _images(part: "FigureBase", outcome: Outcome, machine: Machine) -> None:
     """Memory and SM activity as images: a row for each GPU, time to the right."""
-    end_s = outcome.makespan_s
+    end_s = max(outcome.makespan_s, 1.0)
     unit_s, unit = clock(end_s)
     tracks = [_seen(track) for track in outcome.tracks]
     sizes = [device.true_mib for device in machine.devices]
