@@ -23,7 +23,7 @@ CRITICAL = 0.5
 #: how often two changes are tried as one
 TWICE = 0.1
 #: temperatures at the beginning and at the end, as parts of a seat's time for one job
-HOT, COLD = 0.1, 0.002
+HOT, COLD = 0.05, 0.002
 
 
 @dataclass(frozen=True, slots=True)
