@@ -13,6 +13,7 @@ from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill
 from slurm_coloc.sim.clairvoyant import Clairvoyant
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
+from slurm_coloc.sim.presets import BEST, best_policy, best_setting
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly
@@ -94,6 +95,8 @@ class Request:
         setting = self.setting
         if policy.name == EXCLUSIVE and setting.method == "mig":
             setting = replace(setting, method="mps")
+        if policy.name == BEST:
+            setting = best_setting(setting, self.world.machine.gpus)
         return Experiment(
             self.world.jobs,
             self.world.machine,
@@ -109,9 +112,10 @@ def policies(named: Sequence[str], compare: str, search: int) -> list[Policy]:
     """The policies that were asked for, each once, in that order; raises UsageFault. ``search``:
     schedules that clairvoyant tries."""
     names = [*named, *(name.strip() for name in compare.split(",") if name.strip())] or ["best"]
-    searched = Clairvoyant(search)
+    searched, best = Clairvoyant(search), best_policy()
     return [
-        searched if name == searched.name else policy_named(name) for name in dict.fromkeys(names)
+        searched if name == searched.name else best if name == BEST else policy_named(name)
+        for name in dict.fromkeys(names)
     ]
 
 

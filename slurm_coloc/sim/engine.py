@@ -44,7 +44,7 @@ class Simulation:
         self._policy, self._setting = policy, setting
         self._floor = Floor(machine, setting)
         self._ask_of = ask_of
-        self._forecast = Forecast(setting.expect_runs)
+        self._forecast = Forecast(setting.expect_runs, setting.guess_runs)
         self._waiting = Waiting(self._floor.seats, setting)
         self._standing = None if setting.priority is None else Standing(setting.priority)
         pool = [seat.usable_mib for seat in self._floor.seats if seat.pool]
@@ -124,7 +124,7 @@ class Simulation:
                 share=ask.share and (ask.need_mib or 1) <= self._pool_mib,
                 max_slowdown=_bound(ask.max_slowdown, job, setting),
             )
-        ask = replace(ask, run_s=self._forecast.expect(job))
+        ask = replace(ask, run_s=self._forecast.expect(job, self._going()))
         pace = setting.pace
         if pace.asleep and not len(self._waiting):
             self._busy_until_s = max(self._busy_until_s, self.now_s + pace.idle_s)
@@ -238,11 +238,30 @@ class Simulation:
         record.end_s, record.last_s = self.now_s, self.now_s - run.start_s
         if not timed_out:
             self._forecast.learn(run.job)
+            if self._setting.guess_runs:
+                self._expect_again()
             return
         record.timed_out = True
         self._timeouts += 1
         alone_s = min(run.job.limit_s or INF, self._setting.max_limit_s or INF)
         self._shared_timeouts += run.job.run_s <= alone_s
+
+    def _going(self) -> list[tuple[TraceJob, float]]:
+        """Jobs that run and the seconds alone that each has done, where guesses need them."""
+        if not self._setting.guess_runs:
+            return []
+        return [(run.job, run.done_s(self.now_s)) for run in self._floor.runs.values()]
+
+    def _expect_again(self) -> None:
+        """An ended run tells something of those that wait and of those that run."""
+        going = self._going()
+        for ask in list(self._waiting.first(self._setting.depth)):
+            expected_s = self._forecast.expect(self._jobs[ask.id], going)
+            if expected_s != ask.run_s:
+                self._waiting.update(replace(ask, run_s=expected_s))
+        for run in self._floor.runs.values():
+            run.ask = replace(run.ask, run_s=self._forecast.expect(run.job, going))
+            self._floor.expect(run, self.now_s)
 
     def _memory(self, run: Run) -> None:
         """A job's memory appears: it fits, or the newcomer runs out."""

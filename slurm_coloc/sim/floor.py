@@ -42,6 +42,10 @@ class Run:
     version: int = 0
     appeared_s: float = INF
 
+    def done_s(self, now_s: float) -> float:
+        """Seconds alone that it has done by now."""
+        return self.job.run_s - self.left_s + (now_s - self.since_s) * self.speed
+
 
 @dataclass(slots=True, eq=False)
 class Card:
@@ -205,6 +209,10 @@ class Floor:
             self._note(place, now_s)
         return changed
 
+    def expect(self, run: Run, now_s: float) -> None:
+        """Something else is expected of a run than before."""
+        _expect(run, now_s)
+
     def _speed(
         self, run: Run, known: dict[int, dict[int, tuple[float, float]]]
     ) -> tuple[float, float]:
@@ -283,10 +291,10 @@ def _expect(run: Run, now_s: float) -> None:
     alone_s = run.ask.run_s
     if alone_s is None:
         return
-    left_s = max(alone_s - (run.job.run_s - run.left_s), 0.05 * alone_s)
+    left_s = max(alone_s - run.done_s(now_s), 0.05 * alone_s)
     ends_s = now_s + left_s / run.speed
     for seat, resident in zip(run.seats, run.residents, strict=True):
-        resident.left_s, resident.ends_s = left_s, ends_s
+        resident.ask, resident.left_s, resident.ends_s = run.ask, left_s, ends_s
         if seat.host is not None:
             seat.host.version += 1
 

@@ -68,8 +68,9 @@ class Setting:
     the scheduler expects of its GPUs, up to ``max_limit_s``, the partition's MaxTime (None: no
     bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model of
     interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
-    are expected from ended jobs of the same name; else only time limits are known. ``pool``: so
-    many GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
+    are expected from ended jobs of the same name; else only time limits are known. ``guess_runs``:
+    where neither tells, they are guessed from jobs like it, and again whenever one ends. ``pool``:
+    so many GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
     """
 
     conditions: Conditions = Conditions()
@@ -90,6 +91,7 @@ class Setting:
     max_limit_s: float | None = None
     believed: Interference | None = None
     expect_runs: bool = True
+    guess_runs: bool = False
     pool: int | None = None
     settle: bool = False
     record: bool = False

@@ -45,8 +45,15 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
         return best.outcome, bound_s(jobs, experiment.machine.gpus)
     largest_mib = max(device.usable_mib for device in experiment.machine.devices)
     ask_of = ask_maker(experiment.estimator, jobs, rng, largest_mib)
-    simulation = Simulation(jobs, experiment.machine, experiment.policy, experiment.setting, ask_of)
+    policy = fresh(experiment.policy)
+    simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, ask_of)
     return simulation.run(), bound_s(jobs, experiment.machine.gpus)
+
+
+def fresh(policy: Policy) -> Policy:
+    """The policy without what it remembers of another run, where it remembers anything."""
+    anew = getattr(policy, "fresh", None)
+    return policy if anew is None else anew()
 
 
 def simulate(

@@ -66,6 +66,11 @@ class Waiting:
             self.hold((), frozenset(), float("-inf"))
         self._turn = last_seat + 1
 
+    def update(self, ask: Ask) -> None:
+        """Something else is expected of a job that waits; its place in the queue stays."""
+        entry = self._entry[ask.id]
+        self._queue[bisect_left(self._queue, entry, key=_order)] = (entry, ask)
+
     def rank(self, priority: Callable[[Ask], float]) -> None:
         """Priorities changed: order the queue anew."""
         for place, ((first, _, serial), ask) in enumerate(self._queue):

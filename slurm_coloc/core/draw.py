@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that look drawn and are always the same for one seed: core has no other chance."""
+
+from collections.abc import MutableSequence
+from typing import Any
+
+_MASK = (1 << 64) - 1
+
+
+class Draw:
+    """SplitMix64 (Steele, Lea and Flood 2014): 64 bits of state, an addition and a hash a number."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def _next(self) -> int:
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return mixed ^ (mixed >> 31)
+
+    def part(self) -> float:
+        """In [0, 1)."""
+        return (self._next() >> 11) / (1 << 53)
+
+    def below(self, bound: int) -> int:
+        """In 0 .. bound - 1."""
+        return self._next() % bound
+
+    def shuffle(self, items: MutableSequence[Any]) -> None:
+        """Another order, in place."""
+        for last in range(len(items) - 1, 0, -1):
+            other = self.below(last + 1)
+            items[last], items[other] = items[other], items[last]

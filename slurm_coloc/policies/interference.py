@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interference-aware placement: the GPUs whose throughput grows most by the job.
+
+What a neighbour costs is asked of the model of interference, with the whole solo activity of each
+job (SM, DRAM, graphics engine, and how sensitive it is to neighbours): the fitted model tells a job
+that waits for PCIe or the host, which loses little, from one that fills the SMs. Among GPUs that
+gain alike, a memory-heavy job goes beside compute-heavy ones: where least DRAM activity is.
+"""
+
+from slurm_coloc.core.placing import BUSY, Ask, Seat, Start, View, activities
+from slurm_coloc.core.queueing import first_that_starts
+
+#: gains (ratio of one GPU's SM activity) that count as alike: a fifth of the model's error in a
+#: speed (RMSE 0.107 over 72 measured pairs)
+ALIKE = 0.02
+
+
+def gain(ask: Ask, seat: Seat, view: View) -> float:
+    """By how much the throughput of a seat grows: the sum of SM activity times speed (ratio)."""
+    before = activities(seat)
+    mine = ask.activity or BUSY
+    if not before:
+        return mine.smact
+    after = [*before, mine]
+    model, method = view.interference, seat.method
+    used = sum(
+        job.smact * speed for job, speed in zip(after, model.speeds(after, method), strict=True)
+    )
+    return used - sum(
+        job.smact * speed for job, speed in zip(before, model.speeds(before, method), strict=True)
+    )
+
+
+def _key(ask: Ask, seat: Seat, view: View) -> tuple[float, ...]:
+    grows = round(gain(ask, seat, view) / ALIKE)
+    drama = sum(one.drama or 0.0 for one in activities(seat))
+    heavy = ask.activity is not None and (ask.activity.drama or 0.0) > ask.activity.smact / 2
+    return (-grows, drama if heavy else 0.0, seat.free_mib, seat.index)
+
+
+class Interference:
+    """Greedy: the first waiting job that may start, where it does the most good."""
+
+    name = "interference"
+
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        return first_that_starts(view, _key)
+
+
+POLICY = Interference()

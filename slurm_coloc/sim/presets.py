@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``--policy best`` means: a policy and the setting that we recommend with it."""
+
+from dataclasses import replace
+
+from slurm_coloc.core.placing import Policy, Start, View
+from slurm_coloc.policies.lookahead import Lookahead
+from slurm_coloc.sim.setting import Setting
+
+BEST = "best"
+#: waiting jobs that best looks at
+DEPTH = 200
+#: GPUs up to which it plans ahead; beyond, run times need not be guessed
+PLANNED = 32
+
+
+class Best:
+    """Planning ahead, which decides greedily where a cluster is too large for it."""
+
+    name = BEST
+
+    def __init__(self) -> None:
+        self._policy = Lookahead()
+
+    def fresh(self) -> "Best":
+        """One that remembers nothing of another run."""
+        return Best()
+
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        return self._policy.next(view)
+
+
+def best_policy() -> Policy:
+    """The policy of ``--policy best``."""
+    return Best()
+
+
+def best_setting(setting: Setting, gpus: int) -> Setting:
+    """The setting that was asked for, with the depth and the knowledge that planning needs."""
+    return replace(setting, depth=max(setting.depth, DEPTH), guess_runs=gpus <= PLANNED)

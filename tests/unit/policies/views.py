@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small clusters and queues for tests of policies."""
+
+from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.placing import Ask, Conditions, Resident, Seat, View
+
+
+def ask(number: int, smact: float = 0.5, need_gib: int = 10, **other: object) -> Ask:
+    """A job of one GPU that is expected to run an hour."""
+    values: dict[str, object] = {"gpus": 1, "run_s": 3600.0, "submit_s": 0.0} | other
+    return Ask(id=number, need_mib=need_gib * 1024, activity=Activity(smact), **values)  # type: ignore[arg-type]
+
+
+def seats(number: int) -> list[Seat]:
+    """Idle GPUs of one node, 39 GiB each."""
+    return [Seat(index, 0, "a100-40gb", 39 * 1024) for index in range(number)]
+
+
+def put(seat: Seat, job: Ask, ends_s: float = 3600.0) -> None:
+    """A job runs there."""
+    seat.residents.append(Resident(job, ends_s, ends_s))
+    seat.reserved_mib += job.need_mib or seat.usable_mib
+    seat.smact += job.activity.smact if job.activity else 1.0
+    seat.whole = seat.whole or not job.share
+
+
+def view(queue: list[Ask], places: list[Seat], **conditions: object) -> View:
+    """What a policy sees at the beginning."""
+    return View(0.0, queue, places, Conditions(**conditions), depth=50)  # type: ignore[arg-type]
+
+
+def starts(policy, queue: list[Ask], places: list[Seat], **conditions: object):  # type: ignore[no-untyped-def]
+    """All that a policy starts at one moment, as job -> seats; the jobs are put there."""
+    found: dict[int, list[int]] = {}
+    queue = list(queue)
+    while (start := policy.next(view(queue, places, **conditions))) is not None:
+        queue.remove(start.ask)
+        found[start.ask.id] = [seat.index for seat in start.seats]
+        for seat in start.seats:
+            put(seat, start.ask)
+    return found
