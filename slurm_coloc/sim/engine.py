@@ -47,8 +47,6 @@ class Simulation:
         self._forecast = Forecast(setting.expect_runs, setting.guess_runs)
         self._waiting = Waiting(self._floor.seats, setting)
         self._standing = None if setting.priority is None else Standing(setting.priority)
-        pool = [seat.usable_mib for seat in self._floor.seats if seat.pool]
-        self._pool_mib = max(pool, default=0)
         # (time, kind, serial, job, version): in one moment and kind, what was pushed first
         self._events: list[tuple[float, int, int, int, int]] = []
         self._serial = count()
@@ -121,7 +119,7 @@ class Simulation:
                 ask,
                 cpus=job.cpus,
                 host_mib=job.host_mib,
-                share=ask.share and (ask.need_mib or 1) <= self._pool_mib,
+                share=ask.share and self._floor.pool_holds(ask),
                 max_slowdown=_bound(ask.max_slowdown, job, setting),
             )
         ask = replace(ask, run_s=self._forecast.expect(job, self._going()))
@@ -282,7 +280,7 @@ class Simulation:
         record = self._records[run.job.id]
         record.oom += 1
         self._leave(run)
-        record.ask = after_oom(run, record.oom, self._setting.recovery, self._pool_mib)
+        record.ask = after_oom(run, record.oom, self._setting.recovery, self._floor.pool_holds)
         self._push(self.now_s + self._setting.recovery.delay_s, ARRIVE, run.job.id)
 
 

@@ -106,6 +106,7 @@ class Floor:
         self.places = _places(machine, setting)
         self.seats = [place.seat for place in self.places]
         self.runs: dict[int, Run] = {}
+        self._holds: dict[tuple[int, int], bool] = {}
         # Never the same twice: a recovered job's former end must not end its new run.
         self._versions = count(1)
         # What was launched and appeared before this time is known; without telemetry: at once.
@@ -114,6 +115,22 @@ class Floor:
         self._keep_s = INF if setting.record else 0.0
         if conditions.telemetry and not setting.record:
             self._keep_s = setting.monitor.window_s + 2 * setting.monitor.refresh_s
+
+    def pool_holds(self, ask: Ask) -> bool:
+        """Whether shared GPUs could ever hold a job: so many of one node, if any node has so many,
+        and large enough."""
+        case = (ask.gpus, ask.need_mib or 0)
+        known = self._holds.get(case)
+        if known is None:
+            nodes = list({seat.gpu: seat.node for seat in self.seats}.values())
+            spread = ask.gpus > max(nodes.count(node) for node in set(nodes))
+            found: dict[int, set[int]] = {}
+            for seat in self.seats:
+                if seat.pool and seat.usable_mib >= case[1]:
+                    found.setdefault(0 if spread else seat.node, set()).add(seat.gpu)
+            known = any(len(gpus) >= ask.gpus for gpus in found.values())
+            self._holds[case] = known
+        return known
 
     # ---- coming and going ------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ for a job that comes first, or telemetry showed something new; so it is shown th
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count, islice
 
 from slurm_coloc.core.placing import Ask, Seat, View
@@ -41,8 +42,8 @@ class Waiting:
             setting.believed or setting.interference,
             depth=setting.depth,
             pooled=any(seat.pool for seat in seats) and not all(seat.pool for seat in seats),
+            waiting=self,
         )
-        self._view.waiting = self
         self._by_node, self._largest = self._view.nodes(), self._view.largest_node()
 
     def __len__(self) -> int:
@@ -150,10 +151,11 @@ class _Asks(Sequence[Ask]):
         return (item[1] for item in self._queue)
 
 
+@dataclass(slots=True)
 class _View(View):
     """A view that remembers what it refused."""
 
-    waiting: Waiting
+    waiting: Waiting = field(kw_only=True)
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
         return self.waiting.open_to(ask)
