@@ -54,13 +54,21 @@ def _in_order(ask: Ask, seat: Seat, view: View) -> tuple[float, ...]:
 def _best(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:
     if len(open_seats) < ask.gpus:
         return None
-    if view.pooled and not ask.share:
-        # Whole GPUs come from outside the pool as long as there are some.
-        outside = [seat for seat in open_seats if not seat.pool]
-        found = _best_of(ask, outside, view, key)
-        if found is not None:
-            return found
+    if not ask.share:
+        # Whole GPUs come from outside the pool, and are whole, as long as there are some.
+        for fit in (_outside, _uncut):
+            found = _best_of(ask, [seat for seat in open_seats if fit(seat)], view, key)
+            if found is not None:
+                return found
     return _best_of(ask, open_seats, view, key)
+
+
+def _outside(seat: Seat) -> bool:
+    return not seat.pool and not seat.part
+
+
+def _uncut(seat: Seat) -> bool:
+    return not seat.part
 
 
 def _best_of(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:

@@ -42,7 +42,7 @@ class Simulation:
         if len(self._jobs) != len(jobs):
             raise UsageFault("trace: a job id stands there twice")
         self._policy, self._setting = policy, setting
-        self._floor = Floor(machine, setting)
+        self._floor = Floor(machine, setting, max((job.gpus for job in jobs), default=1))
         self._ask_of = ask_of
         self._forecast = Forecast(setting.expect_runs, setting.guess_runs)
         self._waiting = Waiting(self._floor.seats, setting)
@@ -137,6 +137,7 @@ class Simulation:
             standing, now_s = self._standing, self.now_s
             standing.charge(self._floor.runs.values(), now_s)
             waiting.rank(lambda ask: standing.priority(ask, now_s))
+        again = False
         while len(waiting):
             if self.now_s < self._busy_until_s:
                 self._wake(self._busy_until_s)
@@ -144,9 +145,13 @@ class Simulation:
             if setting.conditions.telemetry:
                 self._measure()
             start = self._policy.next(waiting.view(self.now_s))
+            more = waiting.looked()
             if start is not None:
                 self._start(start)
-            elif not waiting.news():
+                again = False
+            elif more and not again:
+                again = True  # once: what is kept for two sorts of jobs could change for ever
+            else:
                 self._look_later()
                 return
 

@@ -101,9 +101,10 @@ class Place:
 class Floor:
     """All places and runs."""
 
-    def __init__(self, machine: Machine, setting: Setting) -> None:
+    def __init__(self, machine: Machine, setting: Setting, widest: int = 1) -> None:
+        """``widest``: the most GPUs that a job asks for."""
         self._setting = setting
-        self.places = _places(machine, setting)
+        self.places = _places(machine, setting, widest)
         self.seats = [place.seat for place in self.places]
         self.runs: dict[int, Run] = {}
         self._holds: dict[tuple[int, int], bool] = {}
@@ -316,14 +317,17 @@ def _expect(run: Run, now_s: float) -> None:
             seat.host.version += 1
 
 
-def _places(machine: Machine, setting: Setting) -> list[Place]:
+def _places(machine: Machine, setting: Setting, widest: int) -> list[Place]:
     kinds = {device.gpu: device.kind for device in machine.devices}
     cards = {gpu: Card(setting.power.on(kind)) for gpu, kind in kinds.items()}
     hosts = _hosts(machine, setting)
     banks: dict[int, Bank] = {}
-    whole = any(not device.part for device in machine.devices)
     parts = any(device.part for device in machine.devices)
-    largest_mib = max(device.usable_mib for device in machine.devices)
+    # Where there are too few whole GPUs, the largest instance of a GPU stands for it.
+    enough = sum(not device.part for device in machine.devices) >= widest
+    largest: dict[int, int] = {}
+    for device in machine.devices:
+        largest[device.gpu] = max(largest.get(device.gpu, 0), device.usable_mib)
     places = []
     for index, device in enumerate(machine.devices):
         seat = Seat(
@@ -336,13 +340,13 @@ def _places(machine: Machine, setting: Setting) -> list[Place]:
             pool=setting.pool is None or device.gpu < setting.pool,
             gpu=device.gpu,
             part=device.part,
-            for_whole=not device.part or (not whole and device.usable_mib == largest_mib),
+            for_whole=not device.part or (not enough and device.usable_mib == largest[device.gpu]),
             multi_user=setting.multi_user_mps,
             host=hosts.get(device.node),
         )
         bank = banks.setdefault(device.bank, Bank(device.true_mib))
         place = Place(seat, cards[device.gpu], bank, History(device.true_mib))
-        if setting.method == "mig" and whole and not parts:
+        if setting.method == "mig" and not parts:
             cut = machine.halves(device)
             seat.fraction, seat.half = cut.whole, cut.half
             seat.half_mib, place.half_mib = cut.usable_mib, cut.true_mib

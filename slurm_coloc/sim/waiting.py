@@ -18,6 +18,15 @@ from slurm_coloc.sim.setting import Setting
 Entry = tuple[int, float, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Seats, by index, that are kept for the jobs of these ids, and until when."""
+
+    ids: Collection[int] = ()
+    seats: frozenset[int] = frozenset()
+    until_s: float = float("-inf")
+
+
 class Waiting:
     """Jobs in the order of the queue."""
 
@@ -30,10 +39,7 @@ class Waiting:
         # Seats in the order in which they were freed; a job remembers how far it has seen them.
         self._freed: list[Seat] = []
         self._seen: dict[int, int] = {}
-        self._shown = 0
-        self._holders: Collection[int] = ()
-        self._kept: frozenset[int] = frozenset()
-        self._kept_until_s = float("-inf")
+        self._kept = self._next = _Kept()
         self._view = _View(
             0.0,
             _Asks(self._queue),
@@ -63,8 +69,9 @@ class Waiting:
         """A job has started, its last seat being that one."""
         del self._queue[bisect_left(self._queue, self._entry.pop(ask.id), key=_order)]
         self._seen.pop(ask.id, None)
-        if ask.id in self._holders:
-            self.hold((), frozenset(), float("-inf"))
+        if ask.id in self._kept.ids:
+            self._next = _Kept()
+            self.looked()
         self._turn = last_seat + 1
 
     def update(self, ask: Ask) -> None:
@@ -94,19 +101,24 @@ class Waiting:
         """What a policy sees now."""
         self._view.now_s = now_s
         self._view.turn = self._turn % len(self._seats)
-        self._shown = len(self._freed)
         return self._view
 
-    def hold(self, ids: Collection[int], kept: frozenset[int], until_s: float) -> None:
-        """These seats are kept for the first jobs so long. A job that was kept off a seat may try
-        it again when it is kept no more, or longer: something shorter could end before."""
-        if kept != self._kept or until_s > self._kept_until_s:
-            self._freed.extend(self._seats[index] for index in sorted(self._kept))
-        self._holders, self._kept, self._kept_until_s = ids, kept, until_s
+    def hold(self, ids: Collection[int], seats: frozenset[int], until_s: float) -> None:
+        """These seats are kept for the first jobs so long. Said several times in one look, the last
+        one counts."""
+        self._next = _Kept(ids, seats, until_s)
 
-    def news(self) -> bool:
-        """Whether seats were released while the policy looked, so that it should look again."""
-        return len(self._freed) > self._shown
+    def looked(self) -> bool:
+        """A look is over: whether another one could find more.
+
+        A job that was kept off a seat may try it again when it is kept no more, or longer:
+        something shorter could end before.
+        """
+        last, self._kept = self._kept, self._next
+        if last.seats == self._kept.seats and last.until_s >= self._kept.until_s:
+            return False
+        self._freed.extend(self._seats[index] for index in sorted(last.seats))
+        return bool(last.seats)
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
         """Seats freed since the job was refused; where it asks for several, all of their nodes."""

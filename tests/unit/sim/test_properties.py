@@ -12,7 +12,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.core.activity import Activity
@@ -29,9 +29,11 @@ from slurm_coloc.sim.trace import TraceJob
 
 WHOLE = ["1x1xa100-40gb", "1x4xa100-40gb", "2x2xa100-40gb", "1x2xa100-40gb,1x2xh100-80gb"]
 CUT = ["2xa100-40gb:3g.20gb+4g.20gb", "4xa100-40gb:7g.40gb/3c/3c@2", "2xa100-80gb:2g.20gb+1g.10gb"]
+# Traces come from a seed, so shrinking would only try others.
 SMALL = settings(
     max_examples=60,
     deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
