@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from slurm_coloc.policies import registry
+from slurm_coloc.sim.presets import BEST
 from slurm_coloc.sim.setting import Pace
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.thesis import Way, carma_way, thesis_way
@@ -22,7 +22,7 @@ ORACLE_SMACT, MARGIN_MIB = 0.80, 2000
 @dataclass(frozen=True, slots=True)
 class Case:
     """One way on one trace. ``way``: a published one; else it is ours, with that policy,
-    estimator and method."""
+    estimator and method. ``runs``: so many at most; 0: all."""
 
     trace: str
     label: str
@@ -30,6 +30,7 @@ class Case:
     policy: str = ""
     estimator: str = ""
     method: str = ""
+    runs: int = 0
 
 
 def exclusive(trace: str) -> Case:
@@ -125,14 +126,19 @@ def without_estimate(trace: str) -> list[Case]:
     return cases
 
 
-def ours(trace: str) -> list[Case]:
+def ours(trace: str, best_runs: int) -> list[Case]:
     """What an admin gets: Slurm's own first fit of shards (native), and `--policy best` with true
-    memory, with an error, with each estimator and with none."""
-    ways = [("first-fit", name, "mps") for name in ("oracle", "error:0.03")]
-    if "best" in registry():
-        known = ("oracle", "error:0.03", *ESTIMATORS, "none")
-        ways += [("best", name, method) for method in METHODS for name in known]
-    return [
-        Case(trace, f"{order} {name} {method}", None, order, name, method)
-        for order, name, method in ways
-    ]
+    memory, with an error, with each estimator and with none.
+
+    Best plans ahead, which takes seconds a run: ``best_runs`` of the two that matter, two of what
+    only shows where it ends.
+    """
+    exact = ("oracle", "error:0.03")
+    cases = [Case(trace, f"first-fit {name} mps", None, "first-fit", name, "mps") for name in exact]
+    known = [(name, method) for method in METHODS for name in exact]
+    known += [(name, "mps") for name in (*ESTIMATORS, "none")]
+    for name, method in known:
+        runs = best_runs if (name in exact and method == "mps") else min(2, best_runs)
+        label = f"best {name} {method} ({runs} runs)"
+        cases.append(Case(trace, label, None, BEST, name, method, runs))
+    return cases

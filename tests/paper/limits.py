@@ -13,8 +13,8 @@ from tests.paper.cases import exclusive
 from tests.paper.lines import Limits
 from tests.paper.play import Lab
 
-#: schedules that the search tries; twice as many find half a per cent more
-EVALUATIONS = 30_000
+#: schedules that the search tries: some 10 s a trace
+EVALUATIONS = 20_000
 
 
 def limits(lab: Lab, trace: str) -> Limits:

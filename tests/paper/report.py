@@ -27,7 +27,7 @@ def text(
     """All that is generated."""
     today = datetime.now(UTC).date().isoformat()
     head = (
-        f"`make paper ARGS='--runs {runs} --write'`, {today}, one core of {processor()}, "
+        f"`make paper ARGS=--write`, {today}, one core of {processor()}, "
         f"Python {platform.python_version()}, {seconds:.0f} s. {runs} jittered runs of each case, "
         "the same ones for all; ours = mean +- standard deviation of a single run."
     )
