@@ -9,9 +9,20 @@ the jobs that the first one waits for, so it may join them only if they end in t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_coloc.core.placing import Ask, Conditions, Resident, Seat, View, may_share_with
+from slurm_coloc.core.placing import (
+    Ask,
+    Conditions,
+    Resident,
+    Seat,
+    View,
+    admits,
+    may_share_with,
+)
 from slurm_coloc.core.seat import INF, Host
 from slurm_coloc.core.speeds import expected_speeds
+
+#: seconds that a first job may start later for a newcomer: rounding, no more
+SLACK_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ class Reservation:
         after = expected_speeds(seat, view.interference, ask)
         return all(
             one.ends_s is not None
-            and view.now_s + (one.ends_s - view.now_s) * fast / slow <= self.start_s
+            and view.now_s + (one.ends_s - view.now_s) * fast / slow <= self.start_s + SLACK_S
             for one, fast, slow in zip(seat.residents, before, after, strict=False)
             if one.ask.id in self.awaited
         )
@@ -152,7 +163,7 @@ def _offer(ask: Ask, seats: Sequence[Seat], view: View, idle_only: bool) -> Offe
 def free_at(ask: Ask, seat: Seat, view: View, idle_only: bool = False) -> float | None:
     """When enough of a seat's jobs are expected to have ended for a newcomer (s).
 
-    Minus infinity: it is idle. Infinity: nobody knows. None: it can never be put there.
+    Minus infinity: now. Infinity: nobody knows. None: it can never be put there.
     """
     alone = idle_only or _alone(ask)
     if not ask.share:
@@ -162,6 +173,8 @@ def free_at(ask: Ask, seat: Seat, view: View, idle_only: bool = False) -> float 
         return None
     if not seat.residents:
         return -INF if seat.part is False or not seat.reserved_mib else INF
+    if not (alone or seat.whole) and _joins_now(ask, seat, view):
+        return -INF
     latest = 0.0
     for one in seat.residents:
         if one.ends_s is None:
@@ -174,6 +187,14 @@ def free_at(ask: Ask, seat: Seat, view: View, idle_only: bool = False) -> float 
         if _fits(ask, seat, ends[position:], view.conditions):
             return one.ends_s
     return latest
+
+
+def _joins_now(ask: Ask, seat: Seat, view: View) -> bool:
+    """Whether a job waits for other seats than this one, or for a better look at it only."""
+    rules = view.conditions
+    if not _fits(ask, seat, seat.residents, rules):
+        return False
+    return rules.telemetry or admits(ask, seat, rules, view.interference)
 
 
 def _alone(ask: Ask) -> bool:

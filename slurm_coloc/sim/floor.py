@@ -18,6 +18,9 @@ from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
 
+#: part of its expected time that a job is given once more when it takes longer (a choice)
+OVERDUE = 0.05
+
 
 @dataclass(slots=True, eq=False)
 class Run:

@@ -18,6 +18,7 @@ from tests.bench import (  # noqa: E402
     estimate_bench,
     hook_bench,
     link_bench,
+    simulate_bench,
     submit_bench,
 )
 
@@ -33,6 +34,8 @@ def main() -> int:
     hook_bench.main()
     print("\nA node's link to colocd (tests/bench/link_bench.py)")
     link_bench.main()
+    print("\nThe simulator, one core (tests/bench/simulate_bench.py)")
+    simulate_bench.main()
     print("\nSubmissions (tests/bench/submit_bench.py)")
     result = submit_bench.main(sys.argv[1:])
     print("\nA burst on the Docker cluster (tests/bench/burst_bench.py)")

@@ -103,7 +103,8 @@ def worlds(draw: st.DrawFn) -> Setting:
     )
 
 
-names = st.sampled_from(sorted(registry()))
+# lookahead plans within a node and has tests of its own; here it would be most of the time.
+names = st.sampled_from(sorted(set(registry()) - {"lookahead"}))
 estimators = st.sampled_from(["oracle", "none", "error:0.2"])
 
 
