@@ -67,7 +67,7 @@ cluster-test: .venv ## tests/compose on that cluster, brought up if it is not; K
 	@docker/cluster test $(ARGS)
 
 .PHONY: bench
-bench: setup ## hook latency and submission rate on a private Slurm (needs root or sudo)
+bench: setup ## simulator, hook latency, submission rate on a private Slurm (needs root or sudo)
 	@echo 'bench: measures on a private Slurm; prints tables'
 	$(AS_ROOT) $(PY) tests/bench/run.py $(ARGS)
 

@@ -101,6 +101,11 @@ def once(jobs: int, gpus: int, name: str) -> dict[str, float]:
     return {"seconds": seconds, "mib": mib, "wait_s": wait}
 
 
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def main(arguments: Sequence[str] = ()) -> int:
     """Print the table; ``--row N`` prints one row's JSON, ``--rows N`` the first rows only."""
     parser = argparse.ArgumentParser()
