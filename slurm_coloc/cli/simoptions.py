@@ -43,7 +43,11 @@ Gpus = Annotated[
 ]
 Policy = Annotated[
     list[str] | None,
-    _option(HOW, "A policy's name, best or exclusive; may be repeated. Default: best."),
+    _option(
+        HOW,
+        "A policy's name, best or exclusive; may be repeated. Default: best; for accounting files "
+        "first-fit, as Slurm itself places.",
+    ),
 ]
 Search = Annotated[
     int,

@@ -108,10 +108,10 @@ class Request:
         )
 
 
-def policies(named: Sequence[str], compare: str, search: int) -> list[Policy]:
+def policies(named: Sequence[str], compare: str, search: int, default: str) -> list[Policy]:
     """The policies that were asked for, each once, in that order; raises UsageFault. ``search``:
     schedules that clairvoyant tries."""
-    names = [*named, *(name.strip() for name in compare.split(",") if name.strip())] or ["best"]
+    names = [*named, *(name.strip() for name in compare.split(",") if name.strip())] or [default]
     searched, best = Clairvoyant(search), best_policy()
     return [
         searched if name == searched.name else best if name == BEST else policy_named(name)

@@ -18,9 +18,12 @@ from slurm_coloc.core.interference import METHODS
 from slurm_coloc.core.interference import model as interference
 from slurm_coloc.core.placing import Conditions
 from slurm_coloc.sim.power import power
+from slurm_coloc.sim.presets import BEST
 from slurm_coloc.sim.setting import Priority, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor
 
+#: How Slurm itself places shares (select/cons_tres without LL_SHARED_GRES): what an admin gets now.
+PLACED_TODAY = "first-fit"
 QUEUES = ("fifo", "backfill", "priority")
 
 
@@ -130,7 +133,7 @@ def command(
     request = Request(
         world=world(source, gpus, assumed, seed, shared.margin_mib),
         setting=setting,
-        policies=policies(policy or (), compare, search),
+        policies=policies(policy or (), compare, search, PLACED_TODAY if own else BEST),
         compares=bool(compare) or len(policy or ()) > 1,
         estimator=estimator or ("error:0.1" if own else "oracle"),
         runs=runs,
