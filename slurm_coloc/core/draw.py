@@ -8,7 +8,7 @@ _MASK = (1 << 64) - 1
 
 
 class Draw:
-    """SplitMix64 (Steele, Lea and Flood 2014): 64 bits of state, an addition and a hash a number."""
+    """SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, an addition and a hash a number."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
