@@ -15,8 +15,12 @@ from slurm_coloc.core.rollout import FIT, GAIN, LEVEL, Played, Rollout, Scene, S
 #: seconds of the plan's end that one second of the GPUs' mean end is worth: among plans of one end
 #: the one that leaves GPUs free earlier
 DRY = 0.1
+#: and one second of the jobs' mean end: nobody waits for nothing
+MEAN = 0.02
 #: and one second by which a job of whole GPUs starts later: it must not pay for others' sharing
 LATE = 0.5
+#: a plan that ends later than it did by this part of what is left: all beginnings are tried again
+WORSE = 0.01
 
 STYLES = (
     Style(GAIN, 0),
@@ -30,10 +34,12 @@ STYLES = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An order of jobs (their ids) and a style of placing them."""
+    """An order of jobs (their ids) and a style of placing them. ``end_s``: when it would be done,
+    on the clock of the decisions."""
 
     order: tuple[int, ...]
     style: Style
+    end_s: float = float("inf")
 
 
 class Search:
@@ -47,23 +53,26 @@ class Search:
         self._style = Style()
         self.played = Played(0.0, 0.0, 0.0, 0.0, -1, [])
 
-    def best(self, last: Plan | None, tries: int) -> Plan:
+    def best(self, last: Plan | None, tries: int, now_s: float) -> Plan:
         """The best plan found with so many changes. ``last``: that of the last decision."""
         begins = [(order, style) for order in self._orders() for style in STYLES]
         self._draw.shuffle(begins)
         if last is not None:
             self._go_on(last)
-            begins = begins[: max(3, tries // 4)]
+            if now_s + self.played.end_s <= last.end_s + WORSE * self.played.end_s:
+                begins = begins[: max(3, tries // 4)]
         for order, style in begins:
             self._try(order, style)
         if len(self._ids) > 1:
             for _ in range(tries):
                 self._change()
-        return Plan(tuple(self._ids[job] for job in self._order), self._style)
+        return Plan(
+            tuple(self._ids[job] for job in self._order), self._style, now_s + self.played.end_s
+        )
 
     def _try(self, order: list[int], style: Style) -> None:
         played = Rollout(self._scene, order, style).play()
-        cost = played.end_s + DRY * played.dry_s + LATE * played.late_s
+        cost = played.end_s + DRY * played.dry_s + MEAN * played.mean_s + LATE * played.late_s
         if cost < self._cost - 1e-6:
             self._cost, self._order, self._style, self.played = cost, order, style, played
 

@@ -76,7 +76,7 @@ class Lookahead:
         search = Search(
             scene, [ask.id for ask in asks], round(view.now_s * 1000.0) * 1009 + waiting
         )
-        self._plan = search.best(self._plan, self._tries)
+        self._plan = search.best(self._plan, self._tries, view.now_s)
         self._starts = [(asks[job].id, seats) for job, seats in search.played.first]
         self._at = (view.now_s, len(view.queue))
 
