@@ -117,7 +117,7 @@ class Search:
                 replace(style, min_gain=(-9.0, -0.05, 0.0, 0.05)[draw.below(4)]),
             )
             style = styles[draw.below(3)]
-        elif kind < 0.35 and self.played.last < count:
+        elif kind < 0.35 and 0 <= self.played.last < count:
             at = order.index(self.played.last)
             if at:
                 order.insert(draw.below(at), order.pop(at))

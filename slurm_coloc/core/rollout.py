@@ -67,7 +67,7 @@ class Scene:
 class Played:
     """How a plan went. ``end_s``: when all is done; ``mean_s``: the mean end of a job; ``dry_s``:
     the mean end of a seat; ``late_s``: seconds by which jobs started after they were due. ``last``:
-    the job that ended last. ``first``: what it starts now, on which seats."""
+    the job that ended last, -1 where none did. ``first``: what it starts now, on which seats."""
 
     end_s: float
     mean_s: float

@@ -20,9 +20,10 @@ def scene_of(view: View, asks: Sequence[Ask], combos: Combos) -> Scene:
     rules = view.conditions
     scene = Scene(combos, rules.jobs, rules.budget, _bounded(view, asks))
     prior_s = _prior(view, asks)
+    least_mib = min((seat.usable_mib for seat in view.seats), default=0)
     groups: dict[str, int] = {}
     for ask in asks:
-        _job(scene, ask, ask.run_s if ask.run_s is not None else prior_s, rules, groups)
+        _job(scene, ask, ask.run_s if ask.run_s is not None else prior_s, rules, groups, least_mib)
     known: dict[int, int] = {}
     places: dict[int, list[int]] = {}
     for seat in view.seats:
@@ -31,7 +32,7 @@ def scene_of(view: View, asks: Sequence[Ask], combos: Combos) -> Scene:
             job = known.get(one.ask.id)
             if job is None:
                 job = known[one.ask.id] = len(scene.left)
-                _job(scene, one.ask, _left(one, prior_s), rules, groups)
+                _job(scene, one.ask, _left(one, prior_s), rules, groups, least_mib)
             jobs.append(job)
             places.setdefault(job, []).append(len(scene.on))
         _seat(scene, seat, jobs)
@@ -78,12 +79,19 @@ def _bounded(view: View, asks: Sequence[Ask]) -> bool:
     return any(ask.max_slowdown is not None for ask in (*asks, *running))
 
 
-def _job(scene: Scene, ask: Ask, left_s: float, rules: Conditions, groups: dict[str, int]) -> None:
+def _job(
+    scene: Scene,
+    ask: Ask,
+    left_s: float,
+    rules: Conditions,
+    groups: dict[str, int],
+    least_mib: int,
+) -> None:
     activity = ask.activity or BUSY
     whose = {"user": ask.user, "account": ask.account}.get(rules.share_with, "")
     highest = float("inf") if rules.max_slowdown is None else rules.max_slowdown
     scene.gpus.append(ask.gpus)
-    scene.need.append(_need(ask, rules))
+    scene.need.append(_need(ask, rules, least_mib))
     scene.kind.append(scene.combos.kind(activity))
     scene.smact.append(activity.smact)
     scene.left.append(max(left_s, 1.0))
@@ -95,14 +103,12 @@ def _job(scene: Scene, ask: Ask, left_s: float, rules: Conditions, groups: dict[
     scene.seats_of.append(())
 
 
-ALL = 1 << 40  # more than any GPU has: only an idle one takes such a job
-
-
-def _need(ask: Ask, rules: Conditions) -> int:
+def _need(ask: Ask, rules: Conditions, least_mib: int) -> int:
+    """MiB; a job without an estimate takes all of a GPU, by the smallest of them."""
     if not ask.share:
         return 0
     if ask.need_mib is None:
-        return ALL if rules.by_plan else 0
+        return least_mib if rules.by_plan else 0
     return ask.need_mib
 
 

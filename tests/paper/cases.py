@@ -128,7 +128,7 @@ def without_estimate(trace: str) -> list[Case]:
 
 def ours(trace: str, best_runs: int) -> list[Case]:
     """What an admin gets: Slurm's own first fit of shards (native), and `--policy best` with true
-    memory, with an error, with each estimator and with none.
+    memory, with an error and with each estimator. Without any, see `without_estimate`.
 
     Best plans ahead, which takes seconds a run: ``best_runs`` of the two that matter, two of what
     only shows where it ends.
@@ -136,7 +136,7 @@ def ours(trace: str, best_runs: int) -> list[Case]:
     exact = ("oracle", "error:0.03")
     cases = [Case(trace, f"first-fit {name} mps", None, "first-fit", name, "mps") for name in exact]
     known = [(name, method) for method in METHODS for name in exact]
-    known += [(name, "mps") for name in (*ESTIMATORS, "none")]
+    known += [(name, "mps") for name in ESTIMATORS]
     for name, method in known:
         runs = best_runs if (name in exact and method == "mps") else min(2, best_runs)
         label = f"best {name} {method} ({runs} runs)"
