@@ -77,6 +77,11 @@ paper: .venv ## the thesis' scheduling results beside ours, where the facts are 
 	@echo 'paper: tests/paper; published values against simulation'
 	$(PY) tests/paper/run.py $(ARGS)
 
+.PHONY: sweeps
+sweeps: .venv ## the simulations behind the defaults (etc/adr), about six minutes: ARGS='budget --seeds 2'
+	@echo 'sweeps: budget, margin, gate, sharing rule, pool over made-up traces'
+	$(PY) tests/sweeps/run.py $(ARGS)
+
 .PHONY: lint
 lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
 	@etc/setup/packages python lint

@@ -111,7 +111,7 @@ class PoolConfig(Section):
         description="At most so many collocated jobs on a GPU (MPS itself serves 48 clients).",
     )
     compute_budget: float = Field(
-        1.4,
+        1.7,
         gt=0,
         le=4.0,
         description="Bound on the sum of solo SM activities on one GPU (ratio); used where an"

@@ -13,7 +13,7 @@ class Sizing:
 
     shard_mib: int = 1024
     max_jobs_per_gpu: int = 8
-    compute_budget: float = 1.4
+    compute_budget: float = 1.7
 
 
 def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from slurm_coloc.core.interference import model  # noqa: E402
 from tests.sweeps.sweep import Figures, Sweep, mean, run  # noqa: E402
 from tests.sweeps.sweeps import SWEEPS  # noqa: E402
 
@@ -36,18 +37,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="sweeps; none: all")
     parser.add_argument("--seeds", type=int, default=4, help="traces of each mix")
+    parser.add_argument("--interference", default="reference", help="reference or fitted")
     parser.add_argument("--out", type=Path, help="folder for figures (JSON)")
     args = parser.parse_args()
     for sweep in SWEEPS:
         if args.names and sweep.name not in args.names:
             continue
         began = time.monotonic()
-        found = run(sweep, args.seeds)
+        found = run(sweep, args.seeds, model(args.interference))
         print("\n".join(table(sweep, found)))
-        print(f"({args.seeds} traces a mix, {time.monotonic() - began:.0f} s)\n", flush=True)
+        spent = f"{time.monotonic() - began:.0f} s"
+        print(
+            f"({args.seeds} traces a mix, {args.interference} interference, {spent})\n", flush=True
+        )
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
-            (args.out / f"{sweep.name}.json").write_text(json.dumps(found, indent=1))
+            (args.out / f"{sweep.name}-{args.interference}.json").write_text(
+                json.dumps(found, indent=1)
+            )
     return 0
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from slurm_coloc.core.interference import REFERENCE, Interference
 from slurm_coloc.core.placing import Conditions
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import parse_machine
@@ -39,18 +40,22 @@ class Sweep:
     adapt: Callable[[Mix, Way], Mix] = field(default=lambda mix, way: mix)
 
 
-def run(sweep: Sweep, seeds: int) -> dict[str, dict[str, Figures]]:
+def run(
+    sweep: Sweep, seeds: int, interference: Interference = REFERENCE
+) -> dict[str, dict[str, Figures]]:
     """way -> mix -> means over the seeds, in the figures of ``compare``."""
     out: dict[str, dict[str, Figures]] = {}
     for way in sweep.ways:
         out[way.label] = {
-            mix.name: mean([compare(sweep.adapt(mix, way), way, seed) for seed in range(seeds)])
+            mix.name: mean(
+                [compare(sweep.adapt(mix, way), way, seed, interference) for seed in range(seeds)]
+            )
             for mix in sweep.mixes
         }
     return out
 
 
-def compare(mix: Mix, way: Way, seed: int) -> Figures:
+def compare(mix: Mix, way: Way, seed: int, interference: Interference = REFERENCE) -> Figures:
     """One trace under one way against the same trace with whole GPUs.
 
     ``saving``: of the makespan that the bound allows to save; None where that is little.
@@ -63,7 +68,12 @@ def compare(mix: Mix, way: Way, seed: int) -> Figures:
     base = Experiment(jobs, machine, policy("exclusive"), replace(NATIVE), "oracle", seed=seed)
     alone, bound = play(base)
     mine, _ = play(
-        replace(base, policy=policy(way.policy), setting=way.setting, estimator=way.estimator)
+        replace(
+            base,
+            policy=policy(way.policy),
+            setting=replace(way.setting, interference=interference),
+            estimator=way.estimator,
+        )
     )
     a, b = alone.figures(), mine.figures()
     room = a["makespan_s"] - bound

@@ -231,7 +231,7 @@ def test_page_for_an_admin(coloc: Coloc) -> None:
     assert out.startswith("Sharing GPUs: 60 runs of ") and "4xa100-40gb" in out.splitlines()[0]
     for words in ("GPU hours in use", "could share a GPU", "What was assumed", "(this page)"):
         assert words in out
-    assert "the same user" in out and "add up to 1.4 at most" in out, "as the configuration has it"
+    assert "the same user" in out and "add up to 1.7 at most" in out, "as the configuration has it"
 
 
 def test_page_in_json_and_markdown_and_as_a_picture(coloc: Coloc) -> None:
