@@ -39,7 +39,7 @@ def draw(file: Path) -> Path:
             axis.plot(range(len(ways)), values, "o-", color=colour, label=mix, markersize=3)
         axis.set_title(label, fontsize=9, loc="left")
         axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=8, ncol=len(mixes), loc="lower left", bbox_to_anchor=(0, 1.12))
+    axes[0].legend(fontsize=8, ncol=len(mixes), loc="lower left", bbox_to_anchor=(0, 1.18))
     axes[-1].set_xticks(range(len(ways)), ways, rotation=60, ha="right", fontsize=8)
     figure.tight_layout()
     out = file.with_suffix(".png")
