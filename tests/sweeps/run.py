@@ -22,7 +22,7 @@ def table(sweep: Sweep, found: dict[str, dict[str, Figures]]) -> list[str]:
     """One line a way: means over the mixes, and the saving of each mix."""
     names = list(next(iter(next(iter(found.values())).values())))
     mixes = [mix.name for mix in sweep.mixes]
-    heads = [*names, *(f"sav {mix}" for mix in mixes)]
+    heads = [*names, *(f"{mix}" for mix in mixes)]
     lines = [f"{sweep.name}: {sweep.knob}", f"{'':36} " + " ".join(f"{h:>10}" for h in heads)]
     for label, by_mix in found.items():
         whole = mean(list(by_mix.values()))
