@@ -182,6 +182,24 @@ RecoverFirst = Annotated[
     bool,
     _option(AFTER, "A recovered job goes before all that wait.", "--recover-first/--recover-last"),
 ]
+RunError = Annotated[
+    float | None,
+    _option(
+        QUEUE,
+        "Each training ran here before the trace begins, and the run time that is expected from "
+        "that is wrong by so much (median, ratio, e.g. 0.3). Default: run times are learned within "
+        "the trace alone.",
+        min=0.0,
+    ),
+]
+LearnPeaks = Annotated[
+    bool,
+    _option(
+        AFTER,
+        "What an ended run of the same name took counts more than an estimate (best always does).",
+        "--learn-peaks",
+    ),
+]
 Forgive = Annotated[
     int,
     _option(

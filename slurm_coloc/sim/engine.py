@@ -17,6 +17,7 @@ from slurm_coloc.sim.floor import Floor, Run
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece, Record
+from slurm_coloc.sim.peaks import Peaks
 from slurm_coloc.sim.priority import Standing
 from slurm_coloc.sim.recovering import after_oom
 from slurm_coloc.sim.setting import Setting
@@ -44,7 +45,8 @@ class Simulation:
         self._policy, self._setting = policy, setting
         self._floor = Floor(machine, setting, max((job.gpus for job in jobs), default=1))
         self._ask_of = ask_of
-        self._forecast = Forecast(setting.expect_runs, setting.guess_runs)
+        self._forecast = Forecast(setting.expect_runs, setting.guess_runs, setting.run_error)
+        self._peaks = Peaks()
         self._waiting = Waiting(self._floor.seats, setting)
         self._standing = None if setting.priority is None else Standing(setting.priority)
         # (time, kind, serial, job, version): in one moment and kind, what was pushed first
@@ -114,7 +116,7 @@ class Simulation:
         record, job, setting = self._records[job_id], self._jobs[job_id], self._setting
         ask = record.ask
         if ask is None:
-            ask = self._ask_of(job)
+            ask = self._known(job, self._ask_of(job))
             ask = record.ask = replace(
                 ask,
                 cpus=job.cpus,
@@ -241,7 +243,8 @@ class Simulation:
         record.end_s, record.last_s = self.now_s, self.now_s - run.start_s
         if not timed_out:
             self._forecast.learn(run.job)
-            if self._setting.guess_runs:
+            self._peaks.learn(run.job)
+            if self._setting.guess_runs or self._setting.learn_peaks:
                 self._expect_again()
             return
         record.timed_out = True
@@ -259,12 +262,21 @@ class Simulation:
         """An ended run tells something of those that wait and of those that run."""
         going = self._going()
         for ask in list(self._waiting.first(self._setting.depth)):
-            expected_s = self._forecast.expect(self._jobs[ask.id], going)
-            if expected_s != ask.run_s:
-                self._waiting.update(replace(ask, run_s=expected_s))
+            job = self._jobs[ask.id]
+            news = replace(ask, run_s=self._forecast.expect(job, going))
+            if not self._records[ask.id].oom:
+                news = self._known(job, news)
+            if news != ask:
+                self._waiting.update(news)
         for run in self._floor.runs.values():
             run.ask = replace(run.ask, run_s=self._forecast.expect(run.job, going))
             self._floor.expect(run, self.now_s)
+
+    def _known(self, job: TraceJob, ask: Ask) -> Ask:
+        """The ask with what ended runs of the same training took, where that counts."""
+        if not self._setting.learn_peaks:
+            return ask
+        return self._peaks.ask(job, ask, self._floor.pool_holds)
 
     def _memory(self, run: Run) -> None:
         """A job's memory appears: it fits, or the newcomer runs out."""

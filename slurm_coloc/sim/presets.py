@@ -37,5 +37,11 @@ def best_policy() -> Policy:
 
 
 def best_setting(setting: Setting, gpus: int) -> Setting:
-    """The setting that was asked for, with the depth and the knowledge that planning needs."""
-    return replace(setting, depth=max(setting.depth, DEPTH), guess_runs=gpus <= PLANNED)
+    """The setting that was asked for, with the depth and the knowledge that planning needs, and
+    with what ended runs of a training were seen to take."""
+    return replace(
+        setting,
+        depth=max(setting.depth, DEPTH),
+        guess_runs=gpus <= PLANNED,
+        learn_peaks=True,
+    )

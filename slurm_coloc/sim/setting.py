@@ -69,8 +69,11 @@ class Setting:
     bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model of
     interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
     are expected from ended jobs of the same name; else only time limits are known. ``guess_runs``:
-    where neither tells, they are guessed from jobs like it, and again whenever one ends. ``pool``:
-    so many GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
+    where neither tells, they are guessed from jobs like it, and again whenever one ends.
+    ``run_error``: runs of each training ended before the trace began, and what is expected from
+    them is wrong by so much (median, ratio); None: nothing is known before. ``learn_peaks``: the
+    memory that ended runs of the same name took counts more than an estimate. ``pool``: so many
+    GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
     """
 
     conditions: Conditions = Conditions()
@@ -92,6 +95,8 @@ class Setting:
     believed: Interference | None = None
     expect_runs: bool = True
     guess_runs: bool = False
+    run_error: float | None = None
+    learn_peaks: bool = False
     pool: int | None = None
     settle: bool = False
     record: bool = False

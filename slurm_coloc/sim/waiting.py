@@ -78,6 +78,7 @@ class Waiting:
         """Something else is expected of a job that waits; its place in the queue stays."""
         entry = self._entry[ask.id]
         self._queue[bisect_left(self._queue, entry, key=_order)] = (entry, ask)
+        self._seen.pop(ask.id, None)
 
     def rank(self, priority: Callable[[Ask], float]) -> None:
         """Priorities changed: order the queue anew."""
