@@ -3,15 +3,15 @@
 
 What a greedy policy loses it loses at the end: GPUs run dry while a long job, or one of several
 GPUs that never found them free together, still runs. So at each decision orders of the waiting jobs
-are tried, each played to its end (core/rollout) by what is expected of the jobs, and the one that
+are tried (core/planning), each played to its end by what is expected of the jobs, and the one that
 is done first is followed until the next decision. The search is small and starts from the plan of
 the last decision. On clusters or queues too large for it the greedy policy decides.
 """
 
-from slurm_coloc.core.combos import Combos
 from slurm_coloc.core.placing import Policy, Start, View, admits
-from slurm_coloc.core.planning import Plan, Search
-from slurm_coloc.core.scene import scene_of
+from slurm_coloc.core.planning.combos import Combos
+from slurm_coloc.core.planning.scene import scene_of
+from slurm_coloc.core.planning.search import Plan, Search
 from slurm_coloc.policies.interference import POLICY as GREEDY
 
 #: seats beyond which greedy placement decides, waiting jobs that a plan holds, and the product of

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.combos import Combos
 from slurm_coloc.core.interference import REFERENCE
-from slurm_coloc.core.rollout import Rollout, Style
-from slurm_coloc.core.scene import scene_of
+from slurm_coloc.core.planning.combos import Combos
+from slurm_coloc.core.planning.rollout import Rollout, Style
+from slurm_coloc.core.planning.scene import scene_of
 from slurm_coloc.policies.lookahead import Lookahead
 from tests.unit.policies.views import ask, put, seats, starts, view
 

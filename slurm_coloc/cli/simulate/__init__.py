@@ -3,9 +3,9 @@
 
 import typer
 
-from slurm_coloc.cli import simoptions as opt
-from slurm_coloc.cli.simanswer import answer
-from slurm_coloc.cli.simrequest import (
+from slurm_coloc.cli.simulate import options as opt
+from slurm_coloc.cli.simulate.answer import answer
+from slurm_coloc.cli.simulate.request import (
     Request,
     Source,
     assumption,

@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from slurm_coloc.sim.plot import BLUE, GREY, HOUR, ORANGE, clock, figure, tidy
+from slurm_coloc.sim.plot.canvas import BLUE, GREY, HOUR, ORANGE, clock, figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,8 @@ one moment always gives one plan.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slurm_coloc.core.draw import Draw
-from slurm_coloc.core.rollout import FIT, GAIN, LEVEL, Played, Rollout, Scene, Style
+from slurm_coloc.core.planning.draw import Draw
+from slurm_coloc.core.planning.rollout import FIT, GAIN, LEVEL, Played, Rollout, Scene, Style
 
 #: seconds of the plan's end that one second of the GPUs' mean end is worth: among plans of one end
 #: the one that leaves GPUs free earlier

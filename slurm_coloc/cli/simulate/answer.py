@@ -15,17 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.simrequest import EXCLUSIVE, Request
+from slurm_coloc.cli.simulate.request import EXCLUSIVE, Request
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
-from slurm_coloc.sim import pagetext
-from slurm_coloc.sim.page import Page, page
-from slurm_coloc.sim.pagetext import text_of
+from slurm_coloc.sim.page import text as pagetext
+from slurm_coloc.sim.page.figures import Page, page
+from slurm_coloc.sim.page.text import text_of
 from slurm_coloc.sim.past import Past, counted
-from slurm_coloc.sim.plot import check_path, save
-from slurm_coloc.sim.plotcompare import bars, before_after
-from slurm_coloc.sim.plotrun import draw
+from slurm_coloc.sim.plot.canvas import check_path, save
+from slurm_coloc.sim.plot.compare import bars, before_after
+from slurm_coloc.sim.plot.run import draw
 from slurm_coloc.sim.simulate import play, simulate
 
 Figures = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece
-from slurm_coloc.sim.page import sums
-from slurm_coloc.sim.plot import BLUE, GREEN, GREY, PALE, RED, clock, figure, steps, tidy
+from slurm_coloc.sim.page.figures import sums
+from slurm_coloc.sim.plot.canvas import BLUE, GREEN, GREY, PALE, RED, clock, figure, steps, tidy
 from slurm_coloc.sim.telemetry import History
 
 if TYPE_CHECKING:

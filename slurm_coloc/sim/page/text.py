@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from slurm_coloc.sim.page import SAME_WAIT_S, Page, Side
+from slurm_coloc.sim.page.figures import SAME_WAIT_S, Page, Side
 from slurm_coloc.sim.simulate import Experiment
 
 Rows = Sequence[Sequence[str]]

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from slurm_coloc.core.combos import Combos
 from slurm_coloc.core.placing import BUSY, Ask, Conditions, Resident, Seat, View
-from slurm_coloc.core.rollout import Scene
+from slurm_coloc.core.planning.combos import Combos
+from slurm_coloc.core.planning.rollout import Scene
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)

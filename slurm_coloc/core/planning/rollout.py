@@ -8,7 +8,7 @@ of planning ahead: plain lists of numbers, no objects.
 
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.combos import Combos, Kinds
+from slurm_coloc.core.planning.combos import Combos, Kinds
 
 #: how a seat is chosen among those that admit a job
 GAIN, LEVEL, FIT = range(3)
