@@ -70,7 +70,10 @@ def shared_cluster() -> Cluster:
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; its jobs are ended after each test."""
+    """The cluster, colocd answering; its jobs are ended after each test."""
+    # A test that restarted it can end before it listens. The next job would get a whole GPU for
+    # that, the breaker the same for some more: enough to fill six GPUs and to hold up a thousand.
+    shared_cluster.until(shared_cluster.status, 60, "colocd answers")
     yield shared_cluster
     shared_cluster.clear()
 
