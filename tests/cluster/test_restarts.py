@@ -111,8 +111,10 @@ def test_killed_between_the_steps_of_a_recovery(make_lab: Callable[..., Lab], st
     """slurmctld forgets what it had not saved; a recovery that was lost so is done again."""
     lab = make_lab(machine="1xa100-40gb", users=1, settings=QUICK)
     me = fresh(lab)
-    # slurmctld saves its state every 5 s: a job that is younger it loses altogether.
-    job_id = me.submit(*QUIET, "--output=o.log", script=liar("true", 7, 1))
+    # slurmctld saves its state every 5 s: a job that is younger it loses altogether. One that it
+    # remembers as running and that started less than 20 s before its node registers (both
+    # BatchStartTimeout and MessageTimeout count) it takes to be starting still, for half an hour.
+    job_id = me.submit(*QUIET, "--output=o.log", script=liar("true", 25, 1))
     deadline = time.monotonic() + 60
     while not logged(lab, job_id, STEPS[step]):
         assert time.monotonic() < deadline, f"{step} of job {job_id}"
