@@ -14,10 +14,11 @@ class Ask:
 
     ``gpus``: GPUs, of one node where one has so many. ``need_mib``: what is reserved on each of
     them; None: no estimate. ``activity``: expected alone. ``run_s``: seconds that it is expected to
-    run alone. ``share``: False for a job that gets whole GPUs. ``idle_only``: it starts on idle
-    GPUs; others may join it there. ``max_slowdown``: its time beside others over its time alone
-    that it must not pass. ``cpus`` and ``host_mib``: of its nodes, for the whole job; over several
-    nodes in proportion to its GPUs there.
+    run alone; ``run_spread``: the standard deviation of their logarithm. ``share``: False for a job
+    that gets whole GPUs. ``idle_only``: it starts on idle GPUs; others may join it there.
+    ``max_slowdown``: its time beside others over its time alone that it must not pass. ``cpus`` and
+    ``host_mib``: of its nodes, for the whole job; over several nodes in proportion to its GPUs
+    there.
     """
 
     id: int
@@ -33,6 +34,7 @@ class Ask:
     max_slowdown: float | None = None
     cpus: int = 0
     host_mib: int = 0
+    run_spread: float = 0.0
 
 
 @dataclass(slots=True)

@@ -31,3 +31,9 @@ def policy(name: str) -> Policy:
         raise UsageFault(
             f"unknown policy {name!r}: one of {', '.join(sorted(registry()))}"
         ) from None
+
+
+def fresh(policy: Policy) -> Policy:
+    """The policy without what it remembers of another run, where it remembers anything."""
+    anew = getattr(policy, "fresh", None)
+    return policy if anew is None else anew()

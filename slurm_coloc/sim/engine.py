@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from slurm_coloc.core.guess import Expected
 from slurm_coloc.core.placing import Ask, Policy, Seat, Start
 from slurm_coloc.core.seat import INF
 from slurm_coloc.errors import UsageFault
@@ -124,7 +125,7 @@ class Simulation:
                 share=ask.share and self._floor.pool_holds(ask),
                 max_slowdown=_bound(ask.max_slowdown, job, setting),
             )
-        ask = replace(ask, run_s=self._forecast.expect(job, self._going()))
+        ask = _expecting(ask, self._forecast.expect(job, self._going()))
         pace = setting.pace
         if pace.asleep and not len(self._waiting):
             self._busy_until_s = max(self._busy_until_s, self.now_s + pace.idle_s)
@@ -263,13 +264,13 @@ class Simulation:
         going = self._going()
         for ask in list(self._waiting.first(self._setting.depth)):
             job = self._jobs[ask.id]
-            news = replace(ask, run_s=self._forecast.expect(job, going))
+            news = _expecting(ask, self._forecast.expect(job, going))
             if not self._records[ask.id].oom:
                 news = self._known(job, news)
             if news != ask:
                 self._waiting.update(news)
         for run in self._floor.runs.values():
-            run.ask = replace(run.ask, run_s=self._forecast.expect(run.job, going))
+            run.ask = _expecting(run.ask, self._forecast.expect(run.job, going))
             self._floor.expect(run, self.now_s)
 
     def _known(self, job: TraceJob, ask: Ask) -> Ask:
@@ -326,3 +327,10 @@ def _check(jobs: Sequence[TraceJob], seats: Sequence[Seat], setting: Setting) ->
             wrong.append(f"job {job.id} asks for {job.host_mib} MiB, a node has {host_mib}")
     if wrong:
         raise UsageFault(f"trace: {len(wrong)} jobs fit nowhere: {'; '.join(wrong[:5])}")
+
+
+def _expecting(ask: Ask, found: Expected | None) -> Ask:
+    """The ask with what is expected of its run time."""
+    if found is None:
+        return replace(ask, run_s=None, run_spread=0.0)
+    return replace(ask, run_s=found.run_s, run_spread=found.spread)

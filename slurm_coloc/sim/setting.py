@@ -69,7 +69,7 @@ class Setting:
     bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model of
     interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
     are expected from ended jobs of the same name; else only time limits are known. ``guess_runs``:
-    where neither tells, they are guessed from jobs like it, and again whenever one ends.
+    where none ended, they are guessed from jobs like it and its limit, again whenever one ends.
     ``run_error``: runs of each training ended before the trace began, and what is expected from
     them is wrong by so much (median, ratio); None: nothing is known before. ``learn_peaks``: the
     memory that ended runs of the same name took counts more than an estimate. ``pool``: so many

@@ -7,6 +7,7 @@ from random import Random
 from statistics import fmean, pstdev
 
 from slurm_coloc.core.placing import Policy
+from slurm_coloc.policies import fresh
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.clairvoyant import Clairvoyant, best_known
 from slurm_coloc.sim.engine import Simulation
@@ -48,12 +49,6 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
     policy = fresh(experiment.policy)
     simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, ask_of)
     return simulation.run(), bound_s(jobs, experiment.machine.gpus)
-
-
-def fresh(policy: Policy) -> Policy:
-    """The policy without what it remembers of another run, where it remembers anything."""
-    anew = getattr(policy, "fresh", None)
-    return policy if anew is None else anew()
 
 
 def simulate(

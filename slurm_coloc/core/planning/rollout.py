@@ -32,9 +32,10 @@ class Style:
 class Scene:
     """The jobs and seats of one moment, in numbers; a job is an index into the lists of jobs.
 
-    ``left``: seconds alone to go. ``lone``: starts on an idle seat only. ``due``: seconds from now
-    by which it should start. ``group``: of those who may share. ``bound``: most slowdown.
-    ``free``: MiB that can be reserved, -1 where nobody may join. ``on``: jobs of each seat.
+    ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
+    on an idle seat only. ``due``: seconds from now by which it should start. ``group``: of those
+    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where nobody may
+    join. ``on``: jobs of each seat.
     """
 
     combos: Combos
@@ -46,6 +47,7 @@ class Scene:
     kind: list[int] = field(default_factory=list)
     smact: list[float] = field(default_factory=list)
     left: list[float] = field(default_factory=list)
+    spread: list[float] = field(default_factory=list)
     share: list[bool] = field(default_factory=list)
     lone: list[bool] = field(default_factory=list)
     group: list[int] = field(default_factory=list)
@@ -66,15 +68,15 @@ class Scene:
 @dataclass(slots=True)
 class Played:
     """How a plan went. ``end_s``: when all is done; ``mean_s``: the mean end of a job; ``dry_s``:
-    the mean end of a seat; ``late_s``: seconds by which jobs started after they were due. ``last``:
-    the job that ended last, -1 where none did. ``first``: what it starts now, on which seats."""
+    the mean end of a seat; ``late_s``: seconds by which jobs started after they were due.
+    ``first``: what it starts now, on which seats; ``starts``: all that it starts, in its order."""
 
     end_s: float
     mean_s: float
     dry_s: float
     late_s: float
-    last: int
     first: list[tuple[int, tuple[int, ...]]]
+    starts: list[tuple[int, tuple[int, ...]]]
 
 
 class Rollout:
@@ -99,12 +101,14 @@ class Rollout:
 
     def play(self) -> Played:
         """Until the last job ends."""
-        total, last = 0.0, -1
+        total = 0.0
         dry = [0.0] * len(self.on)
         first: list[tuple[int, tuple[int, ...]]] | None = None
+        starts: list[tuple[int, tuple[int, ...]]] = []
         self._speeds()
         while True:
             started = self._place() if self.queue else []
+            starts += started
             if first is None:
                 first = started
             if self.dirty:
@@ -122,7 +126,6 @@ class Rollout:
                     gone.append(job)
             for job in gone:
                 self._end(job, dry)
-                last = job
                 total += self.now
         count = len(self.left)
         # What could not be placed at all fits nowhere; it is the same for every plan.
@@ -131,8 +134,8 @@ class Rollout:
             total / count if count else 0.0,
             sum(dry) / len(dry),
             self.late,
-            last,
             first or [],
+            starts,
         )
 
     # ---- changes ---------------------------------------------------------------------------

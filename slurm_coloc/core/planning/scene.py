@@ -11,6 +11,8 @@ from slurm_coloc.core.planning.rollout import Scene
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)
 PRIOR_S = 3600.0
+#: spread (standard deviation of the logarithm) of such a job's time
+UNKNOWN = 0.6
 #: a job that outlived what was expected is taken to need this part of that again
 AGAIN = 0.1
 
@@ -95,6 +97,7 @@ def _job(
     scene.kind.append(scene.combos.kind(activity))
     scene.smact.append(activity.smact)
     scene.left.append(max(left_s, 1.0))
+    scene.spread.append(UNKNOWN if ask.run_s is None else ask.run_spread)
     scene.share.append(ask.share)
     scene.group.append(groups.setdefault(whose, len(groups)))
     scene.bound.append(highest if ask.max_slowdown is None else min(highest, ask.max_slowdown))

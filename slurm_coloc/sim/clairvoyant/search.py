@@ -7,15 +7,15 @@ under the same model lies between the lower bound and it. That it is the optimum
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from random import Random
 
+from slurm_coloc.core.draw import Draw
+from slurm_coloc.core.lines.anneal import Annealing, Best
+from slurm_coloc.core.lines.plan import Plan, Spot, parts
+from slurm_coloc.core.lines.play import play
 from slurm_coloc.core.placing import Conditions, Start, View
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.clairvoyant.anneal import Annealing, Best
 from slurm_coloc.sim.clairvoyant.follow import Follow, Planned
 from slurm_coloc.sim.clairvoyant.model import Model
-from slurm_coloc.sim.clairvoyant.plan import Plan, Spot, parts
-from slurm_coloc.sim.clairvoyant.play import play
 from slurm_coloc.sim.clairvoyant.starts import starts, truth
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
@@ -65,7 +65,7 @@ def best_known(
     best: Best | None = None
     for number in range(restarts):
         spots = begin[number % len(begin)][1]
-        found = Annealing(model, spots, Random(f"{seed}/{number}")).run(evaluations // restarts)
+        found = Annealing([model], spots, Draw(seed * 1009 + number)).run(evaluations // restarts)
         if best is None or (found.makespan_s, found.score) < (best.makespan_s, best.score):
             best = found
     assert best is not None

@@ -4,10 +4,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.placing import Ask, Policy
-from slurm_coloc.policies import registry
+from slurm_coloc.policies import fresh, registry
 from slurm_coloc.sim.clairvoyant.model import Model
-from slurm_coloc.sim.clairvoyant.plan import Spot
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece
@@ -61,7 +61,7 @@ def starts(
             outcome = Simulation(
                 model.jobs,
                 machine,
-                policy,
+                fresh(policy),
                 replace(setting, depth=depth, record=True),
                 lambda job: asks[job.id],
             ).run()

@@ -2,9 +2,9 @@
 """Small changes to a plan: what the local search tries next."""
 
 from collections.abc import Sequence
-from random import Random
 
-from slurm_coloc.sim.clairvoyant.plan import Plan, Spot
+from slurm_coloc.core.draw import Draw
+from slurm_coloc.core.lines.plan import Plan, Spot
 
 Change = list[tuple[int, Spot]]
 
@@ -17,54 +17,59 @@ NEAR, WIDTH = 0.7, 3.0
 BESIDE = (None, None, 3, 2, 2, 1, 1, 0)
 
 
-def propose(plan: Plan, job: int, rng: Random) -> Change:
+def propose(plan: Plan, job: int, draw: Draw) -> Change:
     """A change that concerns this job; empty where there is none of the kind that was drawn."""
-    drawn = rng.random()
+    drawn = draw.part()
     if drawn < MOVE:
-        return _move(plan, job, rng)
+        return _move(plan, job, draw)
     if drawn < MOVE + SWAP:
-        return _swap(plan, job, _partner(plan, job, rng))
-    spot, beside = plan.spots[job], plan.model.beside(job, rng.choice(BESIDE))
+        return _swap(plan, job, _partner(plan, job, draw))
+    spot, beside = plan.spots[job], plan.problem.beside(job, draw.one_of(BESIDE))
     return [] if beside == spot.beside else [(job, Spot(spot.seats, spot.key, beside))]
 
 
-def _move(plan: Plan, job: int, rng: Random) -> Change:
+def _move(plan: Plan, job: int, draw: Draw) -> Change:
     """To other seats, or to another place in the order, or both."""
     spot = plan.spots[job]
     seats = spot.seats
     if len(seats) == 1:
-        seats = (rng.choice(plan.model.seats[job]),)
-    elif rng.random() < 0.5:
-        seats = plan.model.some_seats(job, rng)
-    line = [other for other in plan.lines[rng.choice(seats)] if other != job]
+        seats = (draw.one_of(plan.problem.seats[job]),)
+    elif draw.part() < 0.5:
+        seats = plan.problem.some_seats(job, draw)
+    line = [
+        other
+        for other in plan.lines[draw.one_of(seats)]
+        if other != job and other < plan.problem.movable
+    ]
     keys = [plan.spots[other].key for other in line]
-    if rng.random() < NEAR:
-        index = sum(key < spot.key for key in keys) + round(rng.gauss(0.0, WIDTH))
+    if draw.part() < NEAR:
+        index = sum(key < spot.key for key in keys) + round(draw.normal(WIDTH))
         index = max(0, min(len(keys), index))
     else:
-        index = rng.randrange(len(keys) + 1)
-    return [(job, Spot(seats, _between(keys, index, rng), spot.beside))]
+        index = draw.below(len(keys) + 1)
+    return [(job, Spot(seats, _between(keys, index, draw), spot.beside))]
 
 
-def _between(keys: Sequence[float], index: int, rng: Random) -> float:
+def _between(keys: Sequence[float], index: int, draw: Draw) -> float:
     """A key that comes before ``keys[index]`` and after the one before it."""
     if not keys:
-        return 0.0
+        return draw.part()  # not the same for two jobs: equal keys would leave their order open
     low = keys[index - 1] if index > 0 else keys[0] - 1.0
     high = keys[index] if index < len(keys) else low + 1.0
-    return low + (high - low) * (0.1 + 0.8 * rng.random())
+    return low + (high - low) * (0.1 + 0.8 * draw.part())
 
 
-def _partner(plan: Plan, job: int, rng: Random) -> int:
+def _partner(plan: Plan, job: int, draw: Draw) -> int:
     """A job to change places with: mostly one that starts at about the same time."""
-    if rng.random() >= NEAR:
-        return rng.randrange(len(plan.spots))
-    seat = rng.choice(plan.model.seats[job])
+    if draw.part() >= NEAR:
+        return draw.below(plan.problem.movable)
+    seat = draw.one_of(plan.problem.seats[job])
     line = plan.lines[seat]
     if not line:
         return job
-    index = plan.index(seat, plan.spots[job].key) + round(rng.gauss(0.0, WIDTH))
-    return line[max(0, min(len(line) - 1, index))]
+    index = plan.index(seat, plan.spots[job].key) + round(draw.normal(WIDTH))
+    other = line[max(0, min(len(line) - 1, index))]
+    return other if other < plan.problem.movable else job
 
 
 def _swap(plan: Plan, one: int, two: int) -> Change:
@@ -73,7 +78,7 @@ def _swap(plan: Plan, one: int, two: int) -> Change:
     if one == two:
         return []
     if len(first.seats) != len(second.seats) or not (
-        plan.model.fits(one, second.seats) and plan.model.fits(two, first.seats)
+        plan.problem.fits(one, second.seats) and plan.problem.fits(two, first.seats)
     ):
         return [
             (one, Spot(first.seats, second.key, first.beside)),

@@ -8,7 +8,7 @@ the last moment before the change had any effect is found, and the rest alone is
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_coloc.sim.clairvoyant.plan import Plan
+from slurm_coloc.core.lines.plan import Plan
 
 INF = float("inf")
 #: events between two moments of a trail: more make a trail cheaper and a return longer
@@ -22,7 +22,7 @@ class Moment:
     Per seat ``position``: jobs of its line that have started; ``mask`` and ``mates``: those on it
     now; ``free``: MiB; ``wake``: when the next one is submitted, where that is what it waits for;
     ``last``: latest end so far. Per running job ``ends``: when it ends at the present ``pace``.
-    ``total``: sum of all ends so far.
+    ``total``: sum of all ends so far, by the jobs' weights.
     """
 
     now: float
@@ -55,7 +55,7 @@ class Moment:
 @dataclass(slots=True)
 class Played:
     """Seats that no job ties to others, and their schedule. ``last``: per seat, when its last job
-    ends. ``total``: sum of the ends of their jobs."""
+    ends. ``total``: sum of the ends of their jobs, by their weights."""
 
     seats: tuple[int, ...]
     last: Mapping[int, float]
@@ -65,7 +65,7 @@ class Played:
 
 def first_moment(plan: Plan, seats: Sequence[int]) -> Moment:
     """Before anything was submitted."""
-    room = plan.model.room
+    room = plan.problem.room
     return Moment(
         -1.0,
         dict.fromkeys(seats, 0),
@@ -104,8 +104,9 @@ def play(
     ``times``: lists of each job's start and end, to be filled; asks for a whole play.
     """
     # One long function with local names: it runs a hundred thousand times.
-    model, spots, lines = plan.model, plan.spots, plan.lines
-    run, submit, bit, kept, needs = model.run, model.submit, model.bit, model.kept, model.need
+    problem, spots, lines = plan.problem, plan.spots, plan.lines
+    run, submit, bit, weight = problem.run, problem.submit, problem.bit, problem.weight
+    kept, needs, ruled = problem.kept, problem.need, problem.ruled
     if trail is None:
         trail = [first_moment(plan, seats)]
     state = trail[-1].copy()
@@ -128,7 +129,7 @@ def play(
                         free[seat] += needs[seat][job]
                         last[seat] = now
                         look.append(seat)
-                    total += now
+                    total += now * weight[job]
                     if times is not None:
                         times[1][job] = now
         if wake:
@@ -149,7 +150,11 @@ def play(
                 if len(where) > 1:
                     if not _ready(plan, job, state):
                         break
-                elif needs[seat][job] > free[seat] or len(mates[seat]) > spot.beside:
+                elif (
+                    needs[seat][job] > free[seat]
+                    or len(mates[seat]) > spot.beside
+                    or (ruled and not problem.may(job, seat, mates[seat]))
+                ):
                     break
                 for one in where:
                     free[one] -= needs[one][job]
@@ -168,13 +173,13 @@ def play(
             here = mates[seat]
             if not here:
                 continue
-            speeds = kept.get(mask[seat]) or model.speeds(here, mask[seat])
+            speeds = kept[seat].get(mask[seat]) or problem.speeds(seat, here, mask[seat])
             for job in here:
                 speed = speeds[job]
                 where = spots[job].seats
                 if len(where) > 1:
                     for one in where:
-                        other = model.speeds(mates[one], mask[one])[job]
+                        other = problem.speeds(one, mates[one], mask[one])[job]
                         if other < speed:
                             speed = other
                 old = pace[job]
@@ -185,20 +190,24 @@ def play(
         if events % STRIDE == 0:
             state.now, state.total = now, total
             trail.append(state.copy())
+    if any(position[seat] < len(lines[seat]) for seat in seats):
+        last = dict.fromkeys(seats, INF)  # somebody never starts, so this is no schedule
     return Played(seats, last, total, trail)
 
 
 def _ready(plan: Plan, job: int, state: Moment) -> bool:
     """Whether a job of several GPUs can start: it is next on all of them, and fits."""
-    spot = plan.spots[job]
+    spot, problem = plan.spots[job], plan.problem
     beside = spot.beside
     for seat in spot.seats:
         line, next_up = plan.lines[seat], state.position[seat]
         if next_up >= len(line) or line[next_up] != job:
             return False
-        if plan.model.need[seat][job] > state.free[seat]:
+        if problem.need[seat][job] > state.free[seat]:
             return False
-        if len(state.mates[seat]) >= plan.model.most:
+        if len(state.mates[seat]) >= problem.most:
+            return False
+        if problem.ruled and not problem.may(job, seat, state.mates[seat]):
             return False
         beside -= len(state.mates[seat])
     return beside >= 0

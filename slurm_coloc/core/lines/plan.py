@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_coloc.sim.clairvoyant.model import Model
+from slurm_coloc.core.lines.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Spot:
 class Plan:
     """A spot for each job, and the line of jobs of each seat that follows from them."""
 
-    def __init__(self, model: Model, spots: Sequence[Spot]) -> None:
-        self.model = model
+    def __init__(self, problem: Problem, spots: Sequence[Spot]) -> None:
+        self.problem = problem
         self.spots = list(spots)
-        self.lines: list[list[int]] = [[] for _ in model.room]
+        self.lines: list[list[int]] = [[] for _ in problem.room]
         for job, spot in sorted(enumerate(spots), key=lambda pair: (pair[1].key, pair[0])):
             for seat in spot.seats:
                 self.lines[seat].append(job)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that look drawn and are always the same for one seed: core has no other chance."""
 
-from collections.abc import MutableSequence
-from typing import Any
+import math
+from collections.abc import MutableSequence, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _MASK = (1 << 64) - 1
 
@@ -33,3 +36,18 @@ class Draw:
         for last in range(len(items) - 1, 0, -1):
             other = self.below(last + 1)
             items[last], items[other] = items[other], items[last]
+
+    def one_of(self, items: Sequence[T]) -> T:
+        """One of them."""
+        return items[self._next() % len(items)]
+
+    def some(self, items: Sequence[T], count: int) -> list[T]:
+        """So many different ones."""
+        mine = list(items)
+        self.shuffle(mine)
+        return mine[:count]
+
+    def normal(self, sigma: float = 1.0) -> float:
+        """Of a normal distribution around 0 (Box and Muller 1958)."""
+        radius = math.sqrt(-2.0 * math.log(1.0 - self.part()))
+        return sigma * radius * math.cos(2.0 * math.pi * self.part())

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scene as a problem of lines: what runs stays where it is, what waits goes anywhere."""
+
+import math
+from collections.abc import Sequence
+from copy import copy
+
+from slurm_coloc.core.draw import Draw
+from slurm_coloc.core.lines.anneal import JOBS
+from slurm_coloc.core.lines.plan import Spot
+from slurm_coloc.core.lines.problem import Problem, by_node
+from slurm_coloc.core.planning.rollout import Scene
+
+#: seconds of the plan's end that a second is worth by which a job of whole GPUs ends later: it must
+#: not pay for others' sharing
+LATE = 0.5
+#: keys of jobs that run are below this one, those of jobs that wait above
+RUNNING = -1e9
+#: the largest spread that cases are drawn with
+WIDE = 0.6
+
+
+class Now(Problem):
+    """Jobs are numbered as in the scene: first those that wait, then those that run."""
+
+    def __init__(self, scene: Scene, waiting: int) -> None:
+        count, seats = len(scene.left), range(len(scene.usable))
+        self.scene, self.movable = scene, waiting
+        self.run, self.submit = scene.left, [0.0] * count
+        self.gpus, self.room, self.most = scene.gpus, scene.usable, scene.most
+        self.bit = [1 << job for job in range(count)]
+        late = 1.0 + LATE * count / JOBS
+        self.weight = [1.0 if share else late for share in scene.share]
+        self.need = [[self._need(job, seat) for job in range(count)] for seat in seats]
+        self._fit_those_that_run()
+        self.seats = [[seat for seat in seats if self._open(job, seat)] for job in range(count)]
+        self.nodes = [
+            by_node(scene.node, mine, gpus)
+            for mine, gpus in zip(self.seats, scene.gpus, strict=True)
+        ]
+        self.ruled = (
+            scene.bounded
+            or scene.budget is not None
+            or any(scene.lone)
+            or len(set(scene.group)) > 1
+        )
+        alike: dict[tuple[str, float], dict[int, dict[int, float]]] = {}
+        self.kept = [
+            alike.setdefault((method, part), {})
+            for method, part in zip(scene.method, scene.fraction, strict=True)
+        ]
+
+    def pinned(self) -> list[Spot]:
+        """Of the jobs that run."""
+        return [
+            Spot(self.scene.seats_of[job], RUNNING + job, len(self.run) * self.gpus[job])
+            for job in range(self.movable, len(self.run))
+        ]
+
+    def case(self, ids: Sequence[int], number: int) -> "Now":
+        """The same moment with other run times. Each job errs by its spread, in the cases of
+        a pair to opposite sides, so that one of them has every job too long; and in the same way at
+        each decision, so that plans do not change for nothing."""
+        other = copy(self)
+        side = 1.0 if number % 2 == 0 else -1.0
+        wrong = [side * (-1.0, 1.0)[Draw(job_id * 1009 + number // 2).below(2)] for job_id in ids]
+        other.run = [
+            left_s * math.exp(min(WIDE, spread) * off)
+            for left_s, spread, off in zip(self.run, self.scene.spread, wrong, strict=True)
+        ]
+        return other
+
+    def ask(self, seat: int, mates: Sequence[int]) -> dict[int, float]:
+        """As the problem says."""
+        scene = self.scene
+        kinds = tuple(sorted([scene.kind[job] for job in mates]))
+        speeds = scene.combos.of(scene.method[seat], scene.fraction[seat], kinds)[1]
+        return {job: speeds[scene.kind[job]] for job in mates}
+
+    def may(self, job: int, seat: int, mates: Sequence[int]) -> bool:
+        """Whether the conditions let a job join these."""
+        scene = self.scene
+        if job >= self.movable or not mates:
+            return True
+        if scene.lone[job] or scene.group[job] != scene.group[mates[0]]:
+            return False
+        smact = sum([scene.smact[one] for one in mates]) + scene.smact[job]
+        if scene.budget is not None and smact > scene.budget + 1e-9:
+            return False
+        if not scene.bounded:
+            return True
+        speeds = self.ask(seat, [*mates, job])
+        return all(scene.bound[one] * speed + 1e-9 >= 1.0 for one, speed in speeds.items())
+
+    def _need(self, job: int, seat: int) -> int:
+        return self.scene.need[job] if self.scene.share[job] else self.room[seat]
+
+    def _open(self, job: int, seat: int) -> bool:
+        scene = self.scene
+        if self.need[seat][job] > self.room[seat]:
+            return False
+        return scene.pool[seat] if scene.share[job] else scene.for_whole[seat]
+
+    def _fit_those_that_run(self) -> None:
+        """They are there whatever is thought of their memory by now."""
+        for seat, jobs in enumerate(self.scene.on):
+            free = self.room[seat]
+            for job in jobs:
+                self.need[seat][job] = min(free, self.need[seat][job])
+                free -= self.need[seat][job]
+            if self.scene.free[seat] < 0 and jobs:  # nobody may join
+                self.need[seat][jobs[0]] += free
