@@ -79,7 +79,7 @@ class Guess:
     def expect(self, job: Training, done_s: float = 0.0) -> Expected:
         """Of a job that has run for so many seconds alone."""
         mean, spread = self._predict(job)
-        if done_s > 1.0:
+        if done_s > 0.0:
             mean, spread = _beyond(mean, spread, math.log(done_s / _before(job)))
         return Expected(_before(job) * math.exp(mean), spread)
 

@@ -70,4 +70,4 @@ def test_a_guess_is_a_time_and_not_less_than_what_has_passed(
 ) -> None:
     found = Guess(ended, going).expect(job, done_s)
     assert math.isfinite(found.run_s) and found.spread > 0.0
-    assert found.run_s >= min(done_s, 1e6) * (1.0 - 1e-6) or found.run_s > 0.98 * done_s
+    assert found.run_s > 0.98 * done_s
