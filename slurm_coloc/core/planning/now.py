@@ -9,11 +9,9 @@ from slurm_coloc.core.draw import Draw
 from slurm_coloc.core.lines.anneal import JOBS
 from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.lines.problem import Problem, by_node
+from slurm_coloc.core.planning.lists import LATE
 from slurm_coloc.core.planning.rollout import Scene
 
-#: seconds of the plan's end that a second is worth by which a job of whole GPUs ends later: it must
-#: not pay for others' sharing
-LATE = 0.5
 #: keys of jobs that run are below this one, those of jobs that wait above
 RUNNING = -1e9
 #: the largest spread that cases are drawn with

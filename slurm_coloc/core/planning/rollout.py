@@ -262,21 +262,15 @@ class Rollout:
         return float(self.free[seat] - scene.need[job])
 
     def _one(self, job: int, locked: dict[int, float]) -> int:
-        need, free = self.scene.need[job], self.free
-        best, found = 0.0, -1
-        for seat in range(len(free)):
-            if free[seat] < need or not self._fits(job, seat):
-                continue
-            if seat in locked and not self._over_before(job, locked[seat]):
-                continue
-            score = self._score(job, seat)
-            if score is not None and (found < 0 or score < best):
-                best, found = score, seat
-        return found
+        return min(self._scores(job, locked), default=(0.0, -1))[1]
 
     def _several(self, job: int, locked: dict[int, float]) -> tuple[int, ...] | None:
+        return self._one_node(job, sorted(self._scores(job, locked)))
+
+    def _scores(self, job: int, locked: dict[int, float]) -> list[tuple[float, int]]:
+        """Of the seats that a job could have now (score, seat), the lower the better."""
         need, free = self.scene.need[job], self.free
-        ranked: list[tuple[float, int]] = []
+        found: list[tuple[float, int]] = []
         for seat in range(len(free)):
             if free[seat] < need or not self._fits(job, seat):
                 continue
@@ -284,9 +278,8 @@ class Rollout:
                 continue
             score = self._score(job, seat)
             if score is not None:
-                ranked.append((score, seat))
-        ranked.sort()
-        return self._one_node(job, ranked)
+                found.append((score, seat))
+        return found
 
     def _one_node(self, job: int, ranked: list[tuple[float, int]]) -> tuple[int, ...] | None:
         """The best seats of one node; of several where no node is so large."""
