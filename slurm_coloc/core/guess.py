@@ -80,7 +80,7 @@ class Guess:
         """Of a job that has run for so many seconds alone."""
         mean, spread = self._predict(job)
         if done_s > 0.0:
-            mean, spread = _beyond(mean, spread, math.log(done_s / _before(job)))
+            mean, spread = _beyond(mean, spread, math.log(max(1.0, done_s) / _before(job)))
         return Expected(_before(job) * math.exp(mean), spread)
 
     def _running(self, one: Training, done_s: float) -> tuple[float, float]:

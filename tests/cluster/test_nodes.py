@@ -63,7 +63,7 @@ def test_a_node_leaves_and_returns(make_lab: Callable[..., Lab]) -> None:
     until(lambda: outcomes(me, drained) == ["completed"], 30, "recorded")
 
     to("RESUME", "n2")
-    lab.run(["scontrol", "update", f"JobId={moved}", "StartTime=now"], user=me.user)
+    lab.run(["scontrol", "update", f"JobId={moved}", "StartTime=now+3"], user=me.user)
     lab.wait(moved, "COMPLETED", 60)
     until(lambda: outcomes(me, moved) == ["node-fail", "completed"], 30, "both runs are told")
     assert lab.job(moved)["Restarts"] == "1"

@@ -56,6 +56,6 @@ def test_preempted_jobs_are_left_to_slurm(make_lab: Callable[..., Lab]) -> None:
     until(lambda: outcomes(me, again)[0] in ("requeued", "preempted"), 90, "so is the other")
     assert me.explain(again)["runs"][0]["verdict"] == "not-ours"
     # Its owner ends Slurm's own wait after the requeue; it runs again in its share.
-    lab.run(["scontrol", "update", f"JobId={again}", "StartTime=now"], user=me.user)
+    lab.run(["scontrol", "update", f"JobId={again}", "StartTime=now+3"], user=me.user)
     done = lab.wait(again, "COMPLETED", 60)
     assert (done["Restarts"], shards(done)) == ("1", shards(before))

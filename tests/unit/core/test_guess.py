@@ -4,7 +4,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slurm_coloc.core.guess import PRIOR_S, Guess, Training
@@ -62,6 +62,7 @@ def test_limits_are_too_long_by_what_they_were_before() -> None:
     TRAININGS,
     st.floats(0.0, 1e6),
 )
+@example([], [], Training("", 1, 0.0, None), 5e-324)
 def test_a_guess_is_a_time_and_not_less_than_what_has_passed(
     ended: list[tuple[Training, list[float]]],
     going: list[tuple[Training, float]],
