@@ -22,6 +22,7 @@ def down(lab: "Lab", grace_s: float) -> None:
     daemons = list(lab.daemons.values())
     # colocd first: it must not act on jobs that end because the lab does.
     procs.stop([one for one in daemons if one.name == "colocd"], grace_s)
+    procs.stop([one for one in daemons if one.name.startswith("agent-")], grace_s)
     procs.stop([one for one in daemons if one.name.startswith("slurm")], grace_s)
     procs.stop([one for one in daemons if one.name == "munged"], grace_s)
     uids = frozenset(u for name in entry["users"] if (u := parts.uid_of(name)) is not None)

@@ -153,7 +153,7 @@ def test_edits_survive_a_recovery(me: Desk) -> None:
 def test_the_owner_was_faster_than_the_recovery(me: Desk, how: str) -> None:
     """colocd is away when the job runs out of memory. Its hold and start stay the owner's."""
     lab = me.lab
-    job_id = me.submit(*QUIET, "--output=o.log", script=liar("true", 1))
+    job_id = me.submit(*QUIET, "--output=o.log", script=liar("true", 5))
     until(lambda: outcomes(me, job_id) == [None], 20, "colocd follows it")
     lab.colocd.stop()
     lab.wait(job_id, "FAILED", 60)
