@@ -30,7 +30,7 @@ class Lookahead:
 
     name = "lookahead"
 
-    def __init__(self, tries: int = 300, greedy: Policy = GREEDY) -> None:
+    def __init__(self, tries: int = 400, greedy: Policy = GREEDY) -> None:
         self._tries, self._greedy = tries, greedy
         self._combos: Combos | None = None
         self._plan: Spots = {}

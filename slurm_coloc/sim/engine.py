@@ -16,6 +16,7 @@ from slurm_coloc.core.seat import INF
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.floor import Floor, Run
 from slurm_coloc.sim.forecast import Forecast
+from slurm_coloc.sim.logs import Logs
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece, Record
 from slurm_coloc.sim.peaks import Peaks
@@ -30,7 +31,8 @@ END, LIMIT, MEMORY, ARRIVE, TICK = range(5)
 
 
 class Simulation:
-    """One trace under one policy. Raises UsageFault for a job that the machine cannot hold."""
+    """One trace under one policy. ``seed``: of what is learned of run times, where that errs.
+    Raises UsageFault for a job that the machine cannot hold."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Simulation:
         policy: Policy,
         setting: Setting,
         ask_of: Callable[[TraceJob], Ask],
+        seed: str = "",
     ) -> None:
         self._jobs: Mapping[int, TraceJob] = {job.id: job for job in jobs}
         if len(self._jobs) != len(jobs):
@@ -46,7 +49,10 @@ class Simulation:
         self._policy, self._setting = policy, setting
         self._floor = Floor(machine, setting, max((job.gpus for job in jobs), default=1))
         self._ask_of = ask_of
-        self._forecast = Forecast(setting.expect_runs, setting.guess_runs, setting.run_error)
+        logs = Logs(setting.logs, seed) if setting.logs else None
+        self._forecast = Forecast(
+            setting.expect_runs, setting.guess_runs, setting.run_error, seed, logs
+        )
         self._peaks = Peaks()
         self._waiting = Waiting(self._floor.seats, setting)
         self._standing = None if setting.priority is None else Standing(setting.priority)
@@ -140,6 +146,8 @@ class Simulation:
             standing, now_s = self._standing, self.now_s
             standing.charge(self._floor.runs.values(), now_s)
             waiting.rank(lambda ask: standing.priority(ask, now_s))
+        if setting.logs and len(waiting) and self._forecast.news(self._going()):
+            self._expect_again()
         again = False
         while len(waiting):
             if self.now_s < self._busy_until_s:
@@ -255,7 +263,7 @@ class Simulation:
 
     def _going(self) -> list[tuple[TraceJob, float]]:
         """Jobs that run and the seconds alone that each has done, where guesses need them."""
-        if not self._setting.guess_runs:
+        if not (self._setting.guess_runs or self._setting.logs):
             return []
         return [(run.job, run.done_s(self.now_s)) for run in self._floor.runs.values()]
 

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a job is expected to run: from ended runs of the same training, else guessed from what
-ran so far and from its time limit (core/guess), or the limit as it is."""
+"""How long a job is expected to run: from its own log, from ended runs of the same training, else
+guessed from what ran so far and from its time limit (core/guess), or the limit as it is."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, pstdev
 
 from slurm_coloc.core.guess import Expected, Guess, Training
+from slurm_coloc.sim.logs import Logs
 from slurm_coloc.sim.trace import TraceJob
 
 #: spread (standard deviation of the logarithm) of the runs of one training, and of a time limit:
 #: most jobs end long before it
 SAME, LIMIT = 0.05, 0.5
+#: times what it has run, for a job that takes longer than all runs of its training did
+LONGER = 1.5
 #: ended jobs that a guess looks at
 LAST = 64
 
@@ -22,17 +25,20 @@ LAST = 64
 class Forecast:
     """``learns``: False knows time limits only, as Slurm does. ``guesses``: whether it also guesses
     where no run of the training ended. ``error``: of what earlier runs of a training tell before
-    one ends here (median, ratio; None: there were none), drawn once a training by ``seed``."""
+    one ends here (median, ratio; None: there were none), drawn once a training by ``seed``.
+    ``logs``: what those of running jobs tell; None: nothing."""
 
     learns: bool = True
     guesses: bool = False
     error: float | None = None
     seed: str = ""
+    logs: Logs | None = None
     seen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     ended: list[TraceJob] = field(default_factory=list)
     count: int = 0
     guess: Guess | None = None
     moment: object = None
+    read: set[int] = field(default_factory=set)
 
     def learn(self, job: TraceJob) -> None:
         """A job ended and its time alone is known."""
@@ -45,21 +51,35 @@ class Forecast:
                 self.count += 1
                 del self.ended[:-LAST]
 
+    def news(self, going: Iterable[tuple[TraceJob, float]]) -> bool:
+        """Whether the log of a running job tells what it did not when this was asked last."""
+        told = {one.id for one, done_s in going if self._log(one, done_s) is not None}
+        fresh = told - self.read
+        self.read = told
+        return bool(fresh)
+
     def expect(
-        self, job: TraceJob, going: Iterable[tuple[TraceJob, float]] = ()
+        self, job: TraceJob, going: Sequence[tuple[TraceJob, float]] = ()
     ) -> Expected | None:
         """Seconds alone that a job is expected to run; None: nobody knows.
 
         ``going``: jobs that run, and seconds alone that each has done.
         """
+        done_s = next((done_s for one, done_s in going if one.id == job.id), 0.0)
+        told = self._log(job, done_s)
+        if told is not None:
+            return _within(job, told)
         runs = self.seen.get((job.name, job.gpus)) if job.name else None
         if runs:
-            return _within(job, Expected(fmean(runs), SAME))
+            return _within(job, _like(runs, done_s))
         if self.error is not None:
             return _within(job, self._before(job, self.error))
         if self.guesses:
-            return _within(job, self._guess(job, going))
+            return _within(job, self._guess(job, done_s, going))
         return None if job.limit_s is None else Expected(job.limit_s, LIMIT)
+
+    def _log(self, job: TraceJob, done_s: float) -> Expected | None:
+        return None if self.logs is None else self.logs.tell(job, done_s)
 
     def _before(self, job: TraceJob, error: float) -> Expected:
         """What runs before the trace told: the truth times an error that its training keeps."""
@@ -68,22 +88,38 @@ class Forecast:
         wrong = Random(f"{self.seed}/{training}/{job.gpus}").gauss(0.0, sigma)
         return Expected(job.run_s * math.exp(wrong), sigma)
 
-    def _guess(self, job: TraceJob, going: Iterable[tuple[TraceJob, float]]) -> Expected:
+    def _guess(
+        self, job: TraceJob, done_s: float, going: Sequence[tuple[TraceJob, float]]
+    ) -> Expected:
         """From jobs like it; one guess is made for all jobs of a moment."""
-        runs = [(one.id, _training(one), done_s) for one, done_s in going]
-        moment = (self.count, tuple((number, done_s) for number, _, done_s in runs))
+        moment = (self.count, tuple((one.id, ran_s) for one, ran_s in going))
         if self.guess is None or self.moment != moment:
-            ended: dict[Training, list[float]] = {}
+            known: dict[Training, list[float]] = {}
             for one in self.ended:
-                ended.setdefault(_training(one), []).append(one.run_s)
-            self.guess = Guess(ended.items(), [(one, done_s) for _, one, done_s in runs])
+                known.setdefault(_training(one), []).append(one.run_s)
+            silent = []
+            for one, ran_s in going:
+                told = self._log(one, ran_s)
+                if told is None:
+                    silent.append((_training(one), ran_s))
+                else:
+                    known.setdefault(_training(one), []).append(told.run_s)
+            self.guess = Guess(known.items(), silent)
             self.moment = moment
-        done_s = next((done_s for number, _, done_s in runs if number == job.id), 0.0)
         return self.guess.expect(_training(job), done_s)
 
 
 def _training(job: TraceJob) -> Training:
     return Training(job.name, job.gpus, job.activity.smact, job.limit_s)
+
+
+def _like(runs: Sequence[float], done_s: float) -> Expected:
+    """From runs of the same training, less those that this one has outlived: one name may stand
+    for several numbers of epochs."""
+    longer = [run_s for run_s in runs if run_s > done_s]
+    if not longer:
+        return Expected(done_s * LONGER, LIMIT)
+    return Expected(fmean(longer), max(SAME, pstdev(math.log(max(1.0, one)) for one in longer)))
 
 
 def _within(job: TraceJob, found: Expected) -> Expected:

@@ -71,7 +71,9 @@ class Setting:
     are expected from ended jobs of the same name; else only time limits are known. ``guess_runs``:
     where none ended, they are guessed from jobs like it and its limit, again whenever one ends.
     ``run_error``: runs of each training ended before the trace began, and what is expected from
-    them is wrong by so much (median, ratio); None: nothing is known before. ``learn_peaks``: the
+    them is wrong by so much (median, ratio); None: nothing is known before. ``logs``: part of the
+    trainings whose log tells, once they run, how long they take (sim/logs); None: what the policy
+    was made for, nothing but with best. ``learn_peaks``: the
     memory that ended runs of the same name took counts more than an estimate. ``pool``: so many
     GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
     """
@@ -96,6 +98,7 @@ class Setting:
     expect_runs: bool = True
     guess_runs: bool = False
     run_error: float | None = None
+    logs: float | None = None
     learn_peaks: bool = False
     pool: int | None = None
     settle: bool = False

@@ -47,7 +47,8 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
     largest_mib = max(device.usable_mib for device in experiment.machine.devices)
     ask_of = ask_maker(experiment.estimator, jobs, rng, largest_mib)
     policy = fresh(experiment.policy)
-    simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, ask_of)
+    seed = f"{experiment.seed}/{number}"
+    simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, ask_of, seed)
     return simulation.run(), bound_s(jobs, experiment.machine.gpus)
 
 

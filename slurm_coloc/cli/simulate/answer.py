@@ -193,7 +193,7 @@ def context(request: Request) -> Figures:
         "interference": request.setting.interference.name,
         "seed": request.seed,
         "conditions": {name: getattr(rules, name) for name in rules.__slots__},
-        "assumed": list(request.world.said),
+        "assumed": list(request.said()),
     }
 
 
@@ -223,7 +223,7 @@ def _show(request: Request, found: Mapping[str, Figures], names: Sequence[str]) 
     rows.append(("bound", render.span(bound_s), f"{most:.1%}", "100%", *[None] * 5))
     title = f"{_jobs(request)} on {request.world.machine.text}, {_runs(request)}"
     render.show(Text(title), render.table("", COLUMNS, rows), Text(_sentence(found, names, most)))
-    for line in request.world.said:
+    for line in request.said():
         render.show(Text(f"note: {line}"))
 
 

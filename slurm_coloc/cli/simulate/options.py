@@ -192,6 +192,16 @@ RunError = Annotated[
         min=0.0,
     ),
 ]
+Logs = Annotated[
+    float | None,
+    _option(
+        QUEUE,
+        "Part of the trainings whose log tells how far they are, so that a job's run time is known "
+        "once a twentieth of it is done. Default: 0.75 with best, else 0.",
+        min=0.0,
+        max=1.0,
+    ),
+]
 LearnPeaks = Annotated[
     bool,
     _option(

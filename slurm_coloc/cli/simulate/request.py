@@ -13,7 +13,7 @@ from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill
 from slurm_coloc.sim.clairvoyant import Clairvoyant
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
-from slurm_coloc.sim.presets import BEST, best_policy, best_setting
+from slurm_coloc.sim.presets import BEST, best_assumes, best_policy, best_setting
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly
@@ -96,7 +96,7 @@ class Request:
         if policy.name == EXCLUSIVE and setting.method == "mig":
             setting = replace(setting, method="mps")
         if policy.name == BEST:
-            setting = best_setting(setting, self.world.machine.gpus)
+            setting = self._best()
         return Experiment(
             self.world.jobs,
             self.world.machine,
@@ -106,6 +106,15 @@ class Request:
             self.runs,
             self.seed,
         )
+
+    def said(self) -> Sequence[str]:
+        """What is assumed, a line each: of the jobs, and of what best knows of them."""
+        if all(policy.name != BEST for policy in self.policies):
+            return self.world.said
+        return [*self.world.said, *best_assumes(self._best())]
+
+    def _best(self) -> Setting:
+        return best_setting(self.setting, self.world.machine.gpus)
 
 
 def policies(named: Sequence[str], compare: str, search: int, default: str) -> list[Policy]:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small search over plans: where each waiting job goes, and in which order.
 
-It begins with the plan of the last decision or with a list schedule, whichever is rated better, and
-goes on with small changes (core/lines). It counts its tries and asks no clock, so one moment always
-gives one plan.
+It goes on from the plan of the last decision with small changes (core/lines), and as long from a
+list schedule: what was good for the run times that were believed then is hard to leave by small
+changes. It counts its tries and asks no clock, so one moment always gives one plan.
 """
 
 from collections.abc import Mapping, Sequence
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.core.lines.anneal import Annealing
+from slurm_coloc.core.lines.anneal import Annealing, Best
 from slurm_coloc.core.lines.plan import Plan, Spot, parts
 from slurm_coloc.core.lines.play import play
 from slurm_coloc.core.planning.lists import STYLES, list_schedule
@@ -17,9 +17,9 @@ from slurm_coloc.core.planning.now import Now
 from slurm_coloc.core.planning.rollout import Scene
 
 #: list schedules that are tried beside the plan of the last decision
-FEW = 3
+FEW = 6
 #: cases of the run times besides the expected ones
-CASES = 2
+CASES = 8
 #: a spread (standard deviation of a logarithm) below which a run time is as good as known
 KNOWN = 0.1
 
@@ -46,7 +46,7 @@ class Search:
         if last:
             begins.append(self._go_on(last))
         searches = [Annealing(cases, spots + pinned, self._draw) for spots in begins]
-        found = min(searches, key=lambda one: one.best.score).run(tries)
+        found = min([one.run(tries // len(begins)) for one in searches], key=_score)
         self._spots = found.spots
         return dict(zip(self._ids[: self._waiting], found.spots, strict=False))
 
@@ -104,3 +104,7 @@ class Search:
                     load[seat] += scene.left[job] * scene.smact[job]
             spots.append(spot)
         return spots
+
+
+def _score(best: Best) -> float:
+    return best.score

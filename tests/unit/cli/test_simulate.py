@@ -98,6 +98,14 @@ def test_a_column_as_estimator_and_recovery(coloc: Coloc) -> None:
     assert coloc.json(*asked[:4], file=one_gpu)["oom"] == 0
 
 
+def test_what_best_takes_for_granted_is_said(coloc: Coloc) -> None:
+    said = coloc.json("--policy", "best", "--gpus", "2xa100-40gb")["assumed"]
+    assert len(said) == 1 and "75%" in said[0] and "--logs" in said[0]
+    assert "75%" in coloc("--policy", "best", "--gpus", "2xa100-40gb")
+    assert coloc.json("--policy", "best", "--gpus", "2xa100-40gb", "--logs", "0")["assumed"] == []
+    assert coloc.json("--policy", "magm", "--gpus", "2xa100-40gb")["assumed"] == []
+
+
 def test_conditions_reach_the_policy(coloc: Coloc) -> None:
     """Whatever forbids sharing gives exclusive's makespan, however it is said. The second job comes
     when telemetry has seen the first one."""

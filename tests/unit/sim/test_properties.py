@@ -101,6 +101,7 @@ def worlds(draw: st.DrawFn) -> Setting:
         expect_runs=draw(st.booleans()),
         guess_runs=draw(st.booleans()),
         learn_peaks=draw(st.booleans()),
+        logs=draw(st.sampled_from([None, 0.5])),
         pool=draw(st.sampled_from([None, 0, 1])),
         record=True,
     )
