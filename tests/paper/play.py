@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Play cases: the same jittered traces for every one, so that runs can be compared in pairs."""
 
+import os
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -74,10 +77,18 @@ class Lab:
         if key not in self._done:
             began = time.monotonic()
             runs = min(self.runs, case.runs or self.runs)
-            self._done[key] = [self._play(case, number) for number in range(runs)]
+            self._done[key] = self._all(case, runs)
             took = time.monotonic() - began
             print(f"  {case.trace}: {case.label} ({took:.1f} s)", file=sys.stderr, flush=True)
         return self._done[key]
+
+    def _all(self, case: Case, runs: int) -> list[dict[str, float]]:
+        """Run by run, as many at once as there are CPUs: each run has its own chances."""
+        most = min(runs, os.cpu_count() or 1)
+        if most == 1:
+            return [self._play(case, number) for number in range(runs)]
+        with get_context("fork").Pool(most) as pool:
+            return pool.map(partial(self._play, case), range(runs), chunksize=1)
 
     def _play(self, case: Case, number: int) -> dict[str, float]:
         if case.way is not None:
