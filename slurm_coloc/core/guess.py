@@ -22,8 +22,9 @@ PRIOR_S = 3600.0
 #: standard deviations, of logarithms: of the mean, of the effects of a word, of two words together,
 #: of the number of GPUs, of SM activity and of a training, and of one training's runs. A choice: on
 #: the thesis' traces the errors (RMS of the logarithm) are 0.30 and 0.39; other values between 0.1
-#: and 0.5 for words and pairs gave 0.29 to 0.36 and 0.39 to 0.44. Wider ones for GPUs and SM activity
-#: err less in the first hours (0.30 where these have 0.48), and plans made with them ended later.
+#: and 0.5 for words and pairs gave 0.29 to 0.36 and 0.39 to 0.44. Wider ones for GPUs and SM
+#: activity err less in the first hours (0.30 where these have 0.48), but plans made with them ended
+#: later.
 MEAN, WORD, PAIR, GPUS, ACTIVITY, TRAINING, RUN = 1.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.1
 #: SM activity (ratio) by which jobs must differ to be told apart
 UNLIKE = 0.15

@@ -83,7 +83,9 @@ def main() -> int:
     """Print it, or write it into RESULTS.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=30, help="jittered runs of each case")
-    parser.add_argument("--best-runs", type=int, default=30, help="of --policy best: some 10 s each")
+    parser.add_argument(
+        "--best-runs", type=int, default=30, help="of --policy best: some 10 s each"
+    )
     parser.add_argument("--write", action="store_true", help="into tests/paper/RESULTS.md")
     args = parser.parse_args()
     facts = folder()
