@@ -162,13 +162,14 @@ def _in_a_container(pid: str) -> bool:
 def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
     """Processes of a lab that are in no record: job steps, what jobs left, unrecorded daemons.
 
-    They are told by what only this lab gives: a lab daemon's own file in its arguments, make's
-    BUILD=folder, a slurmstepd that logs below the folder, the variable COLOC_LAB_JOB that the
+    They are told by what only this lab gives: a lab daemon's own file in its arguments, or in
+    COLOC_CONFIG of colocd and its agents, make's BUILD=folder, a slurmstepd that logs below the folder, the variable COLOC_LAB_JOB that the
     lab's TaskProlog sets, a lab account as owner; and the descendants of all these. A shell that
     merely sourced the lab's env.sh is none of them.
     """
     mark = b"COLOC_LAB_JOB=" + os.fsencode(folder)
     below = os.fsencode(folder) + b"/"
+    config = b"COLOC_CONFIG=" + below
     to = b"BUILD=" + below
     found: dict[int, str] = {}
     parents: dict[int, int] = {}
@@ -179,7 +180,10 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
         parents[pid] = int(fields[1])
         name = _read(pid, "comm").decode(errors="replace").strip()
         words = _read(pid, "cmdline").split(b"\0")
+        environ = _read(pid, "environ").split(b"\0")
         daemon = name in ("munged", "slurmctld", "slurmd") and any(below in w for w in words)
+        if b"slurm_coloc" in words and (b"serve" in words or b"agent" in words):
+            daemon = any(one.startswith(config) for one in environ)
         # slurmstepd works in / and writes its title over its environment: its log tells it
         step = name == "slurmstepd" and _holds_file_below(pid, folder)
         # a build of a `lab up` that was killed goes on, and makes the folder again
@@ -188,7 +192,7 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
             daemon
             or step
             or build
-            or mark in _read(pid, "environ").split(b"\0")
+            or mark in environ
             or _owner(pid) in uids
         ):
             found[pid] = name

@@ -13,6 +13,7 @@ import pytest
 
 from slurm_coloc.adapters.link.client import Me, NetWire
 from slurm_coloc.errors import DaemonUnreachable
+from slurm_coloc.lab import procs
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, ask, desk, until
 
@@ -40,6 +41,7 @@ def net(request: pytest.FixtureRequest) -> Iterator[Lab]:
     yield lab
     request.config.stash[LABS].remove(lab)
     lab.down()
+    assert not procs.leftovers(lab.dir, frozenset()), "agents that nobody recorded end too"
 
 
 @pytest.fixture
