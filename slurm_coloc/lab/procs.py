@@ -163,9 +163,9 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
     """Processes of a lab that are in no record: job steps, what jobs left, unrecorded daemons.
 
     They are told by what only this lab gives: a lab daemon's own file in its arguments, or in
-    COLOC_CONFIG of colocd and its agents, make's BUILD=folder, a slurmstepd that logs below the folder, the variable COLOC_LAB_JOB that the
-    lab's TaskProlog sets, a lab account as owner; and the descendants of all these. A shell that
-    merely sourced the lab's env.sh is none of them.
+    COLOC_CONFIG of colocd and its agents, make's BUILD=folder, a slurmstepd that logs below the
+    folder, the variable COLOC_LAB_JOB that the lab's TaskProlog sets, a lab account as owner; and
+    the descendants of all these. A shell that merely sourced the lab's env.sh is none of them.
     """
     mark = b"COLOC_LAB_JOB=" + os.fsencode(folder)
     below = os.fsencode(folder) + b"/"
@@ -188,13 +188,7 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
         step = name == "slurmstepd" and _holds_file_below(pid, folder)
         # a build of a `lab up` that was killed goes on, and makes the folder again
         build = name == "make" and any(w + b"/" == to or w.startswith(to) for w in words)
-        if (
-            daemon
-            or step
-            or build
-            or mark in environ
-            or _owner(pid) in uids
-        ):
+        if daemon or step or build or mark in environ or _owner(pid) in uids:
             found[pid] = name
     grown = True
     while grown:
