@@ -48,7 +48,7 @@ def test_best_saves_most_of_what_can_be_saved(trace: str) -> None:
     best, alone = both(jobs, "4xa100-40gb")
     bound = best["bound_s"]
     saving = (alone["makespan_s"] - best["makespan_s"]) / (alone["makespan_s"] - bound)  # type: ignore[operator]
-    assert saving > 0.7
+    assert saving > 0.8, saving
     assert best["oom"] == 0 and best["timeouts"] == 0
 
 
