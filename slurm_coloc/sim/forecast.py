@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from statistics import NormalDist, fmean, pstdev
+from statistics import NormalDist, fmean
 
 from slurm_coloc.core.guess import Expected, Guess, Training
 from slurm_coloc.sim.logs import Logs
@@ -119,7 +119,11 @@ def _like(runs: Sequence[float], done_s: float) -> Expected:
     longer = [run_s for run_s in runs if run_s > done_s]
     if not longer:
         return Expected(done_s * LONGER, LIMIT)
-    return Expected(fmean(longer), max(SAME, pstdev(math.log(max(1.0, one)) for one in longer)))
+    logs = [math.log(max(1.0, one)) for one in longer]
+    mean = fmean(logs)
+    # Not statistics.pstdev: it counts in fractions, and this is asked of every job that arrives.
+    spread = math.sqrt(sum([(one - mean) ** 2 for one in logs]) / len(logs))
+    return Expected(fmean(longer), max(SAME, spread))
 
 
 def _within(job: TraceJob, found: Expected) -> Expected:
