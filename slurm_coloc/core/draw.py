@@ -23,6 +23,10 @@ class Draw:
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
         return mixed ^ (mixed >> 31)
 
+    def bits(self) -> int:
+        """64 of them: the seed of another one."""
+        return self._next()
+
     def part(self) -> float:
         """In [0, 1)."""
         return (self._next() >> 11) / (1 << 53)

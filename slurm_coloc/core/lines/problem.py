@@ -1,67 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a search over lines schedules: jobs and seats as plain lists, numbered from 0.
-
-Speeds of a set of jobs on one seat are asked of the interference model once and kept: a set is an
-integer, one bit a job.
-"""
+"""What a search over lines schedules: jobs and seats as plain lists, numbered from 0."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from slurm_coloc.core.draw import Draw
 
-#: sets of jobs whose speeds are kept; a bound on memory (about 100 MiB)
-KEPT = 200_000
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides besides memory who may join whom, per job: ``lone`` joins nobody; ``group``:
+    only those of one share; ``smact``: SM activity alone (ratio), whose sum on a seat is within
+    ``budget``; ``bound``: highest slowdown that it bears, where ``bounded``."""
+
+    lone: Sequence[bool]
+    group: Sequence[int]
+    smact: Sequence[float]
+    bound: Sequence[float]
+    budget: float = float("inf")
+    bounded: bool = False
 
 
 class Problem(ABC):
     """Jobs and the seats that they can be on.
 
-    Per job ``run``: seconds alone; ``submit``: seconds; ``gpus``; ``weight``: what a second of its
-    end counts in the mean end; ``seats``: where it can be at all; ``nodes``: the same by node, for
-    a job of several GPUs. ``room``: MiB per seat. ``need[seat][job]``: MiB that the job takes
-    there; one that must be alone takes all. ``most``: jobs that a seat holds at once. ``movable``:
-    jobs below this number may be moved, the others run already and stay. ``ruled``: whether more
-    than memory decides who may join (``may``).
+    Per job ``run``: seconds alone; ``submit``: seconds; ``gpus``; ``kind``: jobs of one kind are
+    alike to their neighbours; ``weight``: what a second of its end counts in the mean end;
+    ``seats``: where it can be at all; ``nodes``: the same by node, for a job of several GPUs.
+    ``room``: MiB per seat. ``alike``: per seat a number, the same where speeds are. ``need``: MiB
+    by seat and job; one that must be alone takes all. ``most``: jobs that a seat holds at once.
+    ``movable``: jobs below this number may be moved, the others run already and stay. ``rules``:
+    None where memory alone decides.
     """
 
     run: list[float]
     submit: list[float]
     gpus: list[int]
+    kind: list[int]
     weight: list[float]
     seats: list[list[int]]
     nodes: list[list[list[int]]]
     room: list[int]
+    alike: list[int]
     need: list[list[int]]
     most: int
     movable: int
-    ruled: bool = False
-    bit: list[int]
-    #: per seat, of each set of jobs there: the speed of each; seats that are alike share one
-    kept: list[dict[int, dict[int, float]]]
+    rules: Rules | None = None
 
     @abstractmethod
-    def ask(self, seat: int, mates: Sequence[int]) -> dict[int, float]:
-        """Speed of each of these jobs beside the others on a seat."""
+    def ask(self, seat: int, kinds: Sequence[int]) -> Sequence[float]:
+        """Speed of jobs of these kinds (sorted) beside each other on a seat."""
 
-    def may(self, job: int, seat: int, mates: Sequence[int]) -> bool:
-        """Whether a job whose memory fits may join these. Asked where the problem is ``ruled``."""
-        return True
-
-    def speeds(self, seat: int, mates: Sequence[int], mask: int) -> dict[int, float]:
-        """As ``ask``, remembered by the set's ``mask``."""
-        kept = self.kept[seat]
-        found = kept.get(mask)
-        if found is None:
-            if len(kept) >= KEPT:
-                kept.clear()
-            found = kept[mask] = self.ask(seat, sorted(mates))
-        return found
-
-    def beside(self, job: int, most: int | None = None) -> int:
-        """Beside how many jobs, over all its seats, a job may start: what seats hold, or less."""
-        limit = (self.most - 1) * self.gpus[job]
-        return limit if most is None else min(most, limit)
+    def beside(self, job: int) -> int:
+        """Beside how many jobs, over all its seats, a job may start: what seats hold."""
+        return (self.most - 1) * self.gpus[job]
 
     def some_seats(self, job: int, draw: Draw) -> tuple[int, ...]:
         """Seats that a job could have, drawn at random."""

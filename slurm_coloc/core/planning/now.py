@@ -3,12 +3,11 @@
 
 import math
 from collections.abc import Sequence
-from copy import copy
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.core.lines.anneal import JOBS
 from slurm_coloc.core.lines.plan import Spot
-from slurm_coloc.core.lines.problem import Problem, by_node
+from slurm_coloc.core.lines.problem import Problem, Rules, by_node
 from slurm_coloc.core.planning.lists import LATE
 from slurm_coloc.core.planning.rollout import Scene
 
@@ -26,7 +25,7 @@ class Now(Problem):
         self.scene, self.movable = scene, waiting
         self.run, self.submit = scene.left, [0.0] * count
         self.gpus, self.room, self.most = scene.gpus, scene.usable, scene.most
-        self.bit = [1 << job for job in range(count)]
+        self.kind = scene.kind
         late = 1.0 + LATE * count / JOBS
         self.weight = [1.0 if share else late for share in scene.share]
         self.need = [[self._need(job, seat) for job in range(count)] for seat in seats]
@@ -36,16 +35,20 @@ class Now(Problem):
             by_node(scene.node, mine, gpus)
             for mine, gpus in zip(self.seats, scene.gpus, strict=True)
         ]
-        self.ruled = (
+        if (
             scene.bounded
             or scene.budget is not None
             or any(scene.lone)
             or len(set(scene.group)) > 1
-        )
-        alike: dict[tuple[str, float], dict[int, dict[int, float]]] = {}
-        self.kept = [
-            alike.setdefault((method, part), {})
-            for method, part in zip(scene.method, scene.fraction, strict=True)
+        ):
+            budget = math.inf if scene.budget is None else scene.budget
+            self.rules = Rules(
+                scene.lone, scene.group, scene.smact, scene.bound, budget, scene.bounded
+            )
+        alike: dict[tuple[str, float], int] = {}
+        self.alike = [
+            alike.setdefault(seat, len(alike))
+            for seat in zip(scene.method, scene.fraction, strict=True)
         ]
 
     def pinned(self) -> list[Spot]:
@@ -55,40 +58,22 @@ class Now(Problem):
             for job in range(self.movable, len(self.run))
         ]
 
-    def case(self, ids: Sequence[int], number: int) -> "Now":
-        """The same moment with other run times. Each job errs by its spread, in the cases of
-        a pair to opposite sides, so that one of them has every job too long; and in the same way at
-        each decision, so that plans do not change for nothing."""
-        other = copy(self)
+    def case(self, ids: Sequence[int], number: int) -> list[float]:
+        """Other run times. Each job errs by its spread, in the cases of a pair to opposite sides,
+        so that one of them has every job too long; and in the same way at each decision, so that
+        plans do not change for nothing."""
         side = 1.0 if number % 2 == 0 else -1.0
         wrong = [side * (-1.0, 1.0)[Draw(job_id * 1009 + number // 2).below(2)] for job_id in ids]
-        other.run = [
+        return [
             left_s * math.exp(min(WIDE, spread) * off)
             for left_s, spread, off in zip(self.run, self.scene.spread, wrong, strict=True)
         ]
-        return other
 
-    def ask(self, seat: int, mates: Sequence[int]) -> dict[int, float]:
+    def ask(self, seat: int, kinds: Sequence[int]) -> list[float]:
         """As the problem says."""
         scene = self.scene
-        kinds = tuple(sorted([scene.kind[job] for job in mates]))
-        speeds = scene.combos.of(scene.method[seat], scene.fraction[seat], kinds)[1]
-        return {job: speeds[scene.kind[job]] for job in mates}
-
-    def may(self, job: int, seat: int, mates: Sequence[int]) -> bool:
-        """Whether the conditions let a job join these."""
-        scene = self.scene
-        if job >= self.movable or not mates:
-            return True
-        if scene.lone[job] or scene.group[job] != scene.group[mates[0]]:
-            return False
-        smact = sum([scene.smact[one] for one in mates]) + scene.smact[job]
-        if scene.budget is not None and smact > scene.budget + 1e-9:
-            return False
-        if not scene.bounded:
-            return True
-        speeds = self.ask(seat, [*mates, job])
-        return all(scene.bound[one] * speed + 1e-9 >= 1.0 for one, speed in speeds.items())
+        speeds = scene.combos.of(scene.method[seat], scene.fraction[seat], tuple(kinds))[1]
+        return [speeds[kind] for kind in kinds]
 
     def _need(self, job: int, seat: int) -> int:
         return self.scene.need[job] if self.scene.share[job] else self.room[seat]

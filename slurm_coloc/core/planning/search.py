@@ -9,9 +9,8 @@ changes. It counts its tries and asks no clock, so one moment always gives one p
 from collections.abc import Mapping, Sequence
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.core.lines.anneal import Annealing, Best
-from slurm_coloc.core.lines.plan import Plan, Spot, parts
-from slurm_coloc.core.lines.play import play
+from slurm_coloc.core.lines.anneal import Best, anneal, times
+from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.planning.lists import STYLES, list_schedule
 from slurm_coloc.core.planning.now import Now
 from slurm_coloc.core.planning.rollout import Scene
@@ -38,26 +37,25 @@ class Search:
 
     def best(self, last: Spots, tries: int) -> Spots:
         """The best plan found with so many changes. ``last``: that of the last decision."""
-        cases = [self._now]
+        runs = [self._now.run]
         if any(spread > KNOWN for spread in self._scene.spread):
-            cases += [self._now.case(self._ids, number) for number in range(CASES)]
+            runs += [self._now.case(self._ids, number) for number in range(CASES)]
         pinned = self._now.pinned()
         begins = [self._listed(FEW if last else 5 * len(STYLES))]
         if last:
             begins.append(self._go_on(last))
-        searches = [Annealing(cases, spots + pinned, self._draw) for spots in begins]
-        found = min([one.run(tries // len(begins)) for one in searches], key=_score)
+        each = tries // len(begins)
+        found = min(
+            [anneal(self._now, runs, spots + pinned, self._draw, each) for spots in begins],
+            key=_score,
+        )
         self._spots = found.spots
         return dict(zip(self._ids[: self._waiting], found.spots, strict=False))
 
     def first(self) -> list[tuple[int, tuple[int, ...]]]:
         """What the best plan starts now (id, seats), in its order."""
-        plan = Plan(self._now, self._spots)
-        count = len(self._spots)
-        times = ([0.0] * count, [0.0] * count)
-        for seats in parts(plan):
-            play(plan, seats, times=times)
-        begun = [job for job in range(self._waiting) if times[0][job] <= 0.0 < times[1][job]]
+        start_s, end_s = times(self._now, self._spots)
+        begun = [job for job in range(self._waiting) if start_s[job] <= 0.0 < end_s[job]]
         begun.sort(key=lambda job: self._spots[job].key)
         return [(self._ids[job], self._spots[job].seats) for job in begun]
 

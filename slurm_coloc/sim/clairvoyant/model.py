@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from slurm_coloc.core.activity import Activity
 from slurm_coloc.core.lines.problem import Problem, by_node
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.machine import Machine
@@ -24,7 +25,10 @@ class Model(Problem):
         self.gpus = [job.gpus for job in jobs]
         self.weight = [1.0] * len(jobs)
         self.movable = len(jobs)
-        self.bit = [1 << number for number in range(len(jobs))]
+        # To its neighbours a job is its activity and its user.
+        kinds: dict[tuple[Activity, str], int] = {}
+        self.kind = [kinds.setdefault((job.activity, job.user), len(kinds)) for job in jobs]
+        self._kinds = list(kinds)
         self.room = [device.usable_mib for device in machine.devices]
         self._setting = setting
         self.most = setting.conditions.jobs
@@ -46,7 +50,7 @@ class Model(Problem):
         self.nodes = [
             by_node(node, seats, job.gpus) for job, seats in zip(jobs, self.seats, strict=True)
         ]
-        self.kept = [{}] * len(self.room)
+        self.alike = [0] * len(self.room)
 
     def _check(self, machine: Machine) -> None:
         setting = self._setting
@@ -61,13 +65,12 @@ class Model(Problem):
                     f"{len(seats)} of this machine would do"
                 )
 
-    def ask(self, seat: int, mates: Sequence[int]) -> dict[int, float]:
+    def ask(self, seat: int, kinds: Sequence[int]) -> Sequence[float]:
         """As the problem says; the same on all seats."""
-        setting, jobs = self._setting, [self.jobs[number] for number in mates]
-        if len(jobs) == 1:
-            return {mates[0]: 1.0}
-        several = len({job.user for job in jobs}) > 1
+        setting, found = self._setting, [self._kinds[kind] for kind in kinds]
+        if len(found) == 1:
+            return [1.0]
+        several = len({user for _, user in found}) > 1
         streams = setting.method == "mps" and several and not setting.multi_user_mps
         method = "streams" if streams else setting.method
-        speeds = setting.interference.speeds([job.activity for job in jobs], method)
-        return dict(zip(mates, speeds, strict=True))
+        return setting.interference.speeds([activity for activity, _ in found], method)

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.core.lines.anneal import Annealing, Best
-from slurm_coloc.core.lines.plan import Plan, Spot, parts
-from slurm_coloc.core.lines.play import play
+from slurm_coloc.core.lines.anneal import Best, anneal, times
+from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.placing import Conditions, Start, View
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.clairvoyant.follow import Follow, Planned
@@ -65,7 +64,8 @@ def best_known(
     best: Best | None = None
     for number in range(restarts):
         spots = begin[number % len(begin)][1]
-        found = Annealing([model], spots, Draw(seed * 1009 + number)).run(evaluations // restarts)
+        draw = Draw(seed * 1009 + number)
+        found = anneal(model, [model.run], spots, draw, evaluations // restarts)
         if best is None or (found.makespan_s, found.score) < (best.makespan_s, best.score):
             best = found
     assert best is not None
@@ -88,13 +88,10 @@ def _free(setting: Setting) -> Setting:
 
 def schedule_of(model: Model, spots: Sequence[Spot]) -> tuple[Planned, ...]:
     """The schedule that a plan gives."""
-    plan = Plan(model, spots)
-    times = ([0.0] * len(spots), [0.0] * len(spots))
-    for seats in parts(plan):
-        play(plan, seats, times=times)
+    start_s, end_s = times(model, spots)
     return tuple(
-        Planned(job.id, spot.seats, start_s, end_s)
-        for job, spot, start_s, end_s in zip(model.jobs, spots, *times, strict=True)
+        Planned(job.id, spot.seats, start, end)
+        for job, spot, start, end in zip(model.jobs, spots, start_s, end_s, strict=True)
     )
 
 

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The schedule that a plan gives, from event to event: the hot loop of the search.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lines.h"
+
+/* The world between two events. The jobs on a seat are sorted by their kinds. */
+struct world {
+	const struct lines_problem *p;
+	struct speeds *known;
+	double now;
+	int32_t *position;             /* [seats]: jobs of its line that have started */
+	int32_t *count, *mates, *kinds; /* [seats], [seats][jobs], [seats][jobs] */
+	double *speed;                 /* [seats][jobs], as mates */
+	int64_t *free_mib;             /* [seats] */
+	double *wake, *last;           /* [seats]: waits for a submission; latest end */
+	int32_t *running, runs;        /* jobs */
+	double *ends, *pace;           /* [jobs]: when it ends at the present pace */
+	int32_t *look, looks;          /* seats where something may start; a seat stands there once */
+	uint8_t *looked;
+	int32_t *changed, changes; /* seats whose jobs are others than before */
+	uint8_t *marked;
+	int32_t *scratch; /* [jobs] */
+};
+
+struct world *world_begin(const struct lines_problem *p, struct speeds *known)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	size_t seats = p->seats, jobs = p->jobs + 1;
+
+	if (!w)
+		return NULL;
+	w->p = p;
+	w->known = known;
+	w->position = malloc(sizeof(int32_t) * seats);
+	w->count = malloc(sizeof(int32_t) * seats);
+	w->mates = malloc(sizeof(int32_t) * seats * jobs);
+	w->kinds = malloc(sizeof(int32_t) * seats * jobs);
+	w->speed = malloc(sizeof(double) * seats * jobs);
+	w->free_mib = malloc(sizeof(int64_t) * seats);
+	w->wake = malloc(sizeof(double) * seats);
+	w->last = malloc(sizeof(double) * seats);
+	w->running = malloc(sizeof(int32_t) * jobs);
+	w->ends = malloc(sizeof(double) * jobs);
+	w->pace = malloc(sizeof(double) * jobs);
+	w->look = malloc(sizeof(int32_t) * seats);
+	w->looked = malloc(seats);
+	w->changed = malloc(sizeof(int32_t) * seats);
+	w->marked = malloc(seats);
+	w->scratch = malloc(sizeof(int32_t) * jobs);
+	if (w->position && w->count && w->mates && w->kinds && w->speed && w->free_mib && w->wake &&
+	    w->last && w->running && w->ends && w->pace && w->look && w->looked && w->changed &&
+	    w->marked && w->scratch)
+		return w;
+	world_end(w);
+	return NULL;
+}
+
+void world_end(struct world *w)
+{
+	if (!w)
+		return;
+	void *const all[] = { w->position, w->count, w->mates,   w->kinds,  w->speed,   w->free_mib,
+			      w->wake,     w->last,  w->running, w->ends,   w->pace,    w->look,
+			      w->looked,   w->marked, w->changed, w->scratch };
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		free(all[i]);
+	free(w);
+}
+
+static void look_at(struct world *w, int32_t seat)
+{
+	if (!w->looked[seat]) {
+		w->looked[seat] = 1;
+		w->look[w->looks++] = seat;
+	}
+}
+
+static void mark(struct world *w, int32_t seat)
+{
+	if (!w->marked[seat]) {
+		w->marked[seat] = 1;
+		w->changed[w->changes++] = seat;
+	}
+}
+
+static void join(struct world *w, int32_t job, int32_t seat)
+{
+	long base = (long) seat * w->p->jobs;
+	int32_t *mates = w->mates + base, *kinds = w->kinds + base;
+	int32_t kind = w->p->kind[job], at = w->count[seat]++;
+
+	for (; at > 0 && kinds[at - 1] > kind; at--) {
+		mates[at] = mates[at - 1];
+		kinds[at] = kinds[at - 1];
+	}
+	mates[at] = job;
+	kinds[at] = kind;
+	w->free_mib[seat] -= w->p->need[base + job];
+	w->position[seat]++;
+	w->wake[seat] = INFINITY;
+	mark(w, seat);
+}
+
+static void part(struct world *w, int32_t job, int32_t seat)
+{
+	long base = (long) seat * w->p->jobs;
+	int32_t *mates = w->mates + base, *kinds = w->kinds + base, at = 0;
+
+	while (mates[at] != job)
+		at++;
+	w->count[seat]--;
+	memmove(mates + at, mates + at + 1, sizeof(*mates) * (w->count[seat] - at));
+	memmove(kinds + at, kinds + at + 1, sizeof(*kinds) * (w->count[seat] - at));
+	w->free_mib[seat] += w->p->need[base + job];
+	w->last[seat] = w->now;
+	mark(w, seat);
+	look_at(w, seat);
+}
+
+/* Whether everybody's bound on slowdown holds with one more job on a seat. */
+static bool bearable(struct world *w, int32_t job, int32_t seat)
+{
+	const struct lines_problem *p = w->p;
+	long base = (long) seat * p->jobs;
+	int32_t count = w->count[seat], at = count, *kinds = w->scratch;
+
+	memcpy(kinds, w->kinds + base, sizeof(*kinds) * count);
+	for (; at > 0 && kinds[at - 1] > p->kind[job]; at--)
+		kinds[at] = kinds[at - 1];
+	kinds[at] = p->kind[job];
+	const double *speeds = speeds_of(w->known, seat, count + 1, kinds);
+	if (!speeds || p->bound[job] * speeds[at] + 1e-9 < 1.0)
+		return false;
+	for (int32_t i = 0; i < count; i++)
+		if (p->bound[w->mates[base + i]] * speeds[i + (i >= at)] + 1e-9 < 1.0)
+			return false;
+	return true;
+}
+
+/* Whether the conditions let a job join those on a seat; memory is another matter. */
+static bool may(struct world *w, int32_t job, int32_t seat)
+{
+	const struct lines_problem *p = w->p;
+	const int32_t *mates = w->mates + (long) seat * p->jobs;
+	double smact = p->smact[job];
+
+	if (job >= p->movable || w->count[seat] == 0)
+		return true;
+	if (p->lone[job] || p->group[job] != p->group[mates[0]])
+		return false;
+	for (int32_t i = 0; i < w->count[seat]; i++)
+		smact += p->smact[mates[i]];
+	if (smact > p->budget + 1e-9)
+		return false;
+	return !p->bounded || bearable(w, job, seat);
+}
+
+/* Whether a job can start: it is next on all of its seats, and fits. */
+static bool ready(struct world *w, const struct plan *plan, int32_t job)
+{
+	const struct lines_problem *p = w->p;
+	int32_t gpus = p->gpus[job], beside = plan->spot.beside[job];
+	const int32_t *seats = plan_seats(plan, job);
+
+	for (int32_t i = 0; i < gpus; i++) {
+		int32_t seat = seats[i], next = w->position[seat];
+
+		if (gpus > 1 && (next >= plan->count[seat] || plan_line(plan, seat)[next] != job))
+			return false;
+		if (p->need[(long) seat * p->jobs + job] > w->free_mib[seat])
+			return false;
+		if (gpus > 1 && w->count[seat] >= p->most)
+			return false;
+		beside -= w->count[seat];
+		if (beside < 0 || (p->ruled && !may(w, job, seat)))
+			return false;
+	}
+	return true;
+}
+
+/* Everything that can start on the seats that are to be looked at does. */
+static void start(struct world *w, const struct plan *plan, const double *run, double *start_s)
+{
+	const struct lines_problem *p = w->p;
+
+	while (w->looks) {
+		int32_t seat = w->look[--w->looks];
+
+		w->looked[seat] = 0;
+		while (w->position[seat] < plan->count[seat]) {
+			int32_t job = plan_line(plan, seat)[w->position[seat]];
+
+			if (p->submit[job] > w->now) {
+				w->wake[seat] = p->submit[job];
+				break;
+			}
+			if (!ready(w, plan, job))
+				break;
+			for (int32_t i = 0; i < p->gpus[job]; i++) {
+				int32_t one = plan_seats(plan, job)[i];
+
+				join(w, job, one);
+				if (one != seat)
+					look_at(w, one);
+			}
+			w->pace[job] = 1.0;
+			w->ends[job] = w->now + run[job];
+			w->running[w->runs++] = job;
+			if (start_s)
+				start_s[job] = w->now;
+		}
+	}
+}
+
+/* A job's speed is that on the slowest of its seats. */
+static double slowest(const struct world *w, const struct plan *plan, int32_t job, double speed)
+{
+	const int32_t *seats = plan_seats(plan, job);
+
+	for (int32_t i = 0; i < w->p->gpus[job]; i++) {
+		long base = (long) seats[i] * w->p->jobs, at = 0;
+
+		while (w->mates[base + at] != job)
+			at++;
+		if (w->speed[base + at] < speed)
+			speed = w->speed[base + at];
+	}
+	return speed;
+}
+
+/* New speeds where somebody came or went. */
+static bool adjust(struct world *w, const struct plan *plan)
+{
+	for (int32_t c = 0; c < w->changes; c++) {
+		int32_t seat = w->changed[c], count = w->count[seat];
+		long base = (long) seat * w->p->jobs;
+
+		w->marked[seat] = 0;
+		if (count == 0)
+			continue;
+		const double *speeds = speeds_of(w->known, seat, count, w->kinds + base);
+		if (!speeds)
+			return false;
+		memcpy(w->speed + base, speeds, sizeof(*speeds) * count);
+	}
+	for (int32_t c = 0; c < w->changes; c++) {
+		long base = (long) w->changed[c] * w->p->jobs;
+
+		for (int32_t i = 0; i < w->count[w->changed[c]]; i++) {
+			int32_t job = w->mates[base + i];
+			double speed = w->speed[base + i];
+
+			if (w->p->gpus[job] > 1)
+				speed = slowest(w, plan, job, speed);
+			if (speed != w->pace[job]) {
+				w->ends[job] = w->now + (w->ends[job] - w->now) * w->pace[job] / speed;
+				w->pace[job] = speed;
+			}
+		}
+	}
+	w->changes = 0;
+	return true;
+}
+
+static void reset(struct world *w)
+{
+	const struct lines_problem *p = w->p;
+
+	w->runs = w->changes = w->looks = 0;
+	for (int32_t seat = 0; seat < p->seats; seat++) {
+		w->position[seat] = w->count[seat] = 0;
+		w->free_mib[seat] = p->room[seat];
+		w->wake[seat] = 0.0;
+		w->last[seat] = 0.0;
+		w->looked[seat] = w->marked[seat] = 0;
+	}
+}
+
+bool play(struct world *w, const struct plan *plan, const double *run, struct played *played,
+	  double *start_s, double *end_s)
+{
+	const struct lines_problem *p = w->p;
+	double total = 0.0;
+
+	reset(w);
+	for (;;) {
+		w->now = INFINITY;
+		for (int32_t seat = 0; seat < p->seats; seat++)
+			if (w->wake[seat] < w->now)
+				w->now = w->wake[seat];
+		for (int32_t i = 0; i < w->runs; i++)
+			if (w->ends[w->running[i]] < w->now)
+				w->now = w->ends[w->running[i]];
+		if (w->now == INFINITY)
+			break;
+		for (int32_t i = 0; i < w->runs; i++) {
+			int32_t job = w->running[i];
+
+			if (w->ends[job] > w->now)
+				continue;
+			for (int32_t k = 0; k < p->gpus[job]; k++)
+				part(w, job, plan_seats(plan, job)[k]);
+			total += w->now * p->weight[job];
+			if (end_s)
+				end_s[job] = w->now;
+			w->running[i--] = w->running[--w->runs];
+		}
+		for (int32_t seat = 0; seat < p->seats; seat++) {
+			if (w->wake[seat] <= w->now) {
+				w->wake[seat] = INFINITY;
+				look_at(w, seat);
+			}
+		}
+		start(w, plan, run, start_s);
+		if (!adjust(w, plan))
+			return false;
+	}
+	played->total = total;
+	played->makespan_s = played->mean_s = 0.0;
+	played->latest = 0;
+	for (int32_t seat = 0; seat < p->seats; seat++) {
+		if (w->position[seat] < plan->count[seat])
+			return false;
+		played->mean_s += w->last[seat] / p->seats;
+		if (w->last[seat] > played->makespan_s) {
+			played->makespan_s = w->last[seat];
+			played->latest = seat;
+		}
+	}
+	return true;
+}
