@@ -5,11 +5,12 @@ What a greedy policy loses it loses at the end: GPUs run dry while a long job, o
 GPUs that never found them free together, still runs. So at each decision a search looks for the
 plan of all waiting jobs that is done first by what is expected of them (core/planning), and what it
 starts now is started. The search is small and goes on from the plan of the last decision. On
-clusters or queues too large for it the greedy policy decides.
+clusters or queues too large for it, and where its C part was not built, the greedy policy decides.
 """
 
 from collections.abc import Sequence
 
+from slurm_coloc.core.lines.binding import built
 from slurm_coloc.core.placing import Ask, Policy, Seat, Start, View, admits
 from slurm_coloc.core.planning.combos import Combos
 from slurm_coloc.core.planning.scene import scene_of
@@ -30,12 +31,13 @@ class Lookahead:
 
     name = "lookahead"
 
-    def __init__(self, tries: int = 400, greedy: Policy = GREEDY) -> None:
+    def __init__(self, tries: int = 1600, greedy: Policy = GREEDY) -> None:
         self._tries, self._greedy = tries, greedy
         self._combos: Combos | None = None
         self._plan: Spots = {}
         self._starts: list[tuple[int, tuple[int, ...]]] = []
         self._moment: object = None
+        self._built = built()
 
     def fresh(self) -> "Lookahead":
         """One that remembers nothing, for another run."""
@@ -45,6 +47,8 @@ class Lookahead:
         """As the protocol says."""
         if not view.queue:
             return None
+        if not self._built:
+            return self._greedy.next(view)
         waiting = min(len(view.queue), view.depth, JOBS)
         # Instances of one GPU may share its memory, which a plan of seats does not see.
         cut = any(seat.method == "mig" or seat.part for seat in view.seats)

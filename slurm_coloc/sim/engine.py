@@ -146,8 +146,8 @@ class Simulation:
             standing, now_s = self._standing, self.now_s
             standing.charge(self._floor.runs.values(), now_s)
             waiting.rank(lambda ask: standing.priority(ask, now_s))
-        if setting.logs and len(waiting) and self._forecast.news(self._going()):
-            self._expect_again()
+        if setting.logs and len(waiting):
+            self._read_logs()
         again = False
         while len(waiting):
             if self.now_s < self._busy_until_s:
@@ -280,6 +280,17 @@ class Simulation:
         for run in self._floor.runs.values():
             run.ask = _expecting(run.ask, self._forecast.expect(run.job, going))
             self._floor.expect(run, self.now_s)
+
+    def _read_logs(self) -> None:
+        """What the logs say now: of those that run, and the first time also of those like them."""
+        if self._forecast.news(self._going()):
+            self._expect_again()
+            return
+        for run in self._floor.runs.values():
+            told = self._forecast.log(run.job, run.done_s(self.now_s))
+            if told is not None:
+                run.ask = _expecting(run.ask, told)
+                self._floor.expect(run, self.now_s)
 
     def _known(self, job: TraceJob, ask: Ask) -> Ask:
         """The ask with what ended runs of the same training took, where that counts."""

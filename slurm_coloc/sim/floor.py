@@ -312,7 +312,9 @@ def _expect(run: Run, now_s: float) -> None:
     alone_s = run.ask.run_s
     if alone_s is None:
         return
-    left_s = max(alone_s - run.done_s(now_s), 0.05 * alone_s)
+    left_s = alone_s - run.done_s(now_s)
+    if left_s <= 0.0:
+        left_s = OVERDUE * alone_s
     ends_s = now_s + left_s / run.speed
     for seat, resident in zip(run.seats, run.residents, strict=True):
         resident.ask, resident.left_s, resident.ends_s = run.ask, left_s, ends_s

@@ -53,7 +53,7 @@ class Forecast:
 
     def news(self, going: Iterable[tuple[TraceJob, float]]) -> bool:
         """Whether the log of a running job tells what it did not when this was asked last."""
-        told = {one.id for one, done_s in going if self._log(one, done_s) is not None}
+        told = {one.id for one, done_s in going if self.log(one, done_s) is not None}
         fresh = told - self.read
         self.read = told
         return bool(fresh)
@@ -66,9 +66,9 @@ class Forecast:
         ``going``: jobs that run, and seconds alone that each has done.
         """
         done_s = next((done_s for one, done_s in going if one.id == job.id), 0.0)
-        told = self._log(job, done_s)
+        told = self.log(job, done_s)
         if told is not None:
-            return _within(job, told)
+            return told
         runs = self.seen.get((job.name, job.gpus)) if job.name else None
         if runs:
             return _within(job, _like(runs, done_s))
@@ -78,8 +78,10 @@ class Forecast:
             return _within(job, self._guess(job, done_s, going))
         return None if job.limit_s is None else Expected(job.limit_s, LIMIT)
 
-    def _log(self, job: TraceJob, done_s: float) -> Expected | None:
-        return None if self.logs is None else self.logs.tell(job, done_s)
+    def log(self, job: TraceJob, done_s: float) -> Expected | None:
+        """What the log of a running job tells by now, if anything."""
+        told = None if self.logs is None else self.logs.tell(job, done_s)
+        return None if told is None else _within(job, told)
 
     def _before(self, job: TraceJob, error: float) -> Expected:
         """What runs before the trace told: the truth times an error that its training keeps."""
@@ -99,7 +101,7 @@ class Forecast:
                 known.setdefault(_training(one), []).append(one.run_s)
             silent = []
             for one, ran_s in going:
-                told = self._log(one, ran_s)
+                told = self.log(one, ran_s)
                 if told is None:
                     silent.append((_training(one), ran_s))
                 else:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the logs of running jobs tell of how long they take.
 
-Most trainings print how far they are: epoch 3 of 50, or tqdm's bar with its time left. After the
-first few lines of that sort the time a run takes is as good as known. Which trainings do, and how
-soon, is an assumption.
+Most trainings print how far they are: epoch 3 of 50, or tqdm's bar with its time left. That tells
+what part is done, and so what is left as far as the rest goes as fast. Which trainings print it,
+how soon, and how evenly they go are assumptions.
 """
 
 import math
@@ -16,7 +16,7 @@ from slurm_coloc.sim.trace import TraceJob
 #: a log tells after so many seconds alone, and not before this part of the run is done: the first
 #: epoch of twenty
 FIRST_S, FIRST = 60.0, 0.05
-#: spread (standard deviation of the logarithm) of the run time that it tells by then
+#: spread (standard deviation of the logarithm) of the time left that it tells from then on
 SPREAD = 0.05
 
 
@@ -35,4 +35,4 @@ class Logs:
         if Random(f"{self.seed}/{job.name or job.id}/tells").random() >= self.share:
             return None
         wrong = Random(f"{self.seed}/{job.id}/wrong").gauss(0.0, SPREAD)
-        return Expected(max(done_s, job.run_s * math.exp(wrong)), SPREAD)
+        return Expected(done_s + max(0.0, job.run_s - done_s) * math.exp(wrong), SPREAD)

@@ -56,8 +56,8 @@ def _elapse(view: View, scene: Scene, known: dict[int, int]) -> None:
         for one in seat_seen.residents:
             if one.ends_s is not None:
                 job = known[one.ask.id]
-                least_s = max(1.0, AGAIN * (one.ask.run_s or 0.0))
-                scene.left[job] = max(least_s, (one.ends_s - view.now_s) * speeds[job])
+                left_s = (one.ends_s - view.now_s) * speeds[job]
+                scene.left[job] = max(1.0, left_s if left_s > 0.0 else _again(one))
 
 
 def _prior(view: View, asks: Sequence[Ask]) -> float:
@@ -71,7 +71,12 @@ def _prior(view: View, asks: Sequence[Ask]) -> float:
 def _left(one: Resident, prior_s: float) -> float:
     if one.left_s is None:
         return prior_s
-    return max(one.left_s, AGAIN * (one.ask.run_s or 0.0), 1.0)
+    return max(1.0, one.left_s if one.left_s > 0.0 else _again(one))
+
+
+def _again(one: Resident) -> float:
+    """Seconds that are left of a job that outlived what was expected of it."""
+    return AGAIN * (one.ask.run_s or 0.0)
 
 
 def _bounded(view: View, asks: Sequence[Ask]) -> bool:

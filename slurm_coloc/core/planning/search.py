@@ -12,15 +12,13 @@ from slurm_coloc.core.draw import Draw
 from slurm_coloc.core.lines.anneal import Best, anneal, times
 from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.planning.lists import STYLES, list_schedule
-from slurm_coloc.core.planning.now import Now
+from slurm_coloc.core.planning.now import KNOWN, Now
 from slurm_coloc.core.planning.rollout import Scene
 
 #: list schedules that are tried beside the plan of the last decision
 FEW = 6
 #: cases of the run times besides the expected ones
 CASES = 8
-#: a spread (standard deviation of a logarithm) below which a run time is as good as known
-KNOWN = 0.1
 
 #: the spots of waiting jobs by their ids: what one decision leaves to the next
 Spots = Mapping[int, Spot]

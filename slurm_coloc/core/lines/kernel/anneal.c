@@ -10,10 +10,10 @@
 #define NO_MEMORY 1
 #define ASK_FAILED 2
 int32_t lines_anneal(const struct lines_problem *p, const struct lines_ways *ways,
-		     struct lines_spots *spots, int32_t tries, uint64_t *draw, double *score,
-		     double *makespan_s);
+                     struct lines_spots *spots, int32_t tries, uint64_t *draw, double *score,
+                     double *makespan_s);
 int32_t lines_times(const struct lines_problem *p, struct lines_spots *spots, double *start_s,
-		    double *end_s);
+                    double *end_s);
 
 struct search {
 	const struct lines_problem *p;
@@ -160,7 +160,7 @@ static bool begin(struct search *s, struct lines_spots *spots)
 	s->best_key = malloc(sizeof(double) * (p->jobs + 1));
 	s->best_beside = malloc(sizeof(int32_t) * (p->jobs + 1));
 	bool there = plan_begin(&s->plan, p, spots) && s->world && s->now && s->next && s->rates &&
-		     s->nexts && s->best_seat && s->best_key && s->best_beside;
+	             s->nexts && s->best_seat && s->best_key && s->best_beside;
 	for (int i = 0; i < 6; i++) {
 		struct spot *one = i < 2 ? &s->changes[i] : &s->before[i - 2];
 
@@ -178,7 +178,7 @@ static void finish(struct search *s)
 	for (int i = 0; i < 6; i++)
 		free(i < 2 ? s->changes[i].seat : s->before[i - 2].seat);
 	void *const all[] = { s->now,       s->next,     s->rates,      s->nexts,
-			      s->best_seat, s->best_key, s->best_beside };
+	                      s->best_seat, s->best_key, s->best_beside };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		free(all[i]);
 }
@@ -208,8 +208,8 @@ static void run(struct search *s, int32_t tries, uint64_t *draw)
 
 /* The best plan of so many tries, into ``spots``. */
 int32_t lines_anneal(const struct lines_problem *p, const struct lines_ways *ways,
-		     struct lines_spots *spots, int32_t tries, uint64_t *draw, double *score,
-		     double *makespan_s)
+                     struct lines_spots *spots, int32_t tries, uint64_t *draw, double *score,
+                     double *makespan_s)
 {
 	struct search s = { .p = p, .ways = ways };
 	int32_t failed = NO_MEMORY;
@@ -231,7 +231,7 @@ int32_t lines_anneal(const struct lines_problem *p, const struct lines_ways *way
 
 /* When each job of a plan starts and ends in the first case; INFINITY: never. */
 int32_t lines_times(const struct lines_problem *p, struct lines_spots *spots, double *start_s,
-		    double *end_s)
+                    double *end_s)
 {
 	struct search s = { .p = p };
 	struct played played;

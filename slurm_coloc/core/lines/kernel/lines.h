@@ -22,13 +22,13 @@ struct lines_problem {
 	const int32_t *gpus, *kind, *group; /* [jobs] */
 	const uint8_t *lone;
 	const double *submit, *weight, *smact, *bound;
-	const double *run;                        /* [cases][jobs], seconds alone */
-	const int64_t *room;                      /* [seats], MiB */
-	const int64_t *need;                      /* [seats][jobs], MiB */
-	const int32_t *alike;                     /* [seats]: seats of one number are alike */
-	const int32_t *open_at, *open_seat;       /* of each job: seats where it can be */
-	const int32_t *nodes_at;                  /* of each job: sets from which it is placed */
-	const int32_t *node_at, *node_seat;       /* of each such set: seats */
+	const double *run;                  /* [cases][jobs], seconds alone */
+	const int64_t *room;                /* [seats], MiB */
+	const int64_t *need;                /* [seats][jobs], MiB */
+	const int32_t *alike;               /* [seats]: seats of one number are alike */
+	const int32_t *open_at, *open_seat; /* of each job: seats where it can be */
+	const int32_t *nodes_at;            /* of each job: sets from which it is placed */
+	const int32_t *node_at, *node_seat; /* of each such set: seats */
 	lines_ask ask;
 };
 
@@ -83,7 +83,7 @@ static inline int32_t *plan_seats(const struct plan *plan, int32_t job)
 
 /* moves.c: the spots of one or two jobs that a change gives them (0: no change) */
 int propose(const struct plan *plan, const struct lines_ways *ways, int32_t job, uint64_t *draw,
-	    struct spot changes[2]);
+            struct spot changes[2]);
 
 /* speeds.c: what was asked, remembered */
 struct speeds;
@@ -102,6 +102,6 @@ struct world *world_begin(const struct lines_problem *p, struct speeds *known);
 void world_end(struct world *world);
 /* start_s and end_s: of each job, or NULL. False where a job never starts. */
 bool play(struct world *world, const struct plan *plan, const double *run, struct played *played,
-	  double *start_s, double *end_s);
+          double *start_s, double *end_s);
 
 #endif

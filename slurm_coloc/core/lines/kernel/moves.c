@@ -27,7 +27,7 @@ static void some_seats(const struct lines_problem *p, int32_t job, uint64_t *dra
 
 /* To other seats, or to another place in the order, or both. */
 static int move(const struct plan *plan, const struct lines_ways *ways, int32_t job, uint64_t *draw,
-		struct spot *to)
+                struct spot *to)
 {
 	const struct lines_problem *p = plan->p;
 	int32_t count = 0, before = 0, index, seat, open = p->open_at[job + 1] - p->open_at[job];
@@ -48,7 +48,8 @@ static int move(const struct plan *plan, const struct lines_ways *ways, int32_t 
 		before += plan->spot.key[line[i]] < own;
 	}
 	if (count == 0) {
-		to->key = draw_part(draw); /* not the same for two jobs: their order would be open */
+		to->key =
+		    draw_part(draw); /* not the same for two jobs: their order would be open */
 		return 1;
 	}
 	if (draw_part(draw) < ways->near)
@@ -75,14 +76,15 @@ static int move(const struct plan *plan, const struct lines_ways *ways, int32_t 
 
 /* A job to change places with: mostly one that starts at about the same time. */
 static int32_t partner(const struct plan *plan, const struct lines_ways *ways, int32_t job,
-		       uint64_t *draw)
+                       uint64_t *draw)
 {
 	const struct lines_problem *p = plan->p;
 	int32_t seat, index, other;
 
 	if (draw_part(draw) >= ways->near)
 		return draw_below(draw, p->movable);
-	seat = p->open_seat[p->open_at[job] + draw_below(draw, p->open_at[job + 1] - p->open_at[job])];
+	seat =
+	    p->open_seat[p->open_at[job] + draw_below(draw, p->open_at[job + 1] - p->open_at[job])];
 	if (plan->count[seat] == 0)
 		return job;
 	index = plan_index(plan, seat, plan->spot.key[job]);
@@ -120,7 +122,7 @@ static int swap(const struct plan *plan, int32_t one, int32_t two, struct spot c
 }
 
 int propose(const struct plan *plan, const struct lines_ways *ways, int32_t job, uint64_t *draw,
-	    struct spot changes[2])
+            struct spot changes[2])
 {
 	double drawn = draw_part(draw);
 	int32_t most, limit;

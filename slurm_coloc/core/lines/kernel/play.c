@@ -11,14 +11,14 @@ struct world {
 	const struct lines_problem *p;
 	struct speeds *known;
 	double now;
-	int32_t *position;             /* [seats]: jobs of its line that have started */
+	int32_t *position;              /* [seats]: jobs of its line that have started */
 	int32_t *count, *mates, *kinds; /* [seats], [seats][jobs], [seats][jobs] */
-	double *speed;                 /* [seats][jobs], as mates */
-	int64_t *free_mib;             /* [seats] */
-	double *wake, *last;           /* [seats]: waits for a submission; latest end */
-	int32_t *running, runs;        /* jobs */
-	double *ends, *pace;           /* [jobs]: when it ends at the present pace */
-	int32_t *look, looks;          /* seats where something may start; a seat stands there once */
+	double *speed;                  /* [seats][jobs], as mates */
+	int64_t *free_mib;              /* [seats] */
+	double *wake, *last;            /* [seats]: waits for a submission; latest end */
+	int32_t *running, runs;         /* jobs */
+	double *ends, *pace;            /* [jobs]: when it ends at the present pace */
+	int32_t *look, looks; /* seats where something may start; a seat stands there once */
 	uint8_t *looked;
 	int32_t *changed, changes; /* seats whose jobs are others than before */
 	uint8_t *marked;
@@ -62,9 +62,9 @@ void world_end(struct world *w)
 {
 	if (!w)
 		return;
-	void *const all[] = { w->position, w->count, w->mates,   w->kinds,  w->speed,   w->free_mib,
-			      w->wake,     w->last,  w->running, w->ends,   w->pace,    w->look,
-			      w->looked,   w->marked, w->changed, w->scratch };
+	void *const all[] = { w->position, w->count,  w->mates,   w->kinds,  w->speed, w->free_mib,
+	                      w->wake,     w->last,   w->running, w->ends,   w->pace,  w->look,
+	                      w->looked,   w->marked, w->changed, w->scratch };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		free(all[i]);
 	free(w);
@@ -256,7 +256,8 @@ static bool adjust(struct world *w, const struct plan *plan)
 			if (w->p->gpus[job] > 1)
 				speed = slowest(w, plan, job, speed);
 			if (speed != w->pace[job]) {
-				w->ends[job] = w->now + (w->ends[job] - w->now) * w->pace[job] / speed;
+				w->ends[job] =
+				    w->now + (w->ends[job] - w->now) * w->pace[job] / speed;
 				w->pace[job] = speed;
 			}
 		}
@@ -280,7 +281,7 @@ static void reset(struct world *w)
 }
 
 bool play(struct world *w, const struct plan *plan, const double *run, struct played *played,
-	  double *start_s, double *end_s)
+          double *start_s, double *end_s)
 {
 	const struct lines_problem *p = w->p;
 	double total = 0.0;

@@ -71,12 +71,13 @@ bool speeds_failed(const struct speeds *known)
 }
 
 static struct entry *place(struct entry *table, uint32_t size, uint32_t hash, int32_t alike,
-			   int32_t count, const int32_t *kinds)
+                           int32_t count, const int32_t *kinds)
 {
 	uint32_t at = hash & (size - 1);
 
 	for (; table[at].speeds; at = (at + 1) & (size - 1))
-		if (table[at].hash == hash && table[at].alike == alike && table[at].count == count &&
+		if (table[at].hash == hash && table[at].alike == alike &&
+		    table[at].count == count &&
 		    memcmp(table[at].kinds, kinds, sizeof(*kinds) * count) == 0)
 			break;
 	return &table[at];
@@ -125,7 +126,7 @@ const double *speeds_of(struct speeds *known, int32_t seat, int32_t count, const
 	}
 	int32_t *mine = (int32_t *) (speeds + count);
 	memcpy(mine, kinds, sizeof(*kinds) * count);
-	*found = (struct entry) { hash, alike, count, mine, speeds };
+	*found = (struct entry){ hash, alike, count, mine, speeds };
 	known->used++;
 	return speeds;
 }
