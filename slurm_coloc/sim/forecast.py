@@ -33,7 +33,7 @@ class Forecast:
     error: float | None = None
     seed: str = ""
     logs: Logs | None = None
-    seen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    seen: dict[tuple[str, int, float | None], list[float]] = field(default_factory=dict)
     ended: list[TraceJob] = field(default_factory=list)
     count: int = 0
     guess: Guess | None = None
@@ -43,7 +43,7 @@ class Forecast:
     def learn(self, job: TraceJob) -> None:
         """A job ended and its time alone is known."""
         if self.learns:
-            runs = self.seen.setdefault((job.name, job.gpus), [])
+            runs = self.seen.setdefault(_run_of(job), [])
             runs.append(job.run_s)
             del runs[:-8]
             if self.guesses:
@@ -69,7 +69,7 @@ class Forecast:
         told = self.log(job, done_s)
         if told is not None:
             return told
-        runs = self.seen.get((job.name, job.gpus)) if job.name else None
+        runs = self.seen.get(_run_of(job)) if job.name else None
         if runs:
             return _within(job, _like(runs, done_s))
         if self.error is not None:
@@ -109,6 +109,11 @@ class Forecast:
             self.guess = Guess(known.items(), silent)
             self.moment = moment
         return self.guess.expect(_training(job), done_s)
+
+
+def _run_of(job: TraceJob) -> tuple[str, int, float | None]:
+    """What runs of one length have in common: who trains for more epochs sets another limit."""
+    return job.name, job.gpus, job.limit_s
 
 
 def _training(job: TraceJob) -> Training:

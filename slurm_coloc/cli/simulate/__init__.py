@@ -36,7 +36,7 @@ def command(
     gpus: opt.Gpus = "",
     policy: opt.Policy = None,
     compare: opt.Compare = "",
-    search: opt.Search = 20_000,
+    search: opt.Search = 200_000,
     estimator: opt.Estimator = "",
     method: opt.Method = "mps",
     model: opt.Model = "reference",

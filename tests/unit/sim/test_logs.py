@@ -90,3 +90,13 @@ def test_logs_are_read_with_best_alone_unless_asked_for() -> None:
     setting = best_setting(Setting(), machine.gpus)
     best = Experiment(jobs, machine, best_policy(), setting)
     assert play(best)[0].figures() == play(best)[0].figures()
+
+
+def test_another_limit_is_another_length() -> None:
+    """The same training for more epochs, with the limit that its user set for them."""
+    forecast = Forecast(guesses=True)
+    for number in range(3):
+        forecast.learn(job(number, 1000.0, limit_s=2000.0))
+    same, longer = (forecast.expect(job(9, 1.0, limit_s=limit)) for limit in (2000.0, 20_000.0))
+    assert same is not None and same.run_s == 1000.0
+    assert longer is not None and longer.run_s == pytest.approx(10_000.0, rel=0.2)

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.lines import binding
+from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy
+from slurm_coloc.sim.clairvoyant.search import best_known
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.machine import parse_machine
-from slurm_coloc.sim.presets import best_policy, best_setting
+from slurm_coloc.sim.presets import best_assumes, best_policy, best_setting
 from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, simulate
@@ -74,3 +77,21 @@ def test_without_guesses_nobody_knows() -> None:
     assert forecast.expect(job(2, "b", 1.0)) is None
     found = forecast.expect(job(3, "a", 1.0))
     assert found is not None and found.run_s == 100.0
+
+
+def test_without_its_c_part_best_places_greedily_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where there was no C compiler at installation."""
+    jobs = [job(n, f"net{n % 4}", 900.0 + 400 * (n % 4)) for n in range(14)]
+    machine = parse_machine("2xa100-40gb")
+    setting = best_setting(Setting(), machine.gpus)
+    assert "--logs" in best_assumes(setting)[0]
+    monkeypatch.setattr(binding, "MODULE", "slurm_coloc.core.lines._none")
+    monkeypatch.setattr(binding, "_library", binding._library.__wrapped__)
+    greedy = simulate(Experiment(jobs, machine, policy("interference"), setting))
+    best = simulate(Experiment(jobs, machine, best_policy(), setting))
+    assert best["makespan_s"] == greedy["makespan_s"]
+    assert "no C compiler" in best_assumes(setting)[0]
+    with pytest.raises(UsageFault, match="install gcc"):
+        best_known(jobs, machine)
