@@ -10,7 +10,7 @@ clusters or queues too large for it, and where its C part was not built, the gre
 
 from collections.abc import Sequence
 
-from slurm_coloc.core.lines.binding import built
+from slurm_coloc.core.lines.native import built
 from slurm_coloc.core.placing import Ask, Policy, Seat, Start, View, admits
 from slurm_coloc.core.planning.combos import Combos
 from slurm_coloc.core.planning.scene import scene_of

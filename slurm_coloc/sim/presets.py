@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from slurm_coloc.core.lines.binding import built
+from slurm_coloc.core.lines.native import NOT_BUILT, built
 from slurm_coloc.core.placing import Policy, Start, View
 from slurm_coloc.policies.lookahead import Lookahead
 from slurm_coloc.sim.setting import Setting
@@ -57,10 +57,7 @@ def best_assumes(setting: Setting) -> list[str]:
     """What that setting takes for granted besides the trace, in lines for people; and that it does
     not plan where it cannot."""
     if not built():
-        return [
-            "best places greedily here: its planner was not built, for there was no C compiler "
-            "when slurm-coloc was installed (install gcc and libc6-dev, then slurm-coloc again)"
-        ]
+        return [f"best places greedily here: its planner {NOT_BUILT}"]
     if not setting.logs:
         return []
     return [

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.core.lines.binding import Arrays, Ways
+from slurm_coloc.core.lines.native import Arrays, Ways
 from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.lines.problem import Problem
 

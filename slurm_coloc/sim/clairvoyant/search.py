@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.core.lines.anneal import Best, anneal, times
-from slurm_coloc.core.lines.binding import built
+from slurm_coloc.core.lines.native import NOT_BUILT, built
 from slurm_coloc.core.lines.plan import Spot
 from slurm_coloc.core.placing import Conditions, Start, View
 from slurm_coloc.errors import UsageFault
@@ -56,14 +56,11 @@ def best_known(
     the other conditions, telemetry, the scheduler's pace and time limits, which bind a policy, do
     not. Memory is bound by what can be reserved on a GPU. ``evaluations``: schedules that are
     tried, over all ``restarts``, each from the schedule of another policy. Deterministic by
-    ``seed``. Raises UsageFault for a job that fits nowhere, and where
-    the search's C part was not built.
+    ``seed``. Raises UsageFault for a job that fits nowhere, and where the search was not
+    built.
     """
     if not built():
-        raise UsageFault(
-            "clairvoyant: its search was not built, for there was no C compiler when slurm-coloc "
-            "was installed: install gcc and libc6-dev, then slurm-coloc again"
-        )
+        raise UsageFault(f"clairvoyant: its search {NOT_BUILT}")
     free = _free(setting or Setting())
     unlimited = [replace(job, limit_s=None) for job in jobs]
     model = Model(unlimited, machine, free)

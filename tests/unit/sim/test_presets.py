@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.lines import binding
+from slurm_coloc.core.lines import native
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.clairvoyant.search import best_known
@@ -87,8 +87,7 @@ def test_without_its_c_part_best_places_greedily_and_says_so(
     machine = parse_machine("2xa100-40gb")
     setting = best_setting(Setting(), machine.gpus)
     assert "--logs" in best_assumes(setting)[0]
-    monkeypatch.setattr(binding, "MODULE", "slurm_coloc.core.lines._none")
-    monkeypatch.setattr(binding, "_library", binding._library.__wrapped__)
+    monkeypatch.setattr(native, "MODULE", "slurm_coloc.core.lines._none")
     greedy = simulate(Experiment(jobs, machine, policy("interference"), setting))
     best = simulate(Experiment(jobs, machine, best_policy(), setting))
     assert best["makespan_s"] == greedy["makespan_s"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Simulated annealing over plans (anneal.py says what a plan is). Python fills the structures
- * below (binding.py) and answers how fast jobs are beside each other; everything else is here,
- * because a plan is tried a million times.
+ * Simulated annealing over plans (../plan.py, ../anneal.py). Python fills the structures below
+ * (../native.py) and answers how fast jobs are beside each other; everything else is here, because
+ * a plan is tried a million times.
  */
 #ifndef COLOC_LINES_H
 #define COLOC_LINES_H

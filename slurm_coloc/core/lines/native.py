@@ -14,6 +14,11 @@ from slurm_coloc.core.lines.problem import Problem, Rules
 
 #: built where the package is installed with a C compiler at hand (pyproject.toml)
 MODULE = "slurm_coloc.core.lines._kernel"
+#: why it is not there, for people
+NOT_BUILT = (
+    "was not built, for there was no C compiler when slurm-coloc was installed: install gcc and "
+    "libc6-dev, then slurm-coloc again"
+)
 
 _INT, _LONG, _DOUBLE, _BYTE = (
     ctypes.c_int32,
@@ -77,7 +82,7 @@ def built() -> bool:
 def _library() -> ctypes.CDLL:
     spec = find_spec(MODULE)
     if spec is None or spec.origin is None:
-        raise ImportError(f"{MODULE} was not built: no C compiler when slurm-coloc was installed")
+        raise ImportError(f"{MODULE} {NOT_BUILT}")
     return ctypes.CDLL(spec.origin)
 
 
