@@ -13,8 +13,8 @@ from tests.paper.cases import exclusive
 from tests.paper.lines import Limits
 from tests.paper.play import Lab
 
-#: schedules that the search tries: some 10 s a trace
-EVALUATIONS = 20_000
+#: schedules that the search tries: a minute or two a trace
+EVALUATIONS = 400_000
 
 
 def limits(lab: Lab, trace: str) -> Limits:
