@@ -88,7 +88,7 @@ def is_attention(kind: str) -> bool:
         part in name for part in ("channel", "spatial", "cbam", "eca", "gather", "pool", "kernel")
     ):
         return False
-    return "attent" in name or name.endswith("attn")
+    return "attent" in name or name.endswith("attn") or name == "gpsa"
 
 
 def holds_activation(kind: str) -> bool:

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model's forward and backward as PyTorch's autograd would run them, told as allocations.
+
+Operators are told one after another, in the order of execution; each says what it reads, makes and
+saves for its gradient. A storage is freed when its last holder lets go: a name in the model's code
+(`hold`, `drop`) or an operator that saved it. The backward runs the operators in reverse. There a
+gradient is freed when the operator that made its tensor has used it, and two gradients of one
+tensor are summed in place where nobody else holds the first (torch/csrc/autograd/input_buffer.cpp).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A tensor: its storage (number of an allocation), bytes, shape, and the operator that made it
+    (None: a leaf, which needs no gradient)."""
+
+    storage: int
+    size: int
+    shape: tuple[int, ...]
+    maker: "Operator | None" = None
+
+
+@dataclass(slots=True, eq=False)
+class Operator:
+    """One step of the tape. ``reads``: inputs that get a gradient. ``through``: the gradient that
+    comes is handed on as it is (sums, views). ``weights``: bytes of the parameters' gradients."""
+
+    reads: tuple[Value, ...]
+    saved: tuple[int, ...]
+    weights: tuple[int, ...] = ()
+    through: bool = False
+    scratch: tuple[Scratch, ...] = ()
+    extra: int = 0
+    gradient: int | None = None
+
+
+@dataclass(slots=True)
+class Tape:
+    """See the module."""
+
+    events: list[Event] = field(default_factory=list)
+    _operators: list[Operator] = field(default_factory=list)
+    _holders: list[int] = field(default_factory=list)
+    _sizes: list[int] = field(default_factory=list)
+    _gradients: list[int] = field(default_factory=list)
+
+    def allocate(self, size: int) -> int:
+        """A storage with one holder."""
+        self.events.append(size)
+        self._sizes.append(size)
+        self._holders.append(1)
+        return len(self._holders) - 1
+
+    def hold(self, storage: int) -> None:
+        """One more holder; storages below 0 are the batch's and the model's own."""
+        if storage >= 0:
+            self._holders[storage] += 1
+
+    def drop(self, storage: int) -> None:
+        """One holder less; the last one frees."""
+        if storage >= 0:
+            self._holders[storage] -= 1
+            if not self._holders[storage]:
+                self.events.append(-1 - storage)
+
+    def alive(self, storage: int) -> bool:
+        """Somebody holds it."""
+        return storage < 0 or self._holders[storage] > 0
+
+    def holders(self, storage: int) -> int:
+        """How many hold it; 2 for what is not of the tape."""
+        return self._holders[storage] if storage >= 0 else 2
+
+    @property
+    def gradients(self) -> frozenset[int]:
+        """Allocations that hold the parameters' gradients."""
+        return frozenset(self._gradients)
+
+    def moment(self, size: int) -> None:
+        """Bytes that are taken and given back at once."""
+        if size > 0:
+            self.drop(self.allocate(size))
+
+    def operator(
+        self,
+        reads: Sequence[Value],
+        size: int,
+        shape: tuple[int, ...],
+        *,
+        saves_inputs: Sequence[Value] = (),
+        saves_output: bool = False,
+        saves: Sequence[int] = (),
+        weights: Sequence[int] = (),
+        inplace: bool = False,
+        view: bool = False,
+        through: bool = False,
+        scratch: Sequence[Scratch] = (),
+        extra: int = 0,
+    ) -> Value:
+        """Run one. ``size``: bytes of the result, which takes the storage of the first input where
+        it is ``inplace`` or a ``view``. ``saves``: bytes of further tensors that it makes and saves
+        (masks, indices). ``extra``: bytes that its backward needs for a moment."""
+        if inplace or view:
+            storage = reads[0].storage
+            self.hold(storage)
+        else:
+            storage = self.allocate(size)
+        for work in scratch:
+            if work.work is Work.FORWARD:
+                self.events.append(work)
+        kept = [value.storage for value in saves_inputs]
+        if saves_output:
+            kept.append(storage)
+        for index in kept:
+            self.hold(index)
+        kept += [self.allocate(more) for more in saves]
+        made = Operator(
+            tuple(value for value in reads if value.maker is not None),
+            tuple(kept),
+            tuple(weights),
+            through or view,
+            tuple(work for work in scratch if work.work is not Work.FORWARD),
+            extra,
+        )
+        self._operators.append(made)
+        return Value(storage, size, shape, made)
+
+    def backward(self, of: Value) -> None:
+        """The gradients of everything that led to ``of``."""
+        assert of.maker is not None
+        of.maker.gradient = self.allocate(of.size)
+        for made in reversed(self._operators):
+            if made.gradient is None:
+                self._let_go(made)
+                continue
+            self._step(made, made.gradient)
+            made.gradient = None
+            self._let_go(made)
+        self._operators.clear()
+
+    def _step(self, made: Operator, gradient: int) -> None:
+        given: list[int] = []
+        for value in made.reads:
+            if made.through and value.size == self._sizes[gradient]:
+                self.hold(gradient)
+                given.append(gradient)
+            else:
+                given.append(self.allocate(value.size))
+        for work in made.scratch:
+            if work.work is Work.DATA and given:
+                self.events.append(work)
+        if made.extra:
+            self.moment(made.extra)
+        for size in made.weights:
+            self._gradients.append(self.allocate(size))
+        for work in made.scratch:
+            if work.work is Work.WEIGHT:
+                self.events.append(work)
+        self.drop(gradient)
+        for value, own in zip(made.reads, given, strict=True):
+            assert value.maker is not None
+            self._give(value.maker, own, value.size)
+
+    def _give(self, to: Operator, own: int, size: int) -> None:
+        before = to.gradient
+        if before is None:
+            to.gradient = own
+        elif self._holders[before] == 1:
+            self.drop(own)
+        else:
+            to.gradient = self.allocate(size)
+            self.drop(before)
+            self.drop(own)
+
+    def _let_go(self, made: Operator) -> None:
+        for index in made.saved:
+            self.drop(index)

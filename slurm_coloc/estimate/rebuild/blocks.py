@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers: their rows in order, and the functions between the rows, which no summary shows.
+
+What a function did follows from the shapes around it and from what the class is known to do:
+attention before its last projection, a gate where a small tensor meets the block's input, the sum
+of a residual block.
+"""
+
+import re
+
+from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.rebuild.attention import attention
+from slurm_coloc.estimate.rebuild.autograd import Value
+from slurm_coloc.estimate.rebuild.leaves import composed, elements, leaf, norm
+from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.rebuild.tree import Node
+
+_RESIDUAL = re.compile(r"block|bottleneck|residual|layer\Z|encoderlayer|unit\Z", re.IGNORECASE)
+#: rows whose result the next row does not read: MetaFormer's scale of the shortcut
+ASIDE = frozenset({"Scale"})
+_SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
+
+
+def call(scope: Scope, node: Node, x: Value, frame: list[Value]) -> Value:
+    """Run a row and what is below it on ``x``. The result has one holder: the caller."""
+    layer = node.layer
+    result = None
+    for _ in range(layer.count):
+        given = x if result is None else result
+        if not node.children or composed(layer):
+            made = leaf(scope, layer, given)
+        elif layer.role is Role.NORM and layer.parameters:
+            made = _normalised(scope, node, given)
+        elif is_attention(layer.kind) or _triples(node):
+            made = attention(scope, node, given, run)
+        else:
+            made = container(scope, node, given)
+        if result is not None:
+            scope.tape.drop(result.storage)
+        result = made
+    assert result is not None
+    return result
+
+
+def _triples(node: Node) -> bool:
+    """Attention over channels: its first row makes q, k and v, and a later row projects."""
+    rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR]
+    if "attent" not in node.layer.kind.lower() or len(rows) != 2 or not rows[0].inputs:
+        return False
+    return rows[0].outputs[0][-1] == 3 * rows[0].inputs[0][-1]
+
+
+def container(scope: Scope, node: Node, x: Value) -> Value:
+    """The children one after another, then what the end of the block does."""
+    tape = scope.tape
+    tape.hold(x.storage)  # the argument lives as long as the call
+    rows, after = node.children, []
+    sums = _adds(node, x)
+    if sums and rows[-1].layer.role in (Role.ACT_OUT, Role.ACT_IN) and not rows[-1].children:
+        rows, after = rows[:-1], rows[-1:]  # ResNet's last ReLU comes after the sum
+    made = run(scope, rows, x, [x])
+    made = _end(scope, node, x, made)
+    if sums and made.storage != x.storage and made.shape == x.shape:
+        made = _joined(scope, made, scope.same(x, x.shape))
+    if after:
+        last = run(scope, after, made, [made])
+        tape.drop(made.storage)
+        made = last
+    tape.drop(x.storage)
+    return made
+
+
+def run(scope: Scope, nodes: list[Node], x: Value, frame: list[Value]) -> Value:
+    """Rows in order. ``frame``: values that the code around them still holds."""
+    tape = scope.tape
+    tape.hold(x.storage)
+    current = x
+    for node in nodes:
+        given = _given(scope, node, current, frame)
+        made = call(scope, node, given, frame)
+        tape.drop(given.storage)
+        if node.layer.kind in ASIDE and made.shape == current.shape:
+            tape.drop(made.storage)
+            continue
+        if given is not current and _branch(node, current, made):
+            current = _joined(scope, current, made)
+            continue
+        tape.drop(current.storage)
+        current = made
+    return current
+
+
+def _given(scope: Scope, node: Node, current: Value, frame: list[Value]) -> Value:
+    """What a row reads: what was made last, an older value of its shape, or what a function made
+    of the last one. With a holder for the caller."""
+    shape = node.layer.inputs[0] if node.layer.inputs else None
+    if shape is None or shape == current.shape or elements(shape) <= 0:
+        return scope.same(current, current.shape)
+    if sorted(shape) == sorted(current.shape):
+        return scope.same(current, shape)  # permuted
+    for value in reversed(frame):
+        if value.shape == shape and scope.tape.alive(value.storage):
+            return scope.same(value, shape)
+    return scope.reshaped(current, shape)
+
+
+def _branch(node: Node, current: Value, made: Value) -> bool:
+    """A row that read an older value and made the shape of the last one: a shortcut."""
+    return made.shape == current.shape
+
+
+def _joined(scope: Scope, current: Value, other: Value) -> Value:
+    """Their sum. In place where no operator saved the first: autograd would refuse else."""
+    tape = scope.tape
+    alone = tape.holders(current.storage) == 1
+    result = scope.run([current, other], current.size, current.shape, inplace=alone, through=True)
+    tape.drop(current.storage)
+    tape.drop(other.storage)
+    return result
+
+
+def _normalised(scope: Scope, node: Node, x: Value) -> Value:
+    """timm's BatchNormAct2d and its kin: a normalisation, then its children."""
+    first = norm(scope, node.layer, x, node.layer.outputs[0] if node.layer.outputs else x.shape)
+    made = run(scope, node.children, first, [first])
+    scope.tape.drop(first.storage)
+    return made
+
+
+def _end(scope: Scope, node: Node, x: Value, made: Value) -> Value:
+    """What comes after a container's last row, from its own shape."""
+    layer = node.layer
+    out = layer.outputs[0] if layer.outputs else made.shape
+    tape = scope.tape
+    if made.shape != out:
+        if out == x.shape and made.size < x.size:
+            gated = scope.run([x, made], x.size, out, saves_inputs=[x, made])
+        else:
+            gated = scope.reshaped(made, out)
+        tape.drop(made.storage)
+        made = gated
+    if layer.parameters and layer.role is Role.BLOCK:
+        # A scale a branch: the last is applied here, the others kept what they scaled before.
+        scales = layer.parameters // max(out)
+        scales = scales if scales * max(out) == layer.parameters and scales <= 2 else 1
+        scaled = scope.run(
+            [made],
+            made.size,
+            out,
+            saves_inputs=[made],
+            saves=[made.size] * (scales - 1),
+            weights=scope.weights(layer),
+        )
+        tape.drop(made.storage)
+        made = scaled
+    return made
+
+
+def _adds(node: Node, x: Value) -> bool:
+    """A residual block, from its name; containers that only hold others are none."""
+    layer = node.layer
+    kind = layer.kind.lower()
+    if layer.outputs and layer.outputs[0] != x.shape:
+        return False
+    return bool(_RESIDUAL.search(kind)) and not any(part in kind for part in _SEQUENCE)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What single modules make and save, by role: PyTorch's derivatives.yaml (2.x) and, for what CUDA
+does otherwise, its kernels (aten/src/ATen/native/cudnn, native/cuda)."""
+
+from slurm_coloc.estimate.kinds import Role
+from slurm_coloc.estimate.rebuild.autograd import Value
+from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.replay.recording import Scratch, Work
+from slurm_coloc.estimate.summary import Layer
+
+Shape = tuple[int, ...]
+
+
+def elements(shape: Shape) -> int:
+    """Product of the dimensions."""
+    total = 1
+    for side in shape:
+        total *= side
+    return total
+
+
+def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
+    """Run a module without children on ``x``."""
+    out = layer.outputs[0] if layer.outputs else x.shape
+    match layer.role:
+        case Role.CONV:
+            return convolution(scope, layer, x, out)
+        case Role.LINEAR:
+            return linear(scope, layer, x, out)
+        case Role.NORM:
+            return norm(scope, layer, x, out)
+        case Role.ACT_OUT | Role.ACT_IN:
+            return activation(scope, layer, x, out)
+        case Role.MAXPOOL:
+            size = scope.bytes(out)
+            indices = 2 * scope.bytes(out, 4)
+            return scope.run([x], size, out, saves_inputs=[x], saves=[indices])
+        case Role.POOL:
+            kept = [x] if elements(out[1:]) > out[1] else []
+            return scope.run([x], scope.bytes(out), out, saves_inputs=kept)
+        case Role.DROPOUT:
+            if not scope.drops or layer.attribute("zero"):
+                return scope.same(x, out)
+            return scope.run([x], scope.bytes(out), out, saves=[scope.bytes(out, 1)])
+        case Role.EMBEDDING:
+            return scope.run([], scope.bytes(out), out, weights=scope.weights(layer), always=True)
+        case Role.ALIAS | Role.INPUT if not layer.parameters:
+            return scope.same(x, out)
+        case _:
+            return block(scope, layer, x, out)
+
+
+def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """Saves its input; forward and both gradients take a workspace."""
+    kernel, groups = scope.kernel(layer, x.shape, out)
+    channels = out[1] if len(out) > 1 else 1
+    bias = channels if layer.parameters % (channels * kernel) == channels else 0
+    weight = (layer.parameters - bias) * 4
+    size = scope.bytes(out)
+    scratch = [Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work]
+    return scope.run(
+        [x],
+        size,
+        out,
+        saves_inputs=[x],
+        saves=[weight] if "stdconv" in layer.kind.lower() else [],  # the weight, standardised
+        weights=scope.weights(layer, bias),
+        scratch=scratch,
+    )
+
+
+def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """Saves its input."""
+    bias = out[-1] if layer.parameters % max(1, out[-1]) == 0 and _has_bias(layer, x, out) else 0
+    return scope.run(
+        [x], scope.bytes(out), out, saves_inputs=[x], weights=scope.weights(layer, bias)
+    )
+
+
+def _has_bias(layer: Layer, x: Value, out: Shape) -> bool:
+    return layer.parameters == (x.shape[-1] + 1) * out[-1]
+
+
+def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """Saves its input, and mean and deviation of each channel, row or group."""
+    name = layer.kind.lower()
+    size = scope.bytes(out, None if "batch" in name else scope.high)
+    if "batch" in name:
+        rows = 4 * (out[1] if len(out) > 1 else out[0])
+    elif "group" in name or "instance" in name:
+        rows = scope.bytes((out[0], 32), 4)
+    else:
+        rows = scope.bytes(out[:-1], 4)
+    return scope.run(
+        [x],
+        size,
+        out,
+        saves_inputs=[x],
+        saves=[rows, rows],
+        weights=scope.weights(layer, layer.parameters // 2),
+    )
+
+
+#: activations written as several functions: tensors that they keep besides input and result
+COMPOSED = {"newgeluactivation": 3, "starrelu": 2, "squaredrelu": 1, "quickgelu": 1}
+
+
+def composed(layer: Layer) -> int:
+    """See COMPOSED; 0 for all others."""
+    return COMPOSED.get(layer.kind.lower(), 0)
+
+
+def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """ACT_OUT saves its result and is taken to run in place; ACT_IN saves what it reads."""
+    name = layer.kind.lower()
+    if layer.role is Role.ACT_OUT:
+        inplace = "softmax" not in name and "tanh" not in name and "sigmoid" not in name
+        size = scope.bytes(out, scope.high if "softmax" in name else None)
+        return scope.run([x], size, out, saves_output=True, inplace=inplace)
+    size = scope.bytes(out)
+    more = composed(layer)
+    kept = [] if name == "starrelu" else [x]  # its first function saves its own result
+    return scope.run(
+        [x], size, out, saves_inputs=kept, saves=[size] * more, weights=scope.weights(layer)
+    )
+
+
+def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """A module that is not known. With parameters it may hide rows below a depth limit, else it
+    scales what it reads (LayerScale); without, it is taken for an activation where the shape
+    stays."""
+    size = scope.bytes(out)
+    if layer.parameters > 2 * max(out) and scope.hidden:
+        kept = int(size * scope.hidden)
+        pieces = [size] * (kept // size) + ([kept % size] if kept % size else [])
+        weights = scope.weights(layer)
+        return scope.run([x], size, out, saves_inputs=[x], saves=pieces, weights=weights)
+    if layer.parameters:
+        return scope.run([x], size, out, saves_inputs=[x], weights=scope.weights(layer))
+    if out == x.shape:
+        return scope.run([x], size, out, saves_inputs=[x])
+    return scope.reshaped(x, out)

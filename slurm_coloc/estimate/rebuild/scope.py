@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all of a model's operators share: the batch, bytes of an element, and the tape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_coloc.estimate.lexing import bounded
+from slurm_coloc.estimate.rebuild.autograd import Tape, Value
+from slurm_coloc.estimate.summary import Layer
+
+Shape = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Scope:
+    """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``gradient``: bytes
+    of a parameter's gradient. ``drops``: whether Dropout rows drop anything. ``hidden``: what rows
+    that were not opened keep, over their own output. ``parameters``: of each row, in order."""
+
+    batch: int
+    low: int = 4
+    high: int = 4
+    gradient: int = 4
+    drops: bool = False
+    hidden: float = 0.0
+    tape: Tape = field(default_factory=Tape)
+    parameters: list[int] = field(default_factory=list)
+    constants: list[int] = field(default_factory=list)
+
+    def bytes(self, shape: Shape, unit: int | None = None) -> int:
+        """Of a tensor of the batch, from its shape for one sample."""
+        total = self.batch * (unit or self.low)
+        for side in shape:
+            total *= side
+        return bounded(total)
+
+    def weights(self, layer: Layer, bias: int = 0) -> tuple[int, ...]:
+        """Bytes of the gradients of a row's parameters. ``bias``: elements of a bias, if there is
+        room for one."""
+        count = layer.parameters
+        if not count:
+            return ()
+        parts = (count - bias, bias) if 0 < bias < count else (count,)
+        self.parameters.extend(parts)
+        return tuple(part * self.gradient for part in parts)
+
+    def run(
+        self, reads: Sequence[Value], size: int, shape: Shape, *, always: bool = False, **how: Any
+    ) -> Value:
+        """An operator on the tape. ``always``: it has a gradient although nothing it reads has."""
+        return self.tape.operator(reads, size, shape, **how)
+
+    def same(self, x: Value, shape: Shape) -> Value:
+        """``x`` itself, or a view of it."""
+        self.tape.hold(x.storage)
+        return x if x.shape == shape else Value(x.storage, x.size, shape, x.maker)
+
+    def reshaped(self, x: Value, shape: Shape) -> Value:
+        """What a function between two modules makes of ``x`` where only the shape is known: a view
+        where the elements are as many, else a new tensor that nothing is saved for."""
+        size = self.bytes(shape, x.size // max(1, self.bytes(x.shape, 1)) or None)
+        if size == x.size:
+            return self.same(x, shape)
+        return self.run([x], size, shape)
+
+    def kernel(self, layer: Layer, given: Shape, out: Shape) -> tuple[int, int]:
+        """Elements of one kernel, and groups, from the kernel column or the parameters.
+
+        Parameters are out * (in / groups) * kernel, plus out where there is a bias.
+        """
+        read = given[1] if len(given) > 2 else 1
+        made = out[1] if len(out) > 2 else 1
+        bare = layer.parameters - made
+        whole = read * made
+        kernel = layer.attribute("kernel_elements")
+        if not kernel:
+            for count in (layer.parameters, bare):
+                if count > 0 and count % whole == 0:
+                    return count // whole, 1
+            return (max(1, layer.parameters // max(1, made)), made)
+        for count in (layer.parameters, bare):
+            if count > 0 and whole * kernel % count == 0:
+                return kernel, whole * kernel // count
+        return kernel, 1

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one training step allocates: the form in which both front ends hand it to the replay."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Work(IntEnum):
+    """The three convolutions of a training step."""
+
+    FORWARD = 0
+    DATA = 1  # gradient of the input
+    WEIGHT = 2  # gradient of the weight
+
+
+class Scratch(NamedTuple):
+    """A convolution whose library takes a workspace for as long as it runs.
+
+    ``read``, ``written``, ``weight``: bytes of the forward's input and output and of the weight.
+    ``kernel``: elements of one kernel (9 for 3x3). ``channels``: of the output.
+    """
+
+    work: Work
+    read: int
+    written: int
+    weight: int
+    kernel: int
+    groups: int
+    channels: int
+
+
+#: bytes of an allocation; -1 - k: the free of the k-th one (from 0); or a workspace
+Event = int | Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Forward, loss and backward of one step, as bytes.
+
+    ``parameters``: of each tensor that lives as long as the model and is trained, ``constants`` of
+    each that is not (frozen weights, buffers). ``inputs``: of a batch, which the loop brings to the
+    GPU. ``gradients``: numbers of the allocations that hold gradients, which live until the
+    optimizer frees them. Everything else that is not freed in ``events`` (the output, the loss)
+    lives until the next step has made its own.
+    """
+
+    parameters: tuple[int, ...]
+    constants: tuple[int, ...]
+    inputs: tuple[int, ...]
+    events: tuple[Event, ...]
+    gradients: frozenset[int]

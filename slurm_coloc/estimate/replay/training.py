@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training loop made of one recorded step: the model, then forward, backward, optimizer, again.
+
+The first step's optimizer makes its state and later steps find the memory as the step before has
+left it, so three steps are played; a fourth adds nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
+
+STEPS = 3
+Sizes = Callable[[Scratch], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Bytes of an optimizer's tensors over those of the fp32 parameter: ``state`` for each tensor
+    that it keeps, ``copies`` of all gradients while it steps (PyTorch's foreach kernels)."""
+
+    state: tuple[float, ...] = ()
+    copies: int = 0
+
+
+# PyTorch's foreach implementations, the default on CUDA: Adam's square roots are a copy of all
+# second moments. Adafactor keeps rows and columns only; bitsandbytes' moments are of one byte.
+OPTIMIZERS = {
+    "sgd": Rule(),
+    "sgd-momentum": Rule((1.0,)),
+    "adam": Rule((1.0, 1.0), 1),
+    "adamw": Rule((1.0, 1.0), 1),
+    "adafactor": Rule((0.01, 0.01), 0),
+    "adam8bit": Rule((0.26, 0.26), 0),
+}
+
+
+class _Loop:
+    """Renumbers allocations while events are put one after another."""
+
+    def __init__(self, workspace: Sizes) -> None:
+        self.events: list[int] = []
+        self.count = 0
+        self._workspace = workspace
+
+    def new(self, size: int) -> int:
+        self.events.append(size)
+        self.count += 1
+        return self.count - 1
+
+    def free(self, index: int) -> None:
+        self.events.append(-1 - index)
+
+    def play(self, events: Sequence[Event]) -> list[int | None]:
+        """Where each allocation of ``events`` is now; None if it was freed."""
+        where: list[int | None] = []
+        out = self.events
+        for event in events:
+            if isinstance(event, int):
+                if event >= 0:
+                    out.append(event)
+                    where.append(self.count)
+                    self.count += 1
+                else:
+                    held = where[-1 - event]
+                    if held is not None:
+                        out.append(-1 - held)
+                        where[-1 - event] = None
+            elif size := self._workspace(event):
+                self.free(self.new(size))
+        return where
+
+
+def training(step: Recording, optimizer: str, workspace: Sizes, steps: int = STEPS) -> list[int]:
+    """Events of a process that trains, without scratch: see allocator.replay."""
+    rule = OPTIMIZERS[optimizer]
+    loop = _Loop(workspace)
+    for size in (*step.parameters, *step.constants):
+        loop.new(size)
+    batch: list[int] = []
+    left: list[int] = []
+    gradients: list[int] = []
+    for number in range(steps):
+        fresh = [loop.new(size) for size in step.inputs]
+        for index in batch:
+            loop.free(index)
+        batch = fresh
+        for index in gradients:
+            loop.free(index)
+        where = loop.play(step.events)
+        for index in left:
+            loop.free(index)
+        gradients = [at for i, at in enumerate(where) if at is not None and i in step.gradients]
+        left = [at for i, at in enumerate(where) if at is not None and i not in step.gradients]
+        if number == 0:
+            for size in step.parameters:
+                for share in rule.state:
+                    loop.new(int(size * share))
+        for _ in range(rule.copies):
+            for index in [loop.new(size) for size in step.parameters]:
+                loop.free(index)
+    return loop.events

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that PyTorch runs in another way on CUDA than on the CPU, as CUDA runs them.
+
+Dropout is one kernel there that keeps a mask of one byte an element, and attention a fused kernel
+that keeps no scores. On fake CPU tensors the CPU's own choices would be recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+
+class AsGpu(TorchFunctionMode):
+    """Takes the place of functions while model code runs."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        own = _OWN.get(func)
+        return func(*args, **kwargs) if own is None else own(func, *args, **kwargs)
+
+
+def _dropout(
+    func: Any, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    if not training or p in (0.0, 1.0) or inplace or not x.requires_grad:
+        return func(x, p, training, inplace)
+    return torch.native_dropout(x, p, True)[0]
+
+
+def _attention(
+    func: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    if query.dim() != 4 or query.shape[-1] != value.shape[-1]:
+        return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(times, 1) for x in (key, value))
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+    fused = torch.ops.aten._scaled_dot_product_efficient_attention
+    saves = any(x.requires_grad for x in (query, key, value))
+    return fused(query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale)[0]
+
+
+_OWN: dict[Any, Callable[..., torch.Tensor]] = {
+    F.dropout: _dropout,
+    F.scaled_dot_product_attention: _attention,
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where models and batches are made and run without their numbers.
+
+PyTorch's FakeTensorMode, with two additions. Small tensors that are made from numbers alone
+(``torch.linspace(0, rate, depth)``, ``torch.arange``) keep their values, for model code asks for
+them. And ``.item()`` of a tensor that has none answers with what lets the step go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_ATEN = torch.ops.aten
+_NUMBERS = frozenset(
+    {
+        _ATEN.linspace.default,
+        _ATEN.logspace.default,
+        _ATEN.arange.default,
+        _ATEN.arange.start,
+        _ATEN.arange.start_step,
+        _ATEN.zeros.default,
+        _ATEN.ones.default,
+        _ATEN.full.default,
+        _ATEN.scalar_tensor.default,
+    }
+)
+#: elements of the largest tensor whose values are kept
+SMALL = 4096
+
+
+class _Values(TorchDispatchMode):
+    """See the module."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is _ATEN._local_scalar_dense.default:
+            try:
+                return func(*args, **kwargs)
+            except DataDependentOutputException:
+                return _scalar(args[0])
+        made = func(*args, **kwargs)
+        if func in _NUMBERS and made.numel() <= SMALL:
+            return self._with_values(func, args, kwargs)
+        return made
+
+    def _with_values(self, func: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        with fake_tensor.unset_fake_temporarily():
+            real = func(*args, **kwargs)
+        convert = self._mode.fake_tensor_converter.from_real_tensor
+        return convert(self._mode, real, make_constant=True)
+
+
+def _scalar(tensor: torch.Tensor) -> bool | int | float:
+    """No flag is set, and no count is zero."""
+    if tensor.dtype is torch.bool:
+        return False
+    return 0.0 if tensor.dtype.is_floating_point else 1
+
+
+@contextmanager
+def fake() -> Iterator[FakeTensorMode]:
+    """All tensors made inside are fake and on the CPU."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    before = fake_tensor.CONSTANT_NUMEL_LIMIT  # elements up to which results keep values too
+    fake_tensor.CONSTANT_NUMEL_LIMIT = SMALL
+    try:
+        with mode, _Values(mode):
+            yield mode
+    finally:
+        fake_tensor.CONSTANT_NUMEL_LIMIT = before

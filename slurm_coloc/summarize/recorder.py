@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every storage that a piece of PyTorch code makes and drops, in order.
+
+The code runs under PyTorch's own FakeTensorMode: shapes, autograd and the order of frees are real,
+no number is computed. Storages are seen where operators return (TorchDispatchMode) and are freed
+when their last reference goes, which is what CUDA's allocator sees too.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
+
+_ATEN = torch.ops.aten
+
+
+class Recorder(TorchDispatchMode):
+    """Events of everything that runs inside: bytes of an allocation, -1 - k for the free of the
+    k-th, Scratch where an operator needs memory only while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self._count = 0
+        self._index: dict[int, int] = {}
+
+    def index_of(self, tensor: torch.Tensor) -> int | None:
+        """The number of the allocation that holds ``tensor``; None if it was made outside."""
+        return self._index.get(tensor.untyped_storage()._cdata)
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """A storage that was there before is no allocation of this recording."""
+        self._index.setdefault(tensor.untyped_storage()._cdata, -1)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func is _ATEN.convolution.default:
+            self._new(result)
+            self._scratch(Work.FORWARD, args[0], args[1], result, args[8])
+        elif func is _ATEN.convolution_backward.default:
+            gradient, given, weight = args[0], args[1], args[2]
+            for part, work in zip(result, (Work.DATA, Work.WEIGHT, None), strict=True):
+                if part is None:
+                    continue
+                self._new(part)
+                if work is not None:
+                    self._scratch(work, given, weight, gradient, args[9])
+        else:
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    self._new(leaf)
+        return result
+
+    def _new(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._index:
+            return
+        index = self._count
+        self._count += 1
+        self._index[key] = index
+        self.events.append(storage.nbytes())
+        weakref.finalize(storage, self._gone, key, index).atexit = False
+
+    def _gone(self, key: int, index: int) -> None:
+        if self._index.get(key) == index:
+            del self._index[key]
+            self.events.append(-1 - index)
+
+    def _scratch(
+        self, work: Work, given: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, groups: int
+    ) -> None:
+        kernel = 1
+        for side in weight.shape[2:]:
+            kernel *= side
+        self.events.append(
+            Scratch(
+                work,
+                read=given.numel() * given.element_size(),
+                written=out.numel() * out.element_size(),
+                weight=weight.numel() * weight.element_size(),
+                kernel=kernel,
+                groups=groups,
+                channels=weight.shape[0],
+            )
+        )
