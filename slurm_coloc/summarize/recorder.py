@@ -29,6 +29,7 @@ class Recorder(TorchDispatchMode):
         self.events: list[Event] = []
         self._count = 0
         self._index: dict[int, int] = {}
+        self._sums: dict[int, int] = {}
 
     def index_of(self, tensor: torch.Tensor) -> int | None:
         """The number of the allocation that holds ``tensor``; None if it was made outside."""
@@ -37,6 +38,37 @@ class Recorder(TorchDispatchMode):
     def forget(self, tensor: torch.Tensor) -> None:
         """A storage that was there before is no allocation of this recording."""
         self._index.setdefault(tensor.untyped_storage()._cdata, -1)
+
+    def taken(self) -> tuple[list[Event], dict[int, int]]:
+        """The events so far as CUDA has them, and the new number of each allocation.
+
+        Where two gradients of one tensor meet, autograd adds the second to the first in place,
+        unless somebody else holds the first. It never does so with fake tensors
+        (torch/csrc/autograd/input_buffer.cpp), so a sum whose first part is freed at once is put
+        back into the first part's place.
+        """
+        events: list[Event] = []
+        number: dict[int, int] = {}
+        count = made = 0
+        skip = -1
+        for position, event in enumerate(self.events):
+            if position == skip:
+                continue
+            if not isinstance(event, int):
+                events.append(event)
+            elif event < 0:
+                events.append(-1 - number[-1 - event])
+            else:
+                first = self._sums.get(made)
+                if first is not None and self.events[position + 1 : position + 2] == [-1 - first]:
+                    number[made] = number[first]
+                    skip = position + 1
+                else:
+                    number[made] = count
+                    count += 1
+                    events.append(event)
+                made += 1
+        return events, number
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -53,6 +85,10 @@ class Recorder(TorchDispatchMode):
                 if work is not None:
                     self._scratch(work, given, weight, gradient, args[9])
         else:
+            if func is _ATEN.add.Tensor and torch._C._current_graph_task_id() >= 0:
+                first = self.index_of(args[0])
+                if first is not None and first >= 0:
+                    self._sums[self._count] = first
             for leaf in tree_leaves(result):
                 if isinstance(leaf, torch.Tensor):
                     self._new(leaf)

@@ -36,11 +36,12 @@ def record(model: torch.nn.Module, inputs: Sequence[Any], loss: Loss) -> Recordi
         output = model(*inputs)
         value = loss(output)
         value.backward()
-        gradients = {p: recorder.index_of(p.grad) for p in trained if p.grad is not None}
+        held = [recorder.index_of(p.grad) for p in trained if p.grad is not None]
+        events, number = recorder.taken()
     return Recording(
         parameters=tuple(_bytes(p) for p in trained),
         constants=tuple(_bytes(x) for x in constants),
         inputs=tuple(_bytes(x) for x in given),
-        events=tuple(recorder.events),
-        gradients=frozenset(i for i in gradients.values() if i is not None),
+        events=tuple(events),
+        gradients=frozenset(number[i] for i in held if i is not None and i >= 0),
     )
