@@ -122,7 +122,11 @@ class PoolConfig(Section):
 class EstimateConfig(Section):
     """[estimate] how the GPU memory of a job is estimated."""
 
-    estimator: str = Field("text", description="Name of the estimator that decides.")
+    estimator: str = Field(
+        "auto",
+        description="Name of the estimator that decides. auto: what `coloc summarize` recorded,"
+        " where the summary has it, else text.",
+    )
     default_optimizer: Literal["sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit"] = (
         Field("adam", description="Assumed where the user names none.")
     )

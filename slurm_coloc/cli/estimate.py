@@ -16,7 +16,7 @@ from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.gpu import GPU_TYPES, shards_of
 from slurm_coloc.errors import ColocError, SummaryError, UsageFault
 from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
-from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry
+from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
 
 DEFAULT_GPU = "a100-40gb"
@@ -55,6 +55,7 @@ def _options(config: Config, given: dict[str, Any]) -> TrainingOptions:
         precision=given.get("precision") or config.estimate.default_precision,
         gpus=given.get("gpus") or 1,
         default_seq_len=config.estimate.default_seq_len,
+        assumed=tuple(name for name in ("optimizer", "precision") if not given.get(name)),
     )
 
 
@@ -130,7 +131,7 @@ def _many(config: Config, name: str) -> None:
 
 def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
     """Tables for people on stdout, the talk on stderr."""
-    options = _options(config, given)
+    options = settled(found.summary, _options(config, given))
     out, talk = Console(), Console(stderr=True)
     model = found.summary
     out.print(
@@ -145,10 +146,11 @@ def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
         table.add_row(f"{item.name} {item.version}{mark}", *cells, f"{item.seconds * 1e3:.1f}")
     out.print(table)
     batch = given.get("batch_size")
+    default = " (default)" if model.recording is None else " (recorded)"
     assumed = [
         f"batch size {batch}" if batch else f"batch size {model.batch_in_text or '?'} (summary)",
-        f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else " (default)"),
-        f"precision {options.precision}" + ("" if given.get("precision") else " (default)"),
+        f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else default),
+        f"precision {options.precision}" + ("" if given.get("precision") else default),
         f"GPU {given.get('gpu') or DEFAULT_GPU}" + ("" if given.get("gpu") else " (default)"),
     ]
     if given.get("seq_len"):
@@ -167,7 +169,7 @@ def _estimate(
     precision: str | None = typer.Option(None, help=" | ".join(PRECISIONS)),
     gpu: str | None = typer.Option(None, help=f"GPU type [default: {DEFAULT_GPU}]."),
     gpus: int | None = typer.Option(None, min=1, max=1024, help="GPUs of one process."),
-    estimator: str | None = typer.Option(None, help="Name of an estimator, or all."),
+    estimator: str | None = typer.Option(None, help="Name of an estimator, auto, or all."),
     jsonl: str | None = typer.Option(None, help="One request a line from this file, or -."),
     as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slurm_coloc.errors import ColocError
-from slurm_coloc.estimate.api import Estimate, TrainingOptions, estimate_all
+from slurm_coloc.estimate.api import AUTO, Estimate, TrainingOptions, estimate_all
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.summary import Summary
 
@@ -76,11 +76,12 @@ def error_json(err: ColocError) -> dict[str, Any]:
 def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]) -> Answer:
     """Parse, estimate with ``names`` and choose. Raises SummaryError and UsageFault.
 
-    The site's estimator is chosen when it is among ``names``, else the first of them.
+    The site's estimator is chosen when it is among ``names``, else the first of them; AUTO chooses
+    the recording where it gives a figure, else the text.
     """
     summary = parse_summary(text)
     estimates = estimate_all(summary, options, context_mib=site.context_mib, names=names)
-    chosen = next((item for item in estimates if item.name == site.estimator), estimates[0])
+    chosen = _chosen(estimates, site.estimator)
     shards, reason = _shards(chosen, site)
     notes = "; ".join(chosen.notes)
     return Answer(
@@ -90,6 +91,15 @@ def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]
         shards=shards,
         reason=f"{reason}; {notes}" if notes else reason,
     )
+
+
+def _chosen(estimates: Sequence[Estimate], wanted: str) -> Estimate:
+    """The site's own among the estimates."""
+    by_name = {item.name: item for item in estimates}
+    order = ("traced", "text") if wanted == AUTO else (wanted,)
+    found = [by_name[name] for name in order if name in by_name]
+    with_figure = [item for item in found if item.memory_mib is not None]
+    return [*with_figure, *reversed(found), *estimates][0]
 
 
 def _shards(chosen: Estimate, site: Site) -> tuple[int | None, str]:

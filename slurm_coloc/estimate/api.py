@@ -20,6 +20,7 @@ from slurm_coloc.estimate.summary import Summary
 
 OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit")
 PRECISIONS = ("fp32", "amp", "bf16")
+AUTO = "auto"  #: the recording of `coloc summarize` where the text has one, else the text
 LARGEST_MIB = 2**40  # an answer above it is nonsense, not a GPU
 
 
@@ -29,7 +30,8 @@ class TrainingOptions:
 
     ``batch_size``: samples of one process in a step; None: the text's. ``seq_len``: tokens a
     sample; None: the text's, else ``default_seq_len``. ``gpus``: GPUs of one process
-    (DataParallel). Raises UsageFault for a value out of its range.
+    (DataParallel). ``assumed``: those of ``optimizer`` and ``precision`` that nobody named, so that
+    a recording knows better. Raises UsageFault for a value out of its range.
     """
 
     batch_size: int | None = None
@@ -38,6 +40,7 @@ class TrainingOptions:
     precision: str = "fp32"
     gpus: int = 1
     default_seq_len: int = 512
+    assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "seq_len", "gpus", "default_seq_len"):
@@ -69,7 +72,8 @@ class Estimate:
 
 
 class Estimator(Protocol):
-    """One way to estimate."""
+    """One way to estimate. One that also answers for families that the rows do not tell has
+    ``any_family`` = True."""
 
     name: str
     version: str
@@ -107,15 +111,36 @@ def _resolve(
         notes.append(f"batch size {stated} taken from the summary")
     elif stated is not None and stated != options.batch_size:
         notes.append(f"batch size {options.batch_size} given, {stated} in the summary: given wins")
-    if summary.family == "other":
-        return options, tuple(notes), "unknown model family"
-    return options, tuple(notes), ""
+    return options, (*notes, *_told(summary, options)), ""
+
+
+def settled(summary: Summary, options: TrainingOptions) -> TrainingOptions:
+    """``options`` with what nobody named taken from the recording, where there is one."""
+    known = summary.recording
+    if known is None:
+        return options
+    if "optimizer" in options.assumed and known.optimizer:
+        options = replace(options, optimizer=known.optimizer)
+    if "precision" in options.assumed:
+        options = replace(options, precision=known.precision)
+    return options
+
+
+def _told(summary: Summary, options: TrainingOptions) -> list[str]:
+    known = settled(summary, options)
+    return [
+        f"{name} {getattr(known, name)} taken from the recording"
+        for name in ("optimizer", "precision")
+        if getattr(known, name) != getattr(options, name)
+    ]
 
 
 def estimate(
     summary: Summary, options: TrainingOptions, *, context_mib: int, estimator: str = "text"
 ) -> Estimate:
-    """Ask one estimator by name. Raises UsageFault for a name that is not registered."""
+    """Ask one estimator by name, or AUTO. Raises UsageFault for a name that is not registered."""
+    if estimator == AUTO:
+        return _best(summary, options, context_mib)
     chosen = registry().get(estimator)
     if chosen is None:
         known = ", ".join(registry())
@@ -123,9 +148,11 @@ def estimate(
     begin = time.perf_counter()
     resolved, notes, reason = _resolve(summary, options)
     answer = Estimate(chosen.name, chosen.version, None, None, reason=reason)
-    if not reason:
+    if not reason and summary.family == "other" and not getattr(chosen, "any_family", False):
+        answer = replace(answer, reason="unknown model family")
+    elif not reason:
         try:
-            answer = chosen.estimate(summary, resolved, context_mib)
+            answer = chosen.estimate(summary, settled(summary, resolved), context_mib)
         except (SummaryError, OverflowError) as err:
             answer = replace(answer, reason=str(err))
         if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
@@ -133,6 +160,19 @@ def estimate(
                 answer, memory_mib=None, upper_mib=None, reason="the model is larger than any GPU"
             )
     return replace(answer, seconds=time.perf_counter() - begin, notes=(*notes, *answer.notes))
+
+
+def _best(summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+    """The recording's figure where there is one, else the text's."""
+    if summary.recording is None:
+        return estimate(summary, options, context_mib=context_mib, estimator="text")
+    first = estimate(summary, options, context_mib=context_mib, estimator="traced")
+    if first.memory_mib is not None:
+        return first
+    second = estimate(summary, options, context_mib=context_mib, estimator="text")
+    if second.memory_mib is None:
+        return first
+    return replace(second, notes=(*second.notes, f"the recording is of no use: {first.reason}"))
 
 
 def estimate_all(

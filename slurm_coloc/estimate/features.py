@@ -4,6 +4,7 @@
 import hashlib
 from typing import TYPE_CHECKING
 
+from slurm_coloc.estimate.block.traced import Size
 from slurm_coloc.estimate.kinds import Role, role
 from slurm_coloc.estimate.summary import Summary
 
@@ -51,4 +52,7 @@ def fingerprint(summary: Summary) -> str:
         sizes = sorted(value for key, value in layer.attributes if key != "zero")
         row = (role(layer.kind).value, layer.outputs, layer.parameters, layer.count, sizes)
         digest.update(repr(row).encode())
+    if not summary.layers and summary.recording is not None:
+        grows = (size[1:] for size in summary.recording.events if isinstance(size, Size))
+        digest.update(repr((summary.recording.parameters, list(grows))).encode())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ it is 1 for a plain activation, and 64 for a Swin window row of (64 * batch, 49,
 
 from dataclasses import dataclass, field
 
+from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.kinds import Role, is_attention, role
 from slurm_coloc.estimate.lexing import Shape, bounded, product
 
@@ -73,6 +74,7 @@ class Summary:
     ``batch_in_text``: None where the text does not say. ``hidden_outputs``: elements per sample of
     the layers with parameters that the footer counts and that no row shows (torchinfo cut at a
     depth). ``shapes``: whether activations can be computed. ``notes``: one line each, for people.
+    ``recording``: what `coloc summarize` recorded of all the models, None where it did not.
     """
 
     format: str
@@ -86,6 +88,7 @@ class Summary:
     hidden_outputs: int = 0
     models: int = 1
     notes: tuple[str, ...] = field(default=())
+    recording: Traced | None = None
 
     @property
     def activations(self) -> int:

@@ -23,7 +23,7 @@ from slurm_coloc.core.gpu import shards_of
 from slurm_coloc.core.limitplan import plan
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.errors import ColocError, ConfigError, SlurmError
-from slurm_coloc.estimate.api import registry
+from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.flow.ask import ask_socket as ask
 from slurm_coloc.flow.doctor_network import colocd_is_elsewhere, network
 
@@ -78,7 +78,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
 
 
 def _settings(config: Config) -> Iterator[Finding]:
-    known = sorted(registry())
+    known = [AUTO, *sorted(registry())]
     if config.estimate.estimator not in known:
         yield Finding(
             "estimator",

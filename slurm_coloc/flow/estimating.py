@@ -15,7 +15,7 @@ import structlog
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decision import Estimate, Reason
 from slurm_coloc.errors import SummaryError
-from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
@@ -64,6 +64,9 @@ def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingO
         optimizer=options.optimizer or config.default_optimizer,
         precision=options.precision or config.default_precision,
         default_seq_len=config.default_seq_len,
+        assumed=tuple(
+            name for name in ("optimizer", "precision") if getattr(options, name) is None
+        ),
     )
 
 
@@ -86,6 +89,7 @@ def _one(text: str, options: TrainingOptions, config: EstimateConfig) -> Estimat
         )
     except SummaryError as err:
         return Estimated(None, Reason.BAD_SUMMARY, err.message)
+    options = settled(summary, options)
     known: dict[str, Any] = {
         "fingerprint": fingerprint(summary),
         "options": _options_key(options, options.batch_size or summary.batch_in_text),

@@ -3,12 +3,15 @@
 
 import pkgutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
 from typing import Protocol
 
-from slurm_coloc.estimate.lexing import clean_lines, fail
+from slurm_coloc.estimate.block.text import split
+from slurm_coloc.estimate.block.traced import Traced, joined
+from slurm_coloc.estimate.lexing import bounded, clean_lines, fail
 from slurm_coloc.estimate.summary import Summary, merge
 
 MAX_MODELS = 32
@@ -47,8 +50,10 @@ def parse_summary(text: str) -> Summary:
     too_many_lines, too_many_layers, too_many_models, unknown_format, truncated, bad_row, bad_shape,
     disagreement, number_out_of_range, unknown_sizes, damaged. Time and memory are linear.
     """
-    lines = clean_lines(text)
+    lines, recorded, lost = split(clean_lines(text))
     begins = list(islice(_begins(lines), MAX_MODELS + 1))
+    if not begins and recorded:
+        return _with_recording(_of_recording(recorded), recorded, lost)
     if not begins:
         raise fail(
             "unknown_format",
@@ -59,7 +64,7 @@ def parse_summary(text: str) -> Summary:
         raise fail("too_many_models", f"the text holds more than {MAX_MODELS} models")
     ends = [index for index, _ in begins[1:]] + [len(lines)]
     try:
-        return merge(
+        found = merge(
             [
                 parser.parse(lines[start:end])
                 for (start, parser), end in zip(begins, ends, strict=True)
@@ -68,6 +73,35 @@ def parse_summary(text: str) -> Summary:
     except (LookupError, ValueError, ArithmeticError) as err:
         # A defect of a parser must not become a traceback in a submission. The tests refuse it.
         raise fail("damaged", f"the summary cannot be read ({type(err).__name__})") from err
+    return _with_recording(found, recorded, lost)
+
+
+def _of_recording(recorded: Sequence[Traced]) -> Summary:
+    """What the blocks alone say of the model, where no table stands beside them."""
+    return Summary(
+        format="recording",
+        family=recorded[0].family,
+        parameters=bounded(sum(one.elements for one in recorded)),
+        trainable=bounded(sum(one.trainable for one in recorded)),
+        layers=(),
+        batch_in_text=recorded[0].batch,
+        shapes=False,
+        models=min(sum(one.models for one in recorded), MAX_MODELS),
+    )
+
+
+def _with_recording(summary: Summary, recorded: Sequence[Traced], lost: Sequence[str]) -> Summary:
+    """The summary with its recording, if that stands for all of its models."""
+    notes = list(lost)
+    whole = joined(tuple(recorded))
+    if recorded and whole is None:
+        notes.append("the recordings differ in batch size or optimizer: the tables are used")
+    elif whole is not None and (whole.models < summary.models or lost):
+        whole = None
+        notes.append("the recording does not stand for all models: the tables are used")
+    if whole is None:
+        return replace(summary, notes=(*summary.notes, *notes))
+    return replace(summary, recording=whole, batch_in_text=whole.batch)
 
 
 def _begins(lines: Sequence[str]) -> Iterator[tuple[int, Parser]]:

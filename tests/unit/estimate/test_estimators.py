@@ -52,7 +52,11 @@ def test_registry_finds_both() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_hold_together(name: str) -> None:
-    for answer in estimate_all(MODELS[name], TrainingOptions(batch_size=4), context_mib=500):
+    summary = MODELS[name]
+    for answer in estimate_all(summary, TrainingOptions(batch_size=4), context_mib=500):
+        if answer.name == "traced" and summary.recording is None:
+            assert answer.memory_mib is None and "coloc summarize" in answer.reason
+            continue
         assert answer.memory_mib is not None and answer.upper_mib is not None
         assert answer.upper_mib >= answer.memory_mib >= 500 if answer.name == "text" else True
         assert answer.seconds < 1

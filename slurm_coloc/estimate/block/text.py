@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Traced as lines of a text, and the blocks of a text; see the package for the layout."""
+
+import base64
+import binascii
+import re
+import textwrap
+import zlib
+from collections.abc import Iterable, Sequence
+
+from slurm_coloc.errors import SummaryError
+from slurm_coloc.estimate.block import MARK, MAX_NUMBERS, MAX_PACKED, SCHEMA, WIDTH
+from slurm_coloc.estimate.block.traced import Traced
+from slurm_coloc.estimate.block.wire import MAX_SIZE, Step, numbers, step_of
+from slurm_coloc.estimate.lexing import fail
+
+MAX_BLOCKS = 32
+FAMILIES = ("mlp", "cnn", "transformer", "other")
+PRECISIONS = ("fp32", "amp", "bf16")
+OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit", "none")
+#: keys of the second line with the largest integer, or the words that are allowed
+HEADER: dict[str, int | tuple[str, ...]] = {
+    "batch": 2**31 - 1,
+    "scales": ("yes", "no"),
+    "precision": PRECISIONS,
+    "optimizer": OPTIMIZERS,
+    "accumulate": 2**31 - 1,
+    "seq_len": 2**31 - 1,
+    "models": 64,
+    "family": FAMILIES,
+    "elements": MAX_SIZE,
+    "trainable": MAX_SIZE,
+}
+_FROM_ONE = ("batch", "accumulate", "models")
+_TORCH = re.compile(r"[0-9A-Za-z.+_-]{1,32}\Z")
+
+
+def block(traced: Traced) -> str:
+    """The lines of a block, with a newline at the end."""
+    step = Step(traced.parameters, traced.constants, traced.inputs, traced.events, traced.gradients)
+    data = leb128(numbers(step))
+    packed = base64.b64encode(zlib.compress(data, 9)).decode()
+    head = " ".join(f"{key}={_value(traced, key)}" for key in HEADER)
+    words = f"torch={traced.torch[:32]} {head}"
+    lines = [
+        f"{MARK} begin {SCHEMA}",
+        *(f"{MARK} {line}" for line in textwrap.wrap(words, WIDTH - len(MARK))),
+        *(packed[at : at + WIDTH] for at in range(0, len(packed), WIDTH)),
+        f"{MARK} end {zlib.crc32(data):08x}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _value(traced: Traced, key: str) -> str:
+    value = getattr(traced, key)
+    if key == "scales":
+        return "yes" if value else "no"
+    return str(value) or "none"
+
+
+def leb128(row: Iterable[int]) -> bytes:
+    """Integers from 0 on, seven bits a byte, the lowest first."""
+    out = bytearray()
+    for number in row:
+        while number > 127:
+            out.append(number & 127 | 128)
+            number >>= 7
+        out.append(number)
+    return bytes(out)
+
+
+def integers(data: bytes) -> list[int]:
+    """The integers of ``leb128``. Raises SummaryError damaged."""
+    row: list[int] = []
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 127) << shift
+        if byte > 127:
+            shift += 7
+            if shift > 56:
+                raise fail("damaged", "the recording holds a number that is too long")
+            continue
+        row.append(number)
+        number = shift = 0
+    if shift:
+        raise fail("damaged", "the recording is cut short")
+    return row
+
+
+def split(lines: Sequence[str]) -> tuple[list[str], list[Traced], list[str]]:
+    """The lines that are no block, the recordings, and a note for each block that is no use.
+
+    A damaged block costs its figure, not the text's: the rows beside it are still read.
+    """
+    rest: list[str] = []
+    found: list[Traced] = []
+    notes: list[str] = []
+    inside: list[str] | None = None
+    for line in lines:
+        # A terminal or a log may have put blanks before the lines.
+        text = line.strip()
+        if text.startswith(MARK):
+            words = text[len(MARK) :].split()
+            if words[:1] == ["begin"]:
+                if inside is not None:
+                    notes.append("a recording has no end and is left out")
+                inside = [text]
+                continue
+            if inside is not None:
+                inside.append(text)
+                if words[:1] == ["end"]:
+                    _add(inside, found, notes)
+                    inside = None
+                continue
+            notes.append("a recording has no beginning and is left out")
+            continue
+        if inside is None:
+            rest.append(line)
+        elif text:
+            inside.append(text)
+    if inside is not None:
+        notes.append("a recording has no end and is left out")
+    return rest, found, list(dict.fromkeys(notes))
+
+
+def _add(lines: list[str], found: list[Traced], notes: list[str]) -> None:
+    if len(found) >= MAX_BLOCKS:
+        raise fail("too_many_models", f"the text holds more than {MAX_BLOCKS} recordings")
+    try:
+        found.append(read(lines))
+    except SummaryError as err:
+        notes.append(f"{err.message}: the recording is left out")
+
+
+def read(lines: Sequence[str]) -> Traced:
+    """The recording of one block's lines, markers included. Raises SummaryError damaged, newer."""
+    words = [line[len(MARK) :].split() for line in lines if line.startswith(MARK)]
+    if words[0][1:] != [str(SCHEMA)]:
+        raise fail("newer", "the recording was made by another release of coloc")
+    head = _header([word for line in words[1:-1] for word in line])
+    torch = head.pop("torch", "")
+    if not _TORCH.match(str(torch)):
+        raise fail("damaged", "the recording does not say which torch made it")
+    if missing := set(HEADER) - set(head):
+        raise fail("damaged", f"the recording does not say {min(missing)}")
+    data = _inflated("".join(line for line in lines if not line.startswith(MARK)))
+    if words[-1][1:] != [f"{zlib.crc32(data):08x}"]:
+        raise fail("damaged", "the recording is damaged (its checksum is another)")
+    step = step_of(integers(data))
+    return Traced(
+        batch=int(head["batch"]),
+        scales=head["scales"] == "yes",
+        precision=str(head["precision"]),
+        optimizer="" if head["optimizer"] == "none" else str(head["optimizer"]),
+        accumulate=max(1, int(head["accumulate"])),
+        seq_len=int(head["seq_len"]),
+        models=int(head["models"]),
+        family=str(head["family"]),
+        torch=str(torch),
+        elements=int(head["elements"]),
+        trainable=int(head["trainable"]),
+        parameters=step.parameters,
+        constants=step.constants,
+        inputs=step.inputs,
+        events=step.events,
+        gradients=step.gradients,
+    )
+
+
+def _header(words: list[str]) -> dict[str, int | str]:
+    head: dict[str, int | str] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        limit = HEADER.get(key)
+        if key == "torch":
+            head[key] = value
+        elif isinstance(limit, tuple):
+            if value not in limit:
+                raise fail("damaged", f"the recording has an unknown {key}")
+            head[key] = value
+        elif limit is not None:
+            if not (value.isascii() and value.isdecimal() and len(value) < 20):
+                raise fail("damaged", f"the recording has no number for {key}")
+            if not (key in _FROM_ONE) <= int(value) <= limit:
+                raise fail("damaged", f"the recording has a {key} out of its range")
+            head[key] = int(value)
+        # An unknown key is one that this release need not know: the schema would be another.
+    return head
+
+
+def _inflated(packed: str) -> bytes:
+    """The numbers' bytes: inflating stops at MAX_NUMBERS, whatever the packed ones say."""
+    if len(packed) > MAX_PACKED:
+        raise fail("damaged", "the recording is too large")
+    try:
+        raw = base64.b64decode(packed, validate=True)
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(raw, MAX_NUMBERS + 1)
+    except (binascii.Error, ValueError, zlib.error):
+        raise fail("damaged", "the recording is damaged") from None
+    if len(data) > MAX_NUMBERS or not inflater.eof or inflater.unused_data:
+        raise fail("damaged", "the recording is damaged or too large")
+    return data

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The caching allocator against a slow model of its rules, and the training loop on top."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_coloc.estimate.replay.allocator import MIB, ROUND, Allocator, Rules, replay
+from slurm_coloc.estimate.replay.recording import Recording, Scratch, Work
+from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.replay.training import OPTIMIZERS, training
+
+
+@dataclass
+class Segment:
+    """Bytes from the driver: (start, size, owner), in order and without gaps; None owns nothing."""
+
+    small: bool
+    blocks: list[tuple[int, int, int | None]]
+
+
+@dataclass
+class Plain:
+    """The rules of the allocator's docstring, by scanning everything for everything."""
+
+    visible: int
+    segments: list[Segment] = field(default_factory=list)
+    peak: int = 0
+    count: int = 0
+
+    @property
+    def reserved(self) -> int:
+        return sum(size for segment in self.segments for _, size, _ in segment.blocks)
+
+    def allocate(self, asked: int) -> bool:
+        owner = self.count
+        self.count += 1
+        if asked == 0:
+            return True
+        size = (asked + ROUND - 1) // ROUND * ROUND
+        small = size <= MIB
+        if not self._place(small, size, owner):
+            length = 2 * MIB if small else 20 * MIB
+            if size >= 10 * MIB:
+                length = (size + 2 * MIB - 1) // (2 * MIB) * 2 * MIB
+            if self.reserved + length > self.visible:
+                self.segments = [
+                    segment
+                    for segment in self.segments
+                    if any(owned is not None for *_, owned in segment.blocks)
+                ]
+            if self.reserved + length > self.visible:
+                return False
+            # Addresses grow: a later segment lies higher than all before.
+            self.segments.append(Segment(small, [(self.count * 2**50, length, None)]))
+            assert self._place(small, size, owner)
+        self.peak = max(self.peak, self.reserved)
+        return True
+
+    def _place(self, small: bool, size: int, owner: int) -> bool:
+        fits = [
+            (length, start, segment, place)
+            for segment in self.segments
+            if segment.small == small
+            for place, (start, length, owned) in enumerate(segment.blocks)
+            if owned is None and length >= size
+        ]
+        if not fits:
+            return False
+        length, start, segment, place = min(fits, key=lambda item: item[:2])
+        rest = length - size
+        if rest >= ROUND if small else rest > MIB:
+            segment.blocks[place : place + 1] = [
+                (start, size, owner),
+                (start + size, rest, None),
+            ]
+        else:
+            segment.blocks[place] = (start, length, owner)
+        return True
+
+    def release(self, owner: int) -> None:
+        for segment in self.segments:
+            blocks: list[tuple[int, int, int | None]] = []
+            for start, size, owned in segment.blocks:
+                freed = None if owned == owner else owned
+                if blocks and freed is None and blocks[-1][2] is None:
+                    blocks[-1] = (blocks[-1][0], blocks[-1][1] + size, None)
+                else:
+                    blocks.append((start, size, freed))
+            segment.blocks = blocks
+
+
+SIZES = st.one_of(
+    st.integers(0, 4 * ROUND),
+    st.sampled_from([MIB - 1, MIB, MIB + 1, 10 * MIB - ROUND, 10 * MIB, 2 * MIB, 3 * MIB]),
+    st.integers(1, 64 * MIB),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[int]:
+    """Allocations and frees of what is held, as replay takes them."""
+    events: list[int] = []
+    held: list[int] = []
+    count = 0
+    for _ in range(draw(st.integers(1, 60))):
+        if held and draw(st.booleans()):
+            events.append(-1 - held.pop(draw(st.integers(0, len(held) - 1))))
+        else:
+            events.append(draw(SIZES))
+            held.append(count)
+            count += 1
+    return events
+
+
+@settings(max_examples=300, deadline=None)
+@given(streams(), st.sampled_from([2**63, 256 * MIB, 64 * MIB]))
+def test_as_the_slow_model(events: list[int], visible: int) -> None:
+    plain = Plain(visible)
+    failed = None
+    for position, event in enumerate(events):
+        if event < 0:
+            plain.release(-1 - event)
+        elif not plain.allocate(event):
+            failed = position
+            break
+    found = replay(events, Rules(visible=visible))
+    assert (found.reserved, found.failed) == (plain.peak, failed)
+
+
+@settings(max_examples=200, deadline=None)
+@given(streams(), st.booleans(), st.sampled_from([2**63, 48 * MIB, 8 * MIB]))
+def test_what_holds_under_all_rules(events: list[int], expandable: bool, split: int) -> None:
+    allocator = Allocator(Rules(expandable=expandable, max_split=split))
+    addresses: list[int] = []
+    spans: dict[int, int] = {}
+    for event in events:
+        if event < 0:
+            allocator.release(addresses[-1 - event])
+            spans.pop(addresses[-1 - event], None)
+            continue
+        address = allocator.allocate(event)
+        assert address is not None
+        if event:
+            ends = address + event
+            assert all(ends <= start or start + size <= address for start, size in spans.items())
+            spans[address] = event
+        addresses.append(address)
+        assert sum(spans.values()) <= allocator.allocated <= allocator.reserved
+    assert allocator.peak_reserved >= allocator.reserved
+    for address in list(spans):
+        allocator.release(address)
+    assert allocator.allocated == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(streams())
+def test_expandable_segments_hold_what_is_held(events: list[int]) -> None:
+    """One growing segment a pool never needs more than its pages and the fragments below."""
+    found = replay(events, Rules(expandable=True))
+    assert found.reserved >= found.allocated
+    assert found.reserved % (2 * MIB) == 0
+
+
+def test_expandable_segments_grow_where_others_cannot() -> None:
+    """Three of 30 MiB, freed, hold one of 90 MiB where segments may grow."""
+    events = [30 * MIB] * 3 + [-1, -2, -3] + [90 * MIB]
+    assert replay(events).reserved == 180 * MIB
+    assert replay(events, Rules(expandable=True)).reserved < 120 * MIB
+
+
+def test_a_second_free_is_refused() -> None:
+    for events in ([512, -1, -1], [-1], [512, -2]):
+        with pytest.raises(ValueError, match="not there"):
+            replay(events)
+
+
+def test_visible_memory_is_a_limit() -> None:
+    """What is cached goes back before anything fails, and a failure names its event."""
+    limit = Rules(visible=100 * MIB)
+    assert replay([60 * MIB, -1, 80 * MIB], limit).failed is None
+    assert replay([60 * MIB, -1, 80 * MIB], limit).reserved == 80 * MIB
+    assert replay([60 * MIB, 80 * MIB], limit).failed == 1
+
+
+def test_max_split_keeps_large_blocks_whole() -> None:
+    """A block of max_split_size_mb or more is not cut up for a small request."""
+    events = [100 * MIB, -1, 4 * MIB]
+    assert replay(events).reserved == 100 * MIB
+    assert replay(events, Rules(max_split=50 * MIB)).reserved == 120 * MIB
+
+
+STEP = Recording(
+    parameters=(4 * MIB, 4 * MIB),
+    constants=(512,),
+    inputs=(2 * MIB,),
+    events=(8 * MIB, 16 * MIB, 4 * MIB, 4 * MIB, -1, -2),
+    gradients=frozenset({2, 3}),
+)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_loop_frees_nothing_twice(optimizer: str) -> None:
+    found = replay(training(STEP, optimizer, Stack(0).workspace))
+    assert found.allocated >= 16 * MIB
+
+
+def test_state_and_copies_of_an_optimizer() -> None:
+    def peak(optimizer: str) -> int:
+        return replay(training(STEP, optimizer, Stack(0).workspace)).allocated
+
+    assert peak("sgd-momentum") - peak("sgd") == 8 * MIB
+    assert peak("adam") - peak("sgd-momentum") >= 8 * MIB
+    assert peak("adamw") == peak("adam")
+    assert peak("sgd") < peak("adafactor") < peak("adam8bit") < peak("sgd-momentum")
+
+
+def test_a_workspace_lives_while_its_convolution_runs() -> None:
+    work = Scratch(Work.FORWARD, 8 * MIB, 8 * MIB, MIB, 9, 1, 64)
+    step = Recording((), (), (), (work, 8 * MIB, -1), frozenset())
+    events = training(step, "sgd", lambda given: given.read * 3)
+    assert events[:2] == [24 * MIB, -1]
+    assert replay(events).allocated == 24 * MIB
