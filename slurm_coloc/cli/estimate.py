@@ -18,6 +18,7 @@ from slurm_coloc.errors import ColocError, SummaryError, UsageFault
 from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
 from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
+from slurm_coloc.flow.nets import provide
 
 DEFAULT_GPU = "a100-40gb"
 # A text of 4 MiB can take six characters a byte in JSON.
@@ -177,6 +178,7 @@ def _estimate(
     if (summary is None) == (jsonl is None):
         raise UsageFault("give either SUMMARY or --jsonl FILE")
     config = load_config()
+    provide()
     if jsonl is not None:
         _many(config, jsonl)
         return

@@ -18,6 +18,7 @@ from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.flow.nets import provide
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
 
 log = structlog.get_logger()
@@ -106,6 +107,7 @@ class Estimating:
     """Estimates off the event loop, so that a huge text delays no other submission."""
 
     def __init__(self, config: EstimateConfig, limit_s: float) -> None:
+        provide()
         self._config = config
         self._limit_s = limit_s
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")

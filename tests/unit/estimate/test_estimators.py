@@ -57,6 +57,9 @@ def test_figures_hold_together(name: str) -> None:
         if answer.name == "traced" and summary.recording is None:
             assert answer.memory_mib is None and "coloc summarize" in answer.reason
             continue
+        if answer.name not in ("auto", "horus", "text", "deepspeed") and answer.memory_mib is None:
+            assert answer.reason and answer.upper_mib is None  # it is not for this model
+            continue
         assert answer.memory_mib is not None and answer.upper_mib is not None
         assert answer.upper_mib >= answer.memory_mib >= 500 if answer.name == "text" else True
         assert answer.seconds < 1

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks to ONNX, checked against torch, and the ranges of their training rows."""
+
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import torch
+from torch import nn
+
+from estimator.gpumemnet.fit import Rows
+from slurm_coloc.estimate.nets.features import SCHEMA, TUPLE
+
+OPSET = 17  # LayerNormalization; onnxruntime 1.14 and later
+IR = 8
+
+
+def export(net: nn.Module, rows: Rows, path: Path) -> float:
+    """Write ``net``; the largest difference to torch over some rows of one model each."""
+    names = ["features"] if rows.tokens is None else ["tokens", "features"]
+    example = _inputs(rows, 0)
+    torch.onnx.export(
+        net,
+        tuple(example),
+        str(path),
+        input_names=names,
+        output_names=["chances"],
+        dynamic_axes={"tokens": {1: "length"}} if rows.tokens is not None else None,
+        opset_version=OPSET,
+        dynamo=False,
+    )
+    model = onnx.load(path)
+    model.ir_version = IR
+    model.doc_string = f"slurm-coloc features {SCHEMA}"
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    worst = 0.0
+    for i in range(0, len(rows), max(1, len(rows) // 50)):
+        given = _inputs(rows, i)
+        with torch.no_grad():
+            wanted = net(*given)
+        found = session.run(None, {name: x.numpy() for name, x in zip(names, given, strict=True)})[
+            0
+        ]
+        worst = max(worst, float((wanted - torch.tensor(found)).abs().max()))
+    return worst
+
+
+def _inputs(rows: Rows, i: int) -> list[torch.Tensor]:
+    """One model, its tokens without padding."""
+    features = rows.features[i : i + 1]
+    if rows.tokens is None:
+        return [features]
+    length = int(rows.tokens[i, :, -1].sum())
+    assert rows.tokens.shape[2] == TUPLE
+    return [rows.tokens[i : i + 1, :length], features]
