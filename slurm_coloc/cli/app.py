@@ -12,6 +12,7 @@ from slurm_coloc.errors import ColocError
 # Subcommand and its file; each file has register(app).
 COMMANDS = {
     "estimate": "estimate",
+    "summarize": "summarize",
     "serve": "serve",
     "agent": "agent",
     "jobs": "jobs",

@@ -147,11 +147,13 @@ def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
         table.add_row(f"{item.name} {item.version}{mark}", *cells, f"{item.seconds * 1e3:.1f}")
     out.print(table)
     batch = given.get("batch_size")
-    default = " (default)" if model.recording is None else " (recorded)"
+    known = model.recording
+    recorded = {"optimizer": known and known.optimizer, "precision": known}
+    source = {name: " (recorded)" if recorded[name] else " (default)" for name in recorded}
     assumed = [
         f"batch size {batch}" if batch else f"batch size {model.batch_in_text or '?'} (summary)",
-        f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else default),
-        f"precision {options.precision}" + ("" if given.get("precision") else default),
+        f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else source["optimizer"]),
+        f"precision {options.precision}" + ("" if given.get("precision") else source["precision"]),
         f"GPU {given.get('gpu') or DEFAULT_GPU}" + ("" if given.get("gpu") else " (default)"),
     ]
     if given.get("seq_len"):

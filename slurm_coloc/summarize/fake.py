@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses import fake_tensor
@@ -75,7 +76,33 @@ def fake() -> Iterator[FakeTensorMode]:
     before = fake_tensor.CONSTANT_NUMEL_LIMIT  # elements up to which results keep values too
     fake_tensor.CONSTANT_NUMEL_LIMIT = SMALL
     try:
-        with mode, _Values(mode):
+        with mode, _Values(mode), mock.patch.object(torch.nn.Module, "_apply", _convert):
             yield mode
     finally:
         fake_tensor.CONSTANT_NUMEL_LIMIT = before
+
+
+def _convert(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
+    """Module._apply, by which to(), half() and cuda() change a module: PyTorch's own refuses fake
+    parameters. Here a changed parameter is another one."""
+    known: dict[int, Any] = {}
+    for module in self.modules() if recurse else (self,):
+        for tensors in (module._parameters, module._buffers):
+            for name, given in tensors.items():
+                if given is None:
+                    continue
+                if id(given) not in known:
+                    with torch.no_grad():
+                        made = fn(given)
+                    if made is not given and isinstance(given, torch.nn.Parameter):
+                        made = torch.nn.Parameter(made, given.requires_grad)
+                    known[id(given)] = given if _same(made, given) else made
+                tensors[name] = known[id(given)]
+        flatten = getattr(module, "_init_flat_weights", None)  # recurrent modules
+        if flatten is not None:
+            flatten()
+    return self
+
+
+def _same(made: torch.Tensor, given: torch.Tensor) -> bool:
+    return made.dtype == given.dtype and made.device == given.device and made.shape == given.shape

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.summarize.asgpu import AsGpu
+from slurm_coloc.summarize.autocast import Fp32, amp
 from slurm_coloc.summarize.recorder import Recorder
 
 Loss = Callable[[Any], torch.Tensor]
@@ -21,27 +23,86 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().nbytes()
 
 
-def record(model: torch.nn.Module, inputs: Sequence[Any], loss: Loss) -> Recording:
-    """Of ``model(*inputs)`` and the backward of ``loss`` of what it gives. All tensors are fake:
-    make them inside the FakeTensorMode that is active here."""
-    parameters = list(model.parameters())
-    constants = [p for p in parameters if not p.requires_grad] + list(model.buffers())
-    trained = [p for p in parameters if p.requires_grad]
-    given = [x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)]
-    with ExitStack() as stack:
-        recorder = stack.enter_context(Recorder())
-        stack.enter_context(AsGpu())
-        for tensor in (*parameters, *model.buffers(), *given):
-            recorder.forget(tensor)
-        output = model(*inputs)
-        value = loss(output)
+def tensors(*given: Any) -> list[torch.Tensor]:
+    """All tensors in nested lists, tuples and dictionaries."""
+    return [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
+
+
+class Session:
+    """Records what runs between its enter and its exit.
+
+    ``models``: what trains; ``given``: the tensors of a batch. Both were there before. Garbage is
+    not collected meanwhile: when it would be is chance.
+    """
+
+    def __init__(self, models: Sequence[torch.nn.Module], given: Sequence[torch.Tensor]) -> None:
+        self._models, self._given = models, given
+        self._recorder = Recorder()
+        self._stack = ExitStack()
+        self._collects = gc.isenabled()
+
+    def __enter__(self) -> Session:
+        gc.disable()
+        self._stack.enter_context(self._recorder)
+        self._stack.enter_context(AsGpu())
+        self._stack.enter_context(Fp32())
+        for tensor in (*self._parameters(), *self._buffers(), *self._given):
+            self._recorder.forget(tensor)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+        if self._collects:
+            gc.enable()
+
+    def forget(self, given: Iterable[torch.Tensor]) -> None:
+        """More tensors that were there before."""
+        for tensor in given:
+            self._recorder.forget(tensor)
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return list({id(p): p for model in self._models for p in model.parameters()}.values())
+
+    def _buffers(self) -> list[torch.Tensor]:
+        return list({id(b): b for model in self._models for b in model.buffers()}.values())
+
+    def recording(self) -> Recording:
+        """What was recorded until now. Gradients are found on the parameters."""
+        parameters = self._parameters()
+        trained = [p for p in parameters if p.requires_grad]
+        frozen = [p for p in parameters if not p.requires_grad]
+        held = [self._recorder.index_of(p.grad) for p in trained if p.grad is not None]
+        events, number = self._recorder.taken()
+        return Recording(
+            parameters=tuple(_bytes(p) for p in trained),
+            constants=tuple(_bytes(x) for x in (*frozen, *self._buffers())),
+            inputs=tuple(_bytes(x) for x in self._given),
+            events=tuple(events),
+            gradients=frozenset(number[i] for i in held if i is not None and i >= 0),
+        )
+
+
+def record(
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    loss: Loss,
+    *,
+    keywords: dict[str, Any] | None = None,
+    beside: Sequence[torch.Tensor] = (),
+    precision: str = "fp32",
+) -> Recording:
+    """Of ``model(*inputs, **keywords)`` and the backward of ``loss`` of what it gives.
+
+    All tensors are fake: make them inside the FakeTensorMode that is active here. ``beside``: what
+    the loss needs of a batch (labels). ``precision`` amp: under CUDA's autocast; bf16 is for the
+    caller, who makes model and inputs so.
+    """
+    keywords = keywords or {}
+    for parameter in model.parameters():
+        parameter.grad = None
+    with Session([model], tensors(inputs, keywords, beside)) as session:
+        with amp() if precision == "amp" else nullcontext():
+            output = model(*inputs, **keywords)
+            value = loss(output)
         value.backward()
-        held = [recorder.index_of(p.grad) for p in trained if p.grad is not None]
-        events, number = recorder.taken()
-    return Recording(
-        parameters=tuple(_bytes(p) for p in trained),
-        constants=tuple(_bytes(x) for x in constants),
-        inputs=tuple(_bytes(x) for x in given),
-        events=tuple(events),
-        gradients=frozenset(number[i] for i in held if i is not None and i >= 0),
-    )
+        return session.recording()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA's automatic mixed precision on fake CPU tensors.
+
+PyTorch's autocast for the CPU casts the same matrix products, convolutions and attention to half
+precision, and keeps the half copies of the weights in the same way. What it does not do, and CUDA
+does, is to run norms, softmax, losses and powers in fp32: see _IN_FP32, from the list of
+torch/csrc autocast_mode.h (PyTorch 2.13; the documentation's "CUDA ops that autocast to float32").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+HALF = torch.float16
+_T = torch.Tensor
+
+
+def enabled() -> bool:
+    """Whether autocast for the CPU is on, here standing for CUDA's."""
+    try:
+        return bool(torch.is_autocast_enabled("cpu"))
+    except TypeError:  # before PyTorch 2.4 it takes no device
+        return bool(torch.is_autocast_cpu_enabled())
+
+
+@contextmanager
+def amp() -> Iterator[None]:
+    """What runs inside is cast as on CUDA."""
+    with torch.autocast("cpu", dtype=HALF), Fp32():
+        yield
+
+
+class Fp32(TorchFunctionMode):
+    """The functions that CUDA's autocast runs in fp32, wherever autocast is on."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not args or not enabled():
+            return func(*args, **kwargs)
+        own = _OWN.get(func)
+        if own is not None and isinstance(args[0], _T) and args[0].dtype is HALF:
+            return own(func, *args, **kwargs)
+        if func in _IN_FP32:
+            args, kwargs = tree_map(_up, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _up(x: Any) -> Any:
+    return x.float() if isinstance(x, _T) and x.dtype is HALF else x
+
+
+def _softmax(func: Any, x: torch.Tensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """One kernel on CUDA that reads half and writes fp32."""
+    if kwargs.get("dtype") is not None or not isinstance(dim, int):
+        return func(x.float(), dim, *args, **kwargs)
+    logarithm = func in (F.log_softmax, torch.log_softmax, _T.log_softmax)
+    kernel = torch.ops.aten._log_softmax if logarithm else torch.ops.aten._softmax
+    return kernel(x, dim, True)
+
+
+def _cross_entropy(
+    func: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any
+) -> Any:
+    """log_softmax of half that gives fp32, then the loss."""
+    if target.is_floating_point() or kwargs.get("label_smoothing") or len(args) > 4:
+        return func(x.float(), target, *args, **kwargs)
+    kwargs.pop("label_smoothing", None)
+    dim = 0 if x.dim() == 1 else 1
+    return F.nll_loss(torch.ops.aten._log_softmax(x, dim, True), target, *args, **kwargs)
+
+
+def _sum(func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if kwargs.get("dtype") is None:
+        kwargs["dtype"] = torch.float32
+    return func(x, *args, **kwargs)
+
+
+_OWN: dict[Any, Callable[..., Any]] = {
+    F.softmax: _softmax, torch.softmax: _softmax, _T.softmax: _softmax,
+    F.log_softmax: _softmax, torch.log_softmax: _softmax, _T.log_softmax: _softmax,
+    F.cross_entropy: _cross_entropy,
+    torch.sum: _sum, _T.sum: _sum,
+}  # fmt: skip
+_NAMES = """acos asin cosh cumprod cumsum dist erfinv exp expm1 log log10 log1p log2 norm pow prod
+reciprocal renorm rsqrt sinh tan __pow__ __rpow__ __rdiv__ __rtruediv__ pdist cdist layer_norm
+group_norm softplus softmin cosine_similarity binary_cross_entropy_with_logits cosine_embedding_loss
+hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
+multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
+"""
+_IN_FP32 = frozenset(
+    function
+    for name in _NAMES.split()
+    for place in (torch, _T, F)
+    if (function := getattr(place, name, None)) is not None
+)

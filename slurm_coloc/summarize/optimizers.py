@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name that `coloc estimate` has for an optimizer of a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: class names without underscores in lower case; the library's 8-bit and paged ones first
+_NAMES = (
+    ("8bit", "adam8bit"),
+    ("adafactor", "adafactor"),
+    ("adamw", "adamw"),
+    ("adam", "adam"),
+    ("lamb", "adam"),
+    ("sgd", "sgd"),
+    ("lion", "sgd-momentum"),
+    ("muon", "sgd-momentum"),
+    ("rmsprop", "sgd-momentum"),
+    ("adagrad", "sgd-momentum"),
+    ("lars", "sgd-momentum"),
+)
+
+
+def name_of(optimizer: Any) -> tuple[str, str]:
+    """The name, and a note where it is only the nearest one. What is not known counts as adam: two
+    states a parameter."""
+    inner = getattr(optimizer, "optimizer", None)  # a wrapper, as accelerate's
+    if inner is not None and hasattr(inner, "param_groups"):
+        optimizer = inner
+    kind = type(optimizer).__name__
+    plain = kind.lower().replace("_", "")
+    name = next((known for part, known in _NAMES if part in plain), "adam")
+    groups = getattr(optimizer, "param_groups", [])
+    if name == "sgd" and any(group.get("momentum") for group in groups):
+        name = "sgd-momentum"
+    if plain in ("sgd", "adam", "adamw", "adafactor") or name == "adam8bit":
+        return name, ""
+    return name, f"optimizer {kind} is counted as {name}"

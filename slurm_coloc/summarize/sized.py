@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two recordings of one step at two batch sizes, as one whose sizes grow with the batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_coloc.estimate.block.traced import Size, SizedEvent, SizedScratch, Traced
+from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a recording does not hold itself; see Traced."""
+
+    batch: int
+    precision: str = "fp32"
+    optimizer: str = ""
+    accumulate: int = 1
+    seq_len: int = 0
+    models: int = 1
+    family: str = "other"
+    torch: str = ""
+    elements: int = 0
+    trainable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A step as it was recorded with ``batch`` samples."""
+
+    batch: int
+    step: Recording
+
+
+class _Differs(Exception):
+    """The two steps are not one step at two sizes."""
+
+
+def size_of(one: int, batch: int, other: int, larger: int) -> Size:
+    """The size that is ``one`` bytes at ``batch`` and ``other`` at ``larger`` samples. Raises
+    _Differs where neither a line nor a square goes through both."""
+    if one == other:
+        return Size(one)
+    sample, left = divmod(other - one, larger - batch)
+    fixed = one - sample * batch
+    if not left and sample > 0 and fixed >= 0:
+        return Size(fixed, sample)
+    square, left = divmod(one, batch * batch)
+    if not left and square * larger * larger == other:
+        return Size(0, 0, square)
+    # Rounded to a grid of the library's own (rows of attention in 32s): the line above it.
+    sample = -(-(other - one) // (larger - batch))
+    if sample > 0 and one >= sample * batch:
+        return Size(one - sample * batch, sample)
+    raise _Differs
+
+
+def traced(first: Taken, second: Taken | None, facts: Facts) -> Traced:
+    """The recording for a block. It ``scales`` where ``second`` is the same step, larger."""
+    if second is not None:
+        try:
+            return _made(facts, first.step, *_joined(first, second), scales=True)
+        except _Differs:
+            pass
+    step = first.step
+    events = tuple(_alone(event) for event in step.events)
+    # Taken with fewer samples than the job has, it says nothing of the job.
+    if first.batch != facts.batch:
+        raise ValueError("one recording stands for its own batch size only")
+    return _made(facts, step, tuple(Size(size) for size in step.inputs), events, scales=False)
+
+
+def _alone(event: Event) -> SizedEvent:
+    if isinstance(event, int):
+        return Size(event) if event >= 0 else event
+    return SizedScratch(event.work, Size(event.read), Size(event.written), *event[3:])
+
+
+def _joined(first: Taken, second: Taken) -> tuple[tuple[Size, ...], tuple[SizedEvent, ...]]:
+    one, other = first.step, second.step
+    same = (
+        one.parameters == other.parameters
+        and one.constants == other.constants
+        and one.gradients == other.gradients
+        and len(one.inputs) == len(other.inputs)
+        and len(one.events) == len(other.events)
+    )
+    if not same:
+        raise _Differs
+
+    def size(a: int, b: int) -> Size:
+        return size_of(a, first.batch, b, second.batch)
+
+    def event(a: Event, b: Event) -> SizedEvent:
+        if isinstance(a, Scratch) and isinstance(b, Scratch):
+            if (a.work, a[3:]) != (b.work, b[3:]):
+                raise _Differs
+            read, written = size(a.read, b.read), size(a.written, b.written)
+            return SizedScratch(a.work, read, written, *a[3:])
+        if isinstance(a, Scratch) or isinstance(b, Scratch) or (a < 0) != (b < 0):
+            raise _Differs
+        if a < 0:
+            if a != b:
+                raise _Differs
+            return a
+        return size(a, b)
+
+    inputs = tuple(size(a, b) for a, b in zip(one.inputs, other.inputs, strict=True))
+    return inputs, tuple(event(a, b) for a, b in zip(one.events, other.events, strict=True))
+
+
+def _made(
+    facts: Facts,
+    step: Recording,
+    inputs: tuple[Size, ...],
+    events: tuple[SizedEvent, ...],
+    *,
+    scales: bool,
+) -> Traced:
+    return Traced(
+        batch=facts.batch,
+        scales=scales,
+        precision=facts.precision,
+        optimizer=facts.optimizer,
+        accumulate=facts.accumulate,
+        seq_len=facts.seq_len,
+        models=facts.models,
+        family=facts.family,
+        torch=facts.torch,
+        elements=facts.elements,
+        trainable=facts.trainable,
+        parameters=step.parameters,
+        constants=step.constants,
+        inputs=inputs,
+        events=events,
+        gradients=step.gradients,
+    )
