@@ -175,6 +175,9 @@ def _summarize(
     request = _request(words, options)
     python = _python(words if "command" in request else [])
     found = _run(python, request, timeout)
+    if "operator torchvision::" in found.get("error", {}).get("message", ""):
+        request["no_operators"] = True
+        found = _run(python, request, timeout)
     if found.get("error", {}).get("fake") and not real:
         typer.echo("coloc: once more on the CPU, with numbers and few samples", err=True)
         found = _run(python, request | {"real": True}, timeout)

@@ -95,10 +95,22 @@ def cuda_there() -> Iterator[None]:
             _patch(stack, torch.cuda, name, _Nothing)
         _patch(stack, torch.cuda, "get_device_properties", _properties)
         _patch(stack, torch.nn.Module, "cuda", lambda self, device=None: self)
+        _patch(stack, torch.nn.Module, "to", _module_to(torch.nn.Module.to))
         _patch_autocast(stack)
         _patch(stack, torch.amp.grad_scaler, "amp_definitely_not_available", _answer(True))
         stack.enter_context(OnCpu())
         yield
+
+
+def _module_to(to: Any) -> Any:
+    def changed(self: Any, *given: Any, **named: Any) -> Any:
+        if given:
+            given = (mapped(given[0]), *given[1:])
+        if "device" in named:
+            named["device"] = mapped(named["device"])
+        return to(self, *given, **named)
+
+    return changed
 
 
 def _patch(stack: ExitStack, place: Any, name: str, value: Any) -> None:

@@ -14,6 +14,10 @@ from slurm_coloc.errors import ColocError
 
 _OURS = str(Path(__file__).resolve().parent)
 _LIBRARIES = ("site-packages", "dist-packages", "<frozen", "/lib/python3")
+_RANKS = (
+    "torchrun sets these: RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29501"
+    " coloc summarize -- python ..."
+)
 
 _HINTS = (
     ("DataDependentOutput", "the code decides by the values of a tensor: there are none here"),
@@ -24,6 +28,10 @@ _HINTS = (
     ("shapes cannot be multiplied", "the inputs do not fit the model: see --input, --seq-len"),
     ("expected input", "the inputs do not fit the model: see --input"),
     ("Expected more than 1 value per channel", "give a --batch-size of 2 or more"),
+    ("'LOCAL_RANK'", _RANKS),
+    ("'RANK'", _RANKS),
+    ("'WORLD_SIZE'", _RANKS),
+    ("environment variable", _RANKS),
     ("No such file or directory", "run it where the script finds its data"),
 )
 
@@ -33,6 +41,12 @@ def told(err: BaseException) -> dict[str, Any]:
     if isinstance(err, ColocError):
         return {"message": err.message, "where": "", "hint": "", "code": err.code}
     text = str(err).strip().split("\n")[0][:300]
+    root: BaseException = err
+    while root.__cause__ is not None:
+        root = root.__cause__
+    if root is not err:
+        first = str(root).strip().split("\n")[0][:200]
+        text += f" (because of {type(root).__name__}: {first})"
     kind = type(err).__name__
     hint = next((hint for part, hint in _HINTS if part in f"{kind} {err}"), "")
     return {

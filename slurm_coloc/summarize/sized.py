@@ -33,13 +33,17 @@ class Taken:
     step: Recording
 
 
+#: a line through zero may be so much above what was recorded
+NEAR = 1.15
+
+
 class _Differs(Exception):
     """The two steps are not one step at two sizes."""
 
 
 def size_of(one: int, batch: int, other: int, larger: int) -> Size:
     """The size that is ``one`` bytes at ``batch`` and ``other`` at ``larger`` samples. Raises
-    _Differs where neither a line nor a square goes through both."""
+    _Differs where neither a line nor a square goes through both, or near them."""
     if one == other:
         return Size(one)
     sample, left = divmod(other - one, larger - batch)
@@ -49,10 +53,10 @@ def size_of(one: int, batch: int, other: int, larger: int) -> Size:
     square, left = divmod(one, batch * batch)
     if not left and square * larger * larger == other:
         return Size(0, 0, square)
-    # Rounded to a grid of the library's own (rows of attention in 32s): the line above it.
-    sample = -(-(other - one) // (larger - batch))
-    if sample > 0 and one >= sample * batch:
-        return Size(one - sample * batch, sample)
+    # Rounded to a grid of the library's own, or one sample less: the line above both, if near.
+    sample = max(-(-one // batch), -(-other // larger))
+    if other > one and sample * batch <= NEAR * one and sample * larger <= NEAR * other:
+        return Size(0, sample)
     raise _Differs
 
 

@@ -2,7 +2,8 @@
 """The process that runs the user's code, under the user's own Python.
 
 `coloc summarize` starts it with two arguments: a file with the request and one for the answer, both
-JSON. Request: ``target`` or ``command`` (list), and the fields of Wish, ``real`` (no fake tensors).
+JSON. Request: ``target`` or ``command`` (list), and the fields of Wish, ``real`` (no fake tensors),
+``no_operators`` (see compat).
 Answer: ``text``, ``notes``; or ``error`` as failure.told gives it.
 """
 
@@ -45,6 +46,10 @@ def main() -> None:
     # Its errors come back as exceptions, and are told once.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     try:
+        if request.get("no_operators"):
+            from slurm_coloc.summarize.compat import torchvision_without_operators
+
+            torchvision_without_operators()
         if request.get("command"):
             from slurm_coloc.summarize.script.run import run
 

@@ -5,7 +5,8 @@ process, which ends with the recording."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,6 +33,33 @@ def install(state: State, fork: Callable[[], None], finish: Callable[[], None]) 
     _models(state)
     _optimizers(state, finish)
     torch.compile = _compile
+    # One process on one GPU: buckets and copies of several are not recorded.
+    torch.nn.DataParallel = torch.nn.parallel.DataParallel = _Alone
+    torch.nn.parallel.DistributedDataParallel = _Alone
+    torch.distributed.init_process_group = _gloo(torch.distributed.init_process_group)
+
+
+class _Alone(torch.nn.Module):
+    """In place of DataParallel and DistributedDataParallel."""
+
+    def __init__(self, module: torch.nn.Module, *args: Any, **named: Any) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        return self.module(*args, **named)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        yield
+
+
+def _gloo(begin: Callable[..., Any]) -> Callable[..., Any]:
+    def init(backend: Any = None, *args: Any, **named: Any) -> Any:
+        named.pop("device_id", None)
+        return begin("gloo", *args, **named)
+
+    return init
 
 
 def _compile(model: Any = None, **named: Any) -> Any:

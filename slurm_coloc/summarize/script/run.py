@@ -36,9 +36,6 @@ FLAGS_WITH_VALUE = ("-W", "-X")
 def run(request: dict[str, Any], path: str) -> None:
     """Never returns normally: ends the process or raises what the script raised."""
     torch.set_num_threads(1)  # a forked copy must not wait for threads that it does not have
-    os.environ.setdefault("WORLD_SIZE", "1")
-    os.environ.setdefault("RANK", "0")
-    os.environ.setdefault("LOCAL_RANK", "0")
     state = State(wish_of(request), real=bool(request.get("real")))
 
     def fork() -> None:
