@@ -2,9 +2,9 @@
 """The block of `coloc summarize`: there and back, hostile ones, and what a summary makes of it."""
 
 import base64
+import dataclasses
 import time
 import zlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -18,8 +18,10 @@ from slurm_coloc.estimate.block.traced import Size, Traced
 from slurm_coloc.estimate.block.wire import MAX_EVENTS, step_of
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.allocator import replay
+from slurm_coloc.estimate.replay.training import training
 from tests.unit.estimate.recordings import MIB, recordings, small
-from tests.unit.estimate.texts import REPR, TORCHINFO, TORCHSUMMARY
+from tests.unit.estimate.texts import REPR, TORCHINFO, TORCHSUMMARY, example
 
 
 @settings(max_examples=300, deadline=None)
@@ -102,7 +104,7 @@ def test_hostile_blocks_cost_their_figure_only(lines: list[str]) -> None:
     assert notes_of(list(lines))
     summary = parse_summary(TORCHINFO + "\n".join(lines))
     assert summary.recording is None and summary.notes
-    assert replace(summary, notes=()) == parse_summary(TORCHINFO)
+    assert dataclasses.replace(summary, notes=()) == parse_summary(TORCHINFO)
     assert time.process_time() - begin < 10
 
 
@@ -203,6 +205,24 @@ def test_what_nobody_named_is_the_recording_s() -> None:
     assert "optimizer sgd taken from the recording" in found.notes
     named = ask(summary, optimizer="adam", precision="bf16", assumed=("precision",))
     assert mib(named) > mib(found)
+
+
+def test_the_example() -> None:
+    """Made by `coloc summarize` from tests/unit/summarize/models.py; its peak by hand: the images
+    and five activations, three that autograd keeps and two of the backward pass."""
+    found = parse(example("small_cnn_recorded.txt"))
+    known = found.recording
+    assert known is not None and found.layers and known.scales
+    assert (known.batch, known.optimizer, known.elements) == (32, "adamw", 10_538)
+    assert known.elements == found.parameters
+    activation = 32 * 32 * 224 * 224 * 4
+    images = 32 * 3 * 224 * 224 * 4
+    played = replay(training(known.at(32), "adamw", lambda work: 0))
+    largest = 5 * activation + images
+    assert largest <= played.allocated <= largest + MIB
+    assert played.allocated <= played.reserved <= 1.2 * played.allocated
+    twice = replay(training(known.at(64), "adamw", lambda work: 0))
+    assert twice.allocated == pytest.approx(2 * played.allocated, rel=0.001)
 
 
 def test_an_unknown_family_needs_a_recording() -> None:

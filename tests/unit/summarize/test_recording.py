@@ -16,6 +16,7 @@ from slurm_coloc.summarize.jobs import Wish  # noqa: E402
 from slurm_coloc.summarize.making import Made, made  # noqa: E402
 from slurm_coloc.summarize.sized import size_of  # noqa: E402
 from slurm_coloc.summarize.target import maker  # noqa: E402
+from tests.unit.estimate.texts import example  # noqa: E402
 
 HERE = "tests.unit.summarize.models"
 SHAPE = (3, 32, 32)
@@ -78,6 +79,13 @@ def test_one_recording_answers_for_every_batch(batch: int) -> None:
     other = summarized("small", shape=SHAPE, batch_size=batch).recording
     assert one.at(batch) == other.at(batch)
     assert replace(one, batch=batch) == other
+
+
+def test_the_example_is_up_to_date() -> None:
+    """coloc summarize tests.unit.summarize.models:small --input 3x224x224 --optimizer adamw"""
+    found = summarized("small", shape=(3, 224, 224), batch_size=32, optimizer="adamw").recording
+    there = parse_summary(example("small_cnn_recorded.txt")).recording
+    assert there is not None and replace(found, torch=there.torch) == there
 
 
 def test_logits_of_batch_by_batch() -> None:
