@@ -117,12 +117,26 @@ def _of_hf(model: Any, wish: Wish) -> Job:
             f"{kind} reads {main}: give MODULE:CALLABLE with example inputs", "no_inputs"
         )
     longest = getattr(config, "max_position_embeddings", None)
+    if isinstance(longest, int) and _counts_from_padding(config):
+        longest -= (getattr(config, "pad_token_id", None) or 0) + 1
     tokens = wish.seq_len or (min(TOKENS, longest) if isinstance(longest, int) else TOKENS)
     starts = getattr(config, "decoder_start_token_id", None)
     if getattr(config, "is_encoder_decoder", False) and starts is None:
         # A configuration made from its defaults does not say what a decoder begins with.
         config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
     return Job(model, lambda batch: _text(kind, batch, tokens), guessed, seq_len=tokens)
+
+
+def _counts_from_padding(config: Any) -> bool:
+    """RoBERTa and its kin number positions from behind the padding token's own number."""
+    kind = str(getattr(config, "model_type", ""))
+    return "roberta" in kind or kind in (
+        "camembert",
+        "longformer",
+        "mpnet",
+        "ibert",
+        "data2vec-text",
+    )
 
 
 def _text(kind: str, batch: int, tokens: int) -> dict[str, torch.Tensor]:

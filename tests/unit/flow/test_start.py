@@ -16,7 +16,7 @@ from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.daemon import Daemon
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.estimate.api import registry
+from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.flow import estimating
 from slurm_coloc.flow.estimating import Estimating
 from slurm_coloc.flow.seen import Seen
@@ -125,7 +125,8 @@ def test_the_estimator_is_warm_before_anybody_can_ask(config: Config, cold: None
 
 
 def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
-    for name in registry():
+    # The default, and all but those for a recording or a language model alone.
+    for name in {AUTO, *registry()} - {"traced", "llmem"}:
         wanted = config.estimate.model_copy(update={"estimator": name})
         training = estimating.training_options(estimating.ColocOptions(batch_size=2), wanted)
         found = estimating._one(estimating.WARM_UP, training, wanted)
