@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, estimate
+from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.estimators.deepspeed import DeepSpeed, model_states
 from slurm_coloc.estimate.estimators.faketensor import living
 from slurm_coloc.estimate.parsers import parse_summary
@@ -88,8 +90,11 @@ def test_fake_tensors_by_hand() -> None:
 
 
 @given(recordings())
-def test_gradients_only_add(recording: object) -> None:
-    step = recording.at(recording.batch)  # type: ignore[attr-defined]
+def test_gradients_only_add(recording: Traced) -> None:
+    try:
+        step = recording.at(recording.batch)
+    except SummaryError:  # numbers beyond 63 bits
+        return
     assert 0 <= living(step, gradients=False) <= living(step, gradients=True)
 
 
