@@ -15,6 +15,8 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from slurm_coloc.summarize.autocast import HALF, enabled
+
 
 class AsGpu(TorchFunctionMode):
     """Takes the place of functions while model code runs."""
@@ -33,6 +35,12 @@ def _dropout(
     return torch.native_dropout(x, p, True)[0]
 
 
+def _of_builtin(func: Any, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    if not train or p in (0.0, 1.0) or not x.requires_grad:
+        return func(x, p, train)
+    return torch.native_dropout(x, p, True)[0]
+
+
 def _attention(
     func: Any,
     query: torch.Tensor,
@@ -46,6 +54,8 @@ def _attention(
 ) -> torch.Tensor:
     if query.dim() != 4 or query.shape[-1] != value.shape[-1]:
         return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    if enabled():
+        query, key, value = (x.to(HALF) for x in (query, key, value))
     if enable_gqa and key.shape[1] != query.shape[1]:
         times = query.shape[1] // key.shape[1]
         key, value = (x.repeat_interleave(times, 1) for x in (key, value))
@@ -73,5 +83,6 @@ def _multi_head(func: Any, *args: Any, **kwargs: Any) -> Any:
 _OWN: dict[Any, Callable[..., Any]] = {
     F.multi_head_attention_forward: _multi_head,
     F.dropout: _dropout,
+    torch.dropout: _of_builtin,
     F.scaled_dot_product_attention: _attention,
 }

@@ -3,8 +3,8 @@
 
 PyTorch's autocast for the CPU casts the same matrix products, convolutions and attention to half
 precision, and keeps the half copies of the weights in the same way. What it does not do, and CUDA
-does, is to run norms, softmax, losses and powers in fp32: see _IN_FP32, from the list of
-torch/csrc autocast_mode.h (PyTorch 2.13; the documentation's "CUDA ops that autocast to float32").
+does, is to run norms, softmax, losses and powers in fp32: see _IN_FP32, the list AT_FORALL_FP32 of
+ATen/autocast_mode.h (PyTorch 2.13). Functions are met where Python ends, see step.Session.
 """
 
 from __future__ import annotations
@@ -58,22 +58,32 @@ def _up(x: Any) -> Any:
 
 def _softmax(func: Any, x: torch.Tensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """One kernel on CUDA that reads half and writes fp32."""
-    if kwargs.get("dtype") is not None or not isinstance(dim, int):
-        return func(x.float(), dim, *args, **kwargs)
-    logarithm = func in (F.log_softmax, torch.log_softmax, _T.log_softmax)
-    kernel = torch.ops.aten._log_softmax if logarithm else torch.ops.aten._softmax
+    if kwargs.get("dtype") is not None or any(isinstance(a, torch.dtype) for a in args):
+        return func(x, dim, *args, **kwargs)
+    kernel = torch.ops.aten._log_softmax if "log" in func.__name__ else torch.ops.aten._softmax
     return kernel(x, dim, True)
 
 
 def _cross_entropy(
-    func: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any
+    func: Any,
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore: Any = -100,
+    smoothing: float = 0.0,
 ) -> Any:
-    """log_softmax of half that gives fp32, then the loss."""
-    if target.is_floating_point() or kwargs.get("label_smoothing") or len(args) > 4:
-        return func(x.float(), target, *args, **kwargs)
-    kwargs.pop("label_smoothing", None)
+    """log_softmax in half, for it is called with that type, then the loss in fp32."""
+    if target.is_floating_point():
+        return func(x, target, weight, reduction, ignore, smoothing)
     dim = 0 if x.dim() == 1 else 1
-    return F.nll_loss(torch.ops.aten._log_softmax(x, dim, True), target, *args, **kwargs)
+    logits = torch.log_softmax(x, dim, dtype=x.dtype)
+    loss = torch._C._nn.nll_loss_nd(logits.float(), target, weight, reduction, ignore)
+    if smoothing:
+        smooth = -logits.sum(dim, dtype=torch.float32)
+        smooth = smooth if reduction == 0 else smooth.mean()
+        loss = loss * (1 - smoothing) + smooth * (smoothing / x.shape[dim])
+    return loss
 
 
 def _sum(func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -83,20 +93,24 @@ def _sum(func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
-    F.softmax: _softmax, torch.softmax: _softmax, _T.softmax: _softmax,
-    F.log_softmax: _softmax, torch.log_softmax: _softmax, _T.log_softmax: _softmax,
-    F.cross_entropy: _cross_entropy,
+    torch.softmax: _softmax, _T.softmax: _softmax,
+    torch.log_softmax: _softmax, _T.log_softmax: _softmax,
+    torch._C._nn.cross_entropy_loss: _cross_entropy,
     torch.sum: _sum, _T.sum: _sum,
 }  # fmt: skip
-_NAMES = """acos asin cosh cumprod cumsum dist erfinv exp expm1 log log10 log1p log2 norm pow prod
-reciprocal renorm rsqrt sinh tan __pow__ __rpow__ __rdiv__ __rtruediv__ pdist cdist layer_norm
-group_norm softplus softmin cosine_similarity binary_cross_entropy_with_logits cosine_embedding_loss
-hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
-multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
+_NAMES = """acos asin cosh cumprod cumsum dist erfinv exp expm1 log log10 log1p log2 logsumexp norm
+pow prod reciprocal renorm rsqrt sinh tan __pow__ __rpow__ __rdiv__ __rtruediv__ pdist cdist
+layer_norm rms_norm group_norm vector_norm matrix_norm softplus cosine_similarity kl_div
+binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss l1_loss
+margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss nll_loss2d
+nll_loss_nd poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss upsample_nearest1d
+_upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
+_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa
+upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
 """
 _IN_FP32 = frozenset(
     function
     for name in _NAMES.split()
-    for place in (torch, _T, F)
+    for place in (torch, _T, F, torch._C._nn, torch.linalg)
     if (function := getattr(place, name, None)) is not None
 )

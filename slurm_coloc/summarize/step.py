@@ -7,8 +7,10 @@ import gc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any
+from unittest import mock
 
 import torch
+from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Recording
@@ -28,6 +30,10 @@ def tensors(*given: Any) -> list[torch.Tensor]:
     return [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
 
 
+def _no_mode(*tensors: Any) -> bool:
+    return False
+
+
 class Session:
     """Records what runs between its enter and its exit.
 
@@ -44,6 +50,15 @@ class Session:
     def __enter__(self) -> Session:
         gc.disable()
         self._stack.enter_context(self._recorder)
+        # torch.nn.functional would hand its own functions to the modes and run what is in them
+        # without: nn.MultiheadAttention's dropout and attention would not be seen.
+        for name in (
+            "has_torch_function",
+            "has_torch_function_unary",
+            "has_torch_function_variadic",
+        ):
+            if hasattr(F, name):
+                self._stack.enter_context(mock.patch.object(F, name, _no_mode))
         self._stack.enter_context(AsGpu())
         self._stack.enter_context(Fp32())
         for tensor in (*self._parameters(), *self._buffers(), *self._given):

@@ -101,6 +101,11 @@ def odd() -> tuple[nn.Module, torch.Tensor]:
     return Odd(), torch.randn(8, 32)
 
 
+def attention() -> tuple[nn.Module, torch.Tensor]:
+    layer = nn.TransformerEncoderLayer(32, 4, 48, dropout=0.1, batch_first=True)
+    return nn.Sequential(nn.Linear(32, 32), layer), torch.randn(8, 64, 32)
+
+
 def misfit() -> tuple[nn.Module, torch.Tensor]:
     return Small(), torch.randn(8, 4, 32, 32)
 

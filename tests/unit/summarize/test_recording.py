@@ -173,3 +173,18 @@ def test_unknown_modules_are_named() -> None:
         maker("nowhere.py:x", Wish())
     with pytest.raises(UsageFault, match="MODULE:CALLABLE"):
         maker("nowhere", Wish())
+
+
+def test_attention_and_dropout_inside_functions_are_as_on_cuda() -> None:
+    """No scores are kept, and masks of one byte an element, also in nn.MultiheadAttention."""
+    found = summarized("attention").recording
+    tokens, width, inner, heads = 64, 32, 48, 4
+    grows = [event.sample for event in found.events if isinstance(event, Size)]
+    assert tokens * tokens * heads * 4 not in grows
+    assert grows.count(tokens * width) >= 2 and tokens * inner in grows
+
+
+def test_half_of_what_attention_reads_under_amp() -> None:
+    found = summarized("attention", precision="amp").recording
+    grows = [event.sample for event in found.events if isinstance(event, Size)]
+    assert 64 * 32 * 2 in grows and 3 * 64 * 32 * 4 not in grows
