@@ -117,9 +117,11 @@ def _of_hf(model: Any, wish: Wish) -> Job:
             f"{kind} reads {main}: give MODULE:CALLABLE with example inputs", "no_inputs"
         )
     longest = getattr(config, "max_position_embeddings", None)
-    if isinstance(longest, int) and _counts_from_padding(config):
+    if not isinstance(longest, int) or longest < 1:  # XLNet's has no end: -1
+        longest = TOKENS
+    elif _counts_from_padding(config):
         longest -= (getattr(config, "pad_token_id", None) or 0) + 1
-    tokens = wish.seq_len or (min(TOKENS, longest) if isinstance(longest, int) else TOKENS)
+    tokens = wish.seq_len or min(TOKENS, longest)
     starts = getattr(config, "decoder_start_token_id", None)
     if getattr(config, "is_encoder_decoder", False) and starts is None:
         # A configuration made from its defaults does not say what a decoder begins with.
