@@ -8,7 +8,6 @@ that keeps no scores. On fake CPU tensors the CPU's own choices would be recorde
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +18,8 @@ from slurm_coloc.summarize.autocast import HALF, enabled
 
 
 class AsGpu(TorchFunctionMode):
-    """Takes the place of functions while model code runs."""
+    """Takes the place of functions while model code runs: also of those inside others of
+    torch.nn.functional, as in nn.MultiheadAttention, see step.Session."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -68,20 +68,7 @@ def _attention(
     return fused(query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale)[0]
 
 
-def _multi_head(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.nn.MultiheadAttention's function. It is overridden as a whole, so that the functions it
-    calls are not seen: for its time they are put in their places themselves."""
-    dropout, attention = F.dropout, F.scaled_dot_product_attention
-    F.dropout = partial(_dropout, dropout)
-    F.scaled_dot_product_attention = partial(_attention, attention)
-    try:
-        return func(*args, **kwargs)
-    finally:
-        F.dropout, F.scaled_dot_product_attention = dropout, attention
-
-
 _OWN: dict[Any, Callable[..., Any]] = {
-    F.multi_head_attention_forward: _multi_head,
     F.dropout: _dropout,
     torch.dropout: _of_builtin,
     F.scaled_dot_product_attention: _attention,

@@ -125,8 +125,8 @@ def test_the_estimator_is_warm_before_anybody_can_ask(config: Config, cold: None
 
 
 def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
-    # The default, and all but those for a recording or a language model alone.
-    for name in {AUTO, *registry()} - {"traced", "llmem"}:
+    # Others are for recordings, for language models or for networks that may not be there.
+    for name in (AUTO, "text", "horus"):
         wanted = config.estimate.model_copy(update={"estimator": name})
         training = estimating.training_options(estimating.ColocOptions(batch_size=2), wanted)
         found = estimating._one(estimating.WARM_UP, training, wanted)
