@@ -10,7 +10,7 @@ batch follows (``at``). Labels are made when rows are made, see rows.py.
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,8 +19,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from estimator.gpumemnet.measured import family as timm_family
 from estimator.gpumemnet.models import cnn, mlp, transformer
 from estimator.gpumemnet.models.drawn import Drawn
+from estimator.gpumemnet.models.published import named
+from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
 from slurm_coloc.estimate.summary import Layer, Summary
 from slurm_coloc.summarize.fake import fake
@@ -42,7 +45,6 @@ class Kept:
     group: str
     summary: Summary
     step: Recording
-    wanted: tuple[int, ...]
     words: dict[str, Any]
 
 
@@ -113,7 +115,30 @@ def kept(drawn: Drawn, group: str) -> Kept:
         step = record(model, inputs, lambda made: drawn.loss(made, PRIME))
         total = sum(p.numel() for p in model.parameters())
     summary = Summary("torchinfo", drawn.family, total, total, tuple(rows))
-    return Kept(group, summary, step, drawn.batches, drawn.words)
+    return Kept(group, summary, step, drawn.words)
+
+
+def published(cache: Path, texts: Path, seconds: float) -> int:
+    """Record the timm models whose torchinfo text lies in ``texts`` as NAME.full: their rows are
+    those of the text, for that is what is there when an estimate is asked."""
+    begin, made = time.monotonic(), 0
+    for text in sorted(texts.glob("*.full")):
+        summary = parse_summary(text.read_text(encoding="utf-8"))
+        path = cache / f"timm-{summary.family}" / f"{text.stem}.pickle"
+        if path.exists() or summary.family not in DRAW:
+            continue
+        if time.monotonic() - begin > seconds:
+            break
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            one = kept(named(text.stem, summary.family), f"timm-{timm_family(text.stem)}")
+        except (RuntimeError, ValueError) as err:  # a size that is fixed in the model's code
+            print(f"{text.stem}: {type(err).__name__}: {str(err)[:100]}")
+            continue
+        path.write_bytes(pickle.dumps(replace(one, summary=summary)))
+        made += 1
+    print(f"{made} published models recorded")
+    return 0
 
 
 def main(cache: Path, family: str, count: int, seconds: float) -> int:

@@ -31,12 +31,15 @@ class Rows:
 @dataclass(frozen=True)
 class Recipe:
     """Epochs, rows a step, largest learning rate, and the share of a label that is spread over the
-    other classes."""
+    other classes; ``far``: deviations beyond which features count no further; ``bucket``: steps
+    whose rows are sorted by length (few where rows of one model must not meet in a step)."""
 
     epochs: int = 120
     batch: int = 128
     rate: float = 3e-3
     smoothing: float = 0.0
+    far: float = 1e9
+    bucket: int = 16
 
 
 def labels(mib: Tensor, step: int, classes: int) -> Tensor:
@@ -50,7 +53,7 @@ def classes_for(mib: Tensor, step: int) -> int:
 
 def ensemble(train: Rows, valid: Rows, step: int, classes: int, recipe: Recipe) -> Ensemble:
     """The 13 MLPs, each by its own loss, in one loop."""
-    net = Ensemble(train.features, classes)
+    net = Ensemble(train.features, classes, recipe.far)
 
     def loss(rows: Rows) -> Tensor:
         aim = labels(rows.mib, step, classes)
@@ -66,7 +69,7 @@ def transformer(
     train: Rows, valid: Rows, step: int, classes: int, recipe: Recipe
 ) -> TupleTransformer:
     assert train.tokens is not None
-    net = TupleTransformer(train.features, train.tokens.shape[2], classes)
+    net = TupleTransformer(train.features, train.tokens.shape[2], classes, recipe.far)
 
     def loss(rows: Rows) -> Tensor:
         assert rows.tokens is not None
@@ -90,7 +93,7 @@ def _train(
     best, kept = float("inf"), copy.deepcopy(net.state_dict())
     for _ in range(recipe.epochs):
         net.train()
-        for index in _order(train, recipe.batch):
+        for index in _order(train, recipe.batch, recipe.bucket):
             optimizer.zero_grad()
             loss(train.take(index)).backward()
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -105,7 +108,7 @@ def _train(
     net.eval()
 
 
-def _order(rows: Rows, batch: int) -> list[Tensor]:
+def _order(rows: Rows, batch: int, bucket: int) -> list[Tensor]:
     """Batches of a shuffled epoch; those of tokens hold models of about one length, which spares
     most of the padding."""
     index = torch.randperm(len(rows))
@@ -113,7 +116,7 @@ def _order(rows: Rows, batch: int) -> list[Tensor]:
         return list(index.split(batch))
     length = rows.tokens[:, :, -1].sum(1)
     found = []
-    for part in index.split(16 * batch):
+    for part in index.split(bucket * batch):
         found += list(part[length[part].argsort()].split(batch))
     return [found[int(i)] for i in torch.randperm(len(found))]
 

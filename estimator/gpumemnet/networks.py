@@ -18,15 +18,17 @@ WIDEST, NARROWEST = 128, 16
 
 
 class Scale(nn.Module):
-    """Standardises features with the means and deviations of the training rows."""
+    """Standardises features with the means and deviations of the training rows. What lies far
+    outside them, over ``far`` deviations, or never changed there, may not shout down the rest."""
 
-    def __init__(self, rows: Tensor) -> None:
+    def __init__(self, rows: Tensor, far: float) -> None:
         super().__init__()
+        self.far = far
         self.register_buffer("mean", rows.mean(0))
-        self.register_buffer("deviation", rows.std(0).clamp_min(1e-3))
+        self.register_buffer("deviation", rows.std(0).clamp_min(0.1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.deviation
+        return ((x - self.mean) / self.deviation).clamp(-self.far, self.far)
 
 
 def member(inputs: int, hidden: int, classes: int) -> nn.Sequential:
@@ -43,9 +45,11 @@ class Ensemble(nn.Module):
     """13 MLPs on the engineered features. ``forward`` gives the mean of their probabilities;
     ``members_logits`` one tensor (rows, classes) each, for the loss."""
 
-    def __init__(self, rows: Tensor, classes: int, members: Sequence[int] = MEMBERS) -> None:
+    def __init__(
+        self, rows: Tensor, classes: int, far: float = 1e9, members: Sequence[int] = MEMBERS
+    ) -> None:
         super().__init__()
-        self.scale = Scale(rows)
+        self.scale = Scale(rows, far)
         self.members = nn.ModuleList(member(rows.shape[1], n, classes) for n in members)
 
     def members_logits(self, x: Tensor) -> list[Tensor]:
@@ -90,10 +94,16 @@ class TupleTransformer(nn.Module):
     """
 
     def __init__(
-        self, rows: Tensor, tuple_width: int, classes: int, width: int = 32, depth: int = 2
+        self,
+        rows: Tensor,
+        tuple_width: int,
+        classes: int,
+        far: float = 1e9,
+        width: int = 32,
+        depth: int = 2,
     ) -> None:
         super().__init__()
-        self.scale = Scale(rows)
+        self.scale = Scale(rows, far)
         self.enter = nn.Linear(tuple_width, width)
         self.blocks = nn.ModuleList(Block(width, 4) for _ in range(depth))
         self.leave = nn.Sequential(

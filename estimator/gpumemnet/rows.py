@@ -16,7 +16,7 @@ import torch
 
 from estimator.gpumemnet.collect import Kept, at
 from estimator.gpumemnet.fit import Rows
-from slurm_coloc.estimate.nets.classes import CONTEXT_MIB
+from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB
 from slurm_coloc.estimate.nets.features import LENGTH, TUPLE, tuples, vector
 from slurm_coloc.estimate.replay.allocator import MIB, replay
 from slurm_coloc.estimate.replay.stack import Stack
@@ -24,6 +24,8 @@ from slurm_coloc.estimate.replay.training import training
 from slurm_coloc.estimate.summary import Summary
 
 OPTIMIZERS = ("adam", "adam", "adamw", "sgd", "sgd-momentum", "sgd-momentum", "adafactor")
+PER_MODEL = 8
+LARGEST_BATCH = 8192
 LARGEST_MIB = 200_000  # rows above it teach nothing: no GPU has as much
 
 
@@ -62,17 +64,35 @@ def of(asked: list[tuple[Summary, int, str]], mib: list[float]) -> Rows:
     return Rows(features, tokens, torch.tensor(mib))
 
 
+def _batch(draw: Random, family: str, least: float, more: float) -> int:
+    """A batch size for a memory drawn evenly, or evenly in its logarithm, over all classes.
+    ``least``: MiB at a batch of 1; ``more``: MiB a sample."""
+    classes = CLASSES[family.removeprefix("timm-")]
+    top = 1.05 * classes.step * classes.count
+    aim = draw.uniform(CONTEXT_MIB, top)
+    if draw.random() < 0.5:
+        aim = CONTEXT_MIB * (top / CONTEXT_MIB) ** draw.random()
+    return max(1, min(LARGEST_BATCH, round((aim - least) / more)))
+
+
 def load(cache: Path, family: str) -> Set:
     """All models of a family; labels are kept beside the models, as they take longest."""
     folder = cache / family
+    per = PER_MODEL if not family.startswith("timm") else 2 * PER_MODEL
     store = folder / "labels.json"
     known: dict[str, float] = json.loads(store.read_text()) if store.exists() else {}
     asked, mib, groups = [], [], []
     for path in sorted(folder.glob("*.pickle")):
         one: Kept = pickle.loads(path.read_bytes())
         draw = Random(path.name)
-        for batch in dict.fromkeys((*one.wanted, *(draw.randint(1, x) for x in one.wanted))):
+        ends = [f"{path.stem} {batch} sgd" for batch in (1, 65)]
+        for key, batch in zip(ends, (1, 65), strict=True):
+            if key not in known:
+                known[key] = label(one, batch, "sgd")
+        least, more = known[ends[0]], max(0.01, (known[ends[1]] - known[ends[0]]) / 64)
+        for _ in range(per):
             optimizer = draw.choice(OPTIMIZERS)
+            batch = _batch(draw, family, least, more)
             key = f"{path.stem} {batch} {optimizer}"
             if key not in known:
                 known[key] = label(one, batch, optimizer)

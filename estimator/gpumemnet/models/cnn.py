@@ -2,7 +2,7 @@
 """Random CNNs in the thesis' seven shapes, and blocks that real ones are made of.
 
 The thesis' ranges (its repository, NeuroNetGen_scripts/CNN): 32 to 512 first filters, at most 2048,
-depth 1 to 29, images of 32 to 224, batches of 4 to 62, 100 to 1000 classes, ten activation
+depth 1 to 29, images of 32 to 224, 100 to 1000 classes, ten activation
 functions, with and without BatchNorm and Dropout. Its CNNs are hardly pooled and have one kernel;
 ours pool as often as not, and one in two is made of the blocks of real models (basic, bottleneck,
 inverted residual with squeeze-excitation, large depthwise kernels), for real ones are judged.
@@ -137,11 +137,11 @@ def draw(random: Random) -> Drawn:
     if random.random() < 0.5:
         kind = random.choice(list(BLOCKS))
         size = random.choice((128, 160, 192, 224, 224, 224, 256, 288, 320, 384))
-        largest, words = 128, {"blocks": kind}
+        words = {"blocks": kind}
     else:
         kind = random.choice(SHAPES)
         size = 2 * random.randint(16, 112)
-        largest, words = 64, {"shape": kind}
+        words = {"shape": kind}
     base = random.randint(32, 256)
     depth, every = random.randint(1, 29), random.choice((1, 2, 3, 5))
 
@@ -150,12 +150,10 @@ def draw(random: Random) -> Drawn:
             return Net(BLOCKS[kind](Random(seed)), classes)
         return Net(_plain(layers, kind, base, depth, every), classes)
 
-    sizes = tuple(round(2 ** random.uniform(2, largest.bit_length() - 0.5)) for _ in range(5))
     return Drawn(
         family="cnn",
         make=make,
         inputs=lambda batch: (torch.randn(batch, 3, size, size),),
         loss=cross_entropy,
-        batches=sizes,
         words={**words, "size": size, "depth": depth},
     )

@@ -18,14 +18,12 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 @dataclass(frozen=True)
 class Drawn:
     """``make`` builds the module; ``inputs(batch)`` and ``loss(output, batch)`` are called where
-    tensors are fake. ``batches``: sizes that rows are made for.
-    ``words``: what was drawn, for people."""
+    tensors are fake. ``words``: what was drawn, for people."""
 
     family: str
     make: Callable[[], nn.Module]
     inputs: Callable[[int], tuple[Tensor, ...]]
     loss: Callable[[Any, int], Tensor]
-    batches: tuple[int, ...]
     words: dict[str, Any] = field(default_factory=dict)
 
 

@@ -2,8 +2,8 @@
 """Random MLPs: the thesis' four shapes in its ranges, and as many beyond them.
 
 The thesis' ranges (its repository, NeuroNetGen_scripts/MLP/parameters.yaml): inputs 4 to 4096,
-outputs up to a quarter of them, 1 to 10 hidden layers, batches of 4 to 1024. Beyond: inputs to
-16384 and batches to 8192, so that what people train is not all outside.
+outputs up to a quarter of them, 1 to 10 hidden layers. Beyond: inputs to
+16384, so that what people train is not all outside. Batch sizes: see rows.py.
 """
 
 from random import Random
@@ -53,13 +53,10 @@ def draw(random: Random) -> Drawn:
             width = units
         return nn.Sequential(*layers, nn.Linear(width, outputs), nn.Softmax(dim=1))
 
-    largest = 8192 if beyond else 1024
-    sizes = tuple(4 * random.randint(1, largest // 4) for _ in range(4))
     return Drawn(
         family="mlp",
         make=make,
         inputs=lambda batch: (torch.randn(batch, inputs),),
         loss=cross_entropy,
-        batches=sizes,
         words={"shape": shape, "inputs": inputs, "depth": depth, "activation": activation},
     )

@@ -3,7 +3,7 @@
 
 The thesis' ranges (its repository, NeuroNetGen_scripts/Transformer): widths 128 to 1024, 2 to 12
 layers, 2 to 16 heads, feed-forward 2 to 4 widths, 128 to 512 tokens, vocabularies of 50,000 to
-1,000,000, batches of 8 to 64, a classifier over the mean token, torch.nn's own layers. Beyond it:
+1,000,000, a classifier over the mean token, torch.nn's own layers. Beyond it:
 language models with a vocabulary head (tied or not), eager and fused attention, image
 Transformers, widths to 2048 and 24 layers, for a classifier alone says nothing of BERT or GPT-2.
 """
@@ -154,12 +154,10 @@ def draw(random: Random) -> Drawn:
             return (torch.randn(batch, 3, size, size),)
         return (torch.zeros(batch, tokens, dtype=torch.long),)
 
-    sizes = tuple(round(2 ** random.uniform(0 if kind == "words" else 2, 7)) for _ in range(5))
     return Drawn(
         family="transformer",
         make=make,
         inputs=inputs,
         loss=_word_loss if kind == "words" else cross_entropy,
-        batches=sizes,
         words={"kind": kind, "width": width, "layers": layers, "tokens": tokens, "eager": eager},
     )

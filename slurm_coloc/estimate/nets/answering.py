@@ -5,9 +5,8 @@ import math
 from collections.abc import Sequence
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
-from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, file_name
-from slurm_coloc.estimate.nets.features import NAMES, tuples, vector
+from slurm_coloc.estimate.nets.features import NAMES, counted, tuples, vector
 from slurm_coloc.estimate.nets.ranges import RANGES
 from slurm_coloc.estimate.nets.runner import run
 from slurm_coloc.estimate.summary import Summary
@@ -35,11 +34,11 @@ def answer(
         reason = "the summary shows no shapes: activations are unknown"
         return Estimate(name, version, None, None, reason=reason)
     batch = -(-(options.batch_size or 1) // options.gpus)
-    features = vector(shaped, batch, options.optimizer)
-    bounded(shaped.activations * batch)
+    seen = counted(shaped)
+    features = vector(shaped, batch, options.optimizer, seen)
     inputs: dict[str, Sequence[object]] = {"features": features}
     if network == "transformer":
-        inputs["tokens"] = tuples(shaped, batch)
+        inputs["tokens"] = tuples(shaped, batch, seen)
     try:
         chances = run(file_name(network, shaped.family), inputs)
     except LookupError as err:
@@ -77,10 +76,10 @@ def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary | None,
 
 def _outside(family: str, features: list[float]) -> list[str]:
     """A note where features that people know lie outside the training rows."""
-    low, high = RANGES[family]
+    low, high = RANGES.get(family, ((), ()))
     told = [
         _TOLD[name]
-        for name, value, least, most in zip(NAMES, features, low, high, strict=True)
+        for name, value, least, most in zip(NAMES, features, low, high, strict=False)
         if name in _TOLD and not least - 0.01 <= value <= most + 0.01
     ]
     if not told:

@@ -11,13 +11,18 @@ ratios; the sums stand there in GB too, for the edges of classes are equally far
 import math
 from collections.abc import Sequence
 from heapq import nlargest
+from typing import NamedTuple
 
-from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.kinds import Role, is_attention, role
+from slurm_coloc.estimate.lexing import bounded
+from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB
 from slurm_coloc.estimate.replay.training import OPTIMIZERS
 from slurm_coloc.estimate.summary import Layer, Summary
 
 SCHEMA = 1
 LENGTH = 96  #: tuples of a model at most: of more, the largest are kept, in their order
+EDGES = 12  #: of classes
+SLOPE = 1.1  # memory above the context over the sum, in the middle of the training rows
 LINEAR_GB = 100.0  #: largest of the features that are no logarithms
 GROUPS = (
     "conv", "linear", "norm", "act_in", "act_out", "pool", "dropout", "embedding", "attention",
@@ -27,7 +32,9 @@ _GROUP = {
     Role.CONV: 0, Role.LINEAR: 1, Role.NORM: 2, Role.ACT_IN: 3, Role.ACT_OUT: 4, Role.MAXPOOL: 5,
     Role.POOL: 5, Role.DROPOUT: 6, Role.EMBEDDING: 7,
 }  # fmt: skip
-_KEPT = (1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 1.0, 1.0, 1.0)  # of a group's output, for backward
+PASSES = -1
+# Groups whose backward reads the input, or the output; the rest reads neither.
+_READS, _MAKES = frozenset((0, 1, 2, 3, 5, 8, 9)), frozenset((4, 8))
 ACTIVATIONS = (
     "elu", "gelu", "hardswish", "identity", "leakyrelu", "mish", "prelu", "relu", "relu6", "selu",
     "silu", "softplus", "tanh",
@@ -38,48 +45,77 @@ NAMES = (
     "depth", "batch", "parameters", "trainable", "activations", "activations_batch", "hidden_batch",
     "widest", "widest_conv", "largest_layer", "state", "copies", "fixed_bytes", "kept_bytes",
     "all_bytes", "fixed_gb", "kept_gb", "all_gb", "activation_sin", "activation_cos",
+    *(f"edge_{k}" for k in range(1, EDGES + 1)),
 )  # fmt: skip
 WIDTH = len(NAMES)
 TUPLE = len(GROUPS) + 4
 
 
-def _group(layer: Layer) -> int:
-    if is_attention(layer.kind):
+class Row(NamedTuple):
+    """A layer that counts: its group, elements of one sample's outputs, and its line."""
+
+    group: int
+    made: int
+    layer: Layer
+
+
+def _group(kind: str) -> int:
+    """The group of a class name; PASSES for one that only passes on or comes from outside."""
+    if is_attention(kind):
         return 8
-    return _GROUP.get(layer.role, 9)
+    found = role(kind)
+    return PASSES if found in (Role.INPUT, Role.ALIAS) else _GROUP.get(found, 9)
 
 
-def counted(layer: Layer) -> bool:
-    """Whether a row is a layer of its own: containers and rows that only pass on are not. A
+def counted(summary: Summary) -> list[Row]:
+    """The rows that are layers of their own: containers and rows that only pass on are not. A
     normalisation that holds its activation (timm) has rows below it and counts all the same."""
-    if layer.role in (Role.INPUT, Role.ALIAS) and not layer.parameters:
-        return False
-    return layer.leaf or (layer.role is Role.NORM and layer.parameters > 0)
+    groups: dict[str, int] = {}
+    found = []
+    for layer in summary.layers:
+        kind = layer.kind
+        group = groups.get(kind)
+        if group is None:
+            group = groups[kind] = _group(kind)
+        if group == PASSES:
+            if not layer.parameters:
+                continue
+            group = 9
+        if layer.leaf or (group == 2 and layer.parameters):
+            found.append(Row(group, max(0, layer.output_elements), layer))
+    return found
 
 
-def vector(summary: Summary, batch: int, optimizer: str) -> list[float]:
-    """WIDTH numbers, see NAMES. ``batch``: samples on one GPU."""
+def vector(
+    summary: Summary, batch: int, optimizer: str, seen: Sequence[Row] | None = None
+) -> list[float]:
+    """WIDTH numbers, see NAMES. ``batch``: samples on one GPU. ``seen``: counted(summary), where it
+    is at hand. Raises SummaryError where activations leave 63 bits."""
+    seen = counted(summary) if seen is None else seen
     number = [0] * len(GROUPS)
     elements = [0] * len(GROUPS)
     depth = widest = widest_conv = largest = 0
     acts: dict[str, int] = {}
-    for layer in summary.layers:
-        if not counted(layer):
-            continue
-        group, made = _group(layer), max(0, layer.output_elements)
+    rows: list[tuple[int, int]] = []
+    for group, made, layer in seen:
+        rows.append((group, made * layer.count))
         number[group] += layer.count
         elements[group] += made * layer.count
         depth += layer.count if layer.parameters else 0
         widest, largest = max(widest, made), max(largest, layer.parameters)
-        if group == 0 and layer.attribute("kernel_elements", 9) > 1:
+        if group == 0 and _has_workspace(layer):
             widest_conv = max(widest_conv, made + max(0, layer.input_elements))
         if group in (3, 4):
             name = layer.kind.lower()
             acts[name] = acts.get(name, 0) + layer.count
     rule = OPTIMIZERS[optimizer]
     total = sum(elements)
-    kept = batch * (sum(k * x for k, x in zip(_KEPT, elements, strict=True)))
-    kept += batch * summary.hidden_outputs
+    bounded(total * batch)
+    # Beside what is kept: the largest gradients, and a convolution's workspace (replay/stack.py).
+    most = widest + 2 * widest_conv
+    if summary.family == "transformer":
+        most += _unseen(seen)
+    kept = batch * (_kept(rows) + summary.hidden_outputs + most)
     fixed = summary.parameters + summary.trainable * (1 + sum(rule.state))
     sine, cosine = _turn(max(acts, key=lambda name: acts[name]) if acts else "")
     return [
@@ -103,7 +139,56 @@ def vector(summary: Summary, batch: int, optimizer: str) -> list[float]:
         *(min(4 * x / 1e9, LINEAR_GB) for x in (fixed, kept, fixed + kept)),
         sine,
         cosine,
+        *_edges(summary.family, 4 * (fixed + kept)),
     ]
+
+
+def _edges(family: str, total: float) -> list[float]:
+    """How far the sum lies from each class' edge, from -1 (a third below) to 1."""
+    classes = CLASSES.get(family, CLASSES["cnn"])
+    memory = CONTEXT_MIB + SLOPE * total / 2**20
+    return [
+        max(-1.0, min(1.0, 3.0 * math.log(memory / (classes.step * k))))
+        for k in range(1, EDGES + 1)
+    ]
+
+
+def _has_workspace(layer: Layer) -> bool:
+    """Whether cuDNN takes memory for a convolution: not for 1x1 and depthwise ones."""
+    kernel = layer.attribute("kernel_elements", 9)
+    if kernel <= 1:
+        return False
+    channels = layer.outputs[0][1] if layer.outputs and len(layer.outputs[0]) > 2 else 1
+    return layer.parameters > (kernel + 1) * channels
+
+
+def _kept(rows: list[tuple[int, int]]) -> int:
+    """Elements a sample that the backward pass finds again, rows taken for a chain: an output is
+    kept where the next layer's backward reads its input, or its own its output. A dropout keeps a
+    byte an element, a pooling two words."""
+    total = 0
+    for i, (group, made) in enumerate(rows):
+        follower = rows[i + 1][0] if i + 1 < len(rows) else -1
+        if group in _MAKES or follower in _READS:
+            total += made
+        if group == 6:
+            total += made // 4
+        elif group == 5:
+            total += 2 * made
+    return total
+
+
+def _unseen(seen: Sequence[Row]) -> int:
+    """Elements a sample of what Transformers compute in functions, which print no row: the loss
+    over the vocabulary (logits, their logarithms, two gradients), and the softmax over stored
+    attention scores, seen by the dropout that follows it."""
+    total = 3 * seen[-1].made * seen[-1].layer.count if seen else 0
+    for group, made, layer in seen:
+        if group == 6 and layer.outputs and len(layer.outputs[0]) == 4:
+            *_, high, wide = layer.outputs[0]
+            if high == wide > 1:
+                total += 2 * made * layer.count
+    return total
 
 
 def _turn(name: str) -> tuple[float, float]:
@@ -114,19 +199,19 @@ def _turn(name: str) -> tuple[float, float]:
     return math.sin(turn), math.cos(turn)
 
 
-def tuples(summary: Summary, batch: int) -> list[list[float]]:
+def tuples(summary: Summary, batch: int, seen: Sequence[Row] | None = None) -> list[list[float]]:
     """At most LENGTH rows of TUPLE numbers: type as one-hot, log of elements of the batch, of
     parameters, of repetitions, and 1."""
-    layers: Sequence[Layer] = [layer for layer in summary.layers if counted(layer)]
-    if len(layers) > LENGTH:
-        sizes = [layer.count * (layer.output_elements + layer.parameters) for layer in layers]
-        largest = set(nlargest(LENGTH, range(len(layers)), key=lambda i: (sizes[i], -i)))
-        layers = [layer for i, layer in enumerate(layers) if i in largest]
+    seen = counted(summary) if seen is None else seen
+    if len(seen) > LENGTH:
+        sizes = [layer.count * (made + layer.parameters) for _, made, layer in seen]
+        largest = sorted(nlargest(LENGTH, range(len(seen)), key=lambda i: (sizes[i], -i)))
+        seen = [seen[i] for i in largest]
     found = []
-    for layer in layers:
+    for group, made, layer in seen:
         row = [0.0] * TUPLE
-        row[_group(layer)] = 1.0
-        row[-4] = math.log1p(max(0, layer.output_elements) * batch) / 10
+        row[group] = 1.0
+        row[-4] = math.log1p(made * batch) / 10
         row[-3] = math.log1p(layer.parameters) / 10
         row[-2] = math.log1p(layer.count) / 10
         row[-1] = 1.0
