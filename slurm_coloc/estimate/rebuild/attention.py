@@ -24,18 +24,15 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
     width = x.shape[1] if len(x.shape) > 3 else x.shape[-1]
     own = layer.parameters // max(1, width**2)
     last = wide[-1] if len(wide) > 1 or (wide and own) else len(node.children)
-    scores = _scores(node, x)
+    if len(wide) == 3 and len({node.children[i].layer.parameters for i in wide}) == 1:
+        last = wide[-1] + 1  # BERT: q, k and v alone, the projection is another module's
+    scores = _scores(scope, node, x)
     parts: list[Value] = []
-    if own:  # BEiT: a function makes q, k and v with the container's own weight
-        parts.append(
-            scope.run(
-                [x],
-                own * x.size,
-                (*x.shape[:-1], own * x.shape[-1]),
-                saves_inputs=[x],
-                weights=scope.weights(layer),
-            )
-        )
+    if own:  # BEiT, XLNet: functions make q, k and v with the container's own weights
+        many = min(own, 3)
+        shape = (*x.shape[:-1], many * x.shape[-1])
+        weights = scope.weights(layer)
+        parts.append(scope.run([x], many * x.size, shape, saves_inputs=[x], weights=weights))
     for index in [i for i in wide if i < last] or ([] if own else [0]):
         given = scope.same(x, x.shape)
         parts.append(run(scope, [node.children[index]], given, [x]))
@@ -46,7 +43,11 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
         made = _eager(scope, parts, x, scores, COPIES.get(layer.kind.lower(), 1))
     for part in parts:
         tape.drop(part.storage)
-    for child in node.children[last:]:
+    if own > 3:  # XLNet: the last projection, too
+        after = scope.run([made], x.size, x.shape, saves_inputs=[made])
+        tape.drop(made.storage)
+        made = after
+    for child in node.children[last:] if wide else []:
         after = run(scope, [child], made, [made])
         tape.drop(made.storage)
         made = after
@@ -70,7 +71,7 @@ def _fused(scope: Scope, parts: list[Value], x: Value) -> Value:
     return scope.run(parts, size, x.shape, saves_inputs=parts, saves_output=True, saves=[rows])
 
 
-def _scores(node: Node, x: Value) -> Shape | None:
+def _scores(scope: Scope, node: Node, x: Value) -> Shape | None:
     """Shape of the scores, where a row shows them: softmax and dropout do, a fused kernel does
     not."""
     if "channel" in node.layer.kind.lower():
@@ -82,6 +83,9 @@ def _scores(node: Node, x: Value) -> Shape | None:
                 tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
             ):
                 return shape
+    if scope.eager and tokens > 1:
+        # Head size 64 is the rule from BERT to Llama's 128: the smaller gives more scores.
+        return (1, max(1, x.shape[-1] // 64), tokens, tokens)
     return None
 
 
@@ -95,6 +99,10 @@ def _eager(scope: Scope, parts: list[Value], x: Value, shape: Shape, copies: int
     tape.drop(copied.storage)
     softmax = scope.run([product], scores, shape, saves_output=True, saves=[scores] * (copies - 1))
     tape.drop(product.storage)
+    if scope.drops:
+        dropped = scope.run([softmax], scores, shape, saves=[scope.bytes(shape, 1)])
+        tape.drop(softmax.storage)
+        softmax = dropped
     made = scope.run([softmax], x.size, x.shape, saves_inputs=[softmax])
     tape.drop(softmax.storage)
     return made

@@ -11,7 +11,11 @@ tensor are summed in place where nobody else holds the first (torch/csrc/autogra
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from slurm_coloc.estimate.lexing import fail
 from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
+
+#: a bound on the work, some ten times what the largest timm model needs
+MAX_EVENTS = 200_000
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +54,9 @@ class Tape:
     _gradients: list[int] = field(default_factory=list)
 
     def allocate(self, size: int) -> int:
-        """A storage with one holder."""
+        """A storage with one holder. Raises SummaryError too_many_layers."""
+        if len(self.events) > MAX_EVENTS:
+            raise fail("too_many_layers", "the model has too many layers to be replayed")
         self.events.append(size)
         self._sizes.append(size)
         self._holders.append(1)

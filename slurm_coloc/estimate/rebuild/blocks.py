@@ -25,7 +25,7 @@ def call(scope: Scope, node: Node, x: Value, frame: list[Value]) -> Value:
     """Run a row and what is below it on ``x``. The result has one holder: the caller."""
     layer = node.layer
     result = None
-    for _ in range(layer.count):
+    for _ in range(node.times):
         given = x if result is None else result
         if not node.children or composed(layer):
             made = leaf(scope, layer, given)
@@ -140,14 +140,16 @@ def _end(scope: Scope, node: Node, x: Value, made: Value) -> Value:
         tape.drop(made.storage)
         made = gated
     if layer.parameters and layer.role is Role.BLOCK:
-        # A scale a branch: the last is applied here, the others kept what they scaled before.
-        scales = layer.parameters // max(out)
-        scales = scales if scales * max(out) == layer.parameters and scales <= 2 else 1
+        # A block's own vectors scale its branches (ConvNeXt, BEiT), one each: the last is applied
+        # here, the others kept what they scaled before. Elsewhere they are added: a bias, a
+        # position embedding.
+        whole = {side: 1 for side in (1, *out)} | {2 * side: 2 for side in out if side > 1}
+        scales = whole.get(layer.parameters, 0) if _adds(node, x) else 0
         scaled = scope.run(
             [made],
             made.size,
             out,
-            saves_inputs=[made],
+            saves_inputs=[made] if scales else [],
             saves=[made.size] * (scales - 1),
             weights=scope.weights(layer),
         )

@@ -86,6 +86,7 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     name = layer.kind.lower()
     size = scope.bytes(out, None if "batch" in name else scope.high)
     if "batch" in name:
+        scope.constants.extend((2 * layer.parameters, 2 * layer.parameters, 8))
         rows = 4 * (out[1] if len(out) > 1 else out[0])
     elif "group" in name or "instance" in name:
         rows = scope.bytes((out[0], 32), 4)

@@ -32,9 +32,16 @@ def rebuild(summary: Summary, scope: Scope) -> Recording:
     tape.backward(loss)
     for value in (made, logits):
         tape.drop(value.storage)
+    scope.output_bytes = made.size
+    # Parameters that no row shows (a footer counts them) live and are trained, too.
+    rest = max(0, summary.parameters - sum(scope.parameters)) * scope.weight
+    trained = [int(count * scope.weight * scope.trained) for count in scope.parameters]
+    frozen = [
+        count * scope.weight - own for count, own in zip(scope.parameters, trained, strict=True)
+    ]
     return Recording(
-        parameters=tuple(4 * count for count in scope.parameters),
-        constants=tuple(scope.constants),
+        parameters=(*trained, int(rest * scope.trained)),
+        constants=(*(size for size in frozen if size), *scope.constants, rest),
         inputs=(given.size,),
         events=tuple(tape.events),
         gradients=tape.gradients,

@@ -14,16 +14,20 @@ Shape = tuple[int, ...]
 
 @dataclass(slots=True)
 class Scope:
-    """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``gradient``: bytes
-    of a parameter's gradient. ``drops``: whether Dropout rows drop anything. ``hidden``: what rows
-    that were not opened keep, over their own output. ``parameters``: of each row, in order."""
+    """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``weight``: bytes of
+    an element of a parameter and of its gradient. ``trained``: the share of the parameters that is
+    not frozen. ``drops``: whether Dropout rows drop anything. ``eager``: attention stores its
+    scores. ``hidden``: what rows that were not opened keep, over their own output."""
 
     batch: int
     low: int = 4
     high: int = 4
-    gradient: int = 4
+    weight: int = 4
+    trained: float = 1.0
     drops: bool = False
+    eager: bool = False
     hidden: float = 0.0
+    output_bytes: int = 0
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
@@ -43,7 +47,7 @@ class Scope:
             return ()
         parts = (count - bias, bias) if 0 < bias < count else (count,)
         self.parameters.extend(parts)
-        return tuple(part * self.gradient for part in parts)
+        return tuple(int(part * self.weight * self.trained) for part in parts)
 
     def run(
         self, reads: Sequence[Value], size: int, shape: Shape, *, always: bool = False, **how: Any
