@@ -52,6 +52,7 @@ _PARTS: tuple[tuple[str, Role], ...] = (
     ("batchnorm", Role.NORM), ("layernorm", Role.NORM), ("groupnorm", Role.NORM),
     ("rmsnorm", Role.NORM), ("instancenorm", Role.NORM), ("batchnormalization", Role.NORM),
     ("layernormalization", Role.NORM), ("localresponsenorm", Role.NORM),
+    ("evonorm", Role.NORM), ("filterresponsenorm", Role.NORM), ("simplenorm", Role.NORM),
     ("maxpool", Role.MAXPOOL), ("avgpool", Role.POOL), ("averagepool", Role.POOL),
     ("upsample", Role.POOL), ("globalaverage", Role.POOL),
     ("dropout", Role.DROPOUT), ("embedding", Role.EMBEDDING),

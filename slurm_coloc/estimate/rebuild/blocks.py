@@ -18,6 +18,9 @@ from slurm_coloc.estimate.rebuild.tree import Node
 _RESIDUAL = re.compile(r"block|bottleneck|residual|layer\Z|encoderlayer|unit\Z", re.IGNORECASE)
 #: rows whose result the next row does not read: MetaFormer's scale of the shortcut
 ASIDE = frozenset({"Scale"})
+#: blocks whose containers all read the block's input and are summed (re-parameterised ones)
+PARALLEL = ("mobileone", "repvgg", "reparam", "repconv")
+_GATE = re.compile(r"gatingunit|glu", re.IGNORECASE)
 _SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
 
 
@@ -31,7 +34,7 @@ def call(scope: Scope, node: Node, x: Value, frame: list[Value]) -> Value:
             made = leaf(scope, layer, given)
         elif layer.role is Role.NORM and layer.parameters:
             made = _normalised(scope, node, given)
-        elif is_attention(layer.kind) or _triples(node):
+        elif _attends(node):
             made = attention(scope, node, given, run)
         else:
             made = container(scope, node, given)
@@ -42,8 +45,13 @@ def call(scope: Scope, node: Node, x: Value, frame: list[Value]) -> Value:
     return result
 
 
-def _triples(node: Node) -> bool:
-    """Attention over channels: its first row makes q, k and v, and a later row projects."""
+def _attends(node: Node) -> bool:
+    """An attention block, and not one that holds another; one over channels, too, where its first
+    row makes q, k and v and the other projects."""
+    if any(is_attention(child.layer.kind) for child in node.children):
+        return False
+    if is_attention(node.layer.kind):
+        return True
     rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR]
     if "attent" not in node.layer.kind.lower() or len(rows) != 2 or not rows[0].inputs:
         return False
@@ -58,7 +66,12 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     sums = _adds(node, x)
     if sums and rows[-1].layer.role in (Role.ACT_OUT, Role.ACT_IN) and not rows[-1].children:
         rows, after = rows[:-1], rows[-1:]  # ResNet's last ReLU comes after the sum
-    made = run(scope, rows, x, [x])
+    if node.layer.kind.lower().startswith(PARALLEL):
+        made = _branches(scope, rows, x)
+    else:
+        made = run(scope, rows, x, [x])
+    if _GATE.search(node.layer.kind) and made.size < x.size:
+        made = _gated(scope, made, x)
     made = _end(scope, node, x, made)
     if sums and made.storage != x.storage and made.shape == x.shape:
         made = _joined(scope, made, scope.same(x, x.shape))
@@ -90,14 +103,45 @@ def run(scope: Scope, nodes: list[Node], x: Value, frame: list[Value]) -> Value:
     return current
 
 
+def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
+    """Rows with rows of their own on ``x`` each, summed; then the others in order."""
+    tape = scope.tape
+    made: Value | None = None
+    apart = [node for node in nodes if node.children or node.layer.role is Role.NORM]
+    wide = [y for node in apart for y in (node.children if _is_list(node) else [node])]
+    for node in wide:
+        own = run(scope, [node], x, [x])
+        made = own if made is None else _joined(scope, made, own)
+    if made is None:
+        made = scope.same(x, x.shape)
+    after = run(scope, [node for node in nodes if node not in apart], made, [made])
+    tape.drop(made.storage)
+    return after
+
+
+def _is_list(node: Node) -> bool:
+    return node.layer.kind == "ModuleList"
+
+
+def _gated(scope: Scope, made: Value, x: Value) -> Value:
+    """The product of one half of ``x`` with what the rows made of the other."""
+    result = scope.run([x, made], made.size, made.shape, saves_inputs=[x, made])
+    scope.tape.drop(made.storage)
+    return result
+
+
 def _given(scope: Scope, node: Node, current: Value, frame: list[Value]) -> Value:
     """What a row reads: what was made last, an older value of its shape, or what a function made
     of the last one. With a holder for the caller."""
     shape = node.layer.inputs[0] if node.layer.inputs else None
     if shape is None or shape == current.shape or elements(shape) <= 0:
         return scope.same(current, current.shape)
-    if sorted(shape) == sorted(current.shape):
-        return scope.same(current, shape)  # permuted
+    if sorted(shape) == sorted(current.shape):  # permuted, and copied where it must be a matrix
+        if node.layer.role is Role.LINEAR and len(shape) == 3:
+            return scope.run([current], current.size, shape)
+        return scope.same(current, shape)
+    if elements(shape) == elements(current.shape):  # windows, tokens
+        return scope.reshaped(current, shape)
     for value in reversed(frame):
         if value.shape == shape and scope.tape.alive(value.storage):
             return scope.same(value, shape)
@@ -143,7 +187,7 @@ def _end(scope: Scope, node: Node, x: Value, made: Value) -> Value:
         # A block's own vectors scale its branches (ConvNeXt, BEiT), one each: the last is applied
         # here, the others kept what they scaled before. Elsewhere they are added: a bias, a
         # position embedding.
-        whole = {side: 1 for side in (1, *out)} | {2 * side: 2 for side in out if side > 1}
+        whole = dict.fromkeys((1, *out), 1) | {2 * side: 2 for side in out if side > 1}
         scales = whole.get(layer.parameters, 0) if _adds(node, x) else 0
         scaled = scope.run(
             [made],

@@ -97,7 +97,7 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         size,
         out,
         saves_inputs=[x],
-        saves=[rows, rows],
+        saves=[rows, rows, *([size, size] if "evonorm" in name else [])],
         weights=scope.weights(layer, layer.parameters // 2),
     )
 

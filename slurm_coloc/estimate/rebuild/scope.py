@@ -62,10 +62,13 @@ class Scope:
 
     def reshaped(self, x: Value, shape: Shape) -> Value:
         """What a function between two modules makes of ``x`` where only the shape is known: a view
-        where the elements are as many, else a new tensor that nothing is saved for."""
+        where the elements are as many or one dimension is shorter (chunk, split), else a new
+        tensor that nothing is saved for."""
         size = self.bytes(shape, x.size // max(1, self.bytes(x.shape, 1)) or None)
-        if size == x.size:
-            return self.same(x, shape)
+        other = [(a, b) for a, b in zip(x.shape, shape, strict=False) if a != b]
+        part = len(shape) == len(x.shape) and len(other) == 1 and 1 < other[0][1] < other[0][0]
+        if size == x.size or part:
+            return self.run([x], size, shape, view=True)
         return self.run([x], size, shape)
 
     def kernel(self, layer: Layer, given: Shape, out: Shape) -> tuple[int, int]:
