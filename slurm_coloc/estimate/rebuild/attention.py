@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.scope import Scope, Shape
+from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
 
 #: gives the scores of positions, from the queries
 POSITION = "PosEmbedRel"
 #: classes that keep more than one tensor of the scores' size
-COPIES = {"gpsa": 4, "windowmultiheadattention": 3}
+COPIES = {"gpsa": 4, "windowmultiheadattention": 2}
 #: classes that turn queries and keys by their position: a new tensor each
 ROTATED = ("evaattention", "attentionrope", "rotary", "llamaattention", "qwen", "mistral")
 Run = Callable[[Scope, list[Node], Value, list[Value]], Value]
@@ -117,6 +117,13 @@ def _tokens_last(node: Node) -> bool:
     return any(child.layer.role is Role.LINEAR for child in node.children)
 
 
+def _normed(node: Node) -> Node | None:
+    """The first row, where it is a matrix with a normalisation after it."""
+    first = node.children[0] if node.children else node
+    rows = [child.layer.role for child in first.children]
+    return first if rows in ([Role.LINEAR, Role.NORM], [Role.CONV, Role.NORM]) else None
+
+
 def _width(node: Node) -> int:
     """Channels that a row gives out."""
     outputs = node.layer.outputs
@@ -147,11 +154,19 @@ def _scores(scope: Scope, node: Node, x: Value) -> Shape | None:
             square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
             if "softmax" in name or square:
                 return shape
-    blocks = len(x.shape) == 4 and x.shape[1] != x.shape[2]
-    if blocks and _tokens_last(node) and node.layer.kind == "Attention":
+    if len(x.shape) == 4 and _tokens_last(node) and node.layer.kind == "Attention":
+        if x.shape[1] == x.shape[2]:  # image windows (SAM): the positions' bias is as the scores
+            inside = x.shape[1] * x.shape[2]
+            return (x.shape[0], max(1, x.shape[-1] // 64), inside, inside)
         # Blocks of tokens (NesT): the fused kernels take four dimensions, these are five. Its heads
         # are 32 wide.
         return (x.shape[0] * x.shape[1], max(1, x.shape[-1] // 32), x.shape[2], x.shape[2])
+    if node.layer.kind == "MaskUnitAttention":  # Hiera: five dimensions, heads 96 wide, units of 64
+        unit = 64 if tokens > 196 else tokens
+        return (tokens // unit, max(1, x.shape[-1] // 96), unit, unit)
+    if first := _normed(node):  # LeViT: keys 32 wide, values twice as much
+        inside = elements(x.shape) // x.shape[1 if len(x.shape) > 3 else -1] // x.shape[0]
+        return (1, max(1, _width(first) // 128), inside, inside)
     if scope.eager and tokens > 1:
         # Head size 64 is the rule from BERT to Llama's 128: the smaller gives more scores.
         return (1, max(1, x.shape[-1] // 64), tokens, tokens)
@@ -168,7 +183,9 @@ def _eager(
     copied = scope.run(parts, x.size, x.shape, saves=more, saves_inputs=parts if cosine else [])
     product = scope.run([copied], scores, shape, saves_inputs=[copied])
     tape.drop(copied.storage)
-    made = scope.run([product], scores, shape, saves_output=True, saves=[scores] * (copies - 1))
+    made = scope.run(
+        [product], scores, shape, saves_output=True, saves=[scores] * (copies - 1 + cosine)
+    )
     tape.drop(product.storage)
     if scope.drops:
         made = _after(scope, made, scope.run([made], scores, shape, saves=[scope.bytes(shape, 1)]))

@@ -11,8 +11,8 @@ import re
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.leaves import composed, elements, leaf, norm
-from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
+from slurm_coloc.estimate.rebuild.scope import Scope, elements
 from slurm_coloc.estimate.rebuild.tree import Node
 
 _RESIDUAL = re.compile(r"block|bottleneck|residual|layer\Z|encoderlayer|unit\Z", re.IGNORECASE)

@@ -4,19 +4,9 @@ does otherwise, its kernels (aten/src/ATen/native/cudnn, native/cuda)."""
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.replay.recording import Scratch, Work
 from slurm_coloc.estimate.summary import Layer
-
-Shape = tuple[int, ...]
-
-
-def elements(shape: Shape) -> int:
-    """Product of the dimensions."""
-    total = 1
-    for side in shape:
-        total *= side
-    return total
 
 
 def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
@@ -58,7 +48,10 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     weight = (layer.parameters - bias) * 4
     size = scope.bytes(out)
     scratch = [Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work]
-    return scope.run(
+    pads = "2dsame" in layer.kind.lower() and kernel > 1
+    # "Same" as TensorFlow has it: a padded copy is what the convolution reads and saves.
+    x = scope.run([x], x.size, x.shape) if pads else scope.same(x, x.shape)
+    made = scope.run(
         [x],
         size,
         out,
@@ -67,6 +60,8 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         weights=scope.weights(layer, bias),
         scratch=scratch,
     )
+    scope.tape.drop(x.storage)
+    return made
 
 
 def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
@@ -97,7 +92,7 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         size,
         out,
         saves_inputs=[x],
-        saves=[rows, rows, *([size, size] if "evonorm" in name else [])],
+        saves=[rows, rows, *([size] * 3 if "evonorm" in name else [])],
         weights=scope.weights(layer, layer.parameters // 2),
     )
 

@@ -12,6 +12,14 @@ from slurm_coloc.estimate.summary import Layer
 Shape = tuple[int, ...]
 
 
+def elements(shape: Shape) -> int:
+    """Product of the dimensions."""
+    total = 1
+    for side in shape:
+        total *= side
+    return total
+
+
 @dataclass(slots=True)
 class Scope:
     """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``weight``: bytes of

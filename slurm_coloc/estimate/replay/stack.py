@@ -16,9 +16,9 @@ class Stack:
     """
 
     context_mib: int
-    forward: float = 1.0
+    forward: float = 0.0
     data: float = 0.0
-    weight: float = 2.0
+    weight: float = 1.75
     grouped: float = 0.5
 
     def workspace(self, work: Scratch) -> int:
