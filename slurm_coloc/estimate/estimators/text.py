@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.rebuild.doubt import doubts
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.allocator import replay
-from slurm_coloc.estimate.replay.margin import upper_mib
+from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import training
@@ -50,13 +51,22 @@ class Text:
         stack = Stack(context_mib)
         eager = _eager(shaped)
         memory = _memory_mib(shaped, options, stack, eager)
-        tier = "text-cut" if shaped.collapsed else "text"
-        upper = upper_mib(memory, context_mib, tier, shaped.family)
+        unknown = doubts(shaped)
+        if unknown:
+            notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
+        upper = upper_mib(memory, context_mib, _tier(shaped, bool(unknown)))
         if not eager and _may_be_eager(shaped):
             # The class does not say whether scores are stored: the bound takes them in.
             worst = _memory_mib(shaped, options, stack, True)
             upper = max(upper, int(worst * 1.02))
         return Estimate(self.name, self.version, memory, upper, notes=notes)
+
+
+def _tier(summary: Summary, doubtful: bool) -> Tier:
+    """A text is cut where the footer counts what no row shows; 2 %: single vectors are no rows."""
+    if summary.collapsed and summary.hidden_outputs > 0.02 * summary.activations:
+        return Tier.CUT
+    return Tier.DOUBTFUL if doubtful else Tier.TEXT
 
 
 def _memory_mib(summary: Summary, options: TrainingOptions, stack: Stack, eager: bool) -> int:

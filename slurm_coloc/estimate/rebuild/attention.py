@@ -54,6 +54,8 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
         tape.drop(part.storage)
     if rows.own > 3:  # XLNet: the last projection, too
         made = _after(scope, made, scope.run([made], x.size, x.shape, saves_inputs=[made]))
+        for more in (2 * x.size, x.size, x.size):  # keys of positions, queries with both biases
+            made = _after(scope, made, scope.run([made], made.size, made.shape, saves=[more]))
     for child in rows.rest:
         made = _after(scope, made, run(scope, [child], made, [made]))
     out = layer.outputs[0] if layer.outputs else x.shape

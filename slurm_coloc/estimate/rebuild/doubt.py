@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules whose functions cannot be told from their rows: their estimate needs a wider margin."""
 
-from slurm_coloc.estimate.kinds import is_attention
-from slurm_coloc.estimate.summary import Layer, Summary
+from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.summary import Summary
 
-#: attention whose rebuilt step came within 5 % of the recorded one (timm 1.0, torch 2.13), and the
-#: names that transformers gives to blocks of the same build
+#: attention whose rebuilt step came within 5 % of the recorded one (timm 1.0, torch 2.13)
 KNOWN = frozenset(
     {
         "attention", "attention2d", "attentioncl", "attentionpoollatent", "channelattention",
@@ -14,18 +13,24 @@ KNOWN = frozenset(
         "windowattentionglobal", "windowmultiheadattention",
     }
 )  # fmt: skip
-_ENDINGS = ("selfattention", "sdpaattention", "multiheadattention", "flashattention2")
-#: kinds with functions of their own: lambda layers, weights made for each sample, parallel blocks
-HIDDEN = ("lambdalayer", "condconv", "parallel", "evonorm", "haloattn", "bottleneckattn", "gpsa")
+#: kinds with functions of their own: lambda layers, weights made for each sample, parallel blocks,
+#: sparse attention
+HIDDEN = (
+    "lambdalayer", "condconv", "parallel", "evonorm", "haloattn", "bottleneckattn", "gpsa",
+    "longformer", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv",
+)  # fmt: skip
 
 
 def doubts(summary: Summary) -> tuple[str, ...]:
     """Class names that are not understood, each once."""
-    return tuple(dict.fromkeys(row.kind for row in summary.layers if _doubtful(row)))
+    # Language models name their class after the model (BertSelfAttention); they are built alike.
+    language = any(row.role is Role.EMBEDDING for row in summary.layers)
+    found = (row.kind for row in summary.layers if _doubtful(row.kind, language))
+    return tuple(dict.fromkeys(found))
 
 
-def _doubtful(row: Layer) -> bool:
-    kind = row.kind.lower()
-    if kind.startswith(HIDDEN):
+def _doubtful(kind: str, language: bool) -> bool:
+    name = kind.lower()
+    if name.startswith(HIDDEN):
         return True
-    return is_attention(row.kind) and kind not in KNOWN and not kind.endswith(_ENDINGS)
+    return not language and is_attention(kind) and name not in KNOWN

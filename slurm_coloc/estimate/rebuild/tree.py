@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a summary as a tree, in the order of execution."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.summary import Layer, Summary
 
 
@@ -26,4 +27,21 @@ def tree(summary: Summary) -> list[Node]:
         node = Node(layer, max(1, layer.count // max(1, above)))
         (path[-1].children if path else top).append(node)
         path.append(node)
+    if summary.format == "reprtree":
+        for node in top:
+            _in_order(node)
     return top
+
+
+def _in_order(node: Node) -> None:
+    """print(model) lists modules as they were defined. A feed-forward block often defines both of
+    its matrices before the activation that stands between them (GPT-2, XLNet)."""
+    rows = node.children
+    wide = [i for i, row in enumerate(rows) if row.layer.role is Role.LINEAR]
+    acts = [i for i, row in enumerate(rows) if row.layer.role in (Role.ACT_IN, Role.ACT_OUT)]
+    if len(wide) == 2 and len(acts) == 1 and acts[0] > wide[1]:
+        moved = rows.pop(acts[0])
+        moved.layer = replace(moved.layer, inputs=(), outputs=())  # those of what it reads now
+        rows.insert(wide[0] + 1, moved)
+    for row in rows:
+        _in_order(row)
