@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the text alone: the model rebuilt, its step replayed through PyTorch's allocator.
 
-memory = context + what the caching allocator takes from the driver in three training steps:
+memory = context + what the caching allocator takes from the driver in two training steps:
 estimate/rebuild makes the step, estimate/replay plays it.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.doubt import doubts
-from slurm_coloc.estimate.rebuild.model import rebuild
+from slurm_coloc.estimate.rebuild.model import is_closed, rebuild
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.allocator import replay
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
@@ -63,8 +63,11 @@ class Text:
 
 
 def _tier(summary: Summary, doubtful: bool) -> Tier:
-    """A text is cut where the footer counts what no row shows; 2 %: single vectors are no rows."""
-    if summary.collapsed and summary.hidden_outputs > 0.02 * summary.activations:
+    """A text is cut where rows hold more than they show, or the footer counts what no row has."""
+    counted = sum(row.parameters * row.count for row in summary.layers)
+    if summary.collapsed and (
+        counted < 0.98 * summary.parameters or any(is_closed(row) for row in summary.layers)
+    ):
         return Tier.CUT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
 
@@ -146,7 +149,10 @@ def _eager(summary: Summary) -> bool:
 
 
 def _may_be_eager(summary: Summary) -> bool:
-    """Some attention class neither says SDPA nor flash."""
+    """A language model some of whose attention classes neither say SDPA nor flash: transformers
+    names a class alike for both. Vision models of timm use the fused kernel."""
+    if not any(layer.role is Role.EMBEDDING for layer in summary.layers):
+        return False
     names = {layer.kind.lower() for layer in summary.layers if is_attention(layer.kind)}
     return bool(names) and not any("sdpa" in name or "flash" in name for name in names)
 

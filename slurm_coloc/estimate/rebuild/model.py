@@ -63,6 +63,8 @@ def _hidden(summary: Summary) -> float:
 
 
 def is_closed(row: Layer) -> bool:
+    """Its parameters are those of rows below it that are not shown. Single vectors scale channels,
+    and tables of positions have no rows."""
     if not row.leaf or row.role not in (Role.BLOCK, Role.ALIAS) or not row.outputs:
         return False
-    return row.parameters > 2 * max(row.outputs[0])  # fewer: one scale a channel
+    return row.parameters > 2 * max(row.outputs[0]) and "pos" not in row.kind.lower()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
 
-STEPS = 3
+STEPS = 2
 Sizes = Callable[[Scratch], int]
 
 
