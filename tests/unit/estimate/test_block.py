@@ -57,7 +57,8 @@ def test_a_damaged_block_is_left_out_with_a_note(data: st.DataObject) -> None:
     # A changed header that is still a header may stand: it is the user's own word.
     assert notes or len(found) == 1 or len(rest) == len(lines)
     if MARK not in line and char != line[place]:
-        assert not found and notes
+        # The last digit of base64 has bits that nobody reads: then it is still the same recording.
+        assert (not found and notes) or found == split(block(small()).splitlines())[1]
 
 
 @settings(max_examples=300, deadline=None)
