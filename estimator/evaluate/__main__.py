@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the estimators against measured runs.
+
+    python -m estimator.evaluate texts CACHE       torchinfo's texts (torch, timm, torchinfo)
+    python -m estimator.evaluate text CACHE        the text tier on them
+    python -m estimator.evaluate text CACHE --kind default --worst 20
+
+The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from estimator.evaluate.rows import Run, family, timm_runs
+from estimator.evaluate.texts import KINDS, make
+from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.parsers import parse_summary
+
+#: of the card that the runs were measured on, fitted to them
+CONTEXT_MIB = 1790
+#: what the runs most likely trained with: residuals do not grow with the parameters then
+OPTIMIZER = "sgd-momentum"
+
+
+class Judged(NamedTuple):
+    """A run and its estimate (MiB)."""
+
+    run: Run
+    mib: int
+    upper_mib: int
+    seconds: float
+
+    @property
+    def error(self) -> float:
+        """Over what was measured."""
+        return self.mib / self.run.mib - 1.0
+
+
+def judge(text: str, runs: Sequence[Run], estimator: str) -> list[Judged]:
+    """All runs of one model; those without a figure are left out."""
+    summary = parse_summary(text)
+    found = []
+    for run in runs:
+        options = TrainingOptions(batch_size=run.batch, optimizer=OPTIMIZER)
+        answer = estimate(summary, options, context_mib=CONTEXT_MIB, estimator=estimator)
+        if answer.memory_mib is not None and answer.upper_mib is not None:
+            found.append(Judged(run, answer.memory_mib, answer.upper_mib, answer.seconds))
+    return found
+
+
+def table(judged: Sequence[Judged]) -> str:
+    """One line of figures."""
+    errors = sorted(abs(one.error) for one in judged)
+    seconds = sorted(one.seconds for one in judged)
+    many = len(errors)
+
+    def within(limit: float) -> float:
+        return 100 * sum(error < limit for error in errors) / many
+
+    under = 100 * sum(one.upper_mib < one.run.mib for one in judged) / many
+    over = sum(one.upper_mib - one.run.mib for one in judged) / many
+    return (
+        f"{many} runs of {len({one.run.model for one in judged})} models in"
+        f" {len({family(one.run.model) for one in judged})} families:"
+        f" median error {100 * errors[many // 2]:.2f} %,"
+        f" within 5 % {within(0.05):.1f} %, 10 % {within(0.1):.1f} %, 20 % {within(0.2):.1f} %;"
+        f" above the bound {under:.2f} %, reserved too much {over:.0f} MiB in the mean;"
+        f" {1000 * seconds[many // 2]:.1f} ms, at most {1000 * seconds[-1]:.0f}"
+    )
+
+
+def worst(judged: Sequence[Judged], many: int) -> list[str]:
+    """The models that are furthest off, with all their batches."""
+    by_model: dict[str, list[Judged]] = {}
+    for one in judged:
+        by_model.setdefault(one.run.model, []).append(one)
+    order = sorted(by_model.values(), key=lambda ones: -max(abs(one.error) for one in ones))
+    return [
+        f"{ones[0].run.model:38} "
+        + " ".join(f"{one.run.batch}:{100 * one.error:+.1f}%" for one in ones)
+        for ones in order[:many]
+    ]
+
+
+def main() -> int:
+    """Make texts, or judge by them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("what", choices=("texts", "text"))
+    parser.add_argument("cache", type=Path, help="folder of the texts")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="full")
+    parser.add_argument("--estimator", default="text")
+    parser.add_argument("--worst", type=int, default=10, help="models to list")
+    args = parser.parse_args()
+    runs = timm_runs()
+    if args.what == "texts":
+        make(sorted(runs), args.cache)
+        return 0
+    judged: list[Judged] = []
+    for model in sorted(runs):
+        path = args.cache / f"{model}.{args.kind}"
+        if path.exists():
+            judged += judge(path.read_text(encoding="utf-8"), runs[model], args.estimator)
+    if not judged:
+        print(f"no texts in {args.cache}: make them first", file=sys.stderr)
+        return 1
+    print(table(judged))
+    print("\n".join(worst(judged, args.worst)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

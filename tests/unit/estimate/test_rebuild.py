@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step rebuilt from rows: what is kept for the backward pass, counted by hand."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.lexing import Shape
+from slurm_coloc.estimate.rebuild.doubt import doubts
+from slurm_coloc.estimate.rebuild.model import rebuild
+from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.replay.recording import Recording
+from slurm_coloc.estimate.summary import Layer, Summary, family_of
+
+IMAGE: Shape = (1, 8, 32, 32)
+ONE = 8 * 32 * 32 * 4  # bytes of IMAGE
+TOKENS: Shape = (1, 64, 128)
+ROW = 64 * 128 * 4
+
+
+def row(
+    kind: str, shape: Shape, parameters: int = 0, depth: int = 1, reads: Shape | None = None
+) -> Layer:
+    return Layer(kind, depth, (reads or shape,), (shape,), parameters)
+
+
+def model(*rows: Layer) -> Summary:
+    """Rows below a top of no known kind, which reads what the first reads."""
+    top = Layer("Net", 0, rows[0].inputs, rows[-1].outputs, leaf=False)
+    layers = []
+    for one, after in zip(rows, (*rows[1:], None), strict=True):
+        inner = after is not None and after.depth > one.depth
+        layers.append(
+            Layer(one.kind, one.depth, one.inputs, one.outputs, one.parameters, leaf=not inner)
+        )
+    count = sum(one.parameters for one in rows)
+    layers = [top, *layers]
+    return Summary("torchinfo", family_of(tuple(layers)), count, count, tuple(layers), 1)
+
+
+def kept(step: Recording) -> dict[int, int]:
+    """How many storages of each size live when the backward starts, which is at the loss."""
+    sizes: list[int] = []
+    alive: set[int] = set()
+    for event in step.events:
+        if isinstance(event, int) and event >= 0:
+            if event == 4:  # the loss
+                break
+            alive.add(len(sizes))
+            sizes.append(event)
+        elif isinstance(event, int):
+            alive.discard(-1 - event)
+    found: dict[int, int] = {}
+    for index in alive:
+        found[sizes[index]] = found.get(sizes[index], 0) + 1
+    return found
+
+
+def test_convolution_norm_and_relu_keep_two() -> None:
+    # The convolution keeps the image, which is the batch's own; the norm what the convolution made,
+    # the ReLU its result, which is in the place of the norm's.
+    step = rebuild(
+        model(
+            row("Conv2d", IMAGE, 576), row("BatchNorm2d", IMAGE, 16), row("ReLU", IMAGE),
+            row("Flatten", (1, 8192)), row("Linear", (1, 10), 81930, reads=(1, 8192)),
+        ),
+        Scope(batch=1),
+    )  # fmt: skip
+    assert kept(step)[ONE] == 2
+
+
+def test_gelu_keeps_what_it_reads() -> None:
+    step = rebuild(
+        model(
+            row("Conv2d", IMAGE, 576), row("GELU", IMAGE),
+            row("Linear", (1, 10), 81930, reads=(1, 8192)),
+        ),
+        Scope(batch=1),
+    )  # fmt: skip
+    assert kept(step)[ONE] == 2
+
+
+def attention(*inside: Layer) -> Summary:
+    return model(
+        row("Linear", TOKENS, 128 * 129),
+        row("Attention", TOKENS),
+        row("Linear", (1, 64, 384), 384 * 129, depth=2, reads=TOKENS),
+        *inside,
+        row("Linear", TOKENS, 128 * 129, depth=2),
+        row("Linear", (1, 64, 10), 1290, reads=TOKENS),
+    )
+
+
+def test_a_fused_kernel_keeps_no_scores() -> None:
+    found = kept(rebuild(attention(), Scope(batch=1)))
+    assert found[3 * ROW] == 1  # q, k and v in one
+    assert found[ROW] == 3  # what attention reads, its result, what the last layer reads
+
+
+def test_a_row_of_scores_means_they_are_stored() -> None:
+    scores = row("Softmax", (1, 4, 64, 64), depth=2)
+    found = kept(rebuild(attention(scores), Scope(batch=1)))
+    assert found[4 * 64 * 64 * 4] == 1
+    assert 3 * ROW not in found  # copies of q, k and v are kept in their place
+    assert found[ROW] == 6
+
+
+def test_a_shortcut_is_read_from_the_block() -> None:
+    # A downsampling row reads the block's input, not what the row before it made.
+    wide: Shape = (1, 32, 32, 32)
+    step = rebuild(
+        model(
+            row("Conv2d", IMAGE, 576),
+            row("Bottleneck", wide, reads=IMAGE),
+            row("Conv2d", wide, 256, depth=2, reads=IMAGE),
+            row("BatchNorm2d", wide, 64, depth=2),
+            row("Conv2d", wide, 256, depth=2, reads=IMAGE),
+            row("ReLU", wide, depth=2),
+            row("Linear", (1, 10), 327690, reads=(1, 32768)),
+        ),
+        Scope(batch=1),
+    )
+    assert kept(step)[ONE] == 1  # read twice, kept once
+
+
+ROWS = st.lists(
+    st.sampled_from(("Conv2d", "BatchNorm2d", "ReLU", "GELU", "SqueezeExcite", "LayerScale")),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ROWS, st.integers(1, 64))
+def test_every_step_is_whole(kinds: list[str], batch: int) -> None:
+    """Each free has its allocation, every parameter a gradient, and what is left is that and the
+    output."""
+    rows = [row(kind, IMAGE, 64 if kind in ("Conv2d", "BatchNorm2d") else 0) for kind in kinds]
+    step = rebuild(model(row("Conv2d", IMAGE, 576), *rows), Scope(batch=batch))
+    sizes: list[int] = []
+    alive: set[int] = set()
+    for event in step.events:
+        if isinstance(event, int) and event >= 0:
+            alive.add(len(sizes))
+            sizes.append(event)
+        elif isinstance(event, int):
+            alive.remove(-1 - event)
+    assert sum(sizes[i] for i in step.gradients) == sum(step.parameters)
+    assert step.gradients <= alive and len(alive - step.gradients) <= 4
+
+
+def test_what_is_not_understood_is_named_and_widens_the_bound() -> None:
+    plain = attention()
+    strange = model(
+        *(
+            row("LambdaLayer" if x.kind == "Attention" else x.kind, x.outputs[0], x.parameters,
+                x.depth, x.inputs[0])
+            for x in plain.layers[1:]
+        )
+    )  # fmt: skip
+    assert doubts(plain) == () and doubts(strange) == ("LambdaLayer",)
+    known, unknown = (
+        estimate(summary, TrainingOptions(8), context_mib=0, estimator="text")
+        for summary in (plain, strange)
+    )
+    assert known.memory_mib and known.upper_mib and unknown.memory_mib and unknown.upper_mib
+    assert any("LambdaLayer" in note for note in unknown.notes)
+    assert unknown.upper_mib / unknown.memory_mib > known.upper_mib / known.memory_mib
