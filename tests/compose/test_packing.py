@@ -42,7 +42,7 @@ def test_first_fit(cluster: Cluster, node: str, partition: str) -> None:
     """The thesis' MUG: a GPU in use before a free one."""
     a, b = fill(cluster, partition, [500, 300])
     assert used(cluster, node)[:2] == [a + b, 0]
-    [big] = fill(cluster, partition, [1000 if node == "g1" else 2200])
+    [big] = fill(cluster, partition, [1000 if node == "g1" else 2700])
     [small] = fill(cluster, partition, [60])
     assert used(cluster, node)[:2] == [a + b + small, big], "the hole is filled first"
 
