@@ -2,14 +2,14 @@
 """``python -m estimator.gpumemnet COMMAND``: see README.md beside this file."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 import torch
 
+from estimator.measured import SHARED
+
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("COLOC_SHARED", ROOT.parent / "shared"))
 NETS = ROOT / "slurm_coloc" / "estimate" / "nets"
 CACHE = Path.home() / ".cache" / "slurm-coloc" / "gpumemnet"
 

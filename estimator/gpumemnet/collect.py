@@ -19,10 +19,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from estimator.gpumemnet.measured import family as timm_family
 from estimator.gpumemnet.models import cnn, mlp, transformer
 from estimator.gpumemnet.models.drawn import Drawn
 from estimator.gpumemnet.models.published import named
+from estimator.measured import family as timm_family
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
 from slurm_coloc.estimate.summary import Layer, Summary

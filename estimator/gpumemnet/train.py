@@ -25,9 +25,9 @@ from estimator.gpumemnet import fit, ranges
 from estimator.gpumemnet.export import export
 from estimator.gpumemnet.fit import Recipe, Rows
 from estimator.gpumemnet.measure import Score, mean, score
-from estimator.gpumemnet.measured import family as timm_family
-from estimator.gpumemnet.measured import timm_rows
 from estimator.gpumemnet.rows import Set, load, of
+from estimator.measured import family as timm_family
+from estimator.measured import timm_rows
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.nets.classes import CLASSES, NETWORKS, file_name
 from slurm_coloc.estimate.parsers import parse_summary

@@ -39,7 +39,6 @@ class Operator:
     weights: tuple[int, ...] = ()
     through: bool = False
     scratch: tuple[Scratch, ...] = ()
-    extra: int = 0
     gradient: int | None = None
 
 
@@ -87,11 +86,6 @@ class Tape:
         """Allocations that hold the parameters' gradients."""
         return frozenset(self._gradients)
 
-    def moment(self, size: int) -> None:
-        """Bytes that are taken and given back at once."""
-        if size > 0:
-            self.drop(self.allocate(size))
-
     def operator(
         self,
         reads: Sequence[Value],
@@ -106,11 +100,10 @@ class Tape:
         view: bool = False,
         through: bool = False,
         scratch: Sequence[Scratch] = (),
-        extra: int = 0,
     ) -> Value:
         """Run one. ``size``: bytes of the result, which takes the storage of the first input where
         it is ``inplace`` or a ``view``. ``saves``: bytes of further tensors that it makes and saves
-        (masks, indices). ``extra``: bytes that its backward needs for a moment."""
+        (masks, indices)."""
         if inplace or view:
             storage = reads[0].storage
             self.hold(storage)
@@ -131,7 +124,6 @@ class Tape:
             tuple(weights),
             through or view,
             tuple(work for work in scratch if work.work is not Work.FORWARD),
-            extra,
         )
         self._operators.append(made)
         return Value(storage, size, shape, made)
@@ -160,8 +152,6 @@ class Tape:
         for work in made.scratch:
             if work.work is Work.DATA and given:
                 self.events.append(work)
-        if made.extra:
-            self.moment(made.extra)
         for size in made.weights:
             self._gradients.append(self.allocate(size))
         for work in made.scratch:

@@ -7,6 +7,7 @@ of a residual block.
 """
 
 import re
+from itertools import chain
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
@@ -24,7 +25,7 @@ _GATE = re.compile(r"gatingunit|glu", re.IGNORECASE)
 _SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
 
 
-def call(scope: Scope, node: Node, x: Value, frame: list[Value]) -> Value:
+def call(scope: Scope, node: Node, x: Value) -> Value:
     """Run a row and what is below it on ``x``. The result has one holder: the caller."""
     layer = node.layer
     result = None
@@ -90,12 +91,13 @@ def run(scope: Scope, nodes: list[Node], x: Value, frame: list[Value]) -> Value:
     current = x
     for node in nodes:
         given = _given(scope, node, current, frame)
-        made = call(scope, node, given, frame)
+        made = call(scope, node, given)
         tape.drop(given.storage)
         if node.layer.kind in ASIDE and made.shape == current.shape:
             tape.drop(made.storage)
             continue
-        if given is not current and _branch(node, current, made):
+        if given.storage != current.storage and made.shape == current.shape:
+            # It read an older value and made the shape of the last one: a shortcut.
             current = _joined(scope, current, made)
             continue
         tape.drop(current.storage)
@@ -108,8 +110,8 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     tape = scope.tape
     made: Value | None = None
     apart = [node for node in nodes if node.children or node.layer.role is Role.NORM]
-    wide = [y for node in apart for y in (node.children if _is_list(node) else [node])]
-    for node in wide:
+    lists = [node.children if node.layer.kind == "ModuleList" else [node] for node in apart]
+    for node in chain.from_iterable(lists):
         own = run(scope, [node], x, [x])
         made = own if made is None else _joined(scope, made, own)
     if made is None:
@@ -117,10 +119,6 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     after = run(scope, [node for node in nodes if node not in apart], made, [made])
     tape.drop(made.storage)
     return after
-
-
-def _is_list(node: Node) -> bool:
-    return node.layer.kind == "ModuleList"
 
 
 def _gated(scope: Scope, made: Value, x: Value) -> Value:
@@ -146,11 +144,6 @@ def _given(scope: Scope, node: Node, current: Value, frame: list[Value]) -> Valu
         if value.shape == shape and scope.tape.alive(value.storage):
             return scope.same(value, shape)
     return scope.reshaped(current, shape)
-
-
-def _branch(node: Node, current: Value, made: Value) -> bool:
-    """A row that read an older value and made the shape of the last one: a shortcut."""
-    return made.shape == current.shape
 
 
 def _joined(scope: Scope, current: Value, other: Value) -> Value:

@@ -33,7 +33,7 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
                 return scope.same(x, out)
             return scope.run([x], scope.bytes(out), out, saves=[scope.bytes(out, 1)])
         case Role.EMBEDDING:
-            return scope.run([], scope.bytes(out), out, weights=scope.weights(layer), always=True)
+            return scope.run([], scope.bytes(out), out, weights=scope.weights(layer))
         case Role.ALIAS | Role.INPUT if not layer.parameters:
             return scope.same(x, out)
         case _:
@@ -42,7 +42,7 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
 
 def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input; forward and both gradients take a workspace."""
-    kernel, groups = scope.kernel(layer, x.shape, out)
+    kernel, groups = _kernel(layer, x.shape, out)
     channels = out[1] if len(out) > 1 else 1
     bias = channels if layer.parameters % (channels * kernel) == channels else 0
     weight = (layer.parameters - bias) * 4
@@ -64,16 +64,33 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     return made
 
 
+def _kernel(layer: Layer, given: Shape, out: Shape) -> tuple[int, int]:
+    """Elements of one kernel, and groups, from the kernel column or the parameters.
+
+    Parameters are out * (in / groups) * kernel, plus out where there is a bias.
+    """
+    read = given[1] if len(given) > 2 else 1
+    made = out[1] if len(out) > 2 else 1
+    bare = layer.parameters - made
+    whole = read * made
+    kernel = layer.attribute("kernel_elements")
+    if not kernel:
+        for count in (layer.parameters, bare):
+            if count > 0 and count % whole == 0:
+                return count // whole, 1
+        return (max(1, layer.parameters // max(1, made)), made)
+    for count in (layer.parameters, bare):
+        if count > 0 and whole * kernel % count == 0:
+            return kernel, whole * kernel // count
+    return kernel, 1
+
+
 def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input."""
-    bias = out[-1] if layer.parameters % max(1, out[-1]) == 0 and _has_bias(layer, x, out) else 0
+    bias = out[-1] if layer.parameters == (x.shape[-1] + 1) * out[-1] else 0
     return scope.run(
         [x], scope.bytes(out), out, saves_inputs=[x], weights=scope.weights(layer, bias)
     )
-
-
-def _has_bias(layer: Layer, x: Value, out: Shape) -> bool:
-    return layer.parameters == (x.shape[-1] + 1) * out[-1]
 
 
 def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:

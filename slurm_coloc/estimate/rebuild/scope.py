@@ -57,10 +57,8 @@ class Scope:
         self.parameters.extend(parts)
         return tuple(int(part * self.weight * self.trained) for part in parts)
 
-    def run(
-        self, reads: Sequence[Value], size: int, shape: Shape, *, always: bool = False, **how: Any
-    ) -> Value:
-        """An operator on the tape. ``always``: it has a gradient although nothing it reads has."""
+    def run(self, reads: Sequence[Value], size: int, shape: Shape, **how: Any) -> Value:
+        """An operator on the tape, see Tape.operator."""
         return self.tape.operator(reads, size, shape, **how)
 
     def same(self, x: Value, shape: Shape) -> Value:
@@ -78,23 +76,3 @@ class Scope:
         if size == x.size or part:
             return self.run([x], size, shape, view=True)
         return self.run([x], size, shape)
-
-    def kernel(self, layer: Layer, given: Shape, out: Shape) -> tuple[int, int]:
-        """Elements of one kernel, and groups, from the kernel column or the parameters.
-
-        Parameters are out * (in / groups) * kernel, plus out where there is a bias.
-        """
-        read = given[1] if len(given) > 2 else 1
-        made = out[1] if len(out) > 2 else 1
-        bare = layer.parameters - made
-        whole = read * made
-        kernel = layer.attribute("kernel_elements")
-        if not kernel:
-            for count in (layer.parameters, bare):
-                if count > 0 and count % whole == 0:
-                    return count // whole, 1
-            return (max(1, layer.parameters // max(1, made)), made)
-        for count in (layer.parameters, bare):
-            if count > 0 and whole * kernel % count == 0:
-                return kernel, whole * kernel // count
-        return kernel, 1

@@ -2,10 +2,16 @@
 """Measured rows to judge by (not part of the project), and their families."""
 
 import csv
+import os
 import re
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+#: where the rows lie: COLOC_SHARED, else beside the checkout
+SHARED = Path(os.environ.get("COLOC_SHARED", ROOT.parent / "shared"))
+TIMM = Path("data/timm_a100_dev.csv")
 
 # Models that one file of timm builds are one family whatever they are called.
 SAME = {
