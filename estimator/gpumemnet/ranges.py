@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes slurm_coloc/estimate/nets/ranges.py: the least and the most of each training feature."""
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -26,9 +28,13 @@ def write(cache: Path, out: Path) -> None:
             continue
         low, high = torch.load(path)
         assert len(low) == len(NAMES)
-        lines.append(f'    "{family}": (\n')
-        for side in (low, high):
-            lines.append(f"        ({', '.join(f'{float(x):.3f}' for x in side)}),\n")
-        lines.append("    ),\n")
-    lines.append("}\n")
+        lines.append(f'    "{family}": (\n{_side(low)}{_side(high)}    ),\n')
+    lines.append("}  # fmt: skip\n")
     (out / "ranges.py").write_text("".join(lines), encoding="utf-8")
+
+
+def _side(values: Sequence[float]) -> str:
+    """A tuple of numbers, some a line."""
+    numbers = ", ".join(f"{float(value):.3f}" for value in values)
+    rows = textwrap.wrap(numbers, 86)
+    return "        (\n" + "".join(f"            {row}\n" for row in rows) + "        ),\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fake tensors with gradients, optimizer state and context; see faketensor."""
 
-from slurm_coloc.estimate.estimators.faketensor import Corrected
+from slurm_coloc.estimate.estimators.faketensor import FakeTensor
 
-ESTIMATOR = Corrected()
+ESTIMATOR = FakeTensor("faketensor-corrected", corrected=True)

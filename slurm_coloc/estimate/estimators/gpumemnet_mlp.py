@@ -1,25 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUMemNet's ensemble of 13 MLPs over engineered features (thesis, chapter 5): a reference.
+"""GPUMemNet's ensemble of 13 MLPs over engineered features (thesis, chapter 5)."""
 
-The networks are trained again, on models of our own generator; see the model card in
-estimator/gpumemnet. Answers are upper edges of memory classes: 1000 MiB wide for MLPs, 8000 MiB for
-CNNs and Transformers.
-"""
+from slurm_coloc.estimate.nets.answering import Networked
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
-from slurm_coloc.estimate.nets.answering import answer
-from slurm_coloc.estimate.summary import Summary
-
-
-class GpuMemNetMlp:
-    """See the module."""
-
-    name = "gpumemnet-mlp"
-    version = "1"
-
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
-        """See Estimator.estimate."""
-        return answer(self.name, self.version, "mlp", summary, options, context_mib)
-
-
-ESTIMATOR = GpuMemNetMlp()
+ESTIMATOR = Networked("gpumemnet-mlp", "mlp")
