@@ -21,6 +21,7 @@ from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.margin import FLOOR_MIB, Tier, upper_mib
+from slurm_coloc.estimate.replay.stack import Stack
 
 #: of the card that the runs were measured on, fitted to them
 CONTEXT_MIB = 1790
@@ -68,7 +69,7 @@ def judge(model: str, text: str, runs: Sequence[tuple[int, int]], estimator: str
     found = []
     for batch, mib in runs:
         options = TrainingOptions(batch_size=batch, optimizer=OPTIMIZER)
-        answer = estimate(summary, options, context_mib=CONTEXT_MIB, estimator=estimator)
+        answer = estimate(summary, options, stack=Stack(CONTEXT_MIB), estimator=estimator)
         if answer.memory_mib is not None and answer.upper_mib is not None:
             found.append(
                 Judged(model, batch, mib, answer.memory_mib, answer.upper_mib, answer.seconds)

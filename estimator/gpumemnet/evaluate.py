@@ -19,6 +19,7 @@ from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, fi
 from slurm_coloc.estimate.nets.features import tuples, vector
 from slurm_coloc.estimate.nets.runner import use
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary
 
 MLP_CONTEXT_MIB = 1450
@@ -71,7 +72,7 @@ def configurations(shared: Path) -> None:
             options = TrainingOptions(int(row["batch_size"]), optimizer=optimizer, gpus=gpus)
             told = [
                 estimate(
-                    summary, options, context_mib=CONTEXT_MIB, estimator=f"gpumemnet-{network}"
+                    summary, options, stack=Stack(CONTEXT_MIB), estimator=f"gpumemnet-{network}"
                 ).memory_mib
                 for network in NETWORKS
             ]

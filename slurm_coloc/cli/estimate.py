@@ -18,6 +18,7 @@ from slurm_coloc.errors import ColocError, SummaryError, UsageFault
 from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
 from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.nets import provide
 
 DEFAULT_GPU = "a100-40gb"
@@ -34,7 +35,7 @@ def _site(config: Config, gpu: str) -> Site:
         raise UsageFault(f"unknown GPU {gpu!r}; known are {', '.join(GPU_TYPES)}", "unknown_gpu")
     return Site(
         estimator=config.estimate.estimator,
-        context_mib=config.estimate.context_mib,
+        stack=Stack(config.estimate.context_mib),
         shard_mib=config.pool.shard_mib,
         gpu=gpu,
         shards_per_gpu=shards_of(kind.total_mib, config.pool.shard_mib, config.pool.margin_mib),

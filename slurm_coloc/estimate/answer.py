@@ -9,6 +9,7 @@ from typing import Any
 from slurm_coloc.errors import ColocError
 from slurm_coloc.estimate.api import AUTO, Estimate, TrainingOptions, estimate_all
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
 SCHEMA = 1
@@ -19,7 +20,7 @@ class Site:
     """What the configuration and the GPU type say; MiB, and shards that one GPU offers."""
 
     estimator: str
-    context_mib: int
+    stack: Stack
     shard_mib: int
     gpu: str
     shards_per_gpu: int
@@ -80,7 +81,7 @@ def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]
     the recording where it gives a figure, else the text.
     """
     summary = parse_summary(text)
-    estimates = estimate_all(summary, options, context_mib=site.context_mib, names=names)
+    estimates = estimate_all(summary, options, stack=site.stack, names=names)
     chosen = _chosen(estimates, site.estimator)
     shards, reason = _shards(chosen, site)
     notes = "; ".join(chosen.notes)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import estimators as package
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
 OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit")
@@ -78,11 +79,12 @@ class Estimator(Protocol):
     name: str
     version: str
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """Pure and bounded in time. ``options.batch_size`` is never None here.
 
-        ``context_mib``: CUDA context and libraries of one process on that node type. Raises
-        SummaryError where a figure leaves 63 bits.
+        ``stack``: what a process takes beside its tensors on that type of GPU, and how its
+        allocator is set. Raises SummaryError where a figure leaves 63 bits, or the step does not
+        fit in the memory that the process sees.
         """
 
 
@@ -136,11 +138,11 @@ def _told(summary: Summary, options: TrainingOptions) -> list[str]:
 
 
 def estimate(
-    summary: Summary, options: TrainingOptions, *, context_mib: int, estimator: str = "text"
+    summary: Summary, options: TrainingOptions, *, stack: Stack, estimator: str = "text"
 ) -> Estimate:
     """Ask one estimator by name, or AUTO. Raises UsageFault for a name that is not registered."""
     if estimator == AUTO:
-        return _best(summary, options, context_mib)
+        return _best(summary, options, stack)
     chosen = registry().get(estimator)
     if chosen is None:
         known = ", ".join(registry())
@@ -152,7 +154,7 @@ def estimate(
         answer = replace(answer, reason="unknown model family")
     elif not reason:
         try:
-            answer = chosen.estimate(summary, settled(summary, resolved), context_mib)
+            answer = chosen.estimate(summary, settled(summary, resolved), stack)
         except (SummaryError, OverflowError) as err:
             answer = replace(answer, reason=str(err))
         if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
@@ -162,24 +164,23 @@ def estimate(
     return replace(answer, seconds=time.perf_counter() - begin, notes=(*notes, *answer.notes))
 
 
-def _best(summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+def _best(summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
     """The recording's figure where there is one, else the text's."""
     if summary.recording is None:
-        return estimate(summary, options, context_mib=context_mib, estimator="text")
-    first = estimate(summary, options, context_mib=context_mib, estimator="traced")
+        return estimate(summary, options, stack=stack, estimator="text")
+    first = estimate(summary, options, stack=stack, estimator="traced")
     if first.memory_mib is not None:
         return first
-    second = estimate(summary, options, context_mib=context_mib, estimator="text")
+    second = estimate(summary, options, stack=stack, estimator="text")
     if second.memory_mib is None:
         return first
     return replace(second, notes=(*second.notes, f"the recording is of no use: {first.reason}"))
 
 
 def estimate_all(
-    summary: Summary, options: TrainingOptions, *, context_mib: int, names: Sequence[str] = ()
+    summary: Summary, options: TrainingOptions, *, stack: Stack, names: Sequence[str] = ()
 ) -> list[Estimate]:
     """Ask the named estimators, or all of them."""
     return [
-        estimate(summary, options, context_mib=context_mib, estimator=name)
-        for name in (names or registry())
+        estimate(summary, options, stack=stack, estimator=name) for name in (names or registry())
     ]

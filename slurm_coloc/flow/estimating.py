@@ -18,6 +18,7 @@ from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.nets import provide
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
 
@@ -86,7 +87,7 @@ def _one(text: str, options: TrainingOptions, config: EstimateConfig) -> Estimat
     try:
         summary = parse_summary(text)
         result = estimate(
-            summary, options, context_mib=config.context_mib, estimator=config.estimator
+            summary, options, stack=Stack(config.context_mib), estimator=config.estimator
         )
     except SummaryError as err:
         return Estimated(None, Reason.BAD_SUMMARY, err.message)

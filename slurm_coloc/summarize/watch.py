@@ -23,6 +23,7 @@ from slurm_coloc.errors import ColocError
 from slurm_coloc.estimate.api import AUTO, Estimate, TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.reading import read_summary
+from slurm_coloc.estimate.replay.stack import Stack
 
 MIB = 2**20
 
@@ -79,7 +80,7 @@ class Watch:
             found = estimate(
                 parse_summary(read_summary(self._summary)),
                 self._options,
-                context_mib=0,
+                stack=Stack(0),
                 estimator=AUTO,
             )
         except ColocError as err:

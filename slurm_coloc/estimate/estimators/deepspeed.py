@@ -13,6 +13,7 @@ It knows neither activations nor the context, as DeepSpeed's own
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.lexing import bounded
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS
 from slurm_coloc.estimate.summary import Summary
 
@@ -44,8 +45,8 @@ class DeepSpeed:
         """As registered: stage 0 on one rank, for a request names neither."""
         self._stage, self._ranks = stage, ranks
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
-        """See Estimator.estimate; ``context_mib`` is not in the formula."""
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
+        """See Estimator.estimate; ``stack`` is not in the formula."""
         states = model_states(
             summary.parameters,
             summary.trainable,

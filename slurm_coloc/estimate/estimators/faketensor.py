@@ -12,6 +12,7 @@ for 64 % of them and within 5 % for 96 % (-9 to +34 %). It needs the recording o
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.estimators.traced import unfit
 from slurm_coloc.estimate.replay.recording import Recording
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS
 from slurm_coloc.estimate.summary import Summary
 
@@ -46,8 +47,8 @@ class FakeTensor:
         self.name = name
         self._corrected = corrected
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
-        """See Estimator.estimate; ``context_mib`` is in the corrected figure alone."""
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
+        """See Estimator.estimate; ``stack`` is in the corrected figure alone."""
         recording = summary.recording
         reason = unfit(recording, options)
         if recording is None or reason:
@@ -63,7 +64,7 @@ class FakeTensor:
         rule = OPTIMIZERS[options.optimizer]
         fixed += int(trained * sum(rule.state))
         stepping = trained * (1 + rule.copies)  # gradients, and copies of them, after backward
-        mib = -(-(fixed + max(most, stepping)) // MIB) + context_mib
+        mib = -(-(fixed + max(most, stepping)) // MIB) + stack.context_mib
         return Estimate(self.name, self.version, mib, mib)
 
 

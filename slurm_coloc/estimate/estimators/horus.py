@@ -9,6 +9,7 @@ configurations there, so its upper bound is its figure.
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.lexing import bounded
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tokens import with_tokens
 
@@ -21,8 +22,8 @@ class Horus:
     name = "horus"
     version = "1"
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
-        """See Estimator.estimate; ``context_mib`` is not used, the formula has its own."""
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
+        """See Estimator.estimate; ``stack`` is not used, the formula has its own."""
         batch = options.batch_size or 1
         notes: tuple[str, ...] = ()
         if not summary.shapes:

@@ -13,6 +13,7 @@ what the paper covers, and says so.
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import bounded
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS
 from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tokens import tokens_in_text, with_tokens
@@ -24,7 +25,7 @@ class LLMem:
     name = "llmem"
     version = "1"
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate. No figure for anything but a language model."""
         table = max(
             (x.parameters for x in summary.layers if x.role is Role.EMBEDDING and x.leaf), default=0
@@ -43,7 +44,7 @@ class LLMem:
         text = tokens_in_text(summary) or tokens
         outputs = shaped.activations * tokens // text * wide
         logits = tokens * (table // width) * (wide + 4)
-        mib = bounded(int(fixed) + batch * (outputs + logits)) // 2**20 + 1 + context_mib
+        mib = bounded(int(fixed) + batch * (outputs + logits)) // 2**20 + 1 + stack.context_mib
         notes = [f"sequence length {tokens}" + ("" if options.seq_len else " assumed")]
         if wide == 4 or not options.optimizer.startswith("adam"):
             notes.append("LLMem covers mixed precision with Adam: this is outside it")

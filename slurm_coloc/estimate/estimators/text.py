@@ -12,7 +12,6 @@ from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.doubt import doubts
 from slurm_coloc.estimate.rebuild.model import is_closed, rebuild
 from slurm_coloc.estimate.rebuild.scope import Scope
-from slurm_coloc.estimate.replay.allocator import replay
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
@@ -43,18 +42,17 @@ class Text:
     name = "text"
     version = "2"
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""
         shaped, reason, notes = _shaped(summary, options)
         if reason:
             return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
-        stack = Stack(context_mib)
         eager = _eager(shaped)
         memory = _memory_mib(shaped, options, stack, eager)
         unknown = doubts(shaped)
         if unknown:
             notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
-        upper = upper_mib(memory, context_mib, _tier(shaped, bool(unknown)))
+        upper = upper_mib(memory, stack.context_mib, _tier(shaped, bool(unknown)))
         if not eager and _may_be_eager(shaped):
             # The class does not say whether scores are stored: the bound takes them in.
             worst = _memory_mib(shaped, options, stack, True)
@@ -76,8 +74,7 @@ def _memory_mib(summary: Summary, options: TrainingOptions, stack: Stack, eager:
     """MiB of the fullest GPU of the process."""
     part = -(-(options.batch_size or 1) // options.gpus)
     step = step_of(summary, options, part, eager)
-    played = replay(training(step, options.optimizer, stack.workspace))
-    return played.reserved // MIB + 1 + stack.context_mib
+    return stack.peak_mib(training(step, options.optimizer, stack.workspace))
 
 
 def step_of(summary: Summary, options: TrainingOptions, batch: int, eager: bool) -> Recording:

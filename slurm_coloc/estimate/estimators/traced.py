@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.block.traced import Traced
-from slurm_coloc.estimate.replay.allocator import replay
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Event, Recording
 from slurm_coloc.estimate.replay.stack import Stack
@@ -32,7 +31,7 @@ class Recorded:
     version = "1"
     any_family = True
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""
         recording = summary.recording
         reason = unfit(recording, options)
@@ -41,13 +40,12 @@ class Recorded:
         step = recording.at(options.batch_size or recording.batch)
         if recording.accumulate > 1:
             step = accumulating(step)
-        stack = Stack(context_mib=context_mib)
         events = training(step, options.optimizer, stack.workspace)
         if len(events) > MAX_EVENTS:
             reason = "the recorded step is too long to be replayed"
             return Estimate(self.name, self.version, None, None, reason=reason)
-        memory = replay(events).reserved // MIB + 1 + context_mib
-        upper = upper_mib(memory, context_mib, Tier.RECORDED)
+        memory = stack.peak_mib(events)
+        upper = upper_mib(memory, stack.context_mib, Tier.RECORDED)
         return Estimate(self.name, self.version, memory, upper, notes=_notes(recording))
 
 

@@ -13,6 +13,7 @@ from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, file_name
 from slurm_coloc.estimate.nets.features import NAMES, counted, tuples, vector
 from slurm_coloc.estimate.nets.ranges import RANGES
 from slurm_coloc.estimate.nets.runner import run
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
 
@@ -34,9 +35,9 @@ class Networked:
         self.name = name
         self._network = network
 
-    def estimate(self, summary: Summary, options: TrainingOptions, context_mib: int) -> Estimate:
+    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""
-        return _answer(self.name, self.version, self._network, summary, options, context_mib)
+        return _answer(self.name, self.version, self._network, summary, options, stack.context_mib)
 
 
 def _answer(

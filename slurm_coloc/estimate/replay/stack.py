@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one process takes beside its tensors, on one type of GPU with one set of libraries."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from slurm_coloc.errors import SummaryError
+from slurm_coloc.estimate.replay.allocator import MIB, Rules, replay
 from slurm_coloc.estimate.replay.recording import Scratch, Work
+
+#: PyTorch without PYTORCH_CUDA_ALLOC_CONF
+DEFAULT_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +19,9 @@ class Stack:
     ``forward``, ``data``, ``weight``: cuDNN's workspace over the bytes that a convolution reads and
     writes; ``grouped``: the same for grouped ones, as a part of that. 1x1 and depthwise
     convolutions take none.
+
+    ``allocator``: what PYTORCH_CUDA_ALLOC_CONF of the job says. ``visible_mib``: memory that the
+    process sees, with its context (a MIG slice, a cap); None: more than it will ever need.
     """
 
     context_mib: int
@@ -20,6 +29,8 @@ class Stack:
     data: float = 0.0
     weight: float = 1.75
     grouped: float = 0.5
+    allocator: Rules = DEFAULT_RULES
+    visible_mib: int | None = None
 
     def workspace(self, work: Scratch) -> int:
         """Bytes while the convolution runs."""
@@ -28,3 +39,15 @@ class Stack:
         share = {Work.FORWARD: self.forward, Work.DATA: self.data, Work.WEIGHT: self.weight}
         part = share[work.work] * (self.grouped if work.groups > 1 else 1.0)
         return int(part * (work.read + work.written))
+
+    def peak_mib(self, events: Iterable[int]) -> int:
+        """MiB that nvidia-smi shows at most of a process with these ``events`` (see replay). Raises
+        SummaryError where they do not fit in what the process sees."""
+        rules = self.allocator
+        if self.visible_mib is not None:
+            rules = replace(rules, visible=max(0, self.visible_mib - self.context_mib) * MIB)
+        played = replay(events, rules)
+        if played.failed is not None:
+            reason = f"does not fit in the {self.visible_mib} MiB that the process sees"
+            raise SummaryError(reason, "no_fit")
+        return played.reserved // MIB + 1 + self.context_mib

@@ -19,6 +19,7 @@ from slurm_coloc.estimate.block.wire import MAX_EVENTS, step_of
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocator import replay
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import training
 from tests.unit.estimate.recordings import MIB, recordings, small
 from tests.unit.estimate.texts import REPR, TORCHINFO, TORCHSUMMARY, example
@@ -126,7 +127,7 @@ def test_a_block_alone_is_a_summary() -> None:
     assert (found.format, found.family, found.parameters) == ("recording", "cnn", 2 * MIB)
     assert fingerprint(found) == fingerprint(parse_summary(block(small(batch=16))))
     assert fingerprint(found) != fingerprint(parse_summary(block(small(parameters=(4,)))))
-    text = estimate(found, TrainingOptions(), context_mib=0, estimator="text")
+    text = estimate(found, TrainingOptions(), stack=Stack(0), estimator="text")
     assert text.memory_mib is None
 
 
@@ -151,7 +152,7 @@ parse = parse_summary
 
 def ask(summary: object, **options: object) -> Estimate:
     given_options = TrainingOptions(**({"optimizer": "adamw"} | options))  # type: ignore[arg-type]
-    return estimate(summary, given_options, context_mib=0, estimator="traced")  # type: ignore[arg-type]
+    return estimate(summary, given_options, stack=Stack(0), estimator="traced")  # type: ignore[arg-type]
 
 
 def mib(answer: Estimate) -> int:
@@ -186,7 +187,7 @@ def test_what_the_recording_cannot_answer() -> None:
         found = ask(summary, **options)
         assert found.memory_mib is None and word in found.reason
         given_options = TrainingOptions(**options)  # type: ignore[arg-type]
-        auto = estimate(summary, given_options, context_mib=0, estimator=AUTO)
+        auto = estimate(summary, given_options, stack=Stack(0), estimator=AUTO)
         assert auto.name == "text" and any(word in note for note in auto.notes)
     assert "coloc summarize" in ask(parse(TORCHINFO)).reason
 
@@ -194,14 +195,14 @@ def test_what_the_recording_cannot_answer() -> None:
 def test_auto_prefers_the_recording() -> None:
     with_block = parse(TORCHINFO + block(small()))
     for summary, name in ((with_block, "traced"), (parse(TORCHINFO), "text")):
-        found = estimate(summary, TrainingOptions(), context_mib=0, estimator=AUTO)
+        found = estimate(summary, TrainingOptions(), stack=Stack(0), estimator=AUTO)
         assert found.name == name
 
 
 def test_what_nobody_named_is_the_recording_s() -> None:
     summary = parse(block(small(optimizer="sgd", precision="bf16")))
     assumed = TrainingOptions(assumed=("optimizer", "precision"))
-    found = estimate(summary, assumed, context_mib=0, estimator="traced")
+    found = estimate(summary, assumed, stack=Stack(0), estimator="traced")
     assert found.memory_mib == ask(summary, optimizer="sgd", precision="bf16").memory_mib
     assert "optimizer sgd taken from the recording" in found.notes
     named = ask(summary, optimizer="adam", precision="bf16", assumed=("precision",))
@@ -229,7 +230,7 @@ def test_the_example() -> None:
 def test_an_unknown_family_needs_a_recording() -> None:
     summary = parse(block(small(family="other")))
     assert mib(ask(summary)) > 0
-    text = estimate(summary, TrainingOptions(), context_mib=0, estimator="text")
+    text = estimate(summary, TrainingOptions(), stack=Stack(0), estimator="text")
     assert text.memory_mib is None
 
 

@@ -21,6 +21,7 @@ from slurm_coloc.estimate.api import (
 from slurm_coloc.estimate.estimators.horus import CONTEXT_MIB
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from tests.unit.estimate.texts import (
     NAMES,
     REPR,
@@ -38,7 +39,7 @@ MODELS = {name: parse_summary(example(name)) for name in NAMES}
 def text(name: str, **options: object) -> Estimate:
     """The text estimator on an example without a context."""
     given_options = TrainingOptions(**{"batch_size": 16, **options})  # type: ignore[arg-type]
-    return estimate(MODELS[name], given_options, context_mib=0)
+    return estimate(MODELS[name], given_options, stack=Stack(0))
 
 
 def mib(answer: Estimate) -> int:
@@ -53,7 +54,7 @@ def test_registry_finds_both() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_hold_together(name: str) -> None:
     summary = MODELS[name]
-    for answer in estimate_all(summary, TrainingOptions(batch_size=4), context_mib=500):
+    for answer in estimate_all(summary, TrainingOptions(batch_size=4), stack=Stack(500)):
         if answer.name == "traced" and summary.recording is None:
             assert answer.memory_mib is None and "coloc summarize" in answer.reason
             continue
@@ -108,16 +109,16 @@ def test_half_precision_needs_less(name: str) -> None:
 
 def test_the_batch_of_the_text_is_used_and_the_option_wins() -> None:
     summary = MODELS["resnet50_torchinfo.txt"]
-    of_text = estimate(summary, TrainingOptions(), context_mib=0)
-    assert of_text.memory_mib == estimate(summary, TrainingOptions(32), context_mib=0).memory_mib
-    conflict = estimate(summary, TrainingOptions(64), context_mib=0)
+    of_text = estimate(summary, TrainingOptions(), stack=Stack(0))
+    assert of_text.memory_mib == estimate(summary, TrainingOptions(32), stack=Stack(0)).memory_mib
+    conflict = estimate(summary, TrainingOptions(64), stack=Stack(0))
     assert mib(conflict) > mib(of_text)
     assert any("given wins" in note for note in conflict.notes)
 
 
 @pytest.mark.parametrize("text_of", [TORCHSUMMARY, REPR, keras("keras3_mlp.txt")])
 def test_no_batch_no_figure(text_of: str) -> None:
-    for answer in estimate_all(parse_summary(text_of), TrainingOptions(), context_mib=0):
+    for answer in estimate_all(parse_summary(text_of), TrainingOptions(), stack=Stack(0)):
         assert answer.memory_mib is None and answer.upper_mib is None
         assert "--batch-size" in answer.reason
 
@@ -140,14 +141,14 @@ WITHOUT_FIGURE = {
 
 @pytest.mark.parametrize("text_of", WITHOUT_FIGURE.values(), ids=WITHOUT_FIGURE.keys())
 def test_on_doubt_no_figure(text_of: str) -> None:
-    answer = estimate(parse_summary(text_of), TrainingOptions(batch_size=8), context_mib=500)
+    answer = estimate(parse_summary(text_of), TrainingOptions(batch_size=8), stack=Stack(500))
     assert answer.memory_mib is None and answer.upper_mib is None
     assert answer.reason
 
 
 def test_larger_than_any_gpu_has_no_figure() -> None:
     huge = TORCHSUMMARY.replace("[-1, 10]", "[-1, 4611686018427387904]")
-    answer = estimate(parse_summary(huge), TrainingOptions(batch_size=2**31 - 1), context_mib=0)
+    answer = estimate(parse_summary(huge), TrainingOptions(batch_size=2**31 - 1), stack=Stack(0))
     assert answer.memory_mib is None and answer.reason
 
 
@@ -169,7 +170,7 @@ def test_linear_layers_without_sizes_get_them_from_their_counts() -> None:
     )
     assert "nf=" not in bare and "Conv1D(), 12,480 params" in bare
     options = TrainingOptions(batch_size=64)
-    figures = [estimate(parse_summary(x), options, context_mib=0) for x in (sized, bare)]
+    figures = [estimate(parse_summary(x), options, stack=Stack(0)) for x in (sized, bare)]
     assert mib(figures[0]) == mib(figures[1])
 
 
@@ -191,14 +192,14 @@ def test_wrong_options(wrong: dict[str, object]) -> None:
 
 def test_unknown_estimator() -> None:
     with pytest.raises(UsageFault):
-        estimate(MODELS[NAMES[0]], TrainingOptions(1), context_mib=0, estimator="none")
+        estimate(MODELS[NAMES[0]], TrainingOptions(1), stack=Stack(0), estimator="none")
 
 
 def test_horus_reproduces_the_worked_sample() -> None:
     summary = parse_summary(shared("torchinfo_unet_bs8.txt"))
     assert summary.activations == 45_613_056
     elements = 584_857_869  # A*B + P + B*P as the file works it out
-    answer = estimate(summary, TrainingOptions(8), context_mib=0, estimator="horus")
+    answer = estimate(summary, TrainingOptions(8), stack=Stack(0), estimator="horus")
     assert mib(answer) - CONTEXT_MIB == -(-elements * 4 // 2**20)
 
 
@@ -209,7 +210,7 @@ def test_horus_reproduces_the_thesis(batch: int) -> None:
     with table.open() as lines:
         rows = {(r["model"], int(r["batch_size"])): r for r in csv.DictReader(lines)}
     published = float(rows["mobilenet_v2", batch]["horus_mib"])
-    answer = estimate(summary, TrainingOptions(batch), context_mib=0, estimator="horus")
+    answer = estimate(summary, TrainingOptions(batch), stack=Stack(0), estimator="horus")
     assert mib(answer) == pytest.approx(published, rel=0.001)
 
 
@@ -229,7 +230,7 @@ MEASURED = [
 
 @pytest.mark.parametrize(("name", "batch", "measured"), MEASURED)
 def test_text_is_near_what_was_measured(name: str, batch: int, measured: int) -> None:
-    answer = estimate(parse_summary(shared(name)), TrainingOptions(batch), context_mib=1740)
+    answer = estimate(parse_summary(shared(name)), TrainingOptions(batch), stack=Stack(1740))
     assert mib(answer) == pytest.approx(measured, rel=0.15)
     assert (answer.upper_mib or 0) >= measured
 

@@ -12,6 +12,7 @@ from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.api import TrainingOptions, estimate_all
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from tests.unit.estimate.texts import KERAS, NAMES, REPR, TORCHINFO, TORCHSUMMARY, example, keras
 
 ALL = [example(name) for name in NAMES] + [keras(name) for name in KERAS]
@@ -96,7 +97,7 @@ def test_refused(text: str, code: str) -> None:
 
 def figure(text: str) -> tuple[int, int]:
     """Text's memory and bound at a batch of 8; a whole GPU counts as very much."""
-    answer = estimate_all(parse_summary(text), OPTIONS, context_mib=0, names=["text"])[0]
+    answer = estimate_all(parse_summary(text), OPTIONS, stack=Stack(0), names=["text"])[0]
     if answer.memory_mib is None or answer.upper_mib is None:
         return 2**62, 2**62
     return answer.memory_mib, answer.upper_mib
@@ -187,7 +188,7 @@ def damaged(draw: st.DrawFn) -> str:
 def test_damaged_texts_never_crash(text: str) -> None:
     try:
         found = parse_summary(text)
-        estimate_all(found, OPTIONS, context_mib=500)
+        estimate_all(found, OPTIONS, stack=Stack(500))
         features(found, OPTIONS)
         fingerprint(found)
     except SummaryError as err:

@@ -17,6 +17,7 @@ from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, fi
 from slurm_coloc.estimate.nets.features import LENGTH, NAMES, TUPLE, WIDTH, tuples, vector
 from slurm_coloc.estimate.nets.ranges import RANGES
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary
 from tests.unit.estimate.texts import NAMES as EXAMPLES
 from tests.unit.estimate.texts import example
@@ -108,28 +109,28 @@ def test_classes_have_edges(family: str) -> None:
 def test_the_answer_is_the_upper_edge(name: str, context: int) -> None:
     told = Told([0.1, 0.7, *[0.2 / 9] * 9])
     runner.use(told)
-    answer = estimate(made(), TrainingOptions(8), context_mib=context, estimator=name)
+    answer = estimate(made(), TrainingOptions(8), stack=Stack(context), estimator=name)
     assert answer.memory_mib == answer.upper_mib == 16000 + max(0, context - CONTEXT_MIB)
     assert ("tokens" in told.given) == name.endswith("transformer")
 
 
 def test_the_open_class_has_no_figure() -> None:
     runner.use(Told([*[0.0] * 10, 1.0]))
-    answer = estimate(made(), TrainingOptions(8), context_mib=0, estimator=ESTIMATORS[0])
+    answer = estimate(made(), TrainingOptions(8), stack=Stack(0), estimator=ESTIMATORS[0])
     assert answer.memory_mib is None and "80000 MiB" in answer.reason
 
 
 @pytest.mark.parametrize("chances", [[], [1.0], [math.nan] * 11])
 def test_nonsense_has_no_figure(chances: list[float]) -> None:
     runner.use(Told(chances))
-    answer = estimate(made(), TrainingOptions(8), context_mib=0, estimator=ESTIMATORS[0])
+    answer = estimate(made(), TrainingOptions(8), stack=Stack(0), estimator=ESTIMATORS[0])
     assert answer.memory_mib is None and answer.reason
 
 
 def test_what_it_does_not_know_is_told() -> None:
     runner.use(Told([0.4, 0.3, *[0.3 / 9] * 9]))
     options = TrainingOptions(2**30, precision="amp", gpus=2)
-    answer = estimate(made(), options, context_mib=0, estimator=ESTIMATORS[0])
+    answer = estimate(made(), options, stack=Stack(0), estimator=ESTIMATORS[0])
     notes = " ".join(answer.notes)
     for word in ("outside what the networks were trained on", "fp32 only", "one GPU", "unsure"):
         assert word in notes
@@ -137,7 +138,7 @@ def test_what_it_does_not_know_is_told() -> None:
 
 def test_without_a_runner_there_is_no_figure(tmp_path: Path) -> None:
     runner.use(Onnx(tmp_path))
-    answer = estimate(made(), TrainingOptions(8), context_mib=0, estimator=ESTIMATORS[0])
+    answer = estimate(made(), TrainingOptions(8), stack=Stack(0), estimator=ESTIMATORS[0])
     assert answer.memory_mib is None and "did not run" in answer.reason
 
 
@@ -145,7 +146,7 @@ def test_a_damaged_file_is_no_crash(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     (tmp_path / file_name("mlp", "cnn")).write_bytes(b"\x08\x07 not a graph")
     runner.use(Onnx(tmp_path))
-    answer = estimate(made(), TrainingOptions(8), context_mib=0, estimator="gpumemnet-mlp")
+    answer = estimate(made(), TrainingOptions(8), stack=Stack(0), estimator="gpumemnet-mlp")
     assert answer.memory_mib is None and "did not run" in answer.reason
 
 
@@ -166,7 +167,7 @@ def answers() -> dict[str, list[int | None]]:
         for estimator in ESTIMATORS:
             found[f"{name} {estimator}"] = [
                 estimate(
-                    summary, TrainingOptions(batch), context_mib=CONTEXT_MIB, estimator=estimator
+                    summary, TrainingOptions(batch), stack=Stack(CONTEXT_MIB), estimator=estimator
                 ).memory_mib
                 for batch in (4, 32, 128, 1024)
             ]

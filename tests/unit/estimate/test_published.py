@@ -11,6 +11,7 @@ from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.estimators.deepspeed import DeepSpeed, model_states
 from slurm_coloc.estimate.estimators.faketensor import living
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary
 from tests.unit.estimate.recordings import recordings, small
 from tests.unit.estimate.texts import NAMES, example
@@ -56,7 +57,7 @@ def test_deepspeed_is_told_its_stage() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_llmem_is_for_language_models(name: str) -> None:
     answer = estimate(
-        parse_summary(example(name)), TrainingOptions(4), context_mib=500, estimator="llmem"
+        parse_summary(example(name)), TrainingOptions(4), stack=Stack(500), estimator="llmem"
     )
     assert (answer.memory_mib is not None) == ("bert" in name or "gpt2" in name), answer.reason
 
@@ -69,7 +70,7 @@ def test_llmem_adds_up_its_parts() -> None:
     )
     summary = Summary("torchinfo", "transformer", 2**20, 2**20, rows)
     options = TrainingOptions(1024, seq_len=16, precision="bf16")
-    answer = estimate(summary, options, context_mib=500, estimator="llmem")
+    answer = estimate(summary, options, stack=Stack(500), estimator="llmem")
     outputs = 3 * 16 * 64 * 2 + 16 * 1000 * (2 + 4)
     assert answer.memory_mib == 500 + (2**20 * (2 + 12) + 1024 * outputs) // MIB + 1
     assert not any("outside" in note for note in answer.notes)
@@ -80,11 +81,11 @@ def test_fake_tensors_by_hand() -> None:
     recording = small()
     summary = Summary("torchinfo", "cnn", 1, 1, (Layer("Conv2d"),), recording=recording)
     options = TrainingOptions(8, optimizer="adam")
-    alone = estimate(summary, options, context_mib=500, estimator="faketensor")
+    alone = estimate(summary, options, stack=Stack(500), estimator="faketensor")
     assert alone.memory_mib == 8 + 2 * 8 + 1  # inputs and buffers: a part of a MiB
-    whole = estimate(summary, options, context_mib=500, estimator="faketensor-corrected")
+    whole = estimate(summary, options, stack=Stack(500), estimator="faketensor-corrected")
     assert whole.memory_mib == 500 + 8 + 16 + (2 * 8 + 8) + 1
-    other = estimate(summary, TrainingOptions(8, precision="bf16"), context_mib=500,
+    other = estimate(summary, TrainingOptions(8, precision="bf16"), stack=Stack(500),
                      estimator="faketensor")  # fmt: skip
     assert other.memory_mib is None and "recorded in fp32" in other.reason
 
@@ -101,5 +102,5 @@ def test_gradients_only_add(recording: Traced) -> None:
 @pytest.mark.parametrize("estimator", ["faketensor", "faketensor-corrected"])
 def test_no_recording_no_figure(estimator: str) -> None:
     summary = parse_summary(example(NAMES[0]))
-    answer = estimate(summary, TrainingOptions(4), context_mib=500, estimator=estimator)
+    answer = estimate(summary, TrainingOptions(4), stack=Stack(500), estimator=estimator)
     assert answer.memory_mib is None and "coloc summarize" in answer.reason

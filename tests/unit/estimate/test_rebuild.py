@@ -10,6 +10,7 @@ from slurm_coloc.estimate.rebuild.doubt import doubts
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.recording import Recording
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 
 IMAGE: Shape = (1, 8, 32, 32)
@@ -160,7 +161,7 @@ def test_what_is_not_understood_is_named_and_widens_the_bound() -> None:
     )  # fmt: skip
     assert doubts(plain) == () and doubts(strange) == ("LambdaLayer",)
     known, unknown = (
-        estimate(summary, TrainingOptions(8), context_mib=0, estimator="text")
+        estimate(summary, TrainingOptions(8), stack=Stack(0), estimator="text")
         for summary in (plain, strange)
     )
     assert known.memory_mib and known.upper_mib and unknown.memory_mib and unknown.upper_mib

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from slurm_coloc.estimate.replay.stack import Stack
+
 torch = pytest.importorskip("torch", reason="torch is not installed: coloc summarize needs it")
 
 from slurm_coloc.errors import UsageFault  # noqa: E402
@@ -29,7 +31,7 @@ def summarized(name: str, **options: object) -> Made:
 
 def asked(found: Made, **options: object) -> Estimate:
     given = TrainingOptions(**({"assumed": ("optimizer", "precision")} | options))  # type: ignore[arg-type]
-    return estimate(parse_summary(found.text), given, context_mib=0, estimator=AUTO)
+    return estimate(parse_summary(found.text), given, stack=Stack(0), estimator=AUTO)
 
 
 def held(traced: Traced, batch: int) -> int:

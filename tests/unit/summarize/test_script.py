@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_coloc.estimate.replay.stack import Stack
+
 pytest.importorskip("torch", reason="torch is not installed: coloc summarize needs it")
 
 from slurm_coloc.estimate.api import TrainingOptions, estimate
@@ -56,7 +58,7 @@ def mib(found: Traced, text: str, batch: int) -> int:
     options = TrainingOptions(
         batch, optimizer=found.optimizer or "adamw", precision=found.precision
     )
-    answer = estimate(parse_summary(text), options, context_mib=0, estimator="traced")
+    answer = estimate(parse_summary(text), options, stack=Stack(0), estimator="traced")
     assert answer.memory_mib is not None, answer.reason
     return answer.memory_mib
 
