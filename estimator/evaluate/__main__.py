@@ -4,6 +4,7 @@
     python -m estimator.evaluate texts CACHE       torchinfo's texts (torch, timm, torchinfo)
     python -m estimator.evaluate text CACHE        the text tier on them
     python -m estimator.evaluate text CACHE --kind default --worst 20
+    python -m estimator.evaluate recorded CACHE    the recorded tier (torch, timm); makes recordings
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
 """
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from estimator.evaluate import recorded
 from estimator.evaluate.texts import KINDS, make
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.estimate.api import TrainingOptions, estimate
@@ -139,7 +141,7 @@ def worst(judged: Sequence[Judged], many: int) -> list[str]:
 def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=("texts", "text"))
+    parser.add_argument("what", choices=("texts", "text", "recorded"))
     parser.add_argument("cache", type=Path, help="folder of the texts")
     parser.add_argument("--kind", choices=tuple(KINDS), default="full")
     parser.add_argument("--estimator", default="text")
@@ -149,6 +151,10 @@ def main() -> int:
     if args.what == "texts":
         make(sorted(runs), args.cache)
         return 0
+    if args.what == "recorded":
+        recorded.record(sorted(runs), args.cache)
+        args.kind, args.estimator = recorded.KIND, "traced"
+        print(recorded.seconds(args.cache))
     judged: list[Judged] = []
     for model in sorted(runs):
         path = args.cache / f"{model}.{args.kind}"
