@@ -82,6 +82,7 @@ def role(kind: str) -> Role:
     return Role.BLOCK
 
 
+@lru_cache(maxsize=4096)
 def is_attention(kind: str) -> bool:
     """Self- or cross-attention over tokens (not the channel attention of squeeze-excitation)."""
     name = kind.lower()
@@ -92,6 +93,7 @@ def is_attention(kind: str) -> bool:
     return "attent" in name or name.endswith("attn") or name == "gpsa"
 
 
+@lru_cache(maxsize=4096)
 def holds_activation(kind: str) -> bool:
     """timm's BatchNormAct2d and its kin: a normalisation with the activation as its child."""
     return role(kind) is Role.NORM and "act" in kind.lower()

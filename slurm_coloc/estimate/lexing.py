@@ -6,6 +6,7 @@ and 1,200 rows, so 4 MiB and 50,000 rows leave a factor of 25.
 """
 
 import re
+from functools import lru_cache
 
 from slurm_coloc.errors import SummaryError
 
@@ -25,6 +26,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _COUNT = re.compile(r"\d+(?:[,_]\d+)*\Z")
 _DIGITS = re.compile(r"\d+\Z")
+_LIST = re.compile(r"\[[0-9]{1,18}(?:, [0-9]{1,18}){0,15}\]\Z")
 
 
 def fail(code: str, message: str) -> SummaryError:
@@ -99,9 +101,16 @@ def parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     None when the cell is no shape. Raises bad_shape for a zero or negative dimension, and for
     brackets that do not close.
     """
+    # Shapes come again and again; a long cell is hostile and need not be kept.
+    return _kept_shapes(cell) if len(cell) <= 96 else _parse_shapes(cell)
+
+
+def _parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     cell = cell.strip()
     if not cell or cell[0] not in "[({":
         return None
+    if _LIST.match(cell):
+        return (_checked(tuple(map(int, cell[1:-1].split(", ")))),)
     shapes: list[Shape] = []
     stack: list[list[int]] = []
     token = ""
@@ -128,6 +137,9 @@ def parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     if stack:
         raise fail("bad_shape", "the brackets of a shape do not close")
     return tuple(shapes)
+
+
+_kept_shapes = lru_cache(maxsize=4096)(_parse_shapes)
 
 
 def _dimension(token: str) -> int | None:

@@ -48,6 +48,8 @@ _NAME = re.compile(
     r"(?:: (?P<depth>\d{1,4})(?:-\d{1,7})?)?(?=\s|$)"
 )
 _MAX_DEPTH = 500
+# A row without brackets in brackets, that is nearly every row.
+_FLAT = re.compile(r"\[[^\[\](){}]*\]|\([^\[\](){}]*\)|[^ \[\](){}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,9 @@ class Row:
 
 def _cells(text: str) -> list[str]:
     """Cells of a row: a bracketed list is one cell whatever blanks it holds. Linear."""
+    flat = _FLAT.findall(text)
+    if " ".join(flat) == " ".join(text.split()):  # no bracket is left over or touches a cell
+        return flat
     cells: list[str] = []
     depth, current = 0, ""
     for char in text:

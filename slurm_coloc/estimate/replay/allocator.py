@@ -13,8 +13,10 @@ pool) or more than 1 MiB (large pool) would be left, and merges with its free ne
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from slurm_coloc.estimate.replay import native
 
 KIB, MIB = 2**10, 2**20
 ROUND = 512
@@ -230,9 +232,18 @@ class Allocator:
         del self._starts[start], pool.ends[start + size]
 
 
-def replay(events: Iterable[int], rules: Rules | None = None) -> Replayed:
+def replay(events: Sequence[int], rules: Rules | None = None) -> Replayed:
     """Play ``events``: a number from 0 on allocates so many bytes, and -1 - k frees what the k-th
     allocation (from 0) got. Raises ValueError for a second free or one of the future."""
+    if rules is None or rules == Rules():
+        played = native.replay(events)
+        if played is not None:
+            return Replayed(*played)
+    return replay_slowly(events, rules)
+
+
+def replay_slowly(events: Sequence[int], rules: Rules | None = None) -> Replayed:
+    """The same without the C part, and for all rules."""
     allocator = Allocator(rules)
     where: list[int | None] = []
     allocate, release = allocator.allocate, allocator.release

@@ -2,7 +2,7 @@
 """A training loop made of one recorded step: the model, then forward, backward, optimizer, again.
 
 The first step's optimizer makes its state and later steps find the memory as the step before has
-left it, so three steps are played; a fourth adds nothing.
+left it, so two steps are played; a third adds nothing.
 """
 
 from collections.abc import Callable, Sequence

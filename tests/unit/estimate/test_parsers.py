@@ -2,7 +2,11 @@
 """Each format on real texts: what is counted, and what is seen through."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from slurm_coloc.errors import SummaryError
+from slurm_coloc.estimate.lexing import parse_shapes
 from slurm_coloc.estimate.parsers import parse_summary, parsers
 from slurm_coloc.estimate.summary import NOT_KNOWN
 from tests.unit.estimate.texts import REPR, TORCHINFO, TORCHSUMMARY, example, keras, shared
@@ -186,3 +190,17 @@ def test_files_of_real_users(name: str, family: str, parameters: int, batch: int
 def test_unknown_dimensions_have_no_size() -> None:
     text = keras("keras2_sequential.txt").replace("(None, 512) ", "(None, None)")
     assert any(layer.output_elements == NOT_KNOWN for layer in parse_summary(text).layers)
+
+
+@given(st.lists(st.integers(0, 2**64), min_size=1, max_size=18))
+def test_a_shape_in_any_brackets(dims: list[int]) -> None:
+    """The short way through a plain list ends where the long way ends."""
+    texts = [str(dims), f"({str(dims)[1:-1]})", f"[{dims}]", f" {dims} "]
+    found: set[object] = set()
+    for text in texts:
+        try:
+            found.add(parse_shapes(text))
+        except SummaryError as err:
+            found.add(err.code)
+    assert len(found) == 1
+    assert found <= {(tuple(dims),), "bad_shape", "number_out_of_range"}

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.estimate.replay.allocator import MIB, ROUND, Allocator, Rules, replay
+from slurm_coloc.estimate.replay import native
+from slurm_coloc.estimate.replay.allocator import (
+    MIB,
+    ROUND,
+    Allocator,
+    Rules,
+    replay,
+    replay_slowly,
+)
 from slurm_coloc.estimate.replay.recording import Recording, Scratch, Work
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS, training
@@ -128,6 +136,25 @@ def test_as_the_slow_model(events: list[int], visible: int) -> None:
             break
     found = replay(events, Rules(visible=visible))
     assert (found.reserved, found.failed) == (plain.peak, failed)
+
+
+@settings(max_examples=300, deadline=None)
+@given(streams())
+def test_c_and_python_agree(events: list[int]) -> None:
+    found = replay_slowly(events)
+    assert native.replay(events) == (found.reserved, found.allocated)
+
+
+def test_c_leaves_to_python_what_it_cannot() -> None:
+    """Numbers over 60 bits, and a machine without the C part."""
+    for events in ([2**62, -1], [2**61] * 8, [2**70]):
+        assert native.replay(events) is None
+        assert replay(events) == replay_slowly(events)
+
+
+def test_without_the_c_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_library", lambda: None)
+    assert replay([30 * MIB, -1, 40 * MIB]).reserved == 70 * MIB
 
 
 @settings(max_examples=200, deadline=None)
