@@ -50,6 +50,9 @@ local OPTIONS = {
   COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
   COLOC_KIND = "kind",
 }
+-- PyTorch's allocator: the second is the name up to 2.8, which later ones still read.
+local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
+local ALLOCATOR_MAX = 512 -- bytes; a longer one is no honest value
 local OPTION_ORDER = {
   "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind",
 }
@@ -186,6 +189,15 @@ local function environment_names(job_desc)
   return { list = names }
 end
 
+-- What sbatch's environment says of PyTorch's allocator, nil where it says nothing.
+local function allocator_options(job_desc)
+  if job_desc.script == nil then return nil end
+  for _, name in ipairs(ALLOCATOR) do
+    local value = job_desc.environment[name]
+    if value ~= nil and value ~= "" then return #value <= ALLOCATOR_MAX and value or nil end
+  end
+end
+
 -- The user's account where the job names none. It comes from slurmctld's cache of slurmdbd in
 -- 0.01 ms; but a slurmctld that never had one asks slurmdbd at each read, and a dead slurmdbd cost
 -- 2 s (24.11): after one such read no other for a while. os.time: whole seconds will do.
@@ -225,6 +237,7 @@ function job.request(job_desc, options, loaded_ms)
   add("env", environment_names(job_desc))
   local given = {}
   for _, name in ipairs(OPTION_ORDER) do given[#given + 1] = { name, options[name] } end
+  given[#given + 1] = { "alloc_conf", allocator_options(job_desc) }
   add("coloc", { entries = given })
   return { entries = entries }
 end

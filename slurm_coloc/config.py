@@ -139,8 +139,14 @@ class EstimateConfig(Section):
     context_mib: int = Field(
         1900,
         ge=0,
-        description="MiB of the CUDA context and libraries of one process. 544 to 1900 were"
-        " measured, depending on card and stack; set what your nodes show.",
+        description="MiB of the CUDA context and libraries of one process, on GPU types that were"
+        " not calibrated. 544 to 1900 were measured, depending on card and stack; the default is"
+        " the safe end. `coloc calibrate` measures a type.",
+    )
+    stacks_dir: Path = Field(
+        Path("/etc/slurm-coloc/stacks"),
+        description="Folder of the calibrations, TYPE.toml for each GPU type, read at colocd's"
+        " start.",
     )
 
 

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,27 +19,47 @@ from slurm_coloc.errors import ColocError, SummaryError, UsageFault
 from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
 from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
-from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.flow.nets import provide
+from slurm_coloc.flow.stacks import Stacks, load_stacks
 
 DEFAULT_GPU = "a100-40gb"
 # A text of 4 MiB can take six characters a byte in JSON.
 MAX_REQUEST = 32 * 2**20
-TEXTS = ("path", "text", "optimizer", "precision", "gpu", "estimator")
-NUMBERS = ("batch_size", "seq_len", "gpus")
+TEXTS = ("path", "text", "optimizer", "precision", "gpu", "estimator", "alloc_conf")
+NUMBERS = ("batch_size", "seq_len", "gpus", "visible_mib")
 
 
-def _site(config: Config, gpu: str) -> Site:
-    """What the configuration says about a GPU type. Raises UsageFault for an unknown one."""
-    kind = GPU_TYPES.get(gpu)
-    if kind is None:
-        raise UsageFault(f"unknown GPU {gpu!r}; known are {', '.join(GPU_TYPES)}", "unknown_gpu")
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is read once."""
+
+    config: Config
+    stacks: Stacks
+
+
+def _site(setting: Setting, given: dict[str, Any]) -> Site:
+    """What configuration, calibration and options say about a GPU. Raises UsageFault for a type
+    that is neither known nor calibrated."""
+    config, gpu = setting.config, given.get("gpu") or DEFAULT_GPU
+    kind, calibrated = GPU_TYPES.get(gpu), setting.stacks.by_type.get(gpu)
+    total = calibrated.total_mib if calibrated else None
+    total = total or (kind.total_mib if kind else None)
+    if total is None:
+        names = [*GPU_TYPES, *(name for name in setting.stacks.by_type if name not in GPU_TYPES)]
+        raise UsageFault(f"unknown GPU {gpu!r}; known are {', '.join(names)}", "unknown_gpu")
+    stack = setting.stacks.of(gpu)
+    visible = given.get("visible_mib") or stack.visible_mib
+    rules, notes = rules_of(given.get("alloc_conf") or "")
     return Site(
         estimator=config.estimate.estimator,
-        stack=Stack(config.estimate.context_mib),
+        stack=replace(stack, allocator=rules, visible_mib=visible),
         shard_mib=config.pool.shard_mib,
         gpu=gpu,
-        shards_per_gpu=shards_of(kind.total_mib, config.pool.shard_mib, config.pool.margin_mib),
+        shards_per_gpu=shards_of(
+            min(total, visible or total), config.pool.shard_mib, config.pool.margin_mib
+        ),
+        notes=notes,
     )
 
 
@@ -61,12 +82,12 @@ def _options(config: Config, given: dict[str, Any]) -> TrainingOptions:
     )
 
 
-def _ask(config: Config, text: str, given: dict[str, Any]) -> Answer:
+def _ask(setting: Setting, text: str, given: dict[str, Any]) -> Answer:
     return answer(
         text,
-        _options(config, given),
-        _site(config, given.get("gpu") or DEFAULT_GPU),
-        _names(config, given.get("estimator")),
+        _options(setting.config, given),
+        _site(setting, given),
+        _names(setting.config, given.get("estimator")),
     )
 
 
@@ -104,18 +125,18 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def _one_line(config: Config, line: bytes | None) -> dict[str, Any]:
+def _one_line(setting: Setting, line: bytes | None) -> dict[str, Any]:
     try:
         if line is None:
             raise UsageFault(f"the line has more than {MAX_REQUEST // 2**20} MiB", "bad_request")
         given = _checked(line)
         text = given["text"] if "text" in given else read_summary(given["path"])
-        return _ask(config, text, given).as_json()
+        return _ask(setting, text, given).as_json()
     except ColocError as err:
         return error_json(err)
 
 
-def _many(config: Config, name: str) -> None:
+def _many(setting: Setting, name: str) -> None:
     """Answer each line of a file, or of standard input, in order."""
     with ExitStack() as stack:
         try:
@@ -123,7 +144,7 @@ def _many(config: Config, name: str) -> None:
             if name != "-":
                 stream = stack.enter_context(Path(name).open("rb"))
             for line in _lines(stream):
-                sys.stdout.write(json.dumps(_one_line(config, line)) + "\n")
+                sys.stdout.write(json.dumps(_one_line(setting, line)) + "\n")
                 sys.stdout.flush()
         except BrokenPipeError:
             raise
@@ -131,9 +152,9 @@ def _many(config: Config, name: str) -> None:
             raise UsageFault(f"{name}: cannot be read: {err}") from None
 
 
-def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
+def _show(setting: Setting, found: Answer, given: dict[str, Any]) -> None:
     """Tables for people on stdout, the talk on stderr."""
-    options = settled(found.summary, _options(config, given))
+    options = settled(found.summary, _options(setting.config, given))
     out, talk = Console(), Console(stderr=True)
     model = found.summary
     out.print(
@@ -155,7 +176,7 @@ def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
         f"batch size {batch}" if batch else f"batch size {model.batch_in_text or '?'} (summary)",
         f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else source["optimizer"]),
         f"precision {options.precision}" + ("" if given.get("precision") else source["precision"]),
-        f"GPU {given.get('gpu') or DEFAULT_GPU}" + ("" if given.get("gpu") else " (default)"),
+        _gpu(setting, given),
     ]
     if given.get("seq_len"):
         assumed.append(f"sequence length {options.seq_len}")
@@ -163,6 +184,15 @@ def _show(config: Config, found: Answer, given: dict[str, Any]) -> None:
     out.print(f"reservation: {found.reason}", highlight=False, markup=False, soft_wrap=True)
     for note in dict.fromkeys(note for item in found.estimates for note in item.notes):
         talk.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _gpu(setting: Setting, given: dict[str, Any]) -> str:
+    """The GPU type, and where its figures are from."""
+    name = given.get("gpu") or DEFAULT_GPU
+    calibrated = setting.stacks.calibration(name)
+    context = f"context {setting.stacks.of(name).context_mib} MiB"
+    source = f"calibrated {calibrated.measured}".strip() if calibrated else "not calibrated"
+    return f"GPU {name}{'' if given.get('gpu') else ' (default)'}, {context} ({source})"
 
 
 def _estimate(
@@ -173,6 +203,12 @@ def _estimate(
     precision: str | None = typer.Option(None, help=" | ".join(PRECISIONS)),
     gpu: str | None = typer.Option(None, help=f"GPU type [default: {DEFAULT_GPU}]."),
     gpus: int | None = typer.Option(None, min=1, max=1024, help="GPUs of one process."),
+    visible_mib: int | None = typer.Option(
+        None, min=64, max=2**31 - 1, help="GPU memory that the process sees: a MIG slice, a cap."
+    ),
+    alloc_conf: str | None = typer.Option(
+        None, help="The job's PYTORCH_CUDA_ALLOC_CONF, as expandable_segments:True."
+    ),
     estimator: str | None = typer.Option(None, help="Name of an estimator, auto, or all."),
     jsonl: str | None = typer.Option(None, help="One request a line from this file, or -."),
     as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
@@ -181,9 +217,10 @@ def _estimate(
     if (summary is None) == (jsonl is None):
         raise UsageFault("give either SUMMARY or --jsonl FILE")
     config = load_config()
+    setting = Setting(config, load_stacks(config.estimate))
     provide()
     if jsonl is not None:
-        _many(config, jsonl)
+        _many(setting, jsonl)
         return
     given = {
         "batch_size": batch_size,
@@ -193,9 +230,11 @@ def _estimate(
         "gpu": gpu,
         "gpus": gpus,
         "estimator": estimator,
+        "alloc_conf": alloc_conf,
+        "visible_mib": visible_mib,
     }
     try:
-        found = _ask(config, read_summary(summary or ""), given)
+        found = _ask(setting, read_summary(summary or ""), given)
     except SummaryError as err:
         if as_json:
             typer.echo(json.dumps(error_json(err)))
@@ -203,7 +242,7 @@ def _estimate(
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:
-        _show(config, found, given)
+        _show(setting, found, given)
 
 
 def register(app: typer.Typer) -> None:

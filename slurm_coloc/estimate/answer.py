@@ -24,6 +24,7 @@ class Site:
     shard_mib: int
     gpu: str
     shards_per_gpu: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]
     estimates = estimate_all(summary, options, stack=site.stack, names=names)
     chosen = _chosen(estimates, site.estimator)
     shards, reason = _shards(chosen, site)
-    notes = "; ".join(chosen.notes)
+    notes = "; ".join((*chosen.notes, *site.notes))
     return Answer(
         summary=summary,
         estimates=tuple(estimates),

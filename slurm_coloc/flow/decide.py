@@ -11,12 +11,12 @@ import structlog
 
 from slurm_coloc.adapters.store import ABANDONED, Store
 from slurm_coloc.config import Config, Mode
-from slurm_coloc.core.cluster import ClusterShape, wanted_partitions
+from slurm_coloc.core.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.core.comment import comment_with
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Reason
 from slurm_coloc.core.limits import NO_LIMITS, SiteLimits, within
-from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
@@ -76,7 +76,7 @@ class Decider:
         mode = self._mode(request, shape)
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
-        estimated = await self._estimating.of(asked.coloc)
+        estimated = await self._estimating.of(asked.coloc, self._gpu_types(request, shape))
         estimated = replace(estimated, features=estimated.features | {"given": asked.coloc.given})
         if shape is not None and stale:
             shape = replace(shape, select_params=frozenset())
@@ -105,6 +105,15 @@ class Decider:
         answer["admin_comment"] = comment_with(request.admin_comment, decision_id, decision)
         answer["exclusive_gres"] = whole_gpu(shape, None, 1, _fewest_shards(shape))
         return answer
+
+    def _gpu_types(self, request: JobRequest, shape: ClusterShape | None) -> list[str | None]:
+        """Types of shared GPUs that the job may get."""
+        if shape is None:
+            return []
+        demand = gpu_demand(request)
+        gpus = max(1, demand.total or 1)
+        kinds = shared_gpus(request, demand.type, shape, self._rules.pool, gpus)
+        return [kind.type for kind in kinds]
 
     def _mode(self, request: JobRequest, shape: ClusterShape | None) -> Mode:
         partitions = wanted_partitions(request, shape or ClusterShape("", ()))

@@ -26,6 +26,7 @@ from slurm_coloc.errors import ColocError, ConfigError, SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.flow.ask import ask_socket as ask
 from slurm_coloc.flow.doctor_network import colocd_is_elsewhere, network
+from slurm_coloc.flow.stacks import load_stacks
 
 ANSWER_S = 3.0
 WITH_GPU = "GPUs of this host"
@@ -86,6 +87,7 @@ def _settings(config: Config) -> Iterator[Finding]:
             f"estimate.estimator = {config.estimate.estimator!r}",
             f"choose one of {', '.join(known)}",
         )
+    yield _calibrations(config)
     unknown = [rule.user for rule in config.mode.rules if rule.user and not _exists(rule.user)]
     if unknown:
         yield Finding(
@@ -106,6 +108,19 @@ def _settings(config: Config) -> Iterator[Finding]:
         f"{off} {'exists: slurm-coloc does nothing' if thrown else 'is not there'}",
         f"rm {off} when you want it back" if thrown else "",
     )
+
+
+def _calibrations(config: Config) -> Finding:
+    name = "calibration"
+    try:
+        found = load_stacks(config.estimate).by_type
+    except ConfigError as err:
+        return Finding(name, Status.FAIL, err.message, "mend the file, or run coloc calibrate")
+    if found:
+        text = ", ".join(f"{kind} {one.context_mib} MiB" for kind, one in found.items())
+        return Finding(name, Status.OK, f"context of {text}; others {config.estimate.context_mib}")
+    text = f"none in {config.estimate.stacks_dir}: context {config.estimate.context_mib} MiB"
+    return Finding(name, Status.NA, f"{text}; coloc calibrate on a GPU node measures it")
 
 
 def _exists(user: str) -> bool:

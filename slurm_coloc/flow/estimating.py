@@ -6,20 +6,23 @@ import base64
 import hashlib
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decision import Estimate, Reason
-from slurm_coloc.errors import SummaryError
+from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.nets import provide
+from slurm_coloc.flow.stacks import load_stacks
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
 
 log = structlog.get_logger()
@@ -76,19 +79,40 @@ def _options_key(options: TrainingOptions, batch: int | None) -> str:
     return f"{batch or 0}/{options.seq_len or 0}/{options.optimizer}/{options.precision}"
 
 
-def _estimate_now(packed: str, options: TrainingOptions, config: EstimateConfig) -> Estimated:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a job meets on its GPU, with notes for the user."""
+
+    stack: Stack
+    notes: tuple[str, ...] = ()
+
+
+def with_allocator(stack: Stack, text: str | None) -> Setting:
+    """``stack`` with the allocator as PYTORCH_CUDA_ALLOC_CONF of the job sets it."""
+    if not text:
+        return Setting(stack)
+    try:
+        rules, notes = rules_of(text)
+    except UsageFault as err:
+        return Setting(stack, (f"PYTORCH_CUDA_ALLOC_CONF is passed over: {err.message}",))
+    told = () if rules == stack.allocator else ("the job's PYTORCH_CUDA_ALLOC_CONF is allowed for",)
+    return Setting(replace(stack, allocator=rules), (*told, *notes))
+
+
+def _estimate_now(
+    packed: str, options: TrainingOptions, estimator: str, setting: Setting
+) -> Estimated:
     # Several texts: an array whose tasks have summaries of their own. The array is one request, so
     # the largest task counts, and one that cannot be read counts as larger than any.
-    found = [_one(text, options, config) for text in unpack_summary(packed).split(BETWEEN)]
+    texts = unpack_summary(packed).split(BETWEEN)
+    found = [_one(text, options, estimator, setting) for text in texts]
     return max(found, key=lambda one: one.estimate.upper_mib if one.estimate else LARGER)
 
 
-def _one(text: str, options: TrainingOptions, config: EstimateConfig) -> Estimated:
+def _one(text: str, options: TrainingOptions, estimator: str, setting: Setting) -> Estimated:
     try:
         summary = parse_summary(text)
-        result = estimate(
-            summary, options, stack=Stack(config.context_mib), estimator=config.estimator
-        )
+        result = estimate(summary, options, stack=setting.stack, estimator=estimator)
     except SummaryError as err:
         return Estimated(None, Reason.BAD_SUMMARY, err.message)
     options = settled(summary, options)
@@ -100,7 +124,7 @@ def _one(text: str, options: TrainingOptions, config: EstimateConfig) -> Estimat
     if result.memory_mib is None or result.upper_mib is None:
         return Estimated(None, Reason.NO_ESTIMATE, result.reason, **known)
     found = Estimate(result.name, result.memory_mib, result.upper_mib, result.smact)
-    detail = "; ".join([result.reason, *result.notes]).strip("; ")
+    detail = "; ".join([result.reason, *result.notes, *setting.notes]).strip("; ")
     return Estimated(found, detail=detail, **known)
 
 
@@ -108,8 +132,10 @@ class Estimating:
     """Estimates off the event loop, so that a huge text delays no other submission."""
 
     def __init__(self, config: EstimateConfig, limit_s: float) -> None:
+        """Raises ConfigError for a calibration that is wrong."""
         provide()
         self._config = config
+        self._stacks = load_stacks(config)
         self._limit_s = limit_s
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")
         self._kept: OrderedDict[str, Estimated] = OrderedDict()
@@ -120,7 +146,10 @@ class Estimating:
         training = training_options(ColocOptions(batch_size=2), self._config)
         packed = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
         try:
-            work = self._pool.submit(_estimate_now, packed, training, self._config)
+            setting = Setting(self._stacks.default)
+            work = self._pool.submit(
+                _estimate_now, packed, training, self._config.estimator, setting
+            )
             found = await asyncio.wait_for(asyncio.wrap_future(work), WARM_UP_S)
         except Exception as err:  # an estimator's defect must not cost the start
             log.warning("warm-up", error=f"{type(err).__name__}: {err}")
@@ -128,16 +157,20 @@ class Estimating:
         if found.estimate is None:
             log.warning("warm-up", error=found.detail or str(found.no_estimate))
 
-    async def of(self, options: ColocOptions) -> Estimated:
-        """The estimate for a submission; never raises, never takes longer than the limit."""
+    async def of(self, options: ColocOptions, gpu_types: Iterable[str | None] = ()) -> Estimated:
+        """The estimate for a submission that may get any of ``gpu_types`` (Slurm's words); never
+        raises, never takes longer than the limit."""
         if options.summary is None:
             return Estimated(None, Reason.NO_SUMMARY)
         training = training_options(options, self._config)
-        key = hashlib.sha256(f"{training}\n{options.summary}".encode()).hexdigest()
+        setting = with_allocator(self._stacks.of_any(gpu_types), options.alloc_conf)
+        key = hashlib.sha256(f"{training}\n{setting}\n{options.summary}".encode()).hexdigest()
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        work = self._pool.submit(_estimate_now, options.summary, training, self._config)
+        work = self._pool.submit(
+            _estimate_now, options.summary, training, self._config.estimator, setting
+        )
         try:
             # shielded: a late answer is still kept for the next submission of the same text
             late = self._kept_when_done(key, work)

@@ -35,6 +35,7 @@ class ColocOptions(BaseModel):
         None
     )
     precision: Literal["fp32", "amp", "bf16"] | None = None
+    alloc_conf: Annotated[str, Field(max_length=512)] | None = None  # PYTORCH_CUDA_ALLOC_CONF
     policy: Annotated[str, Field(max_length=32)] = "collocate"
     kind: Literal["batch", "salloc", "srun"] = "batch"
 

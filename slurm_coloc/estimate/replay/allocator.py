@@ -26,19 +26,40 @@ MEDIUM = 10 * MIB  #: from here on a request has a segment of its own
 MEDIUM_SEGMENT = 20 * MIB
 LARGE_ROUND = 2 * MIB
 UNLIMITED = 2**63
+#: What the driver's pool takes at once: an assumption, not measured here and not published.
+DRIVER_PAGE = 32 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What PYTORCH_CUDA_ALLOC_CONF says, and how much memory (bytes) the process can see.
 
-    ``expandable``: expandable_segments:True, also taken for backend:cudaMallocAsync, whose pool
-    grows in the same way. ``max_split``: max_split_size_mb as bytes.
+    ``expandable``: expandable_segments:True. ``max_split``: max_split_size_mb as bytes.
+    ``divisions``: roundup_power2_divisions for sizes from 1, 2, 4 ... MiB on; () for none.
+    ``driver_pool``: backend:cudaMallocAsync. The driver's pool is taken for one segment that grows
+    by DRIVER_PAGE: a model, for what the driver does inside is not published.
     """
 
     expandable: bool = False
     max_split: int = UNLIMITED
     visible: int = UNLIMITED
+    divisions: tuple[int, ...] = ()
+    driver_pool: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether a pool is one segment that grows at its end."""
+        return self.expandable or self.driver_pool
+
+    def rounded(self, size: int) -> int:
+        """Bytes of the block for a request (``round_size`` of PyTorch's allocator)."""
+        if self.divisions and not self.driver_pool:
+            place = max(0, size.bit_length() - MIB.bit_length())
+            parts = self.divisions[min(place, len(self.divisions) - 1)]
+            if parts > 1 and size > ROUND * parts:
+                step = (1 << (size.bit_length() - 1)) // parts
+                return -(-size // step) * step
+        return -(-size // ROUND) * ROUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,10 @@ class Allocator:
     def __init__(self, rules: Rules | None = None) -> None:
         self._rules = rules or Rules()
         self._small, self._large = _Pool(SMALL_SEGMENT), _Pool(MEDIUM_SEGMENT)
+        if self._rules.driver_pool:
+            self._small = self._large = _Pool(DRIVER_PAGE)
+        self._grows = self._rules.grows
+        self._plain = not self._rules.divisions
         self._next = 0
         self._segments: dict[int, int] = {}  # size by start
         self._starts: dict[int, int] = {}  # size of every free block by start
@@ -81,7 +106,7 @@ class Allocator:
         """The address of ``size`` bytes, None where they do not fit. 0 bytes take nothing: -1."""
         if size <= 0:
             return -1
-        size = -(-size // ROUND) * ROUND
+        size = -(-size // ROUND) * ROUND if self._plain else self._rules.rounded(size)
         pool = self._small if size <= SMALL else self._large
         found = self._fitting(pool, size)
         if found is None:
@@ -105,7 +130,7 @@ class Allocator:
             return None
         block = free[index]
         limit = self._rules.max_split
-        if pool is self._large and limit < UNLIMITED and not self._rules.expandable:
+        if pool is self._large and limit < UNLIMITED and not self._grows:
             # A block too large to be split is for large requests only, and not for much smaller.
             if size < limit <= block[0]:
                 return None
@@ -120,7 +145,7 @@ class Allocator:
         starts.pop(start, None)
         ends.pop(start + whole, None)
         rest = whole - size
-        if pool is self._small or self._rules.expandable:
+        if pool is self._small or self._grows:
             split = rest >= ROUND
         else:
             split = size < self._rules.max_split and rest > SMALL
@@ -157,9 +182,7 @@ class Allocator:
         """A block of at least ``size`` bytes from the driver; cached segments go back first where
         the visible memory is too small."""
         for again in (False, True):
-            found = (
-                self._extend(pool, size) if self._rules.expandable else self._segment(pool, size)
-            )
+            found = self._extend(pool, size) if self._grows else self._segment(pool, size)
             if found is not None or again:
                 return found
             self._give_back()
@@ -206,7 +229,7 @@ class Allocator:
     def _give_back(self) -> None:
         """Segments that are wholly free go back to the driver, as before every failure."""
         for pool in (self._small, self._large):
-            if self._rules.expandable:
+            if self._grows:
                 self._shrink(pool)
                 continue
             for size, start in [b for b in pool.free if self._segments.get(b[1]) == b[0]]:

@@ -17,6 +17,7 @@ from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.daemon import Daemon
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow import estimating
 from slurm_coloc.flow.estimating import Estimating
 from slurm_coloc.flow.seen import Seen
@@ -129,7 +130,8 @@ def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
     for name in (AUTO, "text", "horus"):
         wanted = config.estimate.model_copy(update={"estimator": name})
         training = estimating.training_options(estimating.ColocOptions(batch_size=2), wanted)
-        found = estimating._one(estimating.WARM_UP, training, wanted)
+        setting = estimating.Setting(Stack(wanted.context_mib))
+        found = estimating._one(estimating.WARM_UP, training, name, setting)
         assert found.estimate is not None, (name, found.detail)
 
 

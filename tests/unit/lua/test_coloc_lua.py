@@ -74,6 +74,25 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "expandable_segments:True"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "a:1", "PYTORCH_ALLOC_CONF": "b:2"}, "b:2"),
+        ({"PYTORCH_ALLOC_CONF": "", "PYTORCH_CUDA_ALLOC_CONF": "a:1"}, "a:1"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "x" * 513}, None),
+        ({"HOME": "/x"}, None),
+    ],
+)
+def test_the_allocator_s_options_go_along(
+    hook: Hook, environment: dict[str, str], told: str | None
+) -> None:
+    peer = hook.serve(answering(GOOD))
+    hook.run(submit(**spank(SUMMARY="x"), script="#!/bin/sh", environment=environment))
+    (request,) = peer.requests
+    assert request["coloc"].get("alloc_conf") == told
+
+
 PLACE: dict[str, Any] = {
     "default_account": "physics",
     "reservation": "course",

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibrations: a file a GPU type, <stacks_dir>/<type>.toml, that `coloc calibrate` writes.
+
+What a process takes beside its tensors depends on card, driver and libraries: 544 to 1900 MiB were
+seen. A type without a file has the configuration's ``estimate.context_mib``.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.config import EstimateConfig
+from slurm_coloc.errors import ConfigError
+from slurm_coloc.estimate.replay.stack import Stack
+
+SUFFIX = ".toml"
+#: A GPU type in a file's name, as in gres.conf or `coloc estimate --gpu`.
+TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+DEFAULT = Stack(0)
+
+
+class Workspace(BaseModel):
+    """[workspace] of cuDNN over the bytes that a convolution reads and writes (ratios)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    forward: float = Field(DEFAULT.forward, ge=0, le=100)
+    data: float = Field(DEFAULT.data, ge=0, le=100)
+    weight: float = Field(DEFAULT.weight, ge=0, le=100)
+    grouped: float = Field(DEFAULT.grouped, ge=0, le=100)
+
+
+class Calibration(BaseModel):
+    """One file. What only people read (driver, torch, how) decides nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    card: str = Field("", max_length=128)  # as NVML names it
+    total_mib: int | None = Field(None, ge=64, le=2**24)  # as NVML shows it
+    visible_mib: int | None = Field(None, ge=64, le=2**24)  # where a process sees less
+    driver: str = Field("", max_length=64)
+    cuda: str = Field("", max_length=64)
+    torch: str = Field("", max_length=64)
+    cudnn: str = Field("", max_length=64)
+    measured: str = Field("", max_length=64)  # when, and on which host
+    how: str = Field("", max_length=512)
+    bare_context_mib: int | None = Field(None, ge=0, le=65536)
+    context_mib: int = Field(ge=0, le=65536)
+    workspace: Workspace = Workspace()
+
+    @property
+    def stack(self) -> Stack:
+        """What the estimators take."""
+        own = self.workspace
+        return Stack(
+            self.context_mib,
+            own.forward,
+            own.data,
+            own.weight,
+            own.grouped,
+            visible_mib=self.visible_mib,
+        )
+
+    def is_of(self, gpu_type: str) -> bool:
+        """Whether ``gpu_type`` of gres.conf can be this card. As Slurm's own AutoDetect judges it
+        (man gres.conf): the type is a part of the name in lower case with underscores."""
+        name = self.card.lower().replace(" ", "_")
+        return bool(gpu_type) and gpu_type.lower() in name
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """The stack of each GPU type. ``default``: of a type that was not calibrated."""
+
+    default: Stack
+    by_type: Mapping[str, Calibration]
+
+    def calibration(self, gpu_type: str) -> Calibration | None:
+        """Of the type that a file is named after; else of the card that has the type's name in its
+        own, and of several such that with the largest context."""
+        exact = self.by_type.get(gpu_type)
+        if exact is not None:
+            return exact
+        found = [one for one in self.by_type.values() if one.is_of(gpu_type)]
+        return max(found, key=lambda one: one.context_mib, default=None)
+
+    def of(self, gpu_type: str) -> Stack:
+        """The stack of one type."""
+        found = self.calibration(gpu_type)
+        return found.stack if found else self.default
+
+    def of_any(self, gpu_types: Iterable[str | None]) -> Stack:
+        """For a job that may get any of ``gpu_types``: the one with the largest context. None: a
+        GPU without a type in gres.conf, which may be any that was calibrated."""
+        found: list[Stack] = []
+        for gpu_type in gpu_types:
+            if gpu_type is not None:
+                found.append(self.of(gpu_type))
+            else:
+                found += [one.stack for one in self.by_type.values()] or [self.default]
+        return max(found, key=lambda one: one.context_mib, default=self.default)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """One file; raises ConfigError that names it and every wrong key."""
+    try:
+        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as err:
+        raise ConfigError(f"{path}: cannot be used: {err}") from err
+    try:
+        return Calibration.model_validate(data)
+    except ValidationError as err:
+        lines = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in err.errors()
+        )
+        raise ConfigError(f"{path}: {lines}") from err
+
+
+def load_stacks(config: EstimateConfig) -> Stacks:
+    """All files of ``stacks_dir``; a folder that is not there holds none. Raises ConfigError."""
+    default = Stack(config.context_mib)
+    try:
+        paths = sorted(p for p in config.stacks_dir.iterdir() if p.suffix == SUFFIX)
+    except (FileNotFoundError, NotADirectoryError):
+        return Stacks(default, {})
+    except OSError as err:
+        raise ConfigError(f"{config.stacks_dir}: cannot be read: {err}") from err
+    for path in paths:
+        if not TYPE.fullmatch(path.stem):
+            raise ConfigError(f"{path}: the name is no GPU type")
+    return Stacks(default, {path.stem: read_calibration(path) for path in paths})

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibrations per GPU type: which file a job's GPU has, and files that are wrong."""
+
+import asyncio
+import base64
+import zlib
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.config import EstimateConfig
+from slurm_coloc.errors import ConfigError
+from slurm_coloc.estimate.replay.allocator import Rules
+from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.flow.estimating import Estimating, with_allocator
+from slurm_coloc.flow.stacks import Stacks, load_stacks, read_calibration
+from slurm_coloc.flow.submit import ColocOptions
+from tests.unit.estimate.texts import example
+
+A100 = 'card = "NVIDIA A100-SXM4-40GB"\ncontext_mib = 500\n[workspace]\nweight = 1.2\n'
+H100 = 'card = "NVIDIA H100 80GB HBM3"\ncontext_mib = 700\n'
+
+
+def stacks(folder: Path, **files: str) -> Stacks:
+    for name, text in files.items():
+        (folder / f"{name.replace('_', '-')}.toml").write_text(text)
+    return load_stacks(EstimateConfig(stacks_dir=folder, context_mib=1900))
+
+
+def test_without_files_the_configuration_counts(tmp_path: Path) -> None:
+    found = load_stacks(EstimateConfig(stacks_dir=tmp_path / "none", context_mib=1234))
+    assert found.of("a100") == found.of_any(()) == found.of_any((None,)) == Stack(1234)
+
+
+def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
+    found = stacks(tmp_path, a100_40gb=A100, h100=H100)
+    assert found.of("a100-40gb") == found.of("a100") == Stack(500, weight=1.2)
+    assert found.of("h100").context_mib == 700
+    assert found.of("v100") == Stack(1900)
+
+
+def test_of_several_types_the_largest_context(tmp_path: Path) -> None:
+    found = stacks(tmp_path, a100_40gb=A100, h100=H100)
+    assert found.of_any(("a100", "h100")).context_mib == 700
+    assert found.of_any(("a100", "v100")).context_mib == 1900
+    # A GPU without a type may be any of those that were calibrated.
+    assert found.of_any((None,)).context_mib == 700
+
+
+def test_of_two_cards_of_one_name_the_larger_context(tmp_path: Path) -> None:
+    found = stacks(tmp_path, a100_40gb=A100, a100_80gb=A100.replace("500", "600"))
+    assert found.of("a100").context_mib == 600 and found.of("a100-40gb").context_mib == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("context_mib = 1\nmibs = 2\n", "mibs"),
+        ("", "context_mib"),
+        ("context_mib = -1\n", "context_mib"),
+        ("context_mib = 1\n[workspace]\nweight = nan\n", "weight"),
+        ("context_mib = \n", "cannot be used"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, word: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        stacks(tmp_path, bad=text)
+    assert "bad.toml" in caught.value.message and word in caught.value.message
+
+
+def test_a_name_that_is_no_type(tmp_path: Path) -> None:
+    (tmp_path / "a b.toml").write_text(A100)
+    with pytest.raises(ConfigError, match="no GPU type"):
+        load_stacks(EstimateConfig(stacks_dir=tmp_path))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gone"):
+        read_calibration(tmp_path / "gone.toml")
+
+
+def test_the_job_s_allocator() -> None:
+    found = with_allocator(Stack(1), "expandable_segments:True")
+    assert found.stack == Stack(1, allocator=Rules(expandable=True)) and found.notes
+    assert with_allocator(Stack(1), "pinned_use_background_threads:True").notes == ()
+    wrong = with_allocator(Stack(1), "rm -rf")
+    assert wrong.stack == Stack(1) and "passed over" in wrong.notes[0]
+
+
+def test_a_submission_is_estimated_for_the_gpus_that_it_may_get(tmp_path: Path) -> None:
+    stacks(tmp_path, a100=A100, h100=H100)
+    estimating = Estimating(EstimateConfig(stacks_dir=tmp_path), 30.0)
+    text = example("resnet50_torchinfo.txt").encode()
+    options = ColocOptions(summary=base64.b64encode(zlib.compress(text)).decode())
+
+    async def figures() -> list[int]:
+        asked = (options, ("a100",)), (options, ("h100",)), (options, ("v100",))
+        expandable = options.model_copy(update={"alloc_conf": "expandable_segments:True"})
+        found = [await estimating.of(*one) for one in (*asked, (expandable, ("a100",)))]
+        return [one.estimate.memory_mib if one.estimate else -1 for one in found]
+
+    a100, h100, other, expandable = asyncio.run(figures())
+    estimating.close()
+    assert 0 < expandable < a100 < h100 < other
