@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one process takes beside its tensors, on one type of GPU with one set of libraries."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slurm_coloc.errors import SummaryError
@@ -40,7 +40,7 @@ class Stack:
         part = share[work.work] * (self.grouped if work.groups > 1 else 1.0)
         return int(part * (work.read + work.written))
 
-    def peak_mib(self, events: Iterable[int]) -> int:
+    def peak_mib(self, events: Sequence[int]) -> int:
         """MiB that nvidia-smi shows at most of a process with these ``events`` (see replay). Raises
         SummaryError where they do not fit in what the process sees."""
         rules = self.allocator
