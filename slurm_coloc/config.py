@@ -148,6 +148,23 @@ class EstimateConfig(Section):
         description="Folder of the calibrations, TYPE.toml for each GPU type, read at colocd's"
         " start.",
     )
+    level: float = Field(
+        0.99,
+        ge=0.5,
+        le=0.999,
+        description="Probability that a job stays below what is reserved for it, 0.5 to 0.999.",
+    )
+    history: bool = Field(
+        True,
+        description="Correct estimates by the measured peaks of the user's own earlier runs of the"
+        " same model, or of the same script (--coloc=auto). Peaks are measured where the GPUs'"
+        " accounting mode is on (nvidia-smi -am 1).",
+    )
+    history_min_run_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds that a run must have lasted for its peak to count as its whole need.",
+    )
 
 
 class RecoveryConfig(Section):

@@ -96,7 +96,7 @@ class Daemon:
         self._config = config
         self._modes = Modes(config)
         self._decider = Decider(config, self._store)
-        self._recorder = Recorder(config, self._store)
+        self._recorder = Recorder(config, self._store, self._seen.gpu_type)
         self._watcher = Watcher(
             self._store,
             self._slurm,

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from slurm_coloc.core.peak import Use
 from slurm_coloc.errors import GpuError
 
 PROC_GPUS = Path("/proc/driver/nvidia/gpus")
 MIB = 2**20
+US = 1e-6  # accounting tells microseconds since the epoch, and milliseconds of run time
+MS = 1e-3
 T = TypeVar("T")
 
 
@@ -95,6 +98,24 @@ class Nvml:
             self._gpu(self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii")))
             for uuid in uuids
         ]
+
+    def accounted(self, uuid: str) -> list[Use]:
+        """Processes that took memory of this GPU and that the driver remembers, ended or not.
+        Raises GpuError, also where accounting mode is off (`nvidia-smi -am 1` switches it on)."""
+        handle = self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        if not self._call("nvmlDeviceGetAccountingMode", handle):
+            raise GpuError("accounting mode is off: nvidia-smi -am 1", "nvml")
+        found = []
+        for pid in dict.fromkeys(self._call("nvmlDeviceGetAccountingPids", handle)):
+            stats = self._maybe(
+                functools.partial(self._call, "nvmlDeviceGetAccountingStats", handle, pid)
+            )
+            if isinstance(stats, Missing) or stats.maxMemoryUsage is None:
+                continue  # it left the driver's buffer meanwhile
+            start_s = stats.startTime * US
+            end_s = None if stats.isRunning else start_s + stats.time * MS
+            found.append(Use(int(pid), start_s, end_s, -(-int(stats.maxMemoryUsage) // MIB)))
+        return found
 
     def all(self) -> list[Gpu]:
         """Every GPU in NVML's order. Raises GpuError."""

@@ -49,6 +49,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Why this size", _size(decision)
     if "family" in decision["features"]:
         yield "Model", _model(decision["features"])
+    if (learning := decision.get("learning")) and learning["why"]:
+        yield "Earlier runs", _learned(learning)
     yield "Which GPU", _place(run, live)
     if live and live["state"] == "PENDING":
         yield "Why pending", f"{live['reason'] or 'no reason yet'}: {live['reason_text']}"
@@ -96,6 +98,15 @@ def _size(decision: dict[str, Any]) -> str:
             f" (estimator {decision['estimator']})"
         )
     return text
+
+
+def _learned(learning: dict[str, Any]) -> str:
+    if not learning["memory_mib"]:
+        return f"{learning['why']}; there is no other estimate"
+    return (
+        f"{learning['why']}; without them {learning['memory_mib']} MiB,"
+        f" at most {learning['upper_mib']}"
+    )
 
 
 def _model(features: dict[str, Any]) -> str:

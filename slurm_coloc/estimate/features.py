@@ -4,7 +4,6 @@
 import hashlib
 from typing import TYPE_CHECKING
 
-from slurm_coloc.estimate.block.traced import Size
 from slurm_coloc.estimate.kinds import Role, role
 from slurm_coloc.estimate.summary import Summary
 
@@ -44,7 +43,10 @@ def features(summary: Summary, options: "TrainingOptions") -> dict[str, int | fl
 def fingerprint(summary: Summary) -> str:
     """32 hex digits that name a model: the same at every batch size and for renamed classes.
 
-    Taken over the order of roles, per-sample shapes, sizes and parameters.
+    Taken over the order of roles, per-sample shapes, sizes and parameters, and over the recorded
+    step where there is one: it tells checkpointing, accumulation and the loss, which the rows do
+    not. So a text with a recording and one without are two models, as are a text cut at a depth and
+    a whole one, and the same model printed with other columns.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{SCHEMA}|{summary.parameters}|{summary.trainable}".encode())
@@ -52,7 +54,7 @@ def fingerprint(summary: Summary) -> str:
         sizes = sorted(value for key, value in layer.attributes if key != "zero")
         row = (role(layer.kind).value, layer.outputs, layer.parameters, layer.count, sizes)
         digest.update(repr(row).encode())
-    if not summary.layers and summary.recording is not None:
-        grows = (size[1:] for size in summary.recording.events if isinstance(size, Size))
-        digest.update(repr((summary.recording.parameters, list(grows))).encode())
+    if known := summary.recording:
+        step = (known.accumulate, known.parameters, known.constants, known.inputs, known.events)
+        digest.update(repr(step).encode())
     return digest.hexdigest()

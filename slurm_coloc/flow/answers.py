@@ -24,7 +24,7 @@ def _limit(message: dict[str, Any]) -> int:
 def _told(row: Row) -> Row:
     """A row as it is shown: JSON columns opened."""
     opened = dict(row)
-    for name in ("gpu_uuids", "evidence", "features", "request"):
+    for name in ("gpu_uuids", "evidence", "features", "request", "learning"):
         if isinstance(opened.get(name), str):
             opened[name] = json.loads(opened[name])
     return opened
@@ -38,7 +38,8 @@ def is_private(shape: ClusterShape | None) -> bool:
 def _hidden(row: Row) -> Row:
     """Another user's run or decision: without what his log, his model or his files told."""
     kept = dict(row)
-    for name in ("evidence", "features", "fingerprint", "options", "request", "detail"):
+    told = ("evidence", "features", "fingerprint", "options", "request", "detail", "learning")
+    for name in told:
         if name in kept:
             kept[name] = {} if name in ("features", "request") else None
     return kept

@@ -22,6 +22,7 @@ from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.estimating import Estimated, Estimating
+from slurm_coloc.flow.learning import Learning, Note
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.submit import SubmitMessage, read_message
 
@@ -51,6 +52,7 @@ class Decider:
         self._store = store
         self._modes = Modes(config)
         self._estimating = Estimating(config.estimate, ESTIMATE_LIMIT_S)
+        self._learning = Learning(config.estimate, store)
 
     def close(self) -> None:
         """Stop the estimator's threads."""
@@ -76,16 +78,20 @@ class Decider:
         mode = self._mode(request, shape)
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
-        estimated = await self._estimating.of(asked.coloc, self._gpu_types(request, shape))
+        gpu_types = self._gpu_types(request, shape)
+        estimated = await self._estimating.of(asked.coloc, gpu_types)
         estimated = replace(estimated, features=estimated.features | {"given": asked.coloc.given})
+        estimated, note = self._learning.corrected(estimated, request, gpu_types)
         if shape is not None and stale:
             shape = replace(shape, select_params=frozenset())
         decision = self._decide(asked, request, estimated, None if stale else shape)
         if shape is not None:
             decision = within(decision, request, shape, limits)
         decision_id = secrets.token_hex(6)
+        if note and note.why and decision.reason is Reason.FILLS_GPU:
+            decision = replace(decision, detail=f"{decision.detail}: {note.why}")
         shape = shape or ClusterShape("", ())
-        self._record(decision_id, mode, request, decision, estimated, shape)
+        self._record(decision_id, mode, request, decision, estimated, shape, note)
         log.info(
             "decision",
             decision=decision_id,
@@ -146,6 +152,7 @@ class Decider:
         decision: Decision,
         estimated: Estimated,
         shape: ClusterShape,
+        note: Note | None,
     ) -> None:
         found = estimated.estimate
         self._store.add_decision(
@@ -170,6 +177,7 @@ class Decider:
                 "fingerprint": estimated.fingerprint,
                 "options": estimated.options,
                 "features": json.dumps(estimated.features),
+                "learning": note.text() if note else None,
                 "request": json.dumps(asdict(request)),
                 "exclusive_tres": exclusive_tres(request, shape),
                 "may_requeue": int(request.batch and request.requeue != 0),

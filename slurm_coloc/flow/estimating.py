@@ -20,7 +20,7 @@ from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
-from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
 from slurm_coloc.flow.nets import provide
 from slurm_coloc.flow.stacks import load_stacks
 from slurm_coloc.flow.submit import ColocOptions, unpack_summary
@@ -51,7 +51,12 @@ Non-trainable params: 0
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """An estimate, or why there is none, with what the history stores of the model."""
+    """An estimate, or why there is none, with what the history stores of the model.
+
+    ``key``: the options without the batch size, under which measured runs are remembered; "" where
+    a run says nothing of the model (an array whose tasks have different ones). ``batch``: 0 where
+    it is not known. ``estimator``: name and version. ``context_mib``: that of the estimate.
+    """
 
     estimate: Estimate | None
     no_estimate: Reason = Reason.NO_ESTIMATE
@@ -59,6 +64,10 @@ class Estimated:
     fingerprint: str = ""
     options: str = ""
     features: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+    batch: int = 0
+    estimator: str = ""
+    context_mib: int = 0
 
 
 def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingOptions:
@@ -75,8 +84,8 @@ def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingO
     )
 
 
-def _options_key(options: TrainingOptions, batch: int | None) -> str:
-    return f"{batch or 0}/{options.seq_len or 0}/{options.optimizer}/{options.precision}"
+def _options_key(options: TrainingOptions) -> str:
+    return f"{options.seq_len or 0}/{options.optimizer}/{options.precision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,8 @@ def _estimate_now(
     # the largest task counts, and one that cannot be read counts as larger than any.
     texts = unpack_summary(packed).split(BETWEEN)
     found = [_one(text, options, estimator, setting) for text in texts]
-    return max(found, key=lambda one: one.estimate.upper_mib if one.estimate else LARGER)
+    largest = max(found, key=lambda one: one.estimate.upper_mib if one.estimate else LARGER)
+    return largest if len(found) == 1 else replace(largest, key="")
 
 
 def _one(text: str, options: TrainingOptions, estimator: str, setting: Setting) -> Estimated:
@@ -116,10 +126,18 @@ def _one(text: str, options: TrainingOptions, estimator: str, setting: Setting) 
     except SummaryError as err:
         return Estimated(None, Reason.BAD_SUMMARY, err.message)
     options = settled(summary, options)
+    batch = options.batch_size or summary.batch_in_text or 0
+    key = _options_key(options)
+    if setting.stack.allocator != DEFAULT_RULES:
+        key += f"/{setting.stack.allocator}"
     known: dict[str, Any] = {
         "fingerprint": fingerprint(summary),
-        "options": _options_key(options, options.batch_size or summary.batch_in_text),
+        "options": f"{batch}/{_options_key(options)}",
         "features": features(summary, options),
+        "key": key,
+        "batch": batch,
+        "estimator": f"{result.name} {result.version}",
+        "context_mib": setting.stack.context_mib,
     }
     if result.memory_mib is None or result.upper_mib is None:
         return Estimated(None, Reason.NO_ESTIMATE, result.reason, **known)

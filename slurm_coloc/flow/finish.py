@@ -3,7 +3,7 @@
 
 Finds the log, reads its end with the user's rights, judges it, and hands the report to colocd or,
 when colocd is away, to the spool. Evidence is saved before a requeue can truncate the log. It
-only reports: colocd decides. About 5 s at worst: 2 for the log, 2 for colocd.
+only reports: colocd decides. About 6 s at worst: 2 for the log, 1 for the driver, 2 for colocd.
 
 May run twice for a job: the second report has the same key and replaces the first.
 """
@@ -17,13 +17,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slurm_coloc.adapters import hookenv, spool, userfile
+from slurm_coloc.adapters import hookenv, nvml, spool, userfile
+from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath, oom
+from slurm_coloc.core.peak import Peak, Use, peak_of
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.deliver import deliver
 from slurm_coloc.flow.launch import log_facts
 
 LOG_DEADLINE_S = 2.0
+NVML_DEADLINE_S = 1.0
 COLOCD_DEADLINE_S = 2.0
 SUFFIXES = ("json", "step", "logs")  # of a job's files in run_dir; the last two by slurmstepd
 
@@ -51,6 +54,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     evidence = _evidence(job, settings, known, notes) if job.batch else None
     if not job.batch:
         notes.append("no batch job: no log")
+    peak = _peak(known.state, settings, notes)
     report = {
         "v": 1,
         "op": "report",
@@ -64,7 +68,8 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "gpu_uuids": _uuids(known.state, job),
         "ended_s": round(time.time(), 3),
         "evidence": evidence,
-        "peak_mib": None,
+        "peak_mib": peak.peak_mib if peak else None,
+        "alone": peak.alone if peak else None,
         "notes": notes,
     }
     if dry_run:
@@ -143,6 +148,25 @@ def _evidence(
             if evidence.superseded_by:
                 notes.append(f"out-of-memory was caught; ended in {evidence.superseded_by}")
     return found
+
+
+def _peak(state: dict[str, Any], settings: hookenv.HookSettings, notes: list[str]) -> Peak | None:
+    """What the processes took that began on the run's GPUs since its Prolog, as the driver's
+    accounting tells: all of them, a neighbour's too. colocd knows whether there was one."""
+    started_s = state.get("started_s")
+    uuids = [str(one["uuid"]) for one in state.get("gpu", {}).get("devices", [])]
+    if not uuids or not started_s or not settings.nvml:
+        return None
+
+    def ask() -> list[list[Use]]:
+        with nvml.Nvml() as lib:
+            return [lib.accounted(uuid) for uuid in uuids]
+
+    try:
+        return peak_of(limited(ask, NVML_DEADLINE_S), float(started_s), time.time())
+    except (ColocError, OSError) as err:  # TimeoutError is one
+        notes.append(f"peak not known: {str(getattr(err, 'message', '') or err)[:200]}")
+        return None
 
 
 def _wants(

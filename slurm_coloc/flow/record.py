@@ -13,6 +13,7 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
 from slurm_coloc.flow import siblings
+from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
 
 log = structlog.get_logger()
 
@@ -51,9 +52,12 @@ def report_of(body: Row | None) -> Report | None:
 class Recorder:
     """Closes runs."""
 
-    def __init__(self, config: Config, store: Store) -> None:
+    def __init__(self, config: Config, store: Store, type_of: TypeOf = lambda node: "") -> None:
+        """``type_of``: the type of a node's GPUs."""
         self._config = config
         self._store = store
+        self._type_of = type_of
+        self._learning = Learning(config.estimate, store)
 
     def body_for(self, run: Row) -> Row | None:
         """The Epilog's report on a run, if it came."""
@@ -69,6 +73,9 @@ class Recorder:
         body = body or {}
         evidence = body.get("evidence")
         verdict = self._verdict(run, decision, outcome, now)
+        share_mib = decision["shards"] * decision["shard_mib"] if shared(run, decision) else 0
+        over = ended(run, view, (view.end_s if view else None) or now, share_mib)
+        peak_mib = own_peak(self._store, over, decision, body, over["end_s"])
         # Only a recovery must survive a loss of power: a write that waits for the disk delays the
         # submissions that come meanwhile.
         with self._store.transaction(durable=verdict is Verdict.REQUEUE):
@@ -77,19 +84,18 @@ class Recorder:
                 state=view.state if view else run["state"],
                 outcome=str(outcome),
                 exit_code=view.exit_code if view else body.get("exit_code"),
-                end_s=(view.end_s if view else None) or now,
-                peak_mib=body.get("peak_mib"),
+                end_s=over["end_s"],
+                peak_mib=peak_mib,
                 gpu_uuids=_gpus(run, body),
                 evidence=json.dumps(evidence) if evidence else None,
-                share_mib=decision["shards"] * decision["shard_mib"]
-                if shared(run, decision)
-                else 0,
+                share_mib=share_mib,
                 verdict=str(verdict),
             )
             if not closed:
                 return
             self._store.use_report(run)
             self._tell(run, outcome, verdict, evidence, now)
+            self._learning.note(over, decision, outcome, peak_mib, self._type_of(run["node"]))
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)
             if shared(run, decision) and self._config.recovery.resize_siblings:

@@ -49,7 +49,8 @@ class RunReport(BaseModel):
     gpu_uuids: tuple[Annotated[str, Field(max_length=96)], ...] = Field((), max_length=64)
     ended_s: float | None = None
     evidence: Evidence | None = None
-    peak_mib: Mib = None
+    peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
+    alone: bool | None = None  # no process of before was on them; None: not known
     notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
 
 

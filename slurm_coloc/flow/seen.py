@@ -21,6 +21,11 @@ class Seen:
         self.asked = asyncio.Event()  # the first question has ended
         self._looking: asyncio.Task[None] | None = None
 
+    def gpu_type(self, node: str | None) -> str:
+        """The type of a node's GPUs; "" where it has none or the node is not known."""
+        nodes = self.shape.nodes if self.shape else ()
+        return next((one.gpu_type or "" for one in nodes if one.name == node), "")
+
     async def look(self) -> None:
         """Ask Slurm; raises SlurmError, and what was seen before stays."""
         began_s = time.time()

@@ -15,6 +15,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from slurm_coloc.adapters.store.localdisk import require_local
+from slurm_coloc.adapters.store.peaks import Peaks
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.errors import ConfigError
 
@@ -30,6 +31,7 @@ class Store:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self.peaks = Peaks(db.conn)
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -243,6 +245,7 @@ class Store:
             before_s,
             FORGOTTEN_AT_ONCE,
         )
+        self.peaks.forget(before_s)
         with self.transaction():
             for row in old:
                 for table in ("events", "work", "siblings", "runs"):

@@ -58,6 +58,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              state TEXT NOT NULL, tries INTEGER NOT NULL DEFAULT 0, updated_s REAL NOT NULL)""",
         "CREATE INDEX siblings_open ON siblings (state)",
     ),
+    # 3: measured peaks by model, what a decision learned from them, and which runs overlapped
+    (
+        """CREATE TABLE peaks (
+             fingerprint TEXT NOT NULL, uid INTEGER NOT NULL, options TEXT NOT NULL,
+             gpu TEXT NOT NULL, batch INTEGER NOT NULL, runs INTEGER NOT NULL,
+             peak_mib INTEGER NOT NULL, low_mib INTEGER NOT NULL, at_least_mib INTEGER NOT NULL,
+             oom_mib INTEGER NOT NULL, estimator TEXT NOT NULL, memory_mib INTEGER NOT NULL,
+             context_mib INTEGER NOT NULL, last_s REAL NOT NULL,
+             PRIMARY KEY (fingerprint, uid, options, gpu, batch)) WITHOUT ROWID""",
+        "CREATE INDEX peaks_by_time ON peaks (last_s)",
+        "ALTER TABLE decisions ADD COLUMN learning TEXT",
+        "CREATE INDEX runs_by_end ON runs (end_s)",
+    ),
 )
 
 

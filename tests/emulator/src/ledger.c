@@ -27,6 +27,14 @@ uint64_t emu_now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
+uint64_t emu_epoch_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000ull + (uint64_t)ts.tv_nsec / 1000ull;
+}
+
 /* The ledger of a machine that is emulated as a whole: a container that is one node. */
 #define MACHINE "/var/lib/coloc-emu/ledger"
 
@@ -220,7 +228,7 @@ int emu_reap(struct emu_ledger *l, int force)
     for (i = 0; i < (int)l->st->n_slots; i++) {
         struct emu_proc *p = &l->st->proc[i];
         if (p->kind != EMU_FREE && !alive(p)) {
-            emu_proc_remove(p);
+            emu_proc_remove(l, p);
             n++;
         }
     }
@@ -274,6 +282,7 @@ struct emu_proc *emu_proc_add(struct emu_ledger *l, int device, int mig, const c
         p->mig = mig;
         p->mps_fault_seq = l->st->dev[device].mps_fault_seq;
         p->speed = 1.0;
+        p->start_us = emu_epoch_us();
         if (getenv("SLURM_JOB_ID") != NULL)
             p->job = (uint32_t)strtoul(getenv("SLURM_JOB_ID"), NULL, 10);
         snprintf(p->label, sizeof(p->label), "%s", label);
@@ -285,8 +294,12 @@ struct emu_proc *emu_proc_add(struct emu_ledger *l, int device, int mig, const c
     return NULL;
 }
 
-void emu_proc_remove(struct emu_proc *p)
+void emu_proc_remove(struct emu_ledger *l, struct emu_proc *p)
 {
+    struct emu_past *past = &l->st->past[l->st->n_past % EMU_MAX_PAST];
+
+    *past = (struct emu_past){p->pid, p->device, p->mig, p->start_us, emu_epoch_us(), p->peak_mib};
+    l->st->n_past++;
     p->kind = EMU_FREE;
     p->memory_mib = 0;
 }

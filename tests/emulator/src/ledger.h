@@ -18,11 +18,12 @@
 #include <sys/types.h>
 
 #define EMU_MAGIC 0x554d45434f4c4f43ull /* "COLOCEMU" */
-#define EMU_VERSION 1u
+#define EMU_VERSION 2u
 #define EMU_MAX_DEVICES 16
 #define EMU_MAX_MIG 8
 #define EMU_MAX_PROCS 1024
 #define EMU_MAX_STATS 64
+#define EMU_MAX_PAST 512 /* ended processes that accounting remembers, the newest */
 #define EMU_UUID_LEN 48
 #define EMU_NAME_LEN 64
 
@@ -71,7 +72,14 @@ struct emu_proc {
     double smact; /* SM activity alone on the GPU; 0 while it loads */
     double work_s, work_done_s, speed;
     double sm_active_s; /* integral of its share of SM activity */
+    uint64_t start_us;  /* since the epoch */
     char label[32];
+};
+
+/* One that has ended, as NVML's accounting remembers it. */
+struct emu_past {
+    int32_t pid, device, mig;
+    uint64_t start_us, end_us, peak_mib;
 };
 
 /* A DCGM job-statistics record (dcgmi stats -s / -x / -j). */
@@ -98,6 +106,8 @@ struct emu_state {
     struct emu_device dev[EMU_MAX_DEVICES];
     struct emu_proc proc[EMU_MAX_PROCS];
     struct emu_stats stats[EMU_MAX_STATS];
+    uint64_t n_past; /* ended processes so far; past[n % EMU_MAX_PAST] */
+    struct emu_past past[EMU_MAX_PAST];
 };
 
 struct emu_ledger {
@@ -125,13 +135,14 @@ void emu_unlock(struct emu_ledger *l);
 int emu_reap(struct emu_ledger *l, int force); /* frees slots of dead processes, returns how many */
 void emu_advance(struct emu_ledger *l);        /* integrates energy and activity up to now */
 struct emu_proc *emu_proc_add(struct emu_ledger *l, int device, int mig, const char *label);
-void emu_proc_remove(struct emu_proc *p);
+void emu_proc_remove(struct emu_ledger *l, struct emu_proc *p);
 int emu_proc_resize(struct emu_ledger *l, struct emu_proc *p, uint64_t mib); /* 0 or -ENOMEM */
 uint64_t emu_used_mib(const struct emu_state *st, int device, int mig);
 uint64_t emu_capacity_mib(const struct emu_state *st, int device, int mig);
 int emu_proc_on(const struct emu_state *st, const struct emu_proc *p, int device, int mig);
 
 uint64_t emu_now_ns(void);
+uint64_t emu_epoch_us(void);
 /* Start time of a process in clock ticks since boot; 0 where it is gone or a zombie. */
 uint64_t emu_start_ticks(pid_t pid);
 /* Device by index, UUID of a GPU or MIG device, or bus id; -1 if none. */

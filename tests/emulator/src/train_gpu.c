@@ -242,7 +242,7 @@ void gpus_detach(struct gpus *g)
     locked = emu_lock(&g->ledger) == 0;
     for (i = 0; locked && i < g->n; i++)
         if (g->slot[i] != NULL && g->slot[i]->pid == (int32_t)getpid())
-            emu_proc_remove(g->slot[i]);
+            emu_proc_remove(&g->ledger, g->slot[i]);
     if (locked)
         emu_unlock(&g->ledger);
     emu_close(&g->ledger);

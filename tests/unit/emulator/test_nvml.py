@@ -169,3 +169,25 @@ def test_a_library_without_a_ledger_has_no_driver(emulator: Any) -> None:
         | {"LD_LIBRARY_PATH": str(emulator / "lib")},
     )
     assert "Driver Not Loaded" in done.stderr
+
+
+def test_accounting_remembers_what_has_ended(node: Node, nvml: Nvml) -> None:
+    first = node.train("--memory-mib", 3000, "--work-s", 0.1)
+    assert first.wait(20) == 0
+    second = node.train("--memory-mib", 2000, "--work-s", 60)
+    node.until(lambda: bool(node.processes()) and node.processes()[0]["memory_mib"] == 2000)
+    mode, seen = nvml(
+        node,
+        """
+h = n.nvmlDeviceGetHandleByIndex(0)
+stats = {p: n.nvmlDeviceGetAccountingStats(h, p) for p in n.nvmlDeviceGetAccountingPids(h)}
+print(json.dumps([n.nvmlDeviceGetAccountingMode(h), [[p, s.maxMemoryUsage, s.isRunning,
+                  s.time >= 100, s.startTime] for p, s in stats.items()]]))
+""",
+    )
+    assert mode == 1
+    assert [row[:4] for row in seen] == [
+        [first.pid, 3000 * MIB, 0, True],
+        [second.pid, 2000 * MIB, 1, False],
+    ]
+    assert 0 < seen[1][4] - seen[0][4] < 600e6, "microseconds since the epoch"

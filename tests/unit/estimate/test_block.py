@@ -117,7 +117,8 @@ def test_a_block_beside_a_table(text: str) -> None:
         found = parse_summary(whole)
         assert found.recording == small()
         assert found.layers == plain.layers and found.batch_in_text == 8
-        assert fingerprint(found) == fingerprint(plain)
+        # it tells what the rows do not (checkpointing, accumulation): a model of its own
+        assert fingerprint(found) != fingerprint(plain)
         options = TrainingOptions(batch_size=4)
         assert features(found, options) == features(plain, options)
 
