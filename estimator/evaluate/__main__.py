@@ -26,7 +26,7 @@ from slurm_coloc.estimate.replay.margin import FLOOR_MIB, Tier, upper_mib
 from slurm_coloc.estimate.replay.stack import Stack
 
 #: of the card that the runs were measured on, fitted to them
-CONTEXT_MIB = 1790
+CONTEXT_MIB = 1775
 #: what the runs most likely trained with: residuals do not grow with the parameters then
 OPTIMIZER = "sgd-momentum"
 #: parts that the families are cut into, and how often that is drawn

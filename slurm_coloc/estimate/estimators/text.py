@@ -74,7 +74,8 @@ def _memory_mib(summary: Summary, options: TrainingOptions, stack: Stack, eager:
     """MiB of the fullest GPU of the process."""
     part = -(-(options.batch_size or 1) // options.gpus)
     step = step_of(summary, options, part, eager)
-    return stack.peak_mib(training(step, options.optimizer, stack.workspace))
+    events = training(step, options.optimizer, stack.workspace, blas=stack.blas)
+    return stack.peak_mib(events)
 
 
 def step_of(summary: Summary, options: TrainingOptions, batch: int, eager: bool) -> Recording:

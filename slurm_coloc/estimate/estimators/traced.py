@@ -40,7 +40,7 @@ class Recorded:
         step = recording.at(options.batch_size or recording.batch)
         if recording.accumulate > 1:
             step = accumulating(step)
-        events = training(step, options.optimizer, stack.workspace)
+        events = training(step, options.optimizer, stack.workspace, blas=stack.blas)
         if len(events) > MAX_EVENTS:
             reason = "the recorded step is too long to be replayed"
             return Estimate(self.name, self.version, None, None, reason=reason)

@@ -20,6 +20,9 @@ class Stack:
     writes; ``grouped``: the same for grouped ones, as a part of that. 1x1 and depthwise
     convolutions take none.
 
+    ``blas``: bytes of the workspace that PyTorch gives each handle of cuBLAS from the allocator's
+    memory (aten/src/ATen/cuda/CublasHandlePool.cpp: 2 x 4096 KiB and 8 x 16 KiB, on Hopper 32 MiB).
+
     ``allocator``: what PYTORCH_CUDA_ALLOC_CONF of the job says. ``visible_mib``: memory that the
     process sees, with its context (a MIG slice, a cap); None: more than it will ever need.
     """
@@ -29,6 +32,7 @@ class Stack:
     data: float = 0.0
     weight: float = 1.75
     grouped: float = 0.5
+    blas: int = 8_519_680
     allocator: Rules = DEFAULT_RULES
     visible_mib: int | None = None
 

@@ -51,13 +51,16 @@ class _Loop:
     def free(self, index: int) -> None:
         self.events.append(-1 - index)
 
-    def play(self, events: Sequence[Event]) -> list[int | None]:
-        """Where each allocation of ``events`` is now; None if it was freed."""
+    def play(self, events: Sequence[Event], before: int = -1, kept: int = 0) -> list[int | None]:
+        """Where each allocation of ``events`` is now; None if it was freed. ``kept``: bytes that
+        are taken for ever before the allocation number ``before``."""
         where: list[int | None] = []
         out = self.events
         for event in events:
             if isinstance(event, int):
                 if event >= 0:
+                    if len(where) == before:
+                        self.new(kept)
                     out.append(event)
                     where.append(self.count)
                     self.count += 1
@@ -71,12 +74,18 @@ class _Loop:
         return where
 
 
-def training(step: Recording, optimizer: str, workspace: Sizes, steps: int = STEPS) -> list[int]:
-    """Events of a process that trains, without scratch: see allocator.replay."""
+def training(
+    step: Recording, optimizer: str, workspace: Sizes, steps: int = STEPS, blas: int = 0
+) -> list[int]:
+    """Events of a process that trains, without scratch: see allocator.replay. ``blas``: see Stack;
+    the forward's thread and autograd's own take one each, which none of them gives back."""
     rule = OPTIMIZERS[optimizer]
     loop = _Loop(workspace)
     for size in (*step.parameters, *step.constants):
         loop.new(size)
+    if blas:
+        loop.new(blas)
+    backward = min(step.gradients, default=-1) if blas else -1
     batch: list[int] = []
     left: list[int] = []
     gradients: list[int] = []
@@ -87,7 +96,7 @@ def training(step: Recording, optimizer: str, workspace: Sizes, steps: int = STE
         batch = fresh
         for index in gradients:
             loop.free(index)
-        where = loop.play(step.events)
+        where = loop.play(step.events, -1 if number else backward, blas)
         for index in left:
             loop.free(index)
         gradients = [at for i, at in enumerate(where) if at is not None and i in step.gradients]

@@ -250,3 +250,14 @@ def test_a_workspace_lives_while_its_convolution_runs() -> None:
     events = training(step, "sgd", lambda given: given.read * 3)
     assert events[:2] == [24 * MIB, -1]
     assert replay(events).allocated == 24 * MIB
+
+
+def test_workspaces_of_cublas_are_kept() -> None:
+    """One before the first batch, one before the first gradient of a weight: not in later steps."""
+    blas = 8 * MIB + 2**17
+    bare = training(STEP, "sgd", Stack(0).workspace)
+    events = training(STEP, "sgd", Stack(0).workspace, blas=blas)
+    assert events.count(blas) == 2 and len(events) == len(bare) + 2
+    assert events.index(blas) == len(STEP.parameters) + len(STEP.constants)
+    assert events[events.index(blas) + 4] == blas  # after the batch and two activations
+    assert replay(events).allocated == replay(bare).allocated + 2 * blas
