@@ -122,6 +122,11 @@ class Nvml:
         count = self._call("nvmlDeviceGetCount")
         return [self._gpu(self._call("nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
 
+    def driver(self) -> str:
+        """The driver's version, "" where it is not told."""
+        found = self._maybe(lambda: _text(self._call("nvmlSystemGetDriverVersion")))
+        return "" if isinstance(found, Missing) else found
+
     def _handles_by_minor(self) -> dict[int, Any]:
         handles: dict[int, Any] = {}
         for index in range(self._call("nvmlDeviceGetCount")):

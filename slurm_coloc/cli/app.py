@@ -13,6 +13,7 @@ from slurm_coloc.errors import ColocError
 COMMANDS = {
     "estimate": "estimate",
     "summarize": "summarize",
+    "calibrate": "calibrate",
     "serve": "serve",
     "agent": "agent",
     "jobs": "jobs",
