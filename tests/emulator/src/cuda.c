@@ -149,7 +149,7 @@ int cuDevicePrimaryCtxRelease_v2(int dev)
     (void)dev;
     if (slot == NULL || emu_lock(&ledger) < 0)
         return UNKNOWN;
-    emu_proc_remove(slot);
+    emu_proc_remove(&ledger, slot);
     slot = NULL;
     emu_unlock(&ledger);
     return OK;
