@@ -18,6 +18,8 @@ Seen in the job_desc of 22.05.8 and 24.11.5:
   user's own in slurmdbd, reads nil without slurmdbd; a field that a release lacks reads nil;
 * the plugin may make admin_comment as long as it likes (300 KB were taken by both), unlike
   comment, and the job goes on;
+* script is the batch script's text, nil for salloc and srun; argv its path and arguments, a table
+  with string keys or numbers from 0 or 1 (22.05: from 1), nil without them;
 * bitflags holds --gres-flags=one-task-per-sharing (slurm.GRES_ONE_TASK_PER_SHARING, 2^38; 24.11
   and 26.05, 22.05 has neither) and can be written; a double holds all bits below 2^53;
 * the environment is there for batch jobs only; assigning to an absent name would add it.
@@ -48,14 +50,15 @@ local ENVIRONMENT = {
 local OPTIONS = {
   COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
   COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
-  COLOC_KIND = "kind",
+  COLOC_KIND = "kind", COLOC_AUTO = "auto",
 }
 -- PyTorch's allocator: the second is the name up to 2.8, which later ones still read.
 local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
 local ALLOCATOR_MAX = 512 -- bytes; a longer one is no honest value
 local OPTION_ORDER = {
-  "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind",
+  "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind", "auto",
 }
+local SCRIPT_MAX = 65536 -- bytes of a script and its arguments; a longer one is not forwarded
 -- The order of writing; the memory last, because an unset one cannot be put back.
 local ORDER = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind",
@@ -198,6 +201,23 @@ local function allocator_options(job_desc)
   end
 end
 
+-- --coloc=auto: what colocd knows a script by, its text and its arguments (without its path).
+local function script_of(job_desc, options)
+  local text = options.auto and job_desc.script
+  if not text then return nil, nil end
+  local given, size = {}, #text
+  local argv = job_desc.argv or {}
+  for i = 0, job_desc.argc or 0 do
+    if argv[i] then
+      given[#given + 1] = argv[i]
+      size = size + #argv[i]
+    end
+  end
+  if size > SCRIPT_MAX then return nil, nil end
+  table.remove(given, 1)
+  return text, { list = given }
+end
+
 -- The user's account where the job names none. It comes from slurmctld's cache of slurmdbd in
 -- 0.01 ms; but a slurmctld that never had one asks slurmdbd at each read, and a dead slurmdbd cost
 -- 2 s (24.11): after one such read no other for a while. os.time: whole seconds will do.
@@ -238,6 +258,9 @@ function job.request(job_desc, options, loaded_ms)
   local given = {}
   for _, name in ipairs(OPTION_ORDER) do given[#given + 1] = { name, options[name] } end
   given[#given + 1] = { "alloc_conf", allocator_options(job_desc) }
+  local script, arguments = script_of(job_desc, options)
+  given[#given + 1] = { "script", script }
+  given[#given + 1] = { "arguments", arguments }
   add("coloc", { entries = given })
   return { entries = entries }
 end

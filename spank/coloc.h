@@ -19,6 +19,7 @@
 #define COLOC_DEFLATED_MAX (COLOC_FORWARD_MAX / 4 * 3)
 #define COLOC_ARRAY_FILES_MAX 4096 /* directory entries that may match FILE with %a */
 #define COLOC_ERROR_MAX 1024
+#define COLOC_AUTO "auto" /* FILE that is no file: the job is known by its script */
 #define COLOC_RUN_DIR "/run/slurm-coloc-jobs"
 
 /* The arguments of our line in plugstack.conf. */

@@ -82,15 +82,17 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	const struct coloc_request *request = coloc_options_get();
 	char error[COLOC_ERROR_MAX];
 	char *summary = NULL;
+	bool automatic = request->file && strcmp(request->file, COLOC_AUTO) == 0;
 
 	if (!coloc_options_check(request, error))
 		coloc_fail("%s", error);
-	if (request->file)
+	if (request->file && !automatic)
 		summary = read_and_encode(request->file, args->max_bytes);
 
 	put(spank, "COLOC_V", "1");
 	put(spank, "COLOC_KIND", kind);
 	put(spank, "COLOC_SUMMARY", summary);
+	put(spank, "COLOC_AUTO", automatic ? "1" : NULL);
 	put(spank, "COLOC_BATCH_SIZE", request->batch_size);
 	put(spank, "COLOC_SEQ_LEN", request->seq_len);
 	put(spank, "COLOC_OPTIMIZER", request->optimizer);

@@ -32,7 +32,8 @@ static int store(int val, const char *optarg, int remote)
 static struct spank_option table[OPT_COUNT] = {
 	{ "coloc", "FILE",
 	  "share a GPU if the model whose summary is in FILE (torchinfo, torchsummary, "
-	  "print(model), Keras) fits; in job arrays %a stands for the index",
+	  "print(model), Keras) fits; in job arrays %a stands for the index; auto: by what "
+	  "earlier runs of this script used (a file of that name: ./auto)",
 	  1, OPT_FILE, store },
 	{ "coloc-batch-size", "N", "batch size of one process, for --coloc", 1, OPT_BATCH_SIZE,
 	  store },

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     WHOLE_NODE = "whole-node"
     SUSPENDS = "suspends"
     NO_SUMMARY = "no-summary"
+    NO_SCRIPT = "no-script"
+    FIRST_RUN = "first-run"
     BAD_SUMMARY = "bad-summary"
     NO_ESTIMATE = "no-estimate"
     SLOW_ESTIMATE = "slow-estimate"
@@ -63,6 +65,9 @@ TEXTS: dict[Reason, str] = {
     Reason.SUSPENDS: "its partition suspends jobs, and a suspended job keeps its GPU memory",
     Reason.WHOLE_NODE: "--exclusive takes the whole node",
     Reason.NO_SUMMARY: "no model summary was given",
+    Reason.NO_SCRIPT: "--coloc=auto knows a job by its batch script, and this one has none",
+    Reason.FIRST_RUN: "no earlier run of this script was measured yet; this one is, so that later"
+    " ones can share",
     Reason.BAD_SUMMARY: "the model summary cannot be used",
     Reason.NO_ESTIMATE: "no estimate could be made",
     Reason.SLOW_ESTIMATE: "the estimate took too long",

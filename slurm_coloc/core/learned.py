@@ -25,6 +25,7 @@ from slurm_coloc.core.levels import DEFAULT_LEVEL, at_level
 #: sd of a peak from run to run, over what is above the context: nobody has measured the same
 #: training twice in our data; neighbouring batch sizes scatter by 5 % at two sd there.
 NOISE = 0.025
+HISTORY = "history"  #: name of an estimate that history alone made
 FLOOR_MIB = 64  # as that of the estimates' margins
 #: mean range of n normal values in sd (d2 of control charts; Montgomery, table VI)
 RANGE = {1: 1.128, 2: 1.128, 3: 1.693, 5: 2.326, 10: 3.078, 20: 3.735, 50: 4.498, 100: 5.015}
@@ -119,7 +120,7 @@ def _above(mib: int, context_mib: int, factor: float) -> int:
 
 
 def same_batch(
-    estimate: Estimate | None, context_mib: int, past: Sequence[Past], level: float
+    estimate: Estimate | None, context_mib: int, past: Sequence[Past], level: float, what: str
 ) -> Learned | None:
     """From runs with the same batch size; ``estimate`` None: there is none."""
     known = [one for one in past if one.runs]
@@ -141,15 +142,15 @@ def same_batch(
     if estimate and runs < FEW:
         half = context_mib + max(0, estimate.memory_mib - context_mib) // 2 + FLOOR_MIB
         upper = max(upper, half)
-    many = f"{runs} earlier run{'s' if runs > 1 else ''} of this model"
-    made = estimate or Estimate("history", peak, upper)
+    many = f"{runs} earlier run{'s' if runs > 1 else ''} of this {what}"
+    made = estimate or Estimate(HISTORY, peak, upper)
     return Learned(
         replace(made, memory_mib=peak, upper_mib=upper), runs, f"{many} used {peak} MiB at most"
     )
 
 
 def other_batch(
-    estimate: Estimate, context_mib: int, past: Sequence[Past], level: float
+    estimate: Estimate, context_mib: int, past: Sequence[Past], level: float, what: str
 ) -> Learned | None:
     """From runs with other batch sizes, by measured over estimated."""
     ratios: dict[int, float] = {}
@@ -176,7 +177,7 @@ def other_batch(
         upper = max(upper, context_mib + above // 2 + FLOOR_MIB)
     sizes = ", ".join(str(batch) for batch in sorted(ratios)[:4])
     why = (
-        f"{runs} earlier run{'s' if runs > 1 else ''} of this model with batch size {sizes} used"
+        f"{runs} earlier run{'s' if runs > 1 else ''} of this {what} with batch size {sizes} used"
         f" {100 * ratio:.0f} % of the estimate at most"
     )
     return Learned(replace(estimate, memory_mib=memory, upper_mib=upper), runs, why)
@@ -188,6 +189,7 @@ def correct(
     context_mib: int,
     past: Sequence[Past],
     level: float = DEFAULT_LEVEL,
+    what: str = "model",
 ) -> Learned | None:
     """The estimate corrected by ``past``; None where that says nothing.
 
@@ -195,10 +197,10 @@ def correct(
     Never under a measured peak of the same or a smaller batch size; lower bounds only raise.
     """
     mine = [one for one in past if one.batch == batch]
-    found = same_batch(estimate, context_mib, mine, level)
+    found = same_batch(estimate, context_mib, mine, level, what)
     if found is None and estimate is not None:
         found = other_batch(
-            estimate, context_mib, [one for one in past if one.batch != batch], level
+            estimate, context_mib, [one for one in past if one.batch != batch], level, what
         )
     least = [one.at_least_mib for one in mine]
     # What ran out of memory with this very batch size, and was never measured to its end, stays out
@@ -208,7 +210,7 @@ def correct(
     bound = max(least, default=0)
     if estimate is None and found is None:
         return None
-    start = found or Learned(estimate or Estimate("history", 0, 0), 0, "")
+    start = found or Learned(estimate or Estimate(HISTORY, 0, 0), 0, "")
     raised = _above(bound, context_mib, math.exp(step(1, level) * NOISE)) if bound else 0
     if raised <= start.estimate.upper_mib and bound <= start.estimate.memory_mib:
         return found
@@ -217,5 +219,5 @@ def correct(
         memory_mib=max(bound, start.estimate.memory_mib),
         upper_mib=max(raised, start.estimate.upper_mib),
     )
-    why = f"an earlier run of this model needed {bound} MiB at least"
+    why = f"an earlier run of this {what} needed {bound} MiB at least"
     return Learned(higher, max(1, start.runs), f"{start.why}; {why}" if start.why else why)

@@ -15,6 +15,7 @@ from slurm_coloc.core.cluster import ClusterShape, shared_gpus, wanted_partition
 from slurm_coloc.core.comment import comment_with
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Reason
+from slurm_coloc.core.learned import HISTORY
 from slurm_coloc.core.limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.reserve import reserve_as
@@ -79,7 +80,7 @@ class Decider:
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
         gpu_types = self._gpu_types(request, shape)
-        estimated = await self._estimating.of(asked.coloc, gpu_types)
+        estimated = await self._estimating.of(asked.coloc, request.uid, gpu_types)
         estimated = replace(estimated, features=estimated.features | {"given": asked.coloc.given})
         estimated, note = self._learning.corrected(estimated, request, gpu_types)
         if shape is not None and stale:
@@ -205,7 +206,9 @@ def _told(decision: Decision, estimated: Estimated) -> str:
         return f"runs on a whole GPU: {decision.why}"
     found = estimated.estimate
     assert found is not None  # a job is collocated only with an estimate
-    figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
+    figures = f"at most {found.upper_mib} MiB expected"
+    if found.name != HISTORY:
+        figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
     more = f"; {estimated.detail}" if estimated.detail else ""
     what = "a GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
     each = "" if decision.gpus == 1 else " on each"

@@ -15,9 +15,10 @@ import structlog
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decision import Estimate, Reason
+from slurm_coloc.core.script import script_fingerprint
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
-from slurm_coloc.estimate.features import features, fingerprint
+from slurm_coloc.estimate.features import SCHEMA, features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
@@ -56,6 +57,7 @@ class Estimated:
     ``key``: the options without the batch size, under which measured runs are remembered; "" where
     a run says nothing of the model (an array whose tasks have different ones). ``batch``: 0 where
     it is not known. ``estimator``: name and version. ``context_mib``: that of the estimate.
+    ``by_script``: it is a script that is known again (--coloc=auto), not a model.
     """
 
     estimate: Estimate | None
@@ -68,6 +70,7 @@ class Estimated:
     batch: int = 0
     estimator: str = ""
     context_mib: int = 0
+    by_script: bool = False
 
 
 def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingOptions:
@@ -175,9 +178,37 @@ class Estimating:
         if found.estimate is None:
             log.warning("warm-up", error=found.detail or str(found.no_estimate))
 
-    async def of(self, options: ColocOptions, gpu_types: Iterable[str | None] = ()) -> Estimated:
-        """The estimate for a submission that may get any of ``gpu_types`` (Slurm's words); never
-        raises, never takes longer than the limit."""
+    def by_script(self, options: ColocOptions, uid: int) -> Estimated:
+        """What a job of --coloc=auto is known by; there is no estimate but that of its history."""
+        if options.script is None:
+            too_long = "or it is longer than 64 KiB" if options.kind == "batch" else ""
+            return Estimated(None, Reason.NO_SCRIPT, too_long)
+        if not self._config.history:
+            return Estimated(None, Reason.NO_ESTIMATE, "--coloc=auto needs estimate.history")
+        key = "/".join(
+            str(one or "")
+            for one in (options.seq_len, options.optimizer, options.precision, options.alloc_conf)
+        )
+        batch = options.batch_size or 0
+        return Estimated(
+            None,
+            Reason.FIRST_RUN,
+            fingerprint=script_fingerprint(uid, options.script, options.arguments),
+            options=f"{batch}/{key}",
+            features={"schema": SCHEMA, "format": "script"},
+            key=f"auto/{key}",
+            batch=batch,
+            context_mib=self._stacks.default.context_mib,
+            by_script=True,
+        )
+
+    async def of(
+        self, options: ColocOptions, uid: int, gpu_types: Iterable[str | None] = ()
+    ) -> Estimated:
+        """The estimate for a submission of ``uid`` that may get any of ``gpu_types`` (Slurm's
+        words); never raises, never takes longer than the limit."""
+        if options.auto and options.summary is None:
+            return self.by_script(options, uid)
         if options.summary is None:
             return Estimated(None, Reason.NO_SUMMARY)
         training = training_options(options, self._config)

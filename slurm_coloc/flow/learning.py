@@ -84,9 +84,10 @@ class Learning:
         self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
     ) -> tuple[Estimated, Note]:
         found, context_mib = estimated.estimate, estimated.context_mib
+        demand = gpu_demand(request)
         note = Note(
             estimated.fingerprint,
-            f"{max(1, gpu_demand(request).total or 1)}x/{estimated.key}",
+            f"{demand.tasks}/{max(1, demand.total or 1)}/{estimated.key}",
             estimated.batch,
             estimated.estimator,
             found.memory_mib if found else 0,
@@ -96,7 +97,8 @@ class Learning:
         rows = self._store.peaks.of(request.uid, note.fingerprint, note.options)
         types = {kind or "" for kind in gpu_types}
         past = [_past(row, note.estimator, types) for row in rows]
-        learned = correct(found, note.batch, context_mib, past, level=self._config.level)
+        what = "script" if estimated.by_script else "model"
+        learned = correct(found, note.batch, context_mib, past, self._config.level, what)
         if learned is None:
             return estimated, note
         detail = "; ".join(text for text in (learned.why, estimated.detail) if text)

@@ -15,6 +15,7 @@ from slurm_coloc.core.request import JobRequest
 from slurm_coloc.errors import SummaryError, UsageFault
 
 MAX_PACKED = 65536  # characters of base64; the SPANK plugin sends no more
+MAX_SCRIPT = 65536  # characters of a batch script; the hook sends no longer one
 MAX_TEXT = 4 * 1024 * 1024  # bytes of summary text
 
 # A gres string is bounded by Slurm itself (1024 characters in 24.11); node lists may be longer.
@@ -36,6 +37,9 @@ class ColocOptions(BaseModel):
     )
     precision: Literal["fp32", "amp", "bf16"] | None = None
     alloc_conf: Annotated[str, Field(max_length=512)] | None = None  # PYTORCH_CUDA_ALLOC_CONF
+    auto: bool = False  # --coloc=auto: the job is known by its script
+    script: Annotated[str, Field(max_length=MAX_SCRIPT)] | None = None
+    arguments: tuple[Annotated[str, Field(max_length=MAX_SCRIPT)], ...] = Field((), max_length=4096)
     policy: Annotated[str, Field(max_length=32)] = "collocate"
     kind: Literal["batch", "salloc", "srun"] = "batch"
 

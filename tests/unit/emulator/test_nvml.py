@@ -172,9 +172,9 @@ def test_a_library_without_a_ledger_has_no_driver(emulator: Any) -> None:
 
 
 def test_accounting_remembers_what_has_ended(node: Node, nvml: Nvml) -> None:
-    first = node.train("--memory-mib", 3000, "--work-s", 0.1)
+    first = node.train("--memory-mib", 3000, "--smact", 0.1, "--work-s", 0.2)
     assert first.wait(20) == 0
-    second = node.train("--memory-mib", 2000, "--work-s", 60)
+    second = node.train("--memory-mib", 2000, "--smact", 0.1, "--work-s", 60)
     node.until(lambda: bool(node.processes()) and node.processes()[0]["memory_mib"] == 2000)
     mode, seen = nvml(
         node,

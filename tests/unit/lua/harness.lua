@@ -33,7 +33,7 @@ local FIELDS = {
   tres_bind = false, tres_freq = false, default_account = false, reservation = false,
   req_nodes = false, exc_nodes = false, cpus_per_tres = false, mem_per_tres = false,
   array_inx = false,
-  script = false, spank_job_env = false, min_mem_per_node = false, min_mem_per_cpu = false,
+  script = false, argv = false, argc = 0, spank_job_env = false, min_mem_per_node = false, min_mem_per_cpu = false,
   time_limit = 4294967294, num_tasks = 4294967294, ntasks_per_node = 65534,
   min_nodes = 4294967294, max_nodes = 4294967294, min_cpus = 1, cpus_per_task = 65534,
   ntasks_per_tres = 65534, requeue = 65534, shared = 65534, het_job_offset = 4294967294,

@@ -74,6 +74,24 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
     ]
 
 
+def test_a_script_goes_along_with_auto_alone(hook: Hook) -> None:
+    peer = hook.serve(answering(GOOD))
+    batch = {"script": "#!/bin/sh\nx", "argc": 3, "argv": {1: "/h/t.sh", 2: "--lr", 3: "ü"}}
+    from_0 = {"script": "x", "argc": 2, "argv": {0: "/h/t.sh", 1: "--lr"}}
+    hook.run(
+        submit(**spank(AUTO="1", KIND="batch"), **batch),
+        submit(**spank(AUTO="1", KIND="batch"), **from_0),
+        submit(**spank(SUMMARY="eJw=", KIND="batch"), **batch),
+        submit(**spank(AUTO="1", KIND="salloc")),
+        submit(**spank(AUTO="1", KIND="batch"), **{**batch, "script": "x" * 65537}),
+    )
+    told = [one["coloc"] for one in peer.requests]
+    assert (told[0]["script"], told[0]["arguments"]) == ("#!/bin/sh\nx", ["--lr", "ü"])
+    assert told[1]["arguments"] == ["--lr"]
+    for one in told[2:]:
+        assert "script" not in one and "arguments" not in one
+
+
 @pytest.mark.parametrize(
     ("environment", "told"),
     [

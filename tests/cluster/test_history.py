@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History first: measured peaks shrink the next reservation; --coloc=auto knows a script again."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from slurm_coloc.lab.client import Done
+from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import Desk, desk, shards, train, until
+
+Make = Callable[..., Lab]
+# A training of the tests lasts a second; on real machines a minute counts as a run.
+SHORT = {"estimate": {"history_min_run_s": 0.5}}
+
+
+@pytest.fixture(scope="module")
+def short_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab whose short runs count; one for this file."""
+    from slurm_coloc.lab.spec import LabSpec
+    from tests.cluster.conftest import LABS, PREFIX
+
+    lab = Lab.up(LabSpec(name=f"{PREFIX}h", settings=SHORT))
+    request.config.stash[LABS].append(lab)
+    yield lab
+    request.config.stash[LABS].remove(lab)
+    lab.down()
+
+
+def submit(me: Desk, *args: str, wrap: str | None = None, check: bool = True) -> tuple[int, str]:
+    """The job's id and what sbatch said."""
+    command = ["sbatch", "--parsable", *args, *(["--wrap", wrap] if wrap else [])]
+    done: Done = me.lab.run(command, user=me.user, check=check)
+    return int(done.stdout.split(";")[0] or 0), done.stderr
+
+
+def ended(me: Desk, job: int) -> dict[str, object]:
+    """The last run of a job once colocd has closed it."""
+
+    def closed() -> dict[str, object] | None:
+        runs = me.explain(job)["runs"]
+        return runs[-1] if runs and runs[-1]["outcome"] else None
+
+    found = until(closed, 60, f"job {job} has ended")
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_the_same_model_three_times(short_lab: Lab) -> None:
+    """It reserves less from the second run on, and none runs out of memory."""
+    me = desk(short_lab, 600)
+    coloc = f"--coloc={me.summary}"
+    work = train(short_lab, memory_mib=7000, smact=0.2, work_s=1)
+    reserved, lines = [], []
+    for _ in range(3):
+        job, said = submit(me, coloc, "--gpus=1", wrap=work)
+        lines.append(said)
+        reserved.append(me.explain(job)["decision"]["shards"])
+        run = ended(me, job)
+        assert (run["outcome"], run["peak_mib"]) == ("completed", 7000)
+    assert reserved[0] > reserved[1] >= reserved[2] >= 7
+    assert "earlier run" not in lines[0]
+    assert "1 earlier run of this model used 7000 MiB at most" in lines[1]
+    assert "2 earlier runs of this model used 7000 MiB at most" in lines[2]
+    told = short_lab.run(["coloc", "explain", str(job)], user=me.user).stdout
+    assert "Earlier runs" in told
+
+    # Another user learns nothing from it, nor does another optimizer.
+    other = desk(short_lab, 600, user=1)
+    assert "earlier" not in submit(other, f"--coloc={other.summary}", "--hold", wrap="true")[1]
+    adam8 = submit(me, coloc, "--coloc-optimizer=sgd", "--hold", wrap="true")[1]
+    assert "earlier" not in adam8
+    # Another batch size does, by measured over estimated.
+    more = submit(me, coloc, "--coloc-batch-size=64", "--hold", wrap="true")[1]
+    assert "3 earlier runs of this model with batch size 32 used" in more
+
+
+@pytest.mark.timeout(240)
+def test_neighbours_on_a_gpu_are_not_measured_as_one(short_lab: Lab) -> None:
+    """Two that share a GPU are not measured: the driver does not tell whose a process was."""
+    me = desk(short_lab, 601)
+    work = train(short_lab, memory_mib=6000, smact=0.2, work_s=4)
+    jobs = [submit(me, f"--coloc={me.summary}", "--gpus=1", wrap=work)[0] for _ in range(2)]
+    runs = [ended(me, job) for job in jobs]
+    assert runs[0]["gpu_uuids"] == runs[1]["gpu_uuids"]
+    assert [run["peak_mib"] for run in runs] == [None, None]
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --gpus=1 --job-name=NAME
+# NAME
+WORK
+"""
+
+
+def script(me: Desk, name: str, work: str) -> str:
+    """A batch script of this user's."""
+    path = me.lab.home(me.user) / f"{name}.sh"
+    path.write_text(SCRIPT.replace("NAME", name).replace("WORK", work))
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.timeout(300)
+def test_auto(short_lab: Lab) -> None:
+    """The first run has a whole GPU and is measured, the second shares; another script is new."""
+    lab, me = short_lab, desk(short_lab, 602)
+    (lab.home(me.user) / "auto").write_text("not a summary")  # never opened
+    work = train(lab, memory_mib=9000, smact=0.2, work_s=1)
+    first = script(me, "first", work)
+
+    job, said = submit(me, "--coloc=auto", first)
+    assert "runs on a whole GPU: no earlier run of this script was measured yet" in said
+    job_shown = next(one for one in lab.jobs() if one["JobId"] == str(job))
+    assert "gpu" in job_shown["TresPerNode"] or shards(job_shown) == 39
+    assert ended(me, job)["peak_mib"] == 9000
+
+    # Renamed, another comment and job name: the same script.
+    job, said = submit(me, "--coloc=auto", script(me, "second", work))
+    assert "shares a GPU: 10 of 39 shards reserved (at most" in said
+    assert "1 earlier run of this script used 9000 MiB at most" in said
+    run = ended(me, job)
+    assert (run["outcome"], run["peak_mib"]) == ("completed", 9000)
+
+    for other in (
+        [first, "--batch", "2"],  # other arguments
+        [script(me, "third", work + "\ntrue")],
+    ):
+        assert "runs on a whole GPU" in submit(me, "--coloc=auto", "--hold", *other)[1]
+    named = submit(me, "--coloc=./auto", "--hold", first, check=False)[1]
+    assert "the model summary cannot be used" in named
+
+
+@pytest.mark.timeout(120)
+def test_auto_without_a_script(short_lab: Lab) -> None:
+    """salloc has none: a whole GPU, and the line says why."""
+    me = desk(short_lab, 603)
+    done = short_lab.run(["salloc", "--coloc=auto", "--gpus=1", "true"], user=me.user)
+    assert "knows a job by its batch script" in done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_auto_in_observe_mode_and_without_colocd(make_lab: Make) -> None:
+    """Observing changes nothing; without colocd the job runs on a whole GPU."""
+    lab = make_lab(mode="observe")
+    me = desk(lab, 300)
+    path = script(me, "plain", "true")
+    said = submit(me, "--coloc=auto", "--hold", path)[1]
+    assert "observe mode, submitted unchanged; would be: runs on a whole GPU" in said
+    lab.colocd.kill()
+    said = submit(me, "--coloc=auto", "--hold", path)[1]
+    assert "the job runs on a whole GPU" in said

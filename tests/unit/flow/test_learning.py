@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a run's end to the next submission's reservation, and what must not be learned."""
+
+import asyncio
+import base64
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.config import Config, parse_config
+from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.core.script import normal, script_fingerprint
+from slurm_coloc.flow.decide import Decider
+from slurm_coloc.flow.estimating import WARM_UP
+from slurm_coloc.flow.record import Recorder
+
+GPU, OTHER = "GPU-1", "GPU-2"
+PACKED = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
+SHAPE = ClusterShape(
+    "c",
+    (24, 11, 5),
+    (NodeShape("g1", ("main",), (), "a100", 2, 78, cpus=32),),
+    (PartitionShape("main", default=True),),
+)
+SCRIPT = "#!/bin/bash\npython train.py\n"
+
+
+class Desk:
+    """colocd's decider and recorder on one database, without daemons."""
+
+    def __init__(self, folder: Path, **estimate: object) -> None:
+        self.config: Config = parse_config(
+            {"version": 1, "mode": {"default": "on"}, "estimate": estimate}, "test"
+        )
+        self.store = Store.open(folder)
+        self.decider = Decider(self.config, self.store)
+        self.recorder = Recorder(self.config, self.store, lambda node: "a100")
+        self.jobs = 0
+
+    def submit(self, uid: int = 1000, gpus: int = 1, **coloc: object) -> tuple[Row, str]:
+        """The decision and the line for the user."""
+        options = {"summary": PACKED, "batch_size": 40_000, **coloc}
+        message: dict[str, Any] = {
+            "uid": uid,
+            "tres_per_node": f"gres/gpu:{gpus}",
+            "coloc": {name: value for name, value in options.items() if value is not None},
+        }
+        answer = asyncio.run(self.decider.submit(message, SHAPE))
+        row = self.store.decision(answer["decision"])
+        assert row is not None
+        return row, answer["message.1"]
+
+    def run(
+        self,
+        decision: Row,
+        peak_mib: int | None,
+        outcome: Outcome = Outcome.COMPLETED,
+        *,
+        lasted_s: float = 600.0,
+        gpu: str = GPU,
+        alone: bool = True,
+        ends: bool = True,
+    ) -> Row:
+        """A run of a decision that ends now."""
+        self.jobs += 1
+        now = time.time()
+        tres = "gres/gpu:1"
+        if decision["action"] == "collocate":
+            tres = f"gres/shard:{decision['shards']}"
+        start_s = now - lasted_s
+        row = {
+            "decision": decision["id"], "job_id": self.jobs, "restart": 0, "uid": decision["uid"],
+            "submit_s": start_s, "state": "RUNNING", "node": "g1", "tres": tres, "start_s": start_s,
+        }  # fmt: skip
+        self.store.see_run(row)
+        self.store.launched(decision["id"], self.jobs, 0, [gpu])
+        run = self.store.runs_of_job(self.jobs)[0]
+        if ends:
+            view = JobView(self.jobs, outcome.value.upper(), start_s=start_s, end_s=now)
+            body = {"peak_mib": peak_mib, "alone": alone, "gpu_uuids": [gpu]}
+            self.recorder.end(run, outcome, view, body)
+        return self.store.runs_of_job(self.jobs)[0]
+
+    def close(self) -> None:
+        self.decider.close()
+        self.store.close()
+
+
+@pytest.fixture(autouse=True)
+def no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may need longer than a submission has."""
+    monkeypatch.setattr("slurm_coloc.flow.decide.ESTIMATE_LIMIT_S", 60.0)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    one = Desk(tmp_path)
+    yield one
+    one.close()
+
+
+def test_a_measured_run_corrects_the_next(desk: Desk) -> None:
+    first, line = desk.submit()
+    assert "earlier" not in line
+    peak = first["memory_mib"] - 400
+    assert desk.run(first, peak)["peak_mib"] == peak
+    second, line = desk.submit()
+    assert f"1 earlier run of this model used {peak} MiB at most" in line
+    assert second["memory_mib"] == peak
+    assert peak < second["upper_mib"] < first["upper_mib"]
+    assert desk.submit(uid=1001)[0]["memory_mib"] == first["memory_mib"], "another user's"
+    assert desk.submit(gpus=2)[0]["memory_mib"] == first["memory_mib"], "another request"
+    assert desk.submit(optimizer="sgd")[0]["memory_mib"] != peak
+    assert "with batch size 40000 used" in desk.submit(batch_size=60_000)[1]
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, history=False)
+    first, _ = desk.submit()
+    desk.run(first, 2000)
+    assert desk.submit()[0]["memory_mib"] == first["memory_mib"]
+    assert "needs estimate.history" in desk.submit(summary=None, auto=True, script=SCRIPT)[1]
+    desk.close()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "lasted_s"),
+    [(Outcome.FAILED, 600), (Outcome.CANCELLED, 600), (Outcome.COMPLETED, 5)],
+)
+def test_a_run_that_ended_early_never_lowers(desk: Desk, outcome: Outcome, lasted_s: float) -> None:
+    first, _ = desk.submit()
+    desk.run(first, 1950, outcome, lasted_s=lasted_s)
+    assert desk.submit()[0]["upper_mib"] == first["upper_mib"]
+    high = first["upper_mib"] + 500
+    desk.run(first, high, outcome, lasted_s=lasted_s, gpu=OTHER)
+    assert desk.submit()[0]["upper_mib"] > high
+
+
+def test_what_a_neighbour_may_have_used_is_not_learned(desk: Desk) -> None:
+    first, _ = desk.submit()
+    assert desk.run(first, 9000, alone=False)["peak_mib"] is None
+    desk.run(first, 1, ends=False, lasted_s=300)  # goes on beside the next
+    assert desk.run(first, 9000)["peak_mib"] is None
+    assert desk.run(first, 2200, gpu=OTHER)["peak_mib"] == 2200
+
+
+def test_an_out_of_memory_keeps_out_of_that_share_until_it_was_measured(desk: Desk) -> None:
+    first, _ = desk.submit()
+    desk.run(first, None, Outcome.OOM_GPU)
+    second, line = desk.submit()
+    assert second["action"] == "exclusive" and "ran out of GPU memory before" in line
+    peak = first["shards"] * 1024 + 300
+    assert desk.run(second, peak, alone=False)["peak_mib"] == peak, "it had the GPU whole"
+    third, _ = desk.submit()
+    assert third["action"] == "collocate" and third["shards"] > first["shards"]
+
+
+def test_a_peak_above_a_gpu_is_told(desk: Desk) -> None:
+    first, _ = desk.submit()
+    desk.run(first, 39_900)
+    second, line = desk.submit()
+    assert second["action"] == "exclusive"
+    assert "1 earlier run of this model used 39900 MiB at most" in line
+
+
+def test_auto(desk: Desk) -> None:
+    asked: dict[str, object] = {"summary": None, "batch_size": None, "auto": True}
+    first, line = desk.submit(**asked, script=SCRIPT)
+    assert first["reason"] == "first-run"
+    assert SCRIPT not in str(first), "the text is not stored"
+    desk.run(first, 9000)
+    second, line = desk.submit(**asked, script=SCRIPT + "# a comment\n")
+    assert (second["action"], second["estimator"]) == ("collocate", "history")
+    assert "(at most 9673 MiB expected; 1 earlier run of this script used 9000 MiB" in line
+    for other in (
+        {"script": SCRIPT + "true\n"},
+        {"script": SCRIPT, "arguments": ["x"]},
+        {"script": SCRIPT, "uid": 1001},
+        {"script": SCRIPT, "batch_size": 8},
+        {"script": SCRIPT, "alloc_conf": "expandable_segments:True"},
+    ):
+        assert desk.submit(**{**asked, **other})[0]["reason"] == "first-run"  # type: ignore[arg-type]
+    assert desk.submit(**asked)[0]["reason"] == "no-script"
+
+
+def test_history_that_cannot_be_read_costs_no_submission(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = desk.submit()
+
+    def broken(*_: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(desk.store.peaks, "of", broken)
+    assert desk.submit()[0]["upper_mib"] == first["upper_mib"]
+
+
+def test_forgotten_with_the_history(desk: Desk) -> None:
+    first, _ = desk.submit()
+    desk.run(first, 2200)
+    desk.store.forget_history(time.time() + 10)
+    assert desk.submit()[0]["memory_mib"] == first["memory_mib"]
+
+
+def test_what_counts_of_a_script() -> None:
+    same = "#!/bin/bash\n#SBATCH --job-name=x\n\npython train.py   \n  # note\n"
+    assert normal(same) == normal(SCRIPT)
+    assert normal("#!/bin/sh\npython train.py") != normal(SCRIPT)
+
+
+@given(st.lists(st.text(max_size=5), max_size=4), st.lists(st.text(max_size=5), max_size=4))
+def test_arguments_are_kept_apart(one: list[str], two: list[str]) -> None:
+    same = script_fingerprint(1, SCRIPT, one) == script_fingerprint(1, SCRIPT, two)
+    assert same == (one == two)
+    assert script_fingerprint(1, SCRIPT, one) != script_fingerprint(2, SCRIPT, one)
