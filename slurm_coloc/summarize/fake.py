@@ -15,10 +15,17 @@ from unittest import mock
 
 import torch
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from slurm_coloc.summarize.shapes import Shapes
+
 _ATEN = torch.ops.aten
+_DEVICE = torch.ops.prim.device.default
 _NUMBERS = frozenset(
     {
         _ATEN.linspace.default,
@@ -42,9 +49,19 @@ class _Values(TorchDispatchMode):
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()
         self._mode = mode
+        self._shapes = Shapes(mode)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the switch costs more than most operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is _DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
+        plain = self._shapes(func, args, kwargs)
+        if plain is not NotImplemented:
+            return plain
         if func is _ATEN._local_scalar_dense.default:
             try:
                 return func(*args, **kwargs)

@@ -37,7 +37,12 @@ class Recorder(TorchDispatchMode):
 
     def forget(self, tensor: torch.Tensor) -> None:
         """A storage that was there before is no allocation of this recording."""
-        self._index.setdefault(tensor.untyped_storage()._cdata, -1)
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self._index:
+            self._index[key] = -1
+            # Its address may be another's when it is gone.
+            weakref.finalize(storage, self._index.pop, key, None).atexit = False
 
     def taken(self) -> tuple[list[Event], dict[int, int]]:
         """The events so far as CUDA has them, and the new number of each allocation.
@@ -70,6 +75,10 @@ class Recorder(TorchDispatchMode):
                 made += 1
         return events, number
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the switch costs more than most operators
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
@@ -89,9 +98,12 @@ class Recorder(TorchDispatchMode):
                 first = self.index_of(args[0])
                 if first is not None and first >= 0:
                     self._sums[self._count] = first
-            for leaf in tree_leaves(result):
-                if isinstance(leaf, torch.Tensor):
-                    self._new(leaf)
+            if isinstance(result, torch.Tensor):
+                self._new(result)
+            elif isinstance(result, (tuple, list, dict)):
+                for leaf in tree_leaves(result):
+                    if isinstance(leaf, torch.Tensor):
+                        self._new(leaf)
         return result
 
     def _new(self, tensor: torch.Tensor) -> None:

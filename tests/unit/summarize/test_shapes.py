@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The short way to an operator's shapes gives what FakeTensorMode gives."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: coloc summarize needs it")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from slurm_coloc.estimate.replay.recording import Event, Recording  # noqa: E402
+from slurm_coloc.summarize.fake import fake  # noqa: E402
+from slurm_coloc.summarize.shapes import Shapes  # noqa: E402
+from slurm_coloc.summarize.step import record  # noqa: E402
+
+
+class Branches(nn.Module):
+    """Convolutions of every kind, norms, gates, a concatenation, products, attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(16)
+        self.wide = nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=4, bias=False)
+        self.each = nn.Conv2d(16, 16, (1, 5), padding=(0, 2), groups=16)
+        self.up = nn.ConvTranspose2d(16, 8, 2, stride=2)
+        self.gate = nn.Linear(16, 16)
+        self.after = nn.LayerNorm(24)
+        self.qkv = nn.Linear(24, 72)
+        self.head = nn.Linear(24, 10)
+        self.scale = nn.Parameter(torch.ones(24))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.norm(self.stem(x)), inplace=True)
+        gate = torch.sigmoid(self.gate(x.mean((2, 3))))
+        x = F.gelu(self.wide(x)) * gate[:, :, None, None] + F.silu(self.each(x))
+        x = torch.cat([F.max_pool2d(x, 2), F.avg_pool2d(self.up(x), 4)], 1)
+        x = self.after(x.flatten(2).transpose(1, 2).contiguous()) * self.scale
+        q, k, v = self.qkv(x).reshape(*x.shape[:2], 3, 4, 6).permute(2, 0, 3, 1, 4).unbind(0)
+        x = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape) + x
+        return self.head(F.hardswish(x).mean(1))
+
+
+@pytest.fixture(params=["one", "other"])
+def size(request: Any) -> Iterator[tuple[int, ...]]:
+    yield {"one": (4, 3, 32, 32), "other": (3, 3, 48, 32)}[request.param]
+
+
+def recorded(size: tuple[int, ...], precision: str = "fp32") -> Recording:
+    with fake():
+        model = Branches().train()
+        images, classes = torch.randn(size), torch.zeros(size[0], dtype=torch.long)
+        return record(
+            model, (images,), lambda out: F.cross_entropy(out, classes), precision=precision
+        )
+
+
+def ordered(step: Recording) -> list[Event]:
+    """Frees that follow each other, sorted: autocast drops its copies in the order of addresses."""
+    events: list[Event] = []
+    for free, group in groupby(step.events, lambda event: isinstance(event, int) and event < 0):
+        found = list(group)
+        events += sorted(found) if free else found
+    return events
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp"])
+def test_the_same_events(
+    size: tuple[int, ...], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    own = Shapes.__call__
+
+    def counted(self: Shapes, *given: Any) -> Any:
+        found = own(self, *given)
+        if found is not NotImplemented:
+            asked.append(given[0])
+        return found
+
+    monkeypatch.setattr(Shapes, "__call__", counted)
+    short = recorded(size, precision)
+    assert len(set(asked)) > 20
+    monkeypatch.setattr(Shapes, "__call__", lambda *given: NotImplemented)
+    long = recorded(size, precision)
+    assert ordered(long) == ordered(short)
+    assert replace(long, events=()) == replace(short, events=())
+
+
+def test_known_values_stay_known_until_they_are_written() -> None:
+    with fake():
+        rates = torch.linspace(0, 0.3, 4)
+        assert [round(float(x), 1) for x in rates] == [0.0, 0.1, 0.2, 0.3]
+        assert int((torch.arange(4) + 1).sum()) == 10
+        count = torch.zeros(())
+        count.add_(torch.randn(()))
+        assert count.item() == 0.0  # not known: what lets a step go on
+        norm = nn.BatchNorm1d(2).train()
+        norm(torch.randn(3, 2))
+        assert norm.running_mean is not None and norm.running_mean.constant is None
+
+
+def test_layer_norm_gives_contiguous_tensors_as_on_cuda() -> None:
+    with fake():
+        x = torch.randn(2, 8, 4, requires_grad=True).transpose(1, 2)
+        out = F.layer_norm(x, (8,))
+        assert not x.is_contiguous() and out.is_contiguous() and out.shape == x.shape
+
+
+def test_a_wrong_shape_is_still_told() -> None:
+    with fake(), pytest.raises(RuntimeError):
+        nn.Linear(3, 4)(torch.randn(2, 5))
+    with fake(), pytest.raises(RuntimeError):
+        nn.Conv2d(3, 4, 3)(torch.randn(2, 5, 8, 8))
