@@ -117,6 +117,16 @@ class Nvml:
             found.append(Use(int(pid), start_s, end_s, -(-int(stats.maxMemoryUsage) // MIB)))
         return found
 
+    def not_accounted(self) -> list[str]:
+        """UUIDs of the GPUs whose accounting mode is off or not supported. Raises GpuError."""
+        found = []
+        for index in range(self._call("nvmlDeviceGetCount")):
+            handle = self._call("nvmlDeviceGetHandleByIndex", index)
+            mode = self._maybe(functools.partial(self._call, "nvmlDeviceGetAccountingMode", handle))
+            if isinstance(mode, Missing) or not mode:
+                found.append(_text(self._call("nvmlDeviceGetUUID", handle)))
+        return found
+
     def all(self) -> list[Gpu]:
         """Every GPU in NVML's order. Raises GpuError."""
         count = self._call("nvmlDeviceGetCount")

@@ -73,6 +73,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield from _hooks(slurm)
     yield from network(config, slurm.shape if slurm else None)
     yield _gpus(config, slurm)
+    yield _accounting(config)
 
 
 # configuration and colocd
@@ -355,3 +356,19 @@ def _gpus(config: Config, slurm: Slurm | None) -> Finding:
         f"{text}; Slurm has {node.shards_per_gpu} a GPU",
         "" if good else f"more shards than memory: shard count {min(offers) * node.gpus}",
     )
+
+
+def _accounting(config: Config) -> Finding:
+    name = "gpu-accounting"
+    if not config.estimate.history:
+        return Finding(name, Status.NA, "estimate.history = false: no peaks are measured")
+    try:
+        with Nvml() as nvml:
+            silent = nvml.not_accounted()
+    except ColocError as err:
+        return Finding(name, Status.NA, f"{WITH_GPU}: {err.message}")
+    if not silent:
+        return Finding(name, Status.OK, "peaks of the jobs that have a GPU to themselves are kept")
+    todo = "nvidia-smi -am 1 (as root, with persistence mode, whenever the driver is loaded)"
+    text = f"accounting mode is off on {', '.join(silent)}: no peaks are measured"
+    return Finding(name, Status.WARN, text, todo)

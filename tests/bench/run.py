@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from tests.bench import (  # noqa: E402
     burst_bench,
     estimate_bench,
+    history_bench,
     hook_bench,
     link_bench,
     simulate_bench,
@@ -30,6 +31,8 @@ def main() -> int:
     print(f"bench: Python {platform.python_version()}, load before the start {load:.2f}\n")
     print("Reading and estimating a summary (tests/bench/estimate_bench.py)")
     estimate_bench.main()
+    print("\nHistory of measured peaks (tests/bench/history_bench.py)")
+    history_bench.main()
     print("\nProlog and Epilog, interpreter start included (tests/bench/hook_bench.py)")
     hook_bench.main()
     print("\nA node's link to colocd (tests/bench/link_bench.py)")
