@@ -5,6 +5,10 @@
     python -m estimator.evaluate text CACHE        the text tier on them
     python -m estimator.evaluate text CACHE --kind default --worst 20
     python -m estimator.evaluate recorded CACHE    the recorded tier (torch, timm); makes recordings
+    python -m estimator.evaluate configs18 CACHE   all estimators on the thesis' 18 configurations;
+                                                   makes their texts (torch, timm, transformers)
+    python -m estimator.evaluate workloads CACHE   the same on those of its Table 6.2
+    python -m estimator.evaluate mlp               all estimators on its measured MLPs
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
 """
@@ -17,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from estimator.evaluate import recorded
+from estimator.evaluate import configs, judging, mlp, recorded
 from estimator.evaluate.texts import KINDS, make
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.estimate.api import TrainingOptions, estimate
@@ -31,6 +35,8 @@ CONTEXT_MIB = 1775
 OPTIMIZER = "sgd-momentum"
 #: parts that the families are cut into, and how often that is drawn
 FOLDS, FOLDINGS = 5, 4
+#: kinds of runs with a table of all estimators
+OTHERS = ("configs18", "workloads", "mlp")
 
 
 class Judged(NamedTuple):
@@ -138,15 +144,58 @@ def worst(judged: Sequence[Judged], many: int) -> list[str]:
     ]
 
 
+def _configurations(what: str, cache: Path, every: bool) -> int:
+    left: list[str] = []
+    if what == "configs18":
+        runs = configs.configs18(SHARED / configs.CONFIGS18)
+    else:
+        runs, left = configs.workloads(SHARED / configs.WORKLOADS)
+    configs.make([run.text for run in runs], cache)
+    cases = configs.judged(runs, cache, Stack(CONTEXT_MIB))
+    print(f"{len(cases)} measured runs, context {CONTEXT_MIB} MiB; the bound of a method that has")
+    print("none is its figure\n")
+    print(judging.table(cases))
+    print("\n".join(f"left out: {one}" for one in left))
+    here, said = configs.SAID
+    other = [run._replace(text=said) for run in runs if run.text == here]
+    print("\nXception is taken at 224 pixels (see configs.py); at 299, as is said of it:")
+    configs.make([said], cache)
+    print(judging.each(configs.judged(other, cache, Stack(CONTEXT_MIB)), ("text", "traced")))
+    if every:
+        print()
+        print(judging.each(cases, ("text", "traced")))
+    return 0
+
+
+def _mlp(every: bool) -> int:
+    cases, context, runs = mlp.judged(mlp.read(SHARED / mlp.MLP))
+    print(
+        f"{len(cases)} measured MLPs, none of which the context was taken from: {context} MiB for"
+    )
+    print(f"the estimators, {runs} MiB for the runs as they were run\n")
+    print(judging.table(cases))
+    print("\n".join(mlp.classes(cases, name) for name in judging.names(cases)))
+    if every:
+        print(judging.each(cases, ("text", mlp.AS_RUN)))
+    return 0
+
+
 def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=("texts", "text", "recorded"))
-    parser.add_argument("cache", type=Path, help="folder of the texts")
+    parser.add_argument("what", choices=("texts", "text", "recorded", *OTHERS))
+    parser.add_argument("cache", type=Path, nargs="?", help="folder of the texts")
     parser.add_argument("--kind", choices=tuple(KINDS), default="full")
     parser.add_argument("--estimator", default="text")
     parser.add_argument("--worst", type=int, default=10, help="models to list")
+    parser.add_argument("--each", action="store_true", help="configurations, MLPs: a line a run")
     args = parser.parse_args()
+    if args.what == "mlp":
+        return _mlp(args.each)
+    if args.cache is None:
+        parser.error("a folder for the texts, please")
+    if args.what in OTHERS:
+        return _configurations(args.what, args.cache, args.each)
     runs = timm_rows(SHARED / TIMM)
     if args.what == "texts":
         make(sorted(runs), args.cache)

@@ -13,7 +13,7 @@ KIND = "recorded"
 SECONDS = "recorded.csv"
 
 
-def _prepared() -> None:
+def prepared() -> None:
     """torchvision whose operators do not load makes timm's import fail."""
     loads = subprocess.run(
         [sys.executable, "-c", "import torchvision"], capture_output=True, check=False
@@ -33,7 +33,7 @@ def record(models: list[str], folder: Path) -> None:
         return
     import torch
 
-    _prepared()
+    prepared()
     from slurm_coloc.summarize.jobs import Wish
     from slurm_coloc.summarize.making import made
     from slurm_coloc.summarize.target import maker

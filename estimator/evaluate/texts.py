@@ -19,7 +19,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def _real_linspace() -> Iterator[None]:
+def real_linspace() -> Iterator[None]:
     """timm reads the values of its drop path rates, which meta tensors do not have."""
     import torch
 
@@ -43,7 +43,7 @@ def make(models: list[str], folder: Path) -> None:
         if all((folder / f"{name}.{kind}").exists() for kind in KINDS):
             continue
         try:
-            with _real_linspace(), torch.device("meta"):
+            with real_linspace(), torch.device("meta"):
                 model = timm.create_model(name, num_classes=1000).train()
             size = (BATCH, *model.default_cfg["input_size"])
             for kind, how in KINDS.items():

@@ -35,7 +35,7 @@ OPTIMIZERS = {
 }
 
 
-class _Loop:
+class Loop:
     """Renumbers allocations while events are put one after another."""
 
     def __init__(self, workspace: Sizes) -> None:
@@ -80,7 +80,7 @@ def training(
     """Events of a process that trains, without scratch: see allocator.replay. ``blas``: see Stack;
     the forward's thread and autograd's own take one each, which none of them gives back."""
     rule = OPTIMIZERS[optimizer]
-    loop = _Loop(workspace)
+    loop = Loop(workspace)
     for size in (*step.parameters, *step.constants):
         loop.new(size)
     if blas:
