@@ -28,6 +28,7 @@ DEFAULT_GPU = "a100-40gb"
 MAX_REQUEST = 32 * 2**20
 TEXTS = ("path", "text", "optimizer", "precision", "gpu", "estimator", "alloc_conf")
 NUMBERS = ("batch_size", "seq_len", "gpus", "visible_mib")
+RATIOS = ("level",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def _options(config: Config, given: dict[str, Any]) -> TrainingOptions:
         precision=given.get("precision") or config.estimate.default_precision,
         gpus=given.get("gpus") or 1,
         default_seq_len=config.estimate.default_seq_len,
+        level=given.get("level") or config.estimate.level,
         assumed=tuple(name for name in ("optimizer", "precision") if not given.get(name)),
     )
 
@@ -100,13 +102,15 @@ def _checked(line: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageFault("the line is not a JSON object", "bad_request")
     data = {key: value for key, value in data.items() if value is not None}
-    if unknown := sorted(set(data) - {*TEXTS, *NUMBERS}):
+    if unknown := sorted(set(data) - {*TEXTS, *NUMBERS, *RATIOS}):
         raise UsageFault(f"unknown key: {', '.join(unknown)[:120]!r}", "bad_request")
     for key, value in data.items():
         if key in TEXTS and not isinstance(value, str):
             raise UsageFault(f"{key} must be a string", "bad_request")
         if key in NUMBERS and (type(value) is not int or not 1 <= value < 2**31):
             raise UsageFault(f"{key} must be an integer from 1 to 2147483647", "bad_request")
+        if key in RATIOS and (type(value) is not float or not 0.0 < value < 1.0):
+            raise UsageFault(f"{key} must be a number between 0 and 1", "bad_request")
     if ("path" in data) == ("text" in data):
         raise UsageFault("give either path or text", "bad_request")
     if data.get("path") == "-":
@@ -209,6 +213,9 @@ def _estimate(
     alloc_conf: str | None = typer.Option(
         None, help="The job's PYTORCH_CUDA_ALLOC_CONF, as expandable_segments:True."
     ),
+    level: float | None = typer.Option(
+        None, min=0.5, max=0.999, help="Probability that the job stays below the upper bound."
+    ),
     estimator: str | None = typer.Option(None, help="Name of an estimator, auto, or all."),
     jsonl: str | None = typer.Option(None, help="One request a line from this file, or -."),
     as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
@@ -232,6 +239,7 @@ def _estimate(
         "estimator": estimator,
         "alloc_conf": alloc_conf,
         "visible_mib": visible_mib,
+        "level": level,
     }
     try:
         found = _ask(setting, read_summary(summary or ""), given)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Protocol
 
+from slurm_coloc.core.levels import DEFAULT_LEVEL, LEVELS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import estimators as package
 from slurm_coloc.estimate.replay.stack import Stack
@@ -35,7 +36,8 @@ class TrainingOptions:
     ``batch_size``: samples of one process in a step; None: the text's. ``seq_len``: tokens a
     sample; None: the text's, else ``default_seq_len``. ``gpus``: GPUs of one process
     (DataParallel). ``assumed``: those of ``optimizer`` and ``precision`` that nobody named, so that
-    a recording knows better. Raises UsageFault for a value out of its range.
+    a recording knows better. ``level``: probability that the bound holds. Raises UsageFault for a
+    value out of its range.
     """
 
     batch_size: int | None = None
@@ -45,8 +47,12 @@ class TrainingOptions:
     gpus: int = 1
     default_seq_len: int = 512
     assumed: tuple[str, ...] = ()
+    level: float = DEFAULT_LEVEL
 
     def __post_init__(self) -> None:
+        if not LEVELS[0] <= self.level <= LEVELS[-1]:
+            text = f"level must be from {LEVELS[0]} to {LEVELS[-1]}, not {self.level}"
+            raise UsageFault(text, "bad_option")
         for name in ("batch_size", "seq_len", "gpus", "default_seq_len"):
             value = getattr(self, name)
             if value is not None and not 1 <= value < 2**31:

@@ -81,6 +81,7 @@ def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingO
         optimizer=options.optimizer or config.default_optimizer,
         precision=options.precision or config.default_precision,
         default_seq_len=config.default_seq_len,
+        level=config.level,
         assumed=tuple(
             name for name in ("optimizer", "precision") if getattr(options, name) is None
         ),

@@ -52,7 +52,8 @@ class Text:
         unknown = doubts(shaped)
         if unknown:
             notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
-        upper = upper_mib(memory, stack.context_mib, _tier(shaped, bool(unknown)))
+        tier = _tier(shaped, bool(unknown))
+        upper = upper_mib(memory, stack.context_mib, tier, options.level)
         if not eager and _may_be_eager(shaped):
             # The class does not say whether scores are stored: the bound takes them in.
             worst = _memory_mib(shaped, options, stack, True)

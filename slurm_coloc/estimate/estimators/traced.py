@@ -45,7 +45,7 @@ class Recorded:
             reason = "the recorded step is too long to be replayed"
             return Estimate(self.name, self.version, None, None, reason=reason)
         memory = stack.peak_mib(events)
-        upper = upper_mib(memory, stack.context_mib, Tier.RECORDED)
+        upper = upper_mib(memory, stack.context_mib, Tier.RECORDED, options.level)
         return Estimate(self.name, self.version, memory, upper, notes=_notes(recording))
 
 

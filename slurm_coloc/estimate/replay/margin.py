@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an estimate to the memory that a job will not exceed (99 %).
+"""From an estimate to the memory that a job will not exceed (99 %, or another level).
 
 Above the context: the estimate times a margin that depends on how much is known, plus 64 MiB. From
 1,730 measured training runs of 356 timm models on an A100-40GB (fp32, SGD with momentum; batch 8 to
@@ -11,9 +11,14 @@ Above the context: the estimate times a margin that depends on how much is known
   families 1.6 to 1.8 % of the runs of the other families were above theirs; with recordings 1.0
   to 1.5 %.
 - cut (torchinfo's default depth of 3): 1.57, and up to 11 where modules are not known.
+
+Other levels than 99 % widen or shrink what a margin adds by SHAPE: the tiers' quantiles on the same
+runs over their value at 99 % (`python -m estimator.levels`). Above 99.5 % a few models decide.
 """
 
 from enum import StrEnum
+
+from slurm_coloc.core.levels import DEFAULT_LEVEL, at_level
 
 
 class Tier(StrEnum):
@@ -26,9 +31,23 @@ class Tier(StrEnum):
 
 
 FLOOR_MIB = 64
+#: margins at 99 %
 MARGINS = {Tier.RECORDED: 1.13, Tier.TEXT: 1.16, Tier.DOUBTFUL: 1.5, Tier.CUT: 1.7}
+#: what a margin adds at core.levels.LEVELS, over what it adds at 99 %; of doubtful texts, whose
+#: margin is below their own 99 % quantile, the last two are the quantiles themselves
+SHAPE = {
+    Tier.RECORDED: (0.0, 0.44, 0.63, 0.90, 1.0, 1.14, 1.69),
+    Tier.TEXT: (0.0, 0.46, 0.62, 0.89, 1.0, 1.13, 1.45),
+    Tier.DOUBTFUL: (0.03, 0.44, 0.72, 0.93, 1.0, 1.78, 1.80),
+    Tier.CUT: (0.0, 0.42, 0.60, 0.85, 1.0, 1.11, 1.71),
+}
 
 
-def upper_mib(memory_mib: int, context_mib: int, tier: Tier) -> int:
+def margin(tier: Tier, level: float) -> float:
+    """What the estimate, above the context, is multiplied with to hold with ``level``."""
+    return 1.0 + (MARGINS[tier] - 1.0) * at_level(SHAPE[tier], level)
+
+
+def upper_mib(memory_mib: int, context_mib: int, tier: Tier, level: float = DEFAULT_LEVEL) -> int:
     """The bound (MiB) for an estimate (MiB, with the context)."""
-    return context_mib + int((memory_mib - context_mib) * MARGINS[tier]) + FLOOR_MIB
+    return context_mib + int((memory_mib - context_mib) * margin(tier, level)) + FLOOR_MIB

@@ -103,6 +103,24 @@ def test_options_reach_the_estimate(coloc: Call) -> None:
     assert memory("--precision", "bf16") < plain
 
 
+def test_the_level_moves_the_bound_alone(coloc: Call, tmp_path: Path) -> None:
+    found = []
+    for level in ("0.9", "0.99", "0.999"):
+        code, out, _ = coloc(RESNET, "--json", "--level", level)
+        assert code == 0
+        found.append(json.loads(out)["chosen"])
+    assert len({one["memory_mib"] for one in found}) == 1
+    assert found[0]["upper_mib"] < found[1]["upper_mib"] < found[2]["upper_mib"]
+    assert json.loads(coloc(RESNET, "--json")[1])["chosen"] == found[1]
+    (tmp_path / "coloc.toml").write_text("version = 1\n[estimate]\nlevel = 0.9\n")
+    assert json.loads(coloc(RESNET, "--json")[1])["chosen"] == found[0]
+    lines = [{"path": RESNET, "level": level} for level in (0.999, 1.5, 1, "x", 0.2)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    answers = coloc("--jsonl", "-", stdin=text.encode())[1].splitlines()
+    assert json.loads(answers[0])["chosen"] == found[2]
+    assert all("error" in json.loads(one) for one in answers[1:])
+
+
 def test_table_for_people(coloc: Call) -> None:
     code, out, err = coloc(BERT, "--batch-size", "4", "--optimizer", "adamw")
     assert code == 0

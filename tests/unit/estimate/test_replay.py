@@ -16,6 +16,7 @@ from slurm_coloc.estimate.replay.allocator import (
     replay,
     replay_slowly,
 )
+from slurm_coloc.estimate.replay.margin import MARGINS, Tier, margin, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording, Scratch, Work
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS, training
@@ -261,3 +262,12 @@ def test_workspaces_of_cublas_are_kept() -> None:
     assert events.index(blas) == len(STEP.parameters) + len(STEP.constants)
     assert events[events.index(blas) + 4] == blas  # after the batch and two activations
     assert replay(events).allocated == replay(bare).allocated + 2 * blas
+
+
+def test_margins_rise_with_the_level_and_their_99_percent_is_the_tiers_own() -> None:
+    for tier in Tier:
+        assert margin(tier, 0.99) == pytest.approx(MARGINS[tier])
+        found = [margin(tier, level / 1000) for level in range(500, 1000)]
+        assert found == sorted(found)
+        assert found[0] < MARGINS[tier] < found[-1]
+    assert upper_mib(5000, 1000, Tier.TEXT, 0.9) < upper_mib(5000, 1000, Tier.TEXT)
