@@ -15,40 +15,48 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 
 # A share made smaller leaves this much above the largest measured peak, follows at least so many
-# measured tasks (one may have been the small one), and must be worth it: a quarter of the shards.
+# measured tasks that agree (in a sweep over batch sizes they do not, and the next may be the large
+# one), and must be worth it: a quarter of the shards.
 HEADROOM = 1.15
 PEAKS = 3
+AGREE = 1.05
 WORTH = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
     """What a task had: ``tres`` with ``shards`` of ``shard_mib`` each, of ``per_gpu`` that one GPU
-    has; ``whole`` is the request of the same task on a whole GPU, "" where that is not known."""
+    has; ``whole`` is the request of the same task on a whole GPU, "" where that is not known.
+    ``least``: shards that it needs whatever its memory (jobs on a GPU, SM activity)."""
 
     tres: str
     whole: str
     shards: int
     shard_mib: int
     per_gpu: int
+    least: int = 1
 
 
-def new_request(outcome: Outcome, share: Share, peaks_mib: Sequence[int] = ()) -> str | None:
+def new_request(
+    outcome: Outcome, share: Share, peaks_mib: Sequence[int] = (), *, alike: bool = True
+) -> str | None:
     """The request (core/gres.gpu_request) for the tasks that wait, or None: it stays.
 
     ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
     out-of-memory they get what its recovery gives, a whole GPU; after a peak above the share what
-    the peak needs; after enough small peaks less.
+    the peak needs; after enough small peaks that agree less, where the tasks are ``alike`` (have
+    one summary).
     """
     if outcome is Outcome.OOM_GPU:
         return share.whole or None
     if outcome is not Outcome.COMPLETED or not peaks_mib or not share.shards:
         return None
-    needed = -(-int(max(peaks_mib) * HEADROOM) // share.shard_mib)
+    needed = max(share.least, -(-int(max(peaks_mib) * HEADROOM) // share.shard_mib))
     if needed > share.per_gpu:
         return share.whole or None
     grows = max(peaks_mib) > share.shards * share.shard_mib
-    shrinks = len(peaks_mib) >= PEAKS and needed <= share.shards * WORTH
+    agree = max(peaks_mib) <= min(peaks_mib) * AGREE
+    shrinks = alike and agree and len(peaks_mib) >= PEAKS and needed <= share.shards * WORTH
     return _with_shards(share.tres, max(needed, 1)) if grows or shrinks else None
 
 

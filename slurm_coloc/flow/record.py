@@ -12,6 +12,7 @@ from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
+from slurm_coloc.core.sizing import Sizing
 from slurm_coloc.flow import siblings
 from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
 
@@ -58,6 +59,8 @@ class Recorder:
         self._store = store
         self._type_of = type_of
         self._learning = Learning(config.estimate, store)
+        pool = config.pool
+        self._sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, pool.compute_budget)
 
     def body_for(self, run: Row) -> Row | None:
         """The Epilog's report on a run, if it came."""
@@ -99,7 +102,7 @@ class Recorder:
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)
             if shared(run, decision) and self._config.recovery.resize_siblings:
-                siblings.plan(self._store, run, decision, view, outcome)
+                siblings.plan(self._store, run, decision, view, outcome, self._sizing)
         log.info(
             "ended",
             jobid=run["job_id"],

@@ -13,11 +13,12 @@ import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.core.decision import Action
+from slurm_coloc.core.decision import Action, Estimate
 from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.core.siblings import Share, new_request, waiting
+from slurm_coloc.core.sizing import Sizing, shards_needed
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
@@ -28,7 +29,14 @@ RECORDS_A_ROUND = 20
 MAX_TRIES = 12
 
 
-def plan(store: Store, run: Row, decision: Row, view: JobView | None, outcome: Outcome) -> None:
+def plan(
+    store: Store,
+    run: Row,
+    decision: Row,
+    view: JobView | None,
+    outcome: Outcome,
+    sizing: Sizing,
+) -> None:
     """Plan another request for the tasks that wait, where the rule gives one; within the
     transaction that closes ``run``."""
     if (
@@ -42,10 +50,13 @@ def plan(store: Store, run: Row, decision: Row, view: JobView | None, outcome: O
     shards = count_of(was, "shard")
     if not shards:
         return
-    share = Share(
-        was, decision["exclusive_tres"], shards, decision["shard_mib"], decision["shards_per_gpu"]
-    )
-    tres = new_request(outcome, share, store.peaks_mib(run["decision"]))
+    per_gpu = decision["shards_per_gpu"]
+    # without its memory: what the GPU's other bounds ask for
+    least = shards_needed(Estimate("", 0, 0, decision["smact"]), per_gpu, sizing)
+    share = Share(was, decision["exclusive_tres"], shards, decision["shard_mib"], per_gpu, least)
+    # Tasks with different summaries teach nothing of each other (flow/estimating).
+    alike = decision["learning"] is not None
+    tres = new_request(outcome, share, store.peaks_mib(run["decision"]), alike=alike)
     if tres is None:
         return
     store.add_siblings(

@@ -8,6 +8,7 @@ import pytest
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, desk, shards, train, until
+from tests.cluster.rules import over, records, told
 
 Make = Callable[..., Lab]
 # A training of the tests lasts a second; on real machines a minute counts as a run.
@@ -85,6 +86,24 @@ def test_neighbours_on_a_gpu_are_not_measured_as_one(short_lab: Lab) -> None:
     runs = [ended(me, job) for job in jobs]
     assert runs[0]["gpu_uuids"] == runs[1]["gpu_uuids"]
     assert [run["peak_mib"] for run in runs] == [None, None]
+
+
+@pytest.mark.timeout(240)
+def test_an_array_s_waiting_tasks_get_less_once_three_were_measured(short_lab: Lab) -> None:
+    """Three tasks that agree are measured one after another; the others ask for less then."""
+    me = desk(short_lab, 604)
+    work = train(short_lab, memory_mib=5000, smact=0.2, work_s=1)
+    array, _ = submit(me, f"--coloc={me.summary}", "--gpus=1", "--array=1-6%1", wrap=work)
+    first = me.explain(array)["decision"]["shards"]
+
+    def smaller() -> bool:
+        rest = records(short_lab, array)
+        return bool(rest) and all(shards(job) == 6 for job in rest)
+
+    until(smaller, 90, "the waiting tasks ask for less")
+    assert first > 6
+    until(lambda: over(short_lab, array), 60, "all have run")
+    assert "waiting tasks of the array ask for" in told(me, array)
 
 
 SCRIPT = """#!/bin/bash

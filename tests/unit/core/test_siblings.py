@@ -38,7 +38,8 @@ def test_nothing_else_changes_anything_without_a_measure(outcome: Outcome) -> No
     ("peaks", "tres"),
     [
         ([2000], None),  # one small task says nothing of the others
-        ([2000, 2100, 1900], "gres/shard:3"),
+        ([2000, 2050, 1960], "gres/shard:3"),
+        ([2000, 2400, 1900], None),  # they are not alike: the next may be larger still
         ([9000, 9500, 8000], None),  # 11 of 12: not worth it
         ([13000], "gres/shard:15"),  # above its share: the others may meet a full GPU
         ([36000], "gres/gpu:1"),
@@ -46,6 +47,13 @@ def test_nothing_else_changes_anything_without_a_measure(outcome: Outcome) -> No
 )
 def test_measured_peaks(peaks: list[int], tres: str | None) -> None:
     assert new_request(Outcome.COMPLETED, SHARE, peaks) == tres
+
+
+def test_never_less_than_the_gpu_s_other_bounds_ask_for() -> None:
+    peaks = [2000, 2000, 2000]
+    assert new_request(Outcome.COMPLETED, replace(SHARE, least=5), peaks) == "gres/shard:5"
+    assert new_request(Outcome.COMPLETED, replace(SHARE, least=10), peaks) is None
+    assert new_request(Outcome.COMPLETED, SHARE, peaks, alike=False) is None
 
 
 def test_other_gres_and_the_type_are_kept() -> None:
