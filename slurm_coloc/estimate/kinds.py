@@ -59,6 +59,11 @@ _PARTS: tuple[tuple[str, Role], ...] = (
     ("gelu", Role.ACT_IN), ("swish", Role.ACT_IN), ("silu", Role.ACT_IN),
     ("relu", Role.ACT_IN), ("sigmoid", Role.ACT_IN),
 )  # fmt: skip
+_BLOCKS = (
+    "block", "stage", "stem", "encoder", "decoder", "embeddings", "module",
+    "depthwiseseparableconv",  # timm's; Keras' own is SeparableConv2D
+    "basicconv2d",  # a convolution and its normalisation (Inception, GoogLeNet)
+)  # fmt: skip
 _CONVS = ("conv1d", "conv2d", "conv3d", "convtranspose", "convolution", "separableconv")
 
 
@@ -68,7 +73,7 @@ def role(kind: str) -> Role:
     name = kind.lower().replace("_", "")
     if name in _EXACT:
         return _EXACT[name]
-    if name.endswith(("block", "stage", "stem", "encoder", "decoder", "embeddings", "module")):
+    if name.endswith(_BLOCKS):
         return Role.BLOCK
     if "linear" in name and len(name) < 40 and not name.startswith("bilinear"):
         return Role.LINEAR

@@ -5,6 +5,7 @@ Shapes are those of one sample: the leading dimension is the text's divided by t
 it is 1 for a plain activation, and 64 for a Swin window row of (64 * batch, 49, 96).
 """
 
+import re
 from dataclasses import dataclass, field
 
 from slurm_coloc.estimate.block.traced import Traced
@@ -48,6 +49,14 @@ class Layer:
         """Elements of the inputs of one sample; NOT_KNOWN if a dimension is not printed."""
         return _elements(self.inputs)
 
+    def closed(self, out: Shape) -> bool:
+        """Whether its parameters are those of rows below it that are not shown. ``out``: what it
+        gives out. Single vectors scale channels, and tables of positions have no rows."""
+        if not self.leaf or self.role not in (Role.BLOCK, Role.ALIAS):
+            return False
+        table = "pos" in self.kind.lower() and not is_attention(self.kind)
+        return self.parameters > 2 * max(out) and not table
+
     def attribute(self, name: str, default: int = 0) -> int:
         """An integer of the constructor (in_features, kernel_size, ...)."""
         for key, value in self.attributes:
@@ -74,6 +83,7 @@ class Summary:
     ``batch_in_text``: None where the text does not say. ``hidden_outputs``: elements per sample of
     the layers with parameters that the footer counts and that no row shows (torchinfo cut at a
     depth). ``shapes``: whether activations can be computed. ``notes``: one line each, for people.
+    ``input_bytes``: of the whole batch, 0 where the text does not say.
     ``recording``: what `coloc summarize` recorded of all the models, None where it did not.
     """
 
@@ -89,6 +99,7 @@ class Summary:
     models: int = 1
     notes: tuple[str, ...] = field(default=())
     recording: Traced | None = None
+    input_bytes: int = 0
 
     @property
     def activations(self) -> int:
@@ -104,6 +115,13 @@ class Summary:
         return total
 
 
+#: classes whose attention a depth limit hides
+_TRANSFORMER = re.compile(
+    r"transformer|\A(?:vit|deit|beit|dinov|swin|clip|siglip|bert|roberta|gpt|llama|mistral|qwen|t5)",
+    re.IGNORECASE,
+)
+
+
 def family_of(layers: tuple[Layer, ...]) -> str:
     """mlp, cnn, transformer or other, from the roles of the rows weighted by parameters."""
     weight: dict[Role, int] = {}
@@ -111,7 +129,7 @@ def family_of(layers: tuple[Layer, ...]) -> str:
     for layer in layers:
         key = layer.role
         weight[key] = weight.get(key, 0) + layer.parameters * layer.count + 1
-        attention = attention or is_attention(layer.kind) or "transformer" in layer.kind.lower()
+        attention = attention or is_attention(layer.kind) or bool(_TRANSFORMER.search(layer.kind))
     linear, conv = weight.get(Role.LINEAR, 0), weight.get(Role.CONV, 0)
     blocks = weight.get(Role.BLOCK, 0)
     if Role.RECURRENT in weight:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.doubt import doubts
-from slurm_coloc.estimate.rebuild.model import is_closed, rebuild
+from slurm_coloc.estimate.rebuild.model import rebuild
+from slurm_coloc.estimate.rebuild.opening import Opened, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording
@@ -47,39 +48,53 @@ class Text:
         shaped, reason, notes = _shaped(summary, options)
         if reason:
             return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
-        eager = _eager(shaped)
-        memory = _memory_mib(shaped, options, stack, eager)
+        eager, rows = _eager(shaped), opened(shaped)
+        missing = _counted(shaped) < 0.98 * shaped.parameters
+        if shaped.collapsed and not shaped.hidden_outputs and (rows.closed or missing):
+            reason = "blocks of the summary are not opened: print it at full depth"
+            return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
+        memory = _memory_mib(shaped, options, stack, eager, rows)
         unknown = doubts(shaped)
         if unknown:
             notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
-        tier = _tier(shaped, bool(unknown))
+        tier = _tier(shaped, rows, bool(unknown))
         upper = upper_mib(memory, stack.context_mib, tier, options.level)
         if not eager and _may_be_eager(shaped):
             # The class does not say whether scores are stored: the bound takes them in.
-            worst = _memory_mib(shaped, options, stack, True)
+            worst = _memory_mib(shaped, options, stack, True, rows)
             upper = max(upper, int(worst * 1.02))
         return Estimate(self.name, self.version, memory, upper, notes=notes)
 
 
-def _tier(summary: Summary, doubtful: bool) -> Tier:
-    """A text is cut where rows hold more than they show, or the footer counts what no row has."""
-    counted = sum(row.parameters * row.count for row in summary.layers)
-    if summary.collapsed and (
-        counted < 0.98 * summary.parameters or any(is_closed(row) for row in summary.layers)
-    ):
+def _tier(summary: Summary, rows: Opened, doubtful: bool) -> Tier:
+    """A text is cut where rows stay closed, or the footer counts what no row has."""
+    # Where rows were opened, the footer must count as much as they have.
+    outputs = summary.activations + summary.hidden_outputs
+    unlike = bool(rows.found) and abs(rows.found - summary.hidden_outputs) > 0.05 * outputs
+    missing = _counted(summary) < 0.98 * summary.parameters or unlike
+    if summary.collapsed and (missing or rows.closed):
         return Tier.CUT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
 
 
-def _memory_mib(summary: Summary, options: TrainingOptions, stack: Stack, eager: bool) -> int:
+def _counted(summary: Summary) -> int:
+    """Parameters that the rows show."""
+    return sum(row.parameters * row.count for row in summary.layers)
+
+
+def _memory_mib(
+    summary: Summary, options: TrainingOptions, stack: Stack, eager: bool, rows: Opened
+) -> int:
     """MiB of the fullest GPU of the process."""
     part = -(-(options.batch_size or 1) // options.gpus)
-    step = step_of(summary, options, part, eager)
+    step = step_of(summary, options, part, eager, rows)
     events = training(step, options.optimizer, stack.workspace, blas=stack.blas)
     return stack.peak_mib(events)
 
 
-def step_of(summary: Summary, options: TrainingOptions, batch: int, eager: bool) -> Recording:
+def step_of(
+    summary: Summary, options: TrainingOptions, batch: int, eager: bool, rows: Opened
+) -> Recording:
     """What one step of ``batch`` samples allocates on the first GPU."""
     precision = PRECISION[options.precision]
     share = summary.trainable / summary.parameters if summary.parameters else 1.0
@@ -92,7 +107,7 @@ def step_of(summary: Summary, options: TrainingOptions, batch: int, eager: bool)
         drops=_drops(summary),
         eager=eager,
     )
-    step = rebuild(summary, scope)
+    step = rebuild(summary, scope, rows)
     more: tuple[int, ...] = tuple(
         size * precision.copy // precision.weight for size in step.parameters if precision.copy
     )
@@ -119,8 +134,6 @@ def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, t
         return with_tokens(summary, tokens), "", (note,)
     if any(NOT_KNOWN in shape for layer in summary.layers for shape in layer.outputs):
         return summary, "the summary has dimensions that are not known", ()
-    if summary.collapsed and not summary.hidden_outputs:
-        return summary, "blocks of the summary are not opened: print it at full depth", ()
     if summary.format == "torchsummary" and any(
         is_attention(layer.kind) and "window" in layer.kind.lower() for layer in summary.layers
     ):

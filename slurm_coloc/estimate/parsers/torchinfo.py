@@ -123,7 +123,13 @@ class TorchInfo:
         footer = footer_of(lines[end:])
         if footer.total is None and not any("total params" in x.lower() for x in lines[end:]):
             raise fail("truncated", "the torchinfo table has no footer: its end is missing")
-        return self._summary(rows, columns, footer, _pass_bytes(lines[end:]))
+        return self._summary(
+            rows,
+            columns,
+            footer,
+            _size(lines[end:], "Forward/backward pass size"),
+            _size(lines[end:], "Input size"),
+        )
 
     def _rows(self, lines: Sequence[str], columns: list[str]) -> tuple[list[Row], int]:
         rows: list[Row] = []
@@ -165,7 +171,12 @@ class TorchInfo:
         )
 
     def _summary(
-        self, rows: list[Row], columns: list[str], footer: Footer, pass_bytes: int
+        self,
+        rows: list[Row],
+        columns: list[str],
+        footer: Footer,
+        pass_bytes: int,
+        input_bytes: int,
     ) -> Summary:
         batch = _batch(rows)
         layers: list[Layer] = []
@@ -201,6 +212,7 @@ class TorchInfo:
             collapsed=collapsed,
             hidden_outputs=hidden if collapsed else 0,
             notes=notes,
+            input_bytes=input_bytes,
         )
 
 
@@ -255,11 +267,11 @@ def _parameters(total: int, footer: Footer, sized: bool) -> tuple[int, tuple[str
     return max(total, footer.total), (note,)
 
 
-def _pass_bytes(lines: Sequence[str]) -> int:
+def _size(lines: Sequence[str], title: str) -> int:
     """Bytes of "Forward/backward pass size (MB): 4932.50"; 0 where the line is missing."""
     for line in lines:
         head, _, value = line.strip().partition(":")
-        if head.startswith("Forward/backward pass size"):
+        if head.startswith(title):
             scale = {"(KB)": 10**3, "(MB)": 10**6, "(GB)": 10**9, "(TB)": 10**12}
             unit = next((size for text, size in scale.items() if text in head), 10**6)
             whole, _, part = value.strip().replace(",", "").partition(".")
@@ -276,8 +288,9 @@ def _hidden(layers: list[Layer], pass_bytes: int, batch: int | None) -> int:
         max(0, layer.output_elements)
         for layer in layers
         if layer.leaf
-        and (layer.parameters or layer.recursive)
-        and layer.role not in (Role.BLOCK, Role.ALIAS)
+        and (layer.parameters or (layer.recursive and layer.role not in (Role.BLOCK, Role.ALIAS)))
+        and layer.outputs
+        and not layer.closed(layer.outputs[0])
         and not holds_activation(layer.kind)  # it has children: the footer does not count it
     )
     return max(0, counted - seen)

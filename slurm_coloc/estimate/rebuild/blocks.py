@@ -15,12 +15,16 @@ from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
 from slurm_coloc.estimate.rebuild.scope import Scope, elements
 from slurm_coloc.estimate.rebuild.tree import Node
+from slurm_coloc.estimate.summary import Layer
 
 _RESIDUAL = re.compile(r"block|bottleneck|residual|layer\Z|encoderlayer|unit\Z", re.IGNORECASE)
 #: rows whose result the next row does not read: MetaFormer's scale of the shortcut
 ASIDE = frozenset({"Scale"})
 #: blocks whose containers all read the block's input and are summed (re-parameterised ones)
 PARALLEL = ("mobileone", "repvgg", "reparam", "repconv")
+#: blocks whose last ReLU is a function, in no row (torchvision's and timm's Inceptions): it keeps
+#: what the block gives out, also where the next row is a concatenation
+ENDS_IN_RELU = frozenset({"BasicConv2d"})
 _GATE = re.compile(r"gatingunit|glu", re.IGNORECASE)
 _SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
 
@@ -70,12 +74,14 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     if node.layer.kind.lower().startswith(PARALLEL):
         made = _branches(scope, rows, x)
     else:
-        made = run(scope, rows, x, [x])
+        made = run(scope, rows, x, [x], product=_multiplies(node))
     if _GATE.search(node.layer.kind) and made.size < x.size:
         made = _gated(scope, made, x)
     made = _end(scope, node, x, made)
     if sums and made.storage != x.storage and made.shape == x.shape:
         made = _joined(scope, made, scope.same(x, x.shape))
+    if node.layer.kind in ENDS_IN_RELU and rows and rows[-1].layer.role is Role.NORM:
+        after = [Node(Layer("ReLU"))]
     if after:
         last = run(scope, after, made, [made])
         tape.drop(made.storage)
@@ -84,13 +90,25 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     return made
 
 
-def run(scope: Scope, nodes: list[Node], x: Value, frame: list[Value]) -> Value:
-    """Rows in order. ``frame``: values that the code around them still holds."""
+def _multiplies(node: Node) -> bool:
+    """A feed-forward with a gate (Llama): two matrices read its input, their results are
+    multiplied, a third goes back."""
+    rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR and x.layer.outputs]
+    if len(rows) != 3 or not node.layer.kind.lower().endswith(("mlp", "feedforward", "glu")):
+        return False
+    return rows[0].outputs == rows[1].outputs != rows[2].outputs
+
+
+def run(
+    scope: Scope, nodes: list[Node], x: Value, frame: list[Value], product: bool = False
+) -> Value:
+    """Rows in order. ``frame``: values that the code around them still holds. ``product``: two
+    results that meet are multiplied, not summed."""
     tape = scope.tape
     tape.hold(x.storage)
     current = x
     for node in nodes:
-        given = _given(scope, node, current, frame)
+        given = _given(scope, node, current, frame, product)
         made = call(scope, node, given)
         tape.drop(given.storage)
         if node.layer.kind in ASIDE and made.shape == current.shape:
@@ -98,7 +116,7 @@ def run(scope: Scope, nodes: list[Node], x: Value, frame: list[Value]) -> Value:
             continue
         if given.storage != current.storage and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
-            current = _joined(scope, current, made)
+            current = (_multiplied if product else _joined)(scope, current, made)
             continue
         tape.drop(current.storage)
         current = made
@@ -128,10 +146,12 @@ def _gated(scope: Scope, made: Value, x: Value) -> Value:
     return result
 
 
-def _given(scope: Scope, node: Node, current: Value, frame: list[Value]) -> Value:
+def _given(scope: Scope, node: Node, current: Value, frame: list[Value], product: bool) -> Value:
     """What a row reads: what was made last, an older value of its shape, or what a function made
     of the last one. With a holder for the caller."""
     shape = node.layer.inputs[0] if node.layer.inputs else None
+    if product and node.layer.role is Role.LINEAR and node.layer.outputs[:1] == (current.shape,):
+        return scope.same(frame[-1], frame[-1].shape)  # the second matrix beside the gate
     if shape is None or shape == current.shape or elements(shape) <= 0:
         return scope.same(current, current.shape)
     if sorted(shape) == sorted(current.shape):  # permuted, and copied where it must be a matrix
@@ -153,6 +173,15 @@ def _joined(scope: Scope, current: Value, other: Value) -> Value:
     result = scope.run([current, other], current.size, current.shape, inplace=alone, through=True)
     tape.drop(current.storage)
     tape.drop(other.storage)
+    return result
+
+
+def _multiplied(scope: Scope, current: Value, other: Value) -> Value:
+    """Their product, for which both are kept."""
+    both = [current, other]
+    result = scope.run(both, current.size, current.shape, saves_inputs=both)
+    for value in both:
+        scope.tape.drop(value.storage)
     return result
 
 

@@ -86,8 +86,9 @@ def _kernel(layer: Layer, given: Shape, out: Shape) -> tuple[int, int]:
 
 
 def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
-    """Saves its input."""
-    bias = out[-1] if layer.parameters == (x.shape[-1] + 1) * out[-1] else 0
+    """Saves its input. A flattening before it may be in no row."""
+    reads = (x.shape[-1], elements(x.shape))
+    bias = out[-1] if any(layer.parameters == (n + 1) * out[-1] for n in reads) else 0
     return scope.run(
         [x], scope.bytes(out), out, saves_inputs=[x], weights=scope.weights(layer, bias)
     )

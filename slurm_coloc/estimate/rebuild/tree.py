@@ -34,12 +34,12 @@ def tree(summary: Summary) -> list[Node]:
 
 
 def _in_order(node: Node) -> None:
-    """print(model) lists modules as they were defined. A feed-forward block often defines both of
-    its matrices before the activation that stands between them (GPT-2, XLNet)."""
+    """print(model) lists modules as they were defined. A feed-forward block often defines its
+    matrices before the activation that comes after the first of them (GPT-2, XLNet, Llama)."""
     rows = node.children
     wide = [i for i, row in enumerate(rows) if row.layer.role is Role.LINEAR]
     acts = [i for i, row in enumerate(rows) if row.layer.role in (Role.ACT_IN, Role.ACT_OUT)]
-    if len(wide) == 2 and len(acts) == 1 and acts[0] > wide[1]:
+    if len(wide) in (2, 3) and len(acts) == 1 and acts[0] > wide[-1]:
         moved = rows.pop(acts[0])
         moved.layer = replace(moved.layer, inputs=(), outputs=())  # those of what it reads now
         rows.insert(wide[0] + 1, moved)
