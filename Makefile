@@ -82,6 +82,14 @@ sweeps: .venv ## the simulations behind the defaults (etc/adr), some minutes: AR
 	@echo 'sweeps: budget, margin, gate, sharing rule, pool over made-up traces'
 	$(PY) tests/sweeps/run.py $(ARGS)
 
+# A Python that has the extra gpu-estimates: TORCH=/path/to/python. Without a GPU it runs dry.
+TORCH ?= $(PY)
+
+.PHONY: gpu-estimates
+gpu-estimates: .venv ## 534 trainings measured on the GPU here, beside all estimates (ARGS='--minutes 60'; goes on where it stopped)
+	@echo 'gpu-estimates: needs the packages of slurm-coloc[gpu-estimates]; results in build/gpu-estimates'
+	$(TORCH) -m estimator.measure $(ARGS)
+
 .PHONY: lint
 lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
 	@etc/setup/packages python lint
