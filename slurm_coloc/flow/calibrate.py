@@ -20,6 +20,7 @@ from slurm_coloc.adapters.cuda import Job
 from slurm_coloc.adapters.nvml import Gpu, Missing, Nvml
 from slurm_coloc.core.gpu import GPU_TYPES
 from slurm_coloc.errors import GpuError, UsageFault
+from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.stacks import SUFFIX, TYPE, Calibration, Workspace
 
 MIG = "MIG-"
@@ -113,6 +114,8 @@ def measure(nvml: Nvml, todo: Plan, default_mib: int) -> Calibration:
         how=how[:512],
         bare_context_mib=bare,
         context_mib=max(with_torch.values()) if with_torch else max(bare, default_mib),
+        # 0: this PyTorch does not take it from the allocator's memory, or was not asked
+        blas=int(libraries.get("blas", Stack(0).blas)),
         workspace=workspace(found),
     )
 

@@ -52,6 +52,7 @@ class Calibration(BaseModel):
     how: str = Field("", max_length=512)
     bare_context_mib: int | None = Field(None, ge=0, le=65536)
     context_mib: int = Field(ge=0, le=65536)
+    blas: int = Field(DEFAULT.blas, ge=0, le=2**30)  # bytes: see Stack
     workspace: Workspace = Workspace()
 
     @property
@@ -64,6 +65,7 @@ class Calibration(BaseModel):
             own.data,
             own.weight,
             own.grouped,
+            self.blas,
             visible_mib=self.visible_mib,
         )
 

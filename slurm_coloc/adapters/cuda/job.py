@@ -91,6 +91,14 @@ def context() -> Driver:
     return driver
 
 
+def blas(torch: Any, memory: Memory, device: str) -> int:
+    """Bytes that the first product of matrices takes for ever: the workspace of cuBLAS' handle."""
+    one = torch.zeros(64, 64, device=device)
+    before = memory.start()
+    found = torch.mm(one, one)
+    return max(0, memory.start() - before - size(found))
+
+
 def libraries(torch: Any, device: str) -> None:
     """A step of a small network loads what a training loads."""
     net = torch.nn.Sequential(
@@ -172,6 +180,8 @@ def main() -> None:
     if not torch.cuda.is_available():
         say(stage="libraries", missing=f"torch {torch.__version__} sees no GPU")
         return
+    memory = Memory(torch.cuda)
+    workspace = blas(torch, memory, "cuda")
     libraries(torch, "cuda")
     cudnn = torch.backends.cudnn.version()
     versions = {
@@ -179,8 +189,8 @@ def main() -> None:
         "cuda": str(torch.version.cuda or ""),
         "cudnn": str(cudnn or ""),
     }
-    say(stage="libraries", reserved_mib=torch.cuda.memory_reserved() // MIB, **versions)
-    memory = Memory(torch.cuda)
+    reserved = torch.cuda.memory_reserved() // MIB
+    say(stage="libraries", reserved_mib=reserved, blas=workspace, **versions)
     found = [one(torch, memory, "cuda", shape) for shape in CONVOLUTIONS]
     say(
         stage="convolutions",

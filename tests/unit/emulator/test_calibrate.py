@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.adapters.cuda.job import CONVOLUTIONS, libraries, one, size
+from slurm_coloc.adapters.cuda.job import CONVOLUTIONS, blas, libraries, one, size
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.calibrate import as_toml, type_of, workspace
 from slurm_coloc.flow.stacks import Calibration, read_calibration
@@ -36,7 +36,7 @@ class Tensor:
     def element_size(self): return 4
 def take(mib):
     assert lib.cuMemAlloc_v2(ctypes.byref(ctypes.c_ulonglong()), ctypes.c_size_t(mib * MIB)) == 0
-state = {"peak": 0}
+state = {"peak": 0, "now": 0}
 def zeros(*shape, **_):
     n = 1
     for side in shape: n *= side
@@ -51,6 +51,9 @@ def backward(y, x, weight, *rest):
     kept = found[0] or found[1]
     state["peak"] = -(-4 * kept.n // 512) * 512 + beside
     return found
+def mm(x, y):
+    state["now"] += 8 * MIB + 4 * x.n
+    return Tensor(x.n)
 loaded = []
 def network(*_):
     if not loaded:
@@ -64,8 +67,8 @@ backends.cudnn.version = lambda: 90100
 cuda, ops, version = MagicMock(), MagicMock(), MagicMock()
 cuda.is_available = lambda: True
 cuda.memory_reserved = lambda: 64 * MIB
-cuda.memory_allocated = lambda: 0
-cuda.max_memory_allocated = lambda: state["peak"]
+cuda.memory_allocated = lambda: state["now"]
+cuda.max_memory_allocated = lambda: state["now"] + state["peak"]
 ops.aten.convolution = convolution
 ops.aten.convolution_backward = backward
 version.cuda = "12.6"
@@ -116,7 +119,7 @@ def test_a_file_that_the_estimate_uses(node: Node, coloc: Caller) -> None:
     assert (found.bare_context_mib, found.context_mib) == (420, 420 + 150)
     assert (found.torch, found.cuda, found.cudnn) == ("2.9.0+stand.in", "12.6", "90100")
     assert found.card == "NVIDIA A100-SXM4-40GB" and found.total_mib == 40960
-    assert found.stack == Stack(570, 0.0, 0.0, 2.0, 1.0)
+    assert found.stack == Stack(570, 0.0, 0.0, 2.0, 1.0, blas=8 * 2**20)
     node.until(lambda: node.processes() == [])
     summary = Path("etc/examples/resnet50_torchinfo.txt").resolve()
     shown = coloc(None, "estimate", str(summary))
@@ -214,6 +217,7 @@ class Nothing:
 def test_the_job_s_torch_is_torch_s() -> None:
     """The calls are the real library's, on the CPU."""
     torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+    assert blas(torch, Nothing(), "cpu") == 0  # type: ignore[arg-type]
     libraries(torch, "cpu")
     small = [(i, o, min(side, 14), *rest) for i, o, side, *rest in CONVOLUTIONS[:2]]
     rows = [one(torch, Nothing(), "cpu", shape) for shape in small]  # type: ignore[arg-type]
