@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mean SM and DRAM activity of a training that is alone on a GPU, predicted from its step.
+
+Three things take turns at being the slowest: the GPU (for each kernel the largest of the shortest
+time, products over the card's peak, bytes over its bandwidth), the host that launches the kernels,
+and the host that brings the samples. They overlap in part: the step takes their p-norm. SM activity
+is the part of the step in which kernels keep SMs busy: a kernel with little output fills few.
+
+The coefficients are fitted to measured trainings on one machine; see estimator/activity. What is
+slow there in the host is slow everywhere in this model, so it is of no use for a training that waits
+for something else than launches and image decoding.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from slurm_coloc.estimate.activity.cards import MEASURED, Card, card_of
+from slurm_coloc.estimate.activity.work import Step
+
+#: Passes over a parameter's four bytes in an optimizer's step, temporaries of the foreach kernels
+#: with them; counted from PyTorch's implementations.
+PASSES = {"sgd": 3, "sgd-momentum": 5, "adam": 12, "adamw": 12, "adafactor": 6, "adam8bit": 5}
+MOST = 0.93  #: SM activity of kernels that fill the card: the highest that was measured (0.92)
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """``conv``, ``dense``, ``bandwidth``: reached parts of the card's peaks. ``traffic``: bytes moved
+    over those of inputs, outputs and weights. ``shortest_s``: of any kernel. ``call_s``: of the host
+    for each kernel, ``step_s`` for each step, ``element_s`` for each element of a sample's input.
+    ``tile``, ``sweep``: elements of output that keep one SM busy, in products and elsewhere.
+    ``norm``: of the three times (1: one after the other; large: all at once)."""
+
+    conv: float
+    dense: float
+    bandwidth: float
+    traffic: float
+    shortest_s: float
+    call_s: float
+    step_s: float
+    element_s: float
+    tile: float
+    sweep: float
+    norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Activities as ratios of 0 to 1, with an interval for SM activity; ``step_s``: a step's time."""
+
+    smact: float
+    low: float
+    high: float
+    dram: float
+    step_s: float
+
+
+#: Fitted by `python -m estimator.activity`; MLPs were measured with a training loop of their own.
+FITTED: Mapping[str, Coefficients] = MappingProxyType({})
+#: Half of the interval that held 90 % of the runs of model families kept out.
+WIDTH: Mapping[str, float] = MappingProxyType({})
+#: Times as wide on cards and in precisions that nothing was measured on: a choice.
+ELSEWHERE = 2.0
+
+
+def predict(
+    step: Step, batch: int, card: Card, coefficients: Coefficients, optimizer: str, half: bool
+) -> tuple[float, float, float]:
+    """SM activity, DRAM activity and seconds of a step of ``batch`` samples."""
+    peak_conv = coefficients.conv * 1e12 * (card.half if half else card.conv)
+    peak_dense = coefficients.dense * 1e12 * (card.half if half else card.fp32)
+    bandwidth = coefficients.bandwidth * 1e9 * card.bandwidth
+    wide = 2 if half else 4
+    gpu_s = active_s = moved = kernels = 0.0
+    for work in step.works:
+        size = wide * coefficients.traffic * ((work.read + work.made) * batch + work.weights)
+        memory_s = size / bandwidth
+        compute_s = 2 * work.products * batch / (peak_dense if work.dense else peak_conv)
+        forward_s = max(coefficients.shortest_s, compute_s, memory_s)
+        if work.products:  # the gradients of input and weight are two more products
+            took_s, each, passes, fills = 3 * forward_s, 3, 3.0, coefficients.tile
+        else:
+            took_s = forward_s + max(coefficients.shortest_s, 1.5 * memory_s)
+            each, passes, fills = 2, 2.5, coefficients.sweep
+        gpu_s += took_s * work.times
+        active_s += took_s * work.times * min(1.0, work.made * batch / (fills * card.sms))
+        moved += size * passes * work.times
+        kernels += each * work.times
+    optimizer_bytes = 4 * step.parameters * PASSES[optimizer]
+    optimizer_s = optimizer_bytes / bandwidth
+    gpu_s += optimizer_s
+    active_s += optimizer_s * min(1.0, step.parameters / (coefficients.sweep * card.sms))
+    host_s = coefficients.call_s * kernels + coefficients.step_s
+    data_s = coefficients.element_s * step.given * batch
+    norm = coefficients.norm
+    step_s = sum(part**norm for part in (gpu_s, host_s, data_s)) ** (1 / norm)
+    dram = (moved + optimizer_bytes) / (card.bandwidth * 1e9) / step_s
+    return min(1.0, MOST * active_s / step_s), min(1.0, dram), step_s
+
+
+def activity(
+    step: Step, family: str, batch: int, card_name: str, optimizer: str, precision: str
+) -> Predicted | None:
+    """None where nothing is known of the card or of the family."""
+    card, coefficients = card_of(card_name), FITTED.get(family)
+    if card is None or coefficients is None:
+        return None
+    half = precision != "fp32"
+    smact, dram, step_s = predict(step, batch, card, coefficients, optimizer, half)
+    width = WIDTH[family] * (ELSEWHERE if half or card != card_of(MEASURED) else 1.0)
+    return Predicted(smact, max(0.0, smact - width), min(1.0, smact + width), dram, step_s)
