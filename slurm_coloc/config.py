@@ -114,8 +114,14 @@ class PoolConfig(Section):
         1.7,
         gt=0,
         le=4.0,
-        description="Bound on the sum of solo SM activities on one GPU (ratio); used where an"
-        " estimator tells the SM activity.",
+        description="Bound on the sum of solo SM activities on one GPU (ratio); used with"
+        " size_by_smact where an estimator tells the SM activity.",
+    )
+    size_by_smact: bool = Field(
+        False,
+        description="Reserve at least the part of a GPU's shards that the predicted SM activity has"
+        " in compute_budget, whatever the memory. Predictions were compared with an A100-40GB"
+        " alone.",
     )
 
 

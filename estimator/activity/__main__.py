@@ -33,6 +33,8 @@ BEFORE = Coefficients(
 PULL, TIME, DRAM = 0.005, 0.1, 0.3  # weights beside the error of SM activity
 MLP_ROWS = 300
 COVER = 0.9
+#: errors of SM and of DRAM activity, by group
+ByGroup = dict[str, list[tuple[float, float | None]]]
 
 
 def fit(rows: Sequence[Row], before: Coefficients = BEFORE, pull: float = PULL) -> Coefficients:
@@ -70,9 +72,7 @@ def errors(rows: Sequence[Row], given: Coefficients) -> list[tuple[float, float 
     return found
 
 
-def kept_out(
-    rows: Sequence[Row], few: int | None = None
-) -> dict[str, list[tuple[float, float | None]]]:
+def kept_out(rows: Sequence[Row], few: int | None = None) -> ByGroup:
     """Errors of each group by coefficients that never saw it. ``few``: rows of a fit at most."""
     draw = random.Random(1)
     found = {}
@@ -90,9 +90,7 @@ def quantile(values: Sequence[float], level: float) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(level * (len(ordered) + 1)) - 1)]
 
 
-def report(
-    title: str, rows: Sequence[Row], by_group: dict[str, list[tuple[float, float | None]]]
-) -> None:
+def report(title: str, rows: Sequence[Row], by_group: ByGroup) -> None:
     flat = [pair for pairs in by_group.values() for pair in pairs]
     sizes = [abs(error) for error, _ in flat]
     drams = [abs(error) for _, error in flat if error is not None]

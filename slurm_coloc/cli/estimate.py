@@ -54,7 +54,7 @@ def _site(setting: Setting, given: dict[str, Any]) -> Site:
     rules, notes = rules_of(given.get("alloc_conf") or "")
     return Site(
         estimator=config.estimate.estimator,
-        stack=replace(stack, allocator=rules, visible_mib=visible),
+        stack=replace(stack, allocator=rules, visible_mib=visible, card=gpu),
         shard_mib=config.pool.shard_mib,
         gpu=gpu,
         shards_per_gpu=shards_of(
@@ -185,9 +185,21 @@ def _show(setting: Setting, found: Answer, given: dict[str, Any]) -> None:
     if given.get("seq_len"):
         assumed.append(f"sequence length {options.seq_len}")
     out.print("assumed: " + ", ".join(assumed), highlight=False, soft_wrap=True)
+    out.print(_activity(found), highlight=False, soft_wrap=True)
     out.print(f"reservation: {found.reason}", highlight=False, markup=False, soft_wrap=True)
     for note in dict.fromkeys(note for item in found.estimates for note in item.notes):
         talk.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _activity(found: Answer) -> str:
+    """How busy the training alone keeps the GPU."""
+    one = found.chosen
+    if one.smact is None:
+        return "activity: not predicted"
+    return (
+        f"activity alone: SM {one.smact:.2f} ({one.smact_low:.2f} to {one.smact_high:.2f}),"
+        f" DRAM {one.dram:.2f}"
+    )
 
 
 def _gpu(setting: Setting, given: dict[str, Any]) -> str:

@@ -9,11 +9,12 @@ from slurm_coloc.core.decision import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How a GPU is cut: MiB a shard, jobs a GPU, bound on the sum of solo SM activities."""
+    """How a GPU is cut: MiB a shard, jobs a GPU, bound on the sum of solo SM activities (None: SM
+    activity takes no shards)."""
 
     shard_mib: int = 1024
     max_jobs_per_gpu: int = 8
-    compute_budget: float = 1.7
+    compute_budget: float | None = 1.7
 
 
 def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> int:
@@ -25,7 +26,7 @@ def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> in
     memory = math.ceil(estimate.upper_mib / sizing.shard_mib)
     jobs = math.ceil(shards_per_gpu / sizing.max_jobs_per_gpu)
     compute = 0
-    if estimate.smact is not None:
+    if estimate.smact is not None and sizing.compute_budget is not None:
         # A job alone may use all SMs; it must still be placeable, hence the bound.
         compute = min(
             math.ceil(estimate.smact / sizing.compute_budget * shards_per_gpu), shards_per_gpu - 1

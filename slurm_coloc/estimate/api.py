@@ -17,6 +17,7 @@ from typing import Protocol
 from slurm_coloc.core.levels import DEFAULT_LEVEL, LEVELS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import estimators as package
+from slurm_coloc.estimate.activity.head import predicted
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
@@ -26,6 +27,7 @@ AUTO = "auto"  #: the recording of `coloc summarize` where the text has one, els
 #: For backend:cudaMallocAsync. A choice: the model was never compared with a card, and a public
 #: report (pytorch issue 110194) has more taken than with PyTorch's own allocator.
 DRIVER_POOL_MARGIN = 1.15
+WITH_ACTIVITY = ("text", "traced")
 LARGEST_MIB = 2**40  # an answer above it is nonsense, not a GPU
 
 
@@ -68,7 +70,8 @@ class Estimate:
     """GPU memory (MiB) of the fullest GPU of the process.
 
     ``memory_mib`` None: no figure, the job needs a whole GPU, ``reason`` says why. ``upper_mib``:
-    the bound to reserve. ``smact``: solo SM activity (0 to 1), None where it is not predicted.
+    the bound to reserve. ``smact``, ``dram``: SM and DRAM activity of the training alone on the GPU
+    (0 to 1), ``smact_low`` and ``smact_high`` an interval; None where they are not predicted.
     """
 
     name: str
@@ -76,6 +79,9 @@ class Estimate:
     memory_mib: int | None
     upper_mib: int | None
     smact: float | None = None
+    smact_low: float | None = None
+    smact_high: float | None = None
+    dram: float | None = None
     reason: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
@@ -166,12 +172,25 @@ def estimate(
             answer = chosen.estimate(summary, settled(summary, resolved), stack)
         except (SummaryError, OverflowError) as err:
             answer = replace(answer, reason=str(err))
-        answer = _less_sure(answer, stack)
+        answer = _active(_less_sure(answer, stack), summary, settled(summary, resolved), stack)
         if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
             answer = replace(
                 answer, memory_mib=None, upper_mib=None, reason="the model is larger than any GPU"
             )
     return replace(answer, seconds=time.perf_counter() - begin, notes=(*notes, *answer.notes))
+
+
+def _active(answer: Estimate, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
+    """With the activity of the training alone, for the estimators that decide."""
+    if answer.memory_mib is None or answer.name not in WITH_ACTIVITY:
+        return answer
+    found = predicted(summary, options, stack.card)
+    if found is None:
+        return answer
+    smact, low, high, dram = (
+        round(value, 3) for value in (found.smact, found.low, found.high, found.dram)
+    )
+    return replace(answer, smact=smact, smact_low=low, smact_high=high, dram=dram)
 
 
 def _less_sure(answer: Estimate, stack: Stack) -> Estimate:

@@ -40,7 +40,8 @@ ESTIMATE_LIMIT_S = 0.14
 def rules_of(config: Config) -> Rules:
     """The deciding part of a configuration."""
     pool = config.pool
-    sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, pool.compute_budget)
+    budget = pool.compute_budget if pool.size_by_smact else None
+    sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, budget)
     return Rules(sizing, pool.partitions)
 
 

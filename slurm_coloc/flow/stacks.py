@@ -8,7 +8,7 @@ seen. A type without a file has the configuration's ``estimate.context_mib``.
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -95,7 +95,7 @@ class Stacks:
     def of(self, gpu_type: str) -> Stack:
         """The stack of one type."""
         found = self.calibration(gpu_type)
-        return found.stack if found else self.default
+        return replace(found.stack if found else self.default, card=gpu_type)
 
     def of_any(self, gpu_types: Iterable[str | None]) -> Stack:
         """For a job that may get any of ``gpu_types``: the one with the largest context. None: a
@@ -105,7 +105,7 @@ class Stacks:
             if gpu_type is not None:
                 found.append(self.of(gpu_type))
             else:
-                found += [one.stack for one in self.by_type.values()] or [self.default]
+                found += [self.of(name) for name in self.by_type] or [self.default]
         return max(found, key=lambda one: one.context_mib, default=self.default)
 
 

@@ -25,6 +25,7 @@ class Stack:
 
     ``allocator``: what PYTORCH_CUDA_ALLOC_CONF of the job says. ``visible_mib``: memory that the
     process sees, with its context (a MIG slice, a cap); None: more than it will ever need.
+    ``card``: the type by its name in core/gpu.py or by its model; "": not known.
     """
 
     context_mib: int
@@ -35,6 +36,7 @@ class Stack:
     blas: int = 8_519_680
     allocator: Rules = DEFAULT_RULES
     visible_mib: int | None = None
+    card: str = ""
 
     def workspace(self, work: Scratch) -> int:
         """Bytes while the convolution runs."""

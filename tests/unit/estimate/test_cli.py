@@ -49,7 +49,10 @@ def check_answer(answer: dict[str, Any]) -> None:
         assert set(item) == {"name", "version", "memory_mib", "upper_mib", "seconds"}
         assert isinstance(item["seconds"], float)
     chosen = answer["chosen"]
-    assert set(chosen) == {"name", "memory_mib", "upper_mib", "smact", "shards", "reason"}
+    assert set(chosen) == {
+        "name", "memory_mib", "upper_mib", "smact", "smact_low", "smact_high", "dram", "shards",
+        "reason",
+    }  # fmt: skip
     assert chosen["name"] in {item["name"] for item in answer["estimates"]}
     assert chosen["reason"]
     if chosen["memory_mib"] is None:

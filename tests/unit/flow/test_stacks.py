@@ -4,6 +4,7 @@
 import asyncio
 import base64
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,19 @@ def stacks(folder: Path, **files: str) -> Stacks:
 
 def test_without_files_the_configuration_counts(tmp_path: Path) -> None:
     found = load_stacks(EstimateConfig(stacks_dir=tmp_path / "none", context_mib=1234))
-    assert found.of("a100") == found.of_any(()) == found.of_any((None,)) == Stack(1234)
+    assert found.of("a100") == Stack(1234, card="a100")
+    assert found.of_any(()) == found.of_any((None,)) == Stack(1234)
 
 
 def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
     found = stacks(tmp_path, a100_40gb=A100, h100=H100)
-    assert found.of("a100-40gb") == found.of("a100") == Stack(500, weight=1.2)
+    assert (
+        replace(found.of("a100-40gb"), card="a100")
+        == found.of("a100")
+        == Stack(500, weight=1.2, card="a100")
+    )
     assert found.of("h100").context_mib == 700
-    assert found.of("v100") == Stack(1900)
+    assert found.of("v100") == Stack(1900, card="v100")
 
 
 def test_of_several_types_the_largest_context(tmp_path: Path) -> None:
@@ -96,7 +102,7 @@ def test_a_submission_is_estimated_for_the_gpus_that_it_may_get(tmp_path: Path) 
     async def figures() -> list[int]:
         asked = (options, ("a100",)), (options, ("h100",)), (options, ("v100",))
         expandable = options.model_copy(update={"alloc_conf": "expandable_segments:True"})
-        found = [await estimating.of(*one) for one in (*asked, (expandable, ("a100",)))]
+        found = [await estimating.of(one[0], 1, one[1]) for one in (*asked, (expandable, ("a100",)))]
         return [one.estimate.memory_mib if one.estimate else -1 for one in found]
 
     a100, h100, other, expandable = asyncio.run(figures())

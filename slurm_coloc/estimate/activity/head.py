@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a summary and its options to the activity of the training alone, or to nothing."""
+
+from typing import TYPE_CHECKING
+
+from slurm_coloc.estimate.activity.model import Predicted, activity
+from slurm_coloc.estimate.activity.work import step_of
+from slurm_coloc.estimate.summary import Summary
+from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
+
+if TYPE_CHECKING:
+    from slurm_coloc.estimate.api import TrainingOptions
+
+
+def predicted(summary: Summary, options: "TrainingOptions", card: str) -> Predicted | None:
+    """None where the card or the family is not known, where rows are missing or show no shapes,
+    and where several models share the job. ``options.batch_size`` is not None here."""
+    if not card or not summary.layers or summary.models > 1:
+        return None
+    if not summary.shapes:
+        if summary.family != "transformer":
+            return None
+        summary = with_tokens(summary, options.seq_len or options.default_seq_len)
+    elif options.seq_len and (text := tokens_in_text(summary)) and text != options.seq_len:
+        summary = resized(summary, text, options.seq_len)
+    step = step_of(summary)
+    if step is None:
+        return None
+    batch = -(-(options.batch_size or 1) // options.gpus)
+    return activity(step, summary.family, batch, card, options.optimizer, options.precision)
