@@ -102,7 +102,9 @@ def test_a_submission_is_estimated_for_the_gpus_that_it_may_get(tmp_path: Path) 
     async def figures() -> list[int]:
         asked = (options, ("a100",)), (options, ("h100",)), (options, ("v100",))
         expandable = options.model_copy(update={"alloc_conf": "expandable_segments:True"})
-        found = [await estimating.of(one[0], 1, one[1]) for one in (*asked, (expandable, ("a100",)))]
+        found = [
+            await estimating.of(one[0], 1, one[1]) for one in (*asked, (expandable, ("a100",)))
+        ]
         return [one.estimate.memory_mib if one.estimate else -1 for one in found]
 
     a100, h100, other, expandable = asyncio.run(figures())
