@@ -23,6 +23,7 @@ from typing import NamedTuple
 from estimator.evaluate.judging import Case, Told, ask
 from slurm_coloc.estimate.api import TrainingOptions
 from slurm_coloc.estimate.estimators.text import step_of
+from slurm_coloc.estimate.rebuild.opening import opened
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS, Loop
@@ -68,7 +69,8 @@ def _row(row: dict[str, str]) -> Row:
 
 
 def _step(row: Row, batch: int) -> Recording:
-    return step_of(row.summary, TrainingOptions(batch, optimizer=OPTIMIZER), batch, False)
+    options = TrainingOptions(batch, optimizer=OPTIMIZER)
+    return step_of(row.summary, options, batch, False, opened(row.summary))
 
 
 def as_run(row: Row, stack: Stack) -> list[int]:
