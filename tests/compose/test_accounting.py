@@ -252,9 +252,11 @@ def test_a_recovery_beyond_a_limit_waits_and_says_why(cluster: Cluster, accounts
     # Far more memory than was estimated, beside a neighbour; a whole GPU is not for this QOS.
     neighbour = share(cluster, user="ben", memory_mib=4000, work_s=600)
     cluster.wait(neighbour, "RUNNING")
-    # A batch size of its own: colocd learns from the out-of-memory, and other tests shall share.
-    size = f"--coloc-batch-size={random.randrange(40, 60)}"
-    job = share(cluster, "--qos=shares", size, memory_mib=38_000, work_s=2)
+    # A batch size of its own, and a sequence length, on which a CNN has no dependence: colocd
+    # learns from the out-of-memory, and other tests shall share.
+    number = random.randrange(40, 60)
+    own = (f"--coloc-batch-size={number}", f"--coloc-seq-len={number}")
+    job = share(cluster, "--qos=shares", *own, memory_mib=38_000, work_s=2)
     cluster.until(lambda: cluster.job(job).restarts == 1, 120, "recovered")
     pending(cluster, job, "QOSMaxGRESPerJob")
     cluster.until(

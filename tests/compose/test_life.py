@@ -57,10 +57,12 @@ def another_model() -> list[str]:
     """Options that make of one summary a training that colocd has not seen in this run.
 
     One that ran out of memory gets a whole GPU at once the next time; so nothing comes twice. Where
-    a run begins is by chance, since a cluster that is kept remembers the runs before.
+    a run begins is by chance, since a cluster that is kept remembers the runs before. A sequence
+    length, which says nothing of a CNN's memory, keeps the history of one batch size from another.
     """
     size, optimizer = next(_UNSEEN)
-    return [f"--coloc-batch-size={size}", f"--coloc-optimizer={optimizer}"]
+    options = (f"batch-size={size}", f"seq-len={size}", f"optimizer={optimizer}")
+    return [f"--coloc-{option}" for option in options]
 
 
 def shared(cluster: Cluster, node: str) -> list[int]:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -282,6 +283,56 @@ def test_gpus_by_minor_number(node: Node, emulator: Path) -> None:
     uuid = devices[1]["uuid"]
     node.run("prolog", SLURM_JOB_GPUS="", CUDA_VISIBLE_DEVICES=uuid)
     assert [device["minor"] for device in node.state()["gpu"]["devices"]] == [3]
+
+
+def train(emulator: Path, ledger: Path, mib: int, seconds: float, gpu: int = 0) -> Popen[bytes]:
+    """A training stand-in on one of the node's GPUs."""
+    words = f"--memory-mib {mib} --smact 0.1 --work-s {seconds} --ramp-s 0".split()
+    env = {"COLOC_EMU_LEDGER": str(ledger), "CUDA_VISIBLE_DEVICES": str(gpu)}
+    return Popen([emulator / "bin/emu-train", *words], env=env, stdout=PIPE)
+
+
+def test_the_peak_is_that_of_the_fullest_gpu_since_the_prolog(node: Node, emulator: Path) -> None:
+    ledger = emulated(node, emulator)
+    assert train(emulator, ledger, 30_000, 0.1).wait(20) == 0
+    time.sleep(1.1)  # what ended in the second before the Prolog may be of the job
+    node.run("prolog", SLURM_JOB_GPUS="0,3")
+    for mib, gpu in ((3000, 0), (2000, 0), (4000, 3), (9000, 1)):
+        assert train(emulator, ledger, mib, 0.1, gpu).wait(20) == 0
+    node.run("epilog")
+    report = node.report()
+    assert (report["peak_mib"], report["alone"]) == (4000, True)
+
+
+def test_who_was_there_before_is_told_and_not_counted(node: Node, emulator: Path) -> None:
+    ledger = emulated(node, emulator)
+    stranger = train(emulator, ledger, 30_000, 60)
+    try:
+        assert stranger.stdout and stranger.stdout.readline()
+        time.sleep(1.1)
+        node.run("prolog")
+        assert train(emulator, ledger, 3000, 0.1).wait(20) == 0
+        node.run("epilog")
+        report = node.report()
+        assert (report["peak_mib"], report["alone"]) == (3000, False)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.parametrize("fault", ["lost", "nvml-busy"])
+def test_a_peak_that_cannot_be_asked_for_costs_only_itself(
+    node: Node, emulator: Path, fault: str
+) -> None:
+    ledger = emulated(node, emulator)
+    node.run("prolog")
+    subprocess.run([emulator / "bin/coloc-emu", "fault", ledger, "0", fault], check=True)
+    node.log(TORCH)
+    node.run("epilog")
+    report = node.report()
+    assert report["peak_mib"] is None
+    assert report["evidence"]["oom"] is True
+    assert any(note.startswith("peak not known: ") for note in report["notes"])
 
 
 @pytest.mark.parametrize("fault", ["lost", "nvml-busy"])
