@@ -41,6 +41,8 @@ def attributes_of(kind: str, arguments: str) -> Attributes:
         found["kernel_elements"] = bounded(area)
     if "bias=False" in arguments:
         found["no_bias"] = 1
+    if role(kind) is Role.NORM and "bias=True" in arguments:
+        found["shows_bias"] = 1
     if "elementwise_affine=False" in arguments or "affine=False" in arguments:
         found["no_affine"] = 1
     if "bidirectional=True" in arguments:

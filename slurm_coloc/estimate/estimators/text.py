@@ -13,6 +13,7 @@ from slurm_coloc.estimate.rebuild.doubt import doubts
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import Opened, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.rebuild.tied import once
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
@@ -48,6 +49,7 @@ class Text:
         shaped, reason, notes = _shaped(summary, options)
         if reason:
             return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
+        shaped = once(shaped)
         eager, rows = _eager(shaped), opened(shaped)
         missing = _counted(shaped) < 0.98 * shaped.parameters
         if shaped.collapsed and not shaped.hidden_outputs and (rows.closed or missing):
@@ -161,12 +163,17 @@ def _eager(summary: Summary) -> bool:
 
 
 def _may_be_eager(summary: Summary) -> bool:
-    """A language model some of whose attention classes neither say SDPA nor flash: transformers
-    names a class alike for both. Vision models of timm use the fused kernel."""
+    """A language model whose text does not tell whether its attention stores scores: transformers
+    names the class alike for both. Vision models of timm use the fused kernel."""
     if not any(layer.role is Role.EMBEDDING for layer in summary.layers):
         return False
     names = {layer.kind.lower() for layer in summary.layers if is_attention(layer.kind)}
-    return bool(names) and not any("sdpa" in name or "flash" in name for name in names)
+    if not names and not summary.collapsed:
+        return False
+    if any("sdpa" in name or "flash" in name for name in names):
+        return False
+    # A PyTorch that prints a normalisation's bias is of a time when the fused kernel is the rule.
+    return not any(layer.attribute("shows_bias") for layer in summary.layers)
 
 
 ESTIMATOR = Text()
