@@ -12,8 +12,8 @@ from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
-from slurm_coloc.core.sizing import Sizing
 from slurm_coloc.flow import siblings
+from slurm_coloc.flow.decide import rules_of
 from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
 
 log = structlog.get_logger()
@@ -59,8 +59,7 @@ class Recorder:
         self._store = store
         self._type_of = type_of
         self._learning = Learning(config.estimate, store)
-        pool = config.pool
-        self._sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, pool.compute_budget)
+        self._sizing = rules_of(config).sizing
 
     def body_for(self, run: Row) -> Row | None:
         """The Epilog's report on a run, if it came."""
