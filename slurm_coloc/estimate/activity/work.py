@@ -7,10 +7,11 @@ have no weights: tokens times tokens times width, twice.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_coloc.estimate.kinds import Role, holds_activation, is_attention
 from slurm_coloc.estimate.lexing import Shape
+from slurm_coloc.estimate.rebuild.given import given
 from slurm_coloc.estimate.summary import Layer, Summary
 
 #: Rows that launch nothing, or nothing of note.
@@ -46,8 +47,7 @@ def step_of(summary: Summary) -> Step | None:
     """Of a summary with shapes; None where too little is shown: dimensions that are not known, or
     rows that hold more than a twentieth of the parameters and are not opened."""
     works = []
-    before = _input(summary.layers[0])
-    given = before
+    sample = before = _given(summary)
     opened = 0
     inner = _innermost(summary.layers)
     for index, layer in enumerate(summary.layers):
@@ -71,13 +71,20 @@ def step_of(summary: Summary) -> Step | None:
             before = made
     if not works or opened < 0.95 * summary.parameters:
         return None
-    return Step(tuple(works), given, summary.trainable)
+    return Step(tuple(works), sample, summary.trainable)
 
 
-def _input(layer: Layer) -> int:
-    if layer.input_elements > 0:
-        return layer.input_elements
-    return max(1, layer.output_elements)
+def _given(summary: Summary) -> int:
+    """Elements of one sample of the batch; 1 for tokens, which nobody has to decode."""
+    first = summary.layers[0]
+    if first.input_elements > 0:
+        return first.input_elements
+    if summary.family == "transformer" and any(x.role is Role.EMBEDDING for x in summary.layers):
+        return 1
+    if first.role is Role.INPUT and first.output_elements > 0:
+        return first.output_elements
+    # torchsummary shows no inputs either: what is told of torchinfo's first row holds for its own.
+    return max(1, _elements(given(replace(summary, format="torchinfo"))))
 
 
 def _products(layer: Layer) -> int:

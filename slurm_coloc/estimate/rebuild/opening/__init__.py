@@ -78,9 +78,20 @@ class Opened:
 
 
 def opened(summary: Summary) -> Opened:
-    """The tree of a summary with its closed rows opened, where that can be done."""
+    """The tree of a summary with its closed rows opened, where that can be done. Nobody changes
+    it, so the last one that took work is kept: memory and activity are asked one after another."""
     if not summary.collapsed:
         return Opened(tree(summary))
+    kept = _last.get("one")
+    if kept is None or kept[0] is not summary:
+        kept = _last["one"] = (summary, _opened(summary))
+    return kept[1]
+
+
+_last: dict[str, tuple[Summary, Opened]] = {}
+
+
+def _opened(summary: Summary) -> Opened:
     style = style_of(summary)
     made = [_with(summary, one) for one in _styles(summary, style)]
     return min(made, key=lambda one: abs(one.found - summary.hidden_outputs))
