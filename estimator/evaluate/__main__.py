@@ -8,6 +8,7 @@
     python -m estimator.evaluate configs18 CACHE   all estimators on the thesis' 18 configurations;
                                                    makes their texts (torch, timm, transformers)
     python -m estimator.evaluate workloads CACHE   the same on those of its Table 6.2
+    python -m estimator.evaluate picture CACHE --plot FILE.png     text and recorded tier, drawn
     python -m estimator.evaluate mlp               all estimators on its measured MLPs
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
@@ -21,13 +22,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from estimator.evaluate import configs, judging, mlp, recorded
+from estimator.evaluate import configs, judging, mlp, picture, recorded
 from estimator.evaluate.texts import KINDS, make
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.margin import FLOOR_MIB, Tier, upper_mib
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.sim.plot.canvas import check_path
 
 #: of the card that the runs were measured on, fitted to them
 CONTEXT_MIB = 1775
@@ -37,6 +39,7 @@ OPTIMIZER = "sgd-momentum"
 FOLDS, FOLDINGS = 5, 4
 #: kinds of runs with a table of all estimators
 OTHERS = ("configs18", "workloads", "mlp")
+PICTURE = "picture"
 
 
 class Judged(NamedTuple):
@@ -144,7 +147,34 @@ def worst(judged: Sequence[Judged], many: int) -> list[str]:
     ]
 
 
-def _configurations(what: str, cache: Path, every: bool) -> int:
+def _picture(cache: Path, path: Path) -> int:
+    """Each way to estimate that has texts in the cache."""
+    runs = timm_rows(SHARED / TIMM)
+    panels = []
+    for title, kind, estimator in (
+        ("from the text", "full", "text"),
+        ("recorded", recorded.KIND, "traced"),
+    ):
+        points: list[picture.Point] = []
+        for model in sorted(runs):
+            file = cache / f"{model}.{kind}"
+            if file.exists():
+                text = file.read_text(encoding="utf-8")
+                family_of = parse_summary(text).family
+                for one in judge(model, text, runs[model], estimator):
+                    told = (one.measured_mib, one.mib, one.upper_mib)
+                    points.append(picture.Point(family_of, *told))
+        if points:
+            panels.append((f"{title}: {len(points)} runs", points))
+    if not panels:
+        print(f"no texts in {cache}: make them first", file=sys.stderr)
+        return 1
+    picture.against(panels, path)
+    print(f"{path}: {', '.join(title for title, _ in panels)}")
+    return 0
+
+
+def _configurations(what: str, cache: Path, every: bool, plot: Path | None) -> int:
     left: list[str] = []
     if what == "configs18":
         runs = configs.configs18(SHARED / configs.CONFIGS18)
@@ -155,6 +185,8 @@ def _configurations(what: str, cache: Path, every: bool) -> int:
     print(f"{len(cases)} measured runs, context {CONTEXT_MIB} MiB; the bound of a method that has")
     print("none is its figure\n")
     print(judging.table(cases))
+    if plot is not None:
+        picture.methods(cases, plot)
     print("\n".join(f"left out: {one}" for one in left))
     here, said = configs.SAID
     other = [run._replace(text=said) for run in runs if run.text == here]
@@ -183,19 +215,24 @@ def _mlp(every: bool) -> int:
 def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=("texts", "text", "recorded", *OTHERS))
+    parser.add_argument("what", choices=("texts", "text", "recorded", PICTURE, *OTHERS))
     parser.add_argument("cache", type=Path, nargs="?", help="folder of the texts")
     parser.add_argument("--kind", choices=tuple(KINDS), default="full")
     parser.add_argument("--estimator", default="text")
     parser.add_argument("--worst", type=int, default=10, help="models to list")
     parser.add_argument("--each", action="store_true", help="configurations, MLPs: a line a run")
+    parser.add_argument("--plot", type=Path, help="configurations, picture: the file to draw")
     args = parser.parse_args()
+    if args.plot is not None:
+        check_path(args.plot)
     if args.what == "mlp":
         return _mlp(args.each)
     if args.cache is None:
         parser.error("a folder for the texts, please")
     if args.what in OTHERS:
-        return _configurations(args.what, args.cache, args.each)
+        return _configurations(args.what, args.cache, args.each, args.plot)
+    if args.what == PICTURE:
+        return _picture(args.cache, args.plot or Path("estimates.png"))
     runs = timm_rows(SHARED / TIMM)
     if args.what == "texts":
         make(sorted(runs), args.cache)
