@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from estimator.evaluate.__main__ import CONTEXT_MIB, FOLDINGS, FOLDS, Judged, judge
+from estimator.evaluate.recorded import KIND as RECORDED
 from estimator.evaluate.texts import KINDS
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.core.decision import Estimate
@@ -101,13 +102,14 @@ def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("cache", type=Path, help="folder of the texts")
-    parser.add_argument("--kind", choices=tuple(KINDS), default="full")
+    parser.add_argument("--kind", choices=(*KINDS, RECORDED), default="full")
     args = parser.parse_args()
+    estimator = "traced" if args.kind == RECORDED else "text"
     judged: list[Judged] = []
     for model, runs in sorted(timm_rows(SHARED / TIMM).items()):
         path = args.cache / f"{model}.{args.kind}"
         if path.exists():
-            judged += judge(model, path.read_text(encoding="utf-8"), runs, "text")
+            judged += judge(model, path.read_text(encoding="utf-8"), runs, estimator)
     if not judged:
         print(f"no texts in {args.cache}: make them first", file=sys.stderr)
         return 1

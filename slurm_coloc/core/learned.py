@@ -43,6 +43,8 @@ TRANSFER_CUT = (
 )
 #: a margin of the estimate above which it counts as cut or doubtful
 WIDE = 1.25
+#: 99 % quantiles with one batch size known are at most so far above the estimate's own margin
+OWN_MORE = 0.02
 #: contexts of 544 to 1,900 MiB were measured: what a peak of another GPU type may be short of
 OTHER_GPU_MIB = 1356
 #: until so many runs were measured half of the estimate is kept: a program may have ended well
@@ -163,9 +165,11 @@ def other_batch(
     if not ratios or above <= 0:
         return None
     ratio = max(ratios.values())
-    wide = estimate.upper_mib - FLOOR_MIB - context_mib > WIDE * above
-    curves = TRANSFER_CUT if wide else TRANSFER
-    margin = at_level(curves[min(len(ratios), len(curves)) - 1], level)
+    own = (estimate.upper_mib - FLOOR_MIB - context_mib) / above
+    curves = TRANSFER_CUT if own > WIDE else TRANSFER
+    # One measured batch size leaves hardly more doubt than the estimate has by itself.
+    known = at_level(curves[min(len(ratios), len(curves)) - 1], level)
+    margin = min(known, max(1.0, own + OWN_MORE))
     runs = sum(one.runs for one in past)
     memory = context_mib + math.ceil(above * ratio)
     upper = max(memory, _above(memory, context_mib, margin))

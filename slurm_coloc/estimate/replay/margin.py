@@ -36,7 +36,7 @@ MARGINS = {Tier.RECORDED: 1.13, Tier.TEXT: 1.16, Tier.DOUBTFUL: 1.5, Tier.CUT: 1
 #: what a margin adds at core.levels.LEVELS, over what it adds at 99 %; of doubtful texts, whose
 #: margin is below their own 99 % quantile, the last two are the quantiles themselves
 SHAPE = {
-    Tier.RECORDED: (0.0, 0.44, 0.63, 0.90, 1.0, 1.14, 1.69),
+    Tier.RECORDED: (0.0, 0.45, 0.64, 0.91, 1.0, 1.15, 2.09),
     Tier.TEXT: (0.0, 0.46, 0.62, 0.89, 1.0, 1.13, 1.45),
     Tier.DOUBTFUL: (0.03, 0.44, 0.72, 0.93, 1.0, 1.78, 1.80),
     Tier.CUT: (0.0, 0.42, 0.60, 0.85, 1.0, 1.11, 1.71),
