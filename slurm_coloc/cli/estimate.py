@@ -27,7 +27,7 @@ DEFAULT_GPU = "a100-40gb"
 # A text of 4 MiB can take six characters a byte in JSON.
 MAX_REQUEST = 32 * 2**20
 TEXTS = ("path", "text", "optimizer", "precision", "gpu", "estimator", "alloc_conf")
-NUMBERS = ("batch_size", "seq_len", "gpus", "visible_mib")
+NUMBERS = ("batch_size", "seq_len", "gpus", "visible_mib", "world_size")
 RATIOS = ("level",)
 
 
@@ -78,6 +78,8 @@ def _options(config: Config, given: dict[str, Any]) -> TrainingOptions:
         optimizer=given.get("optimizer") or config.estimate.default_optimizer,
         precision=given.get("precision") or config.estimate.default_precision,
         gpus=given.get("gpus") or 1,
+        world_size=given.get("world_size") or 1,
+        zero_stage=given.get("zero_stage") or 0,
         default_seq_len=config.estimate.default_seq_len,
         level=given.get("level") or config.estimate.level,
         assumed=tuple(name for name in ("optimizer", "precision") if not given.get(name)),
@@ -102,11 +104,13 @@ def _checked(line: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageFault("the line is not a JSON object", "bad_request")
     data = {key: value for key, value in data.items() if value is not None}
-    if unknown := sorted(set(data) - {*TEXTS, *NUMBERS, *RATIOS}):
+    if unknown := sorted(set(data) - {*TEXTS, *NUMBERS, *RATIOS, "zero_stage"}):
         raise UsageFault(f"unknown key: {', '.join(unknown)[:120]!r}", "bad_request")
     for key, value in data.items():
         if key in TEXTS and not isinstance(value, str):
             raise UsageFault(f"{key} must be a string", "bad_request")
+        if key == "zero_stage" and (type(value) is not int or not 0 <= value <= 3):
+            raise UsageFault(f"{key} must be an integer from 0 to 3", "bad_request")
         if key in NUMBERS and (type(value) is not int or not 1 <= value < 2**31):
             raise UsageFault(f"{key} must be an integer from 1 to 2147483647", "bad_request")
         if key in RATIOS and (type(value) is not float or not 0.0 < value < 1.0):
@@ -222,6 +226,12 @@ def _estimate(
     visible_mib: int | None = typer.Option(
         None, min=64, max=2**31 - 1, help="GPU memory that the process sees: a MIG slice, a cap."
     ),
+    world_size: int | None = typer.Option(
+        None, min=1, max=2**31 - 1, help="Data-parallel processes of the job; this is one of them."
+    ),
+    zero_stage: int | None = typer.Option(
+        None, min=0, max=3, help="What they divide: 0 nothing (DDP), 1 to 3 as ZeRO, FSDP is 3."
+    ),
     alloc_conf: str | None = typer.Option(
         None, help="The job's PYTORCH_CUDA_ALLOC_CONF, as expandable_segments:True."
     ),
@@ -250,6 +260,8 @@ def _estimate(
         "gpus": gpus,
         "estimator": estimator,
         "alloc_conf": alloc_conf,
+        "world_size": world_size,
+        "zero_stage": zero_stage,
         "visible_mib": visible_mib,
         "level": level,
     }

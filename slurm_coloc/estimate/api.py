@@ -18,6 +18,7 @@ from slurm_coloc.core.levels import DEFAULT_LEVEL, LEVELS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import estimators as package
 from slurm_coloc.estimate.activity.head import predicted
+from slurm_coloc.estimate.replay.parallel import Ranks
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
@@ -27,7 +28,9 @@ AUTO = "auto"  #: the recording of `coloc summarize` where the text has one, els
 #: For backend:cudaMallocAsync. A choice: the model was never compared with a card, and a public
 #: report (pytorch issue 110194) has more taken than with PyTorch's own allocator.
 DRIVER_POOL_MARGIN = 1.15
-WITH_ACTIVITY = ("text", "traced")
+REPLAYED = ("text", "traced")
+#: For several processes, and MiB of NCCL's buffers: choices, nothing of it was measured.
+RANKS_MARGIN, NCCL_MIB = 1.1, 512
 LARGEST_MIB = 2**40  # an answer above it is nonsense, not a GPU
 
 
@@ -38,8 +41,9 @@ class TrainingOptions:
     ``batch_size``: samples of one process in a step; None: the text's. ``seq_len``: tokens a
     sample; None: the text's, else ``default_seq_len``. ``gpus``: GPUs of one process
     (DataParallel). ``assumed``: those of ``optimizer`` and ``precision`` that nobody named, so that
-    a recording knows better. ``level``: probability that the bound holds. Raises UsageFault for a
-    value out of its range.
+    a recording knows better. ``level``: probability that the bound holds. ``world_size``:
+    data-parallel processes of the job, of which this is one; ``zero_stage``: what they divide among
+    them, see replay/parallel. Raises UsageFault for a value out of its range.
     """
 
     batch_size: int | None = None
@@ -50,15 +54,24 @@ class TrainingOptions:
     default_seq_len: int = 512
     assumed: tuple[str, ...] = ()
     level: float = DEFAULT_LEVEL
+    world_size: int = 1
+    zero_stage: int = 0
+
+    @property
+    def ranks(self) -> Ranks:
+        """The data-parallel processes of which this is one."""
+        return Ranks(self.world_size, self.zero_stage)
 
     def __post_init__(self) -> None:
         if not LEVELS[0] <= self.level <= LEVELS[-1]:
             text = f"level must be from {LEVELS[0]} to {LEVELS[-1]}, not {self.level}"
             raise UsageFault(text, "bad_option")
-        for name in ("batch_size", "seq_len", "gpus", "default_seq_len"):
+        for name in ("batch_size", "seq_len", "gpus", "default_seq_len", "world_size"):
             value = getattr(self, name)
             if value is not None and not 1 <= value < 2**31:
                 raise UsageFault(f"{name} must be from 1 to 2147483647, not {value}", "bad_option")
+        if not 0 <= self.zero_stage <= 3:
+            raise UsageFault(f"zero_stage must be from 0 to 3, not {self.zero_stage}", "bad_option")
         if self.optimizer not in OPTIMIZERS:
             raise UsageFault(f"optimizer must be one of {', '.join(OPTIMIZERS)}", "bad_option")
         if self.precision not in PRECISIONS:
@@ -172,7 +185,8 @@ def estimate(
             answer = chosen.estimate(summary, settled(summary, resolved), stack)
         except (SummaryError, OverflowError) as err:
             answer = replace(answer, reason=str(err))
-        answer = _active(_less_sure(answer, stack), summary, settled(summary, resolved), stack)
+        answer = _less_sure(answer, stack, resolved)
+        answer = _active(answer, summary, settled(summary, resolved), stack)
         if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
             answer = replace(
                 answer, memory_mib=None, upper_mib=None, reason="the model is larger than any GPU"
@@ -182,7 +196,7 @@ def estimate(
 
 def _active(answer: Estimate, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
     """With the activity of the training alone, for the estimators that decide."""
-    if answer.memory_mib is None or answer.name not in WITH_ACTIVITY:
+    if answer.memory_mib is None or answer.name not in REPLAYED:
         return answer
     found = predicted(summary, options, stack.card)
     if found is None:
@@ -193,13 +207,20 @@ def _active(answer: Estimate, summary: Summary, options: TrainingOptions, stack:
     return replace(answer, smact=smact, smact_low=low, smact_high=high, dram=dram)
 
 
-def _less_sure(answer: Estimate, stack: Stack) -> Estimate:
-    """A wider bound where the allocator is one that is modelled and was never compared."""
-    if answer.upper_mib is None or not stack.allocator.driver_pool:
+def _less_sure(answer: Estimate, stack: Stack, options: TrainingOptions) -> Estimate:
+    """A wider bound for what is modelled and was never compared: the driver's pool, and several
+    processes, whose NCCL buffers come on top."""
+    upper, notes = answer.upper_mib, answer.notes
+    if upper is None or answer.name not in REPLAYED:
         return answer
-    note = "wider margin: how cudaMallocAsync's pool splits and merges is not published"
-    wider = int(answer.upper_mib * DRIVER_POOL_MARGIN)
-    return replace(answer, upper_mib=wider, notes=(*answer.notes, note))
+    if stack.allocator.driver_pool:
+        upper = int(upper * DRIVER_POOL_MARGIN)
+        notes += ("wider margin: how cudaMallocAsync's pool splits and merges is not published",)
+    if options.world_size > 1:
+        upper = int(upper * RANKS_MARGIN) + NCCL_MIB
+        how = "DDP" if options.zero_stage == 0 else f"ZeRO stage {options.zero_stage}"
+        notes += (f"wider margin: {how} of {options.world_size} processes was never compared",)
+    return replace(answer, upper_mib=upper, notes=notes)
 
 
 def _best(summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:

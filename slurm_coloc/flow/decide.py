@@ -81,7 +81,9 @@ class Decider:
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NOT_TAKEN, Rewrite(), [])
         gpu_types = self._gpu_types(request, shape)
-        estimated = await self._estimating.of(asked.coloc, request.uid, gpu_types)
+        demand = gpu_demand(request)
+        processes = max(1, demand.total or 1) if demand.one_per_task else 1
+        estimated = await self._estimating.of(asked.coloc, request.uid, gpu_types, processes)
         estimated = replace(estimated, features=estimated.features | {"given": asked.coloc.given})
         estimated, note = self._learning.corrected(estimated, request, gpu_types)
         if shape is not None and stale:

@@ -134,6 +134,8 @@ def _one(text: str, options: TrainingOptions, estimator: str, setting: Setting) 
     key = _options_key(options)
     if setting.stack.allocator != DEFAULT_RULES:
         key += f"/{setting.stack.allocator}"
+    if options.world_size > 1:
+        key += f"/{options.world_size} processes"
     known: dict[str, Any] = {
         "fingerprint": fingerprint(summary),
         "options": f"{batch}/{_options_key(options)}",
@@ -204,15 +206,21 @@ class Estimating:
         )
 
     async def of(
-        self, options: ColocOptions, uid: int, gpu_types: Iterable[str | None] = ()
+        self,
+        options: ColocOptions,
+        uid: int,
+        gpu_types: Iterable[str | None] = (),
+        processes: int = 1,
     ) -> Estimated:
         """The estimate for a submission of ``uid`` that may get any of ``gpu_types`` (Slurm's
-        words); never raises, never takes longer than the limit."""
+        words) and trains in ``processes``, each on a GPU of its own; never raises, never takes
+        longer than the limit."""
         if options.auto and options.summary is None:
             return self.by_script(options, uid)
         if options.summary is None:
             return Estimated(None, Reason.NO_SUMMARY)
-        training = training_options(options, self._config)
+        # Processes of one job are taken for one training by DDP, which needs more than each alone.
+        training = replace(training_options(options, self._config), world_size=processes)
         setting = with_allocator(self._stacks.of_any(gpu_types), options.alloc_conf)
         key = hashlib.sha256(f"{training}\n{setting}\n{options.summary}".encode()).hexdigest()
         if key in self._kept:

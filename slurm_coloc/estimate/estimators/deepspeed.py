@@ -42,21 +42,24 @@ class DeepSpeed:
     version = "1"
 
     def __init__(self, stage: int = 0, ranks: int = 1) -> None:
-        """As registered: stage 0 on one rank, for a request names neither."""
+        """As registered: stage 0 on one rank, where a request names neither."""
         self._stage, self._ranks = stage, ranks
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate; ``stack`` is not in the formula."""
+        stage, ranks = self._stage, self._ranks
+        if options.world_size > 1:
+            stage, ranks = options.zero_stage, options.world_size
         states = model_states(
             summary.parameters,
             summary.trainable,
             options.optimizer,
             options.precision,
-            self._stage,
-            self._ranks,
+            stage,
+            ranks,
         )
         mib = -(-states // 2**20)
-        note = f"model states alone (ZeRO stage {self._stage}): no activations, no context"
+        note = f"model states alone (ZeRO stage {stage}): no activations, no context"
         return Estimate(self.name, self.version, mib, mib, notes=(note,))
 
 

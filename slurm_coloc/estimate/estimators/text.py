@@ -90,7 +90,9 @@ def _memory_mib(
     """MiB of the fullest GPU of the process."""
     part = -(-(options.batch_size or 1) // options.gpus)
     step = step_of(summary, options, part, eager, rows)
-    events = training(step, options.optimizer, stack.workspace, blas=stack.blas)
+    events = training(
+        step, options.optimizer, stack.workspace, blas=stack.blas, ranks=options.ranks
+    )
     return stack.peak_mib(events)
 
 

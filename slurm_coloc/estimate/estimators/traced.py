@@ -40,7 +40,9 @@ class Recorded:
         step = recording.at(options.batch_size or recording.batch)
         if recording.accumulate > 1:
             step = accumulating(step)
-        events = training(step, options.optimizer, stack.workspace, blas=stack.blas)
+        events = training(
+            step, options.optimizer, stack.workspace, blas=stack.blas, ranks=options.ranks
+        )
         if len(events) > MAX_EVENTS:
             reason = "the recorded step is too long to be replayed"
             return Estimate(self.name, self.version, None, None, reason=reason)

@@ -8,6 +8,7 @@ left it, so two steps are played; a third adds nothing.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slurm_coloc.estimate.replay.parallel import ALONE, Ranks, spread
 from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
 
 STEPS = 2
@@ -75,11 +76,19 @@ class Loop:
 
 
 def training(
-    step: Recording, optimizer: str, workspace: Sizes, steps: int = STEPS, blas: int = 0
+    step: Recording,
+    optimizer: str,
+    workspace: Sizes,
+    steps: int = STEPS,
+    blas: int = 0,
+    ranks: Ranks = ALONE,
 ) -> list[int]:
     """Events of a process that trains, without scratch: see allocator.replay. ``blas``: see Stack;
-    the forward's thread and autograd's own take one each, which none of them gives back."""
+    the forward's thread and autograd's own take one each, which none of them gives back. ``ranks``:
+    of how many processes this is one."""
     rule = OPTIMIZERS[optimizer]
+    stepped = ranks.own(step.parameters)
+    step = spread(step, ranks)
     loop = Loop(workspace)
     for size in (*step.parameters, *step.constants):
         loop.new(size)
@@ -102,10 +111,10 @@ def training(
         gradients = [at for i, at in enumerate(where) if at is not None and i in step.gradients]
         left = [at for i, at in enumerate(where) if at is not None and i not in step.gradients]
         if number == 0:
-            for size in step.parameters:
+            for size in stepped:
                 for share in rule.state:
                     loop.new(int(size * share))
         for _ in range(rule.copies):
-            for index in [loop.new(size) for size in step.parameters]:
+            for index in [loop.new(size) for size in stepped]:
                 loop.free(index)
     return loop.events
