@@ -61,6 +61,7 @@ def _site(setting: Setting, given: dict[str, Any]) -> Site:
             min(total, visible or total), config.pool.shard_mib, config.pool.margin_mib
         ),
         notes=notes,
+        compute_budget=config.pool.compute_budget if config.pool.size_by_smact else None,
     )
 
 

@@ -25,6 +25,7 @@ class Site:
     gpu: str
     shards_per_gpu: int
     notes: tuple[str, ...] = ()
+    compute_budget: float | None = None  # with pool.size_by_smact
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,9 @@ def _shards(chosen: Estimate, site: Site) -> tuple[int | None, str]:
     if chosen.memory_mib is None or chosen.upper_mib is None:
         return None, f"whole GPU: {chosen.reason}"
     shards = max(1, math.ceil(chosen.upper_mib / site.shard_mib))
+    if site.compute_budget and chosen.smact is not None:
+        active = math.ceil(chosen.smact / site.compute_budget * site.shards_per_gpu)
+        shards = max(shards, min(active, site.shards_per_gpu - 1))
     if shards > site.shards_per_gpu:
         return None, (
             f"whole GPU: up to {chosen.upper_mib} MiB, more than the"

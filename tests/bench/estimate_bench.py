@@ -23,7 +23,7 @@ OPTIONS = TrainingOptions(batch_size=32)
 def once(text: str) -> float:
     """Milliseconds of one parse and estimate."""
     begin = time.perf_counter()
-    estimate(parse_summary(text), OPTIONS, stack=Stack(1900))
+    estimate(parse_summary(text), OPTIONS, stack=Stack(1900, card="a100-40gb"))
     return (time.perf_counter() - begin) * 1000
 
 
@@ -37,7 +37,7 @@ def networks(text: str, rounds: int) -> str:
     for name in NETWORKS:
         times = []
         for _ in range(rounds):
-            answer = estimate(summary, OPTIONS, stack=Stack(1900), estimator=name)
+            answer = estimate(summary, OPTIONS, stack=Stack(1900, card="a100-40gb"), estimator=name)
             times.append(answer.seconds * 1000)
         ran = not answer.reason.startswith("the network did not run")
         cells.append(f"{statistics.median(times):>10.2f}" if ran else f"{'-':>10}")

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_coloc.config import Config, PoolConfig
 from slurm_coloc.core.cluster import ClusterShape, PartitionShape
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.sizing import Sizing
+from slurm_coloc.flow.decide import rules_of
 from tests.unit.core.conftest import a100, h100, make_shape
 
 RULES = Rules(Sizing(shard_mib=1024, max_jobs_per_gpu=8, compute_budget=1.4))
@@ -135,6 +137,15 @@ def test_a_job_that_may_also_start_outside_the_pool_is_not_shared() -> None:
 
 def test_exclusive_policy(shape: ClusterShape) -> None:
     assert ask(shape, name="exclusive").reason is Reason.USER_EXCLUSIVE
+
+
+def test_activity_takes_shards_only_where_it_is_counted(shape: ClusterShape) -> None:
+    assert ask(shape, smact=0.7).shards == 20  # 0.7 / 1.4 of 39
+    assert ask(shape, smact=0.7, rules=Rules(Sizing(compute_budget=None))) == ask(shape)
+    pool = PoolConfig()
+    assert rules_of(Config()).sizing.compute_budget is None
+    on = rules_of(Config(pool=pool.model_copy(update={"size_by_smact": True})))
+    assert on.sizing.compute_budget == pool.compute_budget
 
 
 @given(

@@ -137,6 +137,48 @@ def test_table_for_people(coloc: Call) -> None:
     assert "sequence length 512 assumed" in err
 
 
+def test_activity_and_what_an_admin_makes_of_it(
+    coloc: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, out, _ = coloc(RESNET)
+    assert code == 0 and "activity alone: SM 0.6" in out and "6 of 39 shards" in out
+    sized = tmp_path / "sized.toml"
+    sized.write_text("[pool]\nsize_by_smact = true\n")
+    monkeypatch.setenv("COLOC_CONFIG", str(sized))
+    _, out, _ = coloc(RESNET, "--json")
+    chosen = json.loads(out)["chosen"]
+    assert chosen["shards"] == -(-39 * chosen["smact"] // 1.7)
+
+
+def test_calibration_allocator_processes_and_a_slice(
+    coloc: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stacks"
+    folder.mkdir()
+    (folder / "mine.toml").write_text("context_mib = 500\ntotal_mib = 20480\n")
+    config = tmp_path / "with.toml"
+    config.write_text(f'[estimate]\nstacks_dir = "{folder}"\n')
+    monkeypatch.setenv("COLOC_CONFIG", str(config))
+
+    def told(*arguments: str) -> dict[str, Any]:
+        code, out, err = coloc(RESNET, "--json", *arguments)
+        assert code == 0, err
+        chosen: dict[str, Any] = json.loads(out)["chosen"]
+        return chosen
+
+    plain, mine = told(), told("--gpu", "mine")
+    assert plain["memory_mib"] - mine["memory_mib"] == 1400
+    assert "of 19 shards of one mine" in mine["reason"]
+    assert told("--alloc-conf", "expandable_segments:True")["memory_mib"] < plain["memory_mib"]
+    assert told("--world-size", "2")["memory_mib"] > plain["memory_mib"]
+    assert told("--visible-mib", "4000")["memory_mib"] is None
+    assert "that the process sees" in told("--visible-mib", "4000")["reason"]
+    assert coloc(RESNET, "--alloc-conf", "nothing")[0] == 2
+    (folder / "mine.toml").write_text('context_mib = "much"\n')
+    code, _, err = coloc(RESNET)
+    assert code == 3 and "mine.toml" in err and "context_mib" in err
+
+
 def test_standard_input(coloc: Call) -> None:
     code, out, _ = coloc("-", "--batch-size", "2", "--json", stdin=TORCHSUMMARY.encode())
     assert code == 0
