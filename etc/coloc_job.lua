@@ -18,8 +18,8 @@ Seen in the job_desc of 22.05.8 and 24.11.5:
   user's own in slurmdbd, reads nil without slurmdbd; a field that a release lacks reads nil;
 * the plugin may make admin_comment as long as it likes (300 KB were taken by both), unlike
   comment, and the job goes on;
-* script is the batch script's text, nil for salloc and srun; argv its path and arguments, a table
-  with string keys or numbers from 0 or 1 (22.05: from 1), nil without them;
+* script is the batch script's text, nil for salloc and srun; argv is a table of its path and its
+  arguments, argc their number (tried on 22.05);
 * bitflags holds --gres-flags=one-task-per-sharing (slurm.GRES_ONE_TASK_PER_SHARING, 2^38; 24.11
   and 26.05, 22.05 has neither) and can be written; a double holds all bits below 2^53;
 * the environment is there for batch jobs only; assigning to an absent name would add it.
