@@ -198,7 +198,8 @@ def correct(
     """The estimate corrected by ``past``; None where that says nothing.
 
     ``estimate`` None: there is none, and only runs with the same batch size can stand in for it.
-    Never under a measured peak of the same or a smaller batch size; lower bounds only raise.
+    Never under a measured peak of the same batch size, nor, where there is none, of a smaller one;
+    lower bounds only raise.
     """
     mine = [one for one in past if one.batch == batch]
     found = same_batch(estimate, context_mib, mine, level, what)
@@ -207,10 +208,15 @@ def correct(
             estimate, context_mib, [one for one in past if one.batch != batch], level, what
         )
     least = [one.at_least_mib for one in mine]
-    # What ran out of memory with this very batch size, and was never measured to its end, stays out
-    # of such shares by the decision's own rule (HISTORY_OOM): how much more it needs is not known.
-    least += [one.oom_mib for one in mine] if any(one.runs for one in mine) else []
-    least += [max(one.at_least_mib, one.peak_mib, one.oom_mib) for one in past if one.batch < batch]
+    if any(one.runs for one in mine):
+        least += [one.oom_mib for one in mine]
+    else:
+        # What ran out of memory with this very batch size, and was never measured to its end, stays
+        # out of such shares by the decision's own rule (HISTORY_OOM): how much more it needs is not
+        # known. Smaller batch sizes count until this one was measured: theirs may have been wrong.
+        least += [
+            max(one.at_least_mib, one.peak_mib, one.oom_mib) for one in past if one.batch < batch
+        ]
     bound = max(least, default=0)
     if estimate is None and found is None:
         return None

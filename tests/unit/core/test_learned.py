@@ -53,11 +53,12 @@ def test_never_under_what_was_measured(estimate: Estimate, batch: int, past: lis
     found = correct(estimate, batch, CONTEXT, past)
     bound = found.estimate if found else estimate
     assert bound.upper_mib >= bound.memory_mib
+    measured = any(one.runs for one in past if one.batch == batch)
     for one in past:
-        if one.batch <= batch and one.runs:
-            assert bound.upper_mib >= one.peak_mib
-        if one.batch < batch:
-            assert bound.upper_mib >= max(one.at_least_mib, one.oom_mib)
+        if one.batch == batch:
+            assert bound.upper_mib >= max(one.peak_mib, one.at_least_mib)
+        if one.batch < batch and not measured:
+            assert bound.upper_mib >= max(one.peak_mib, one.at_least_mib, one.oom_mib)
 
 
 @given(estimates(), batches, st.lists(pasts(), max_size=6), st.randoms())
@@ -139,6 +140,14 @@ def test_an_out_of_memory_alone_leaves_the_same_batch_to_the_share_rule() -> Non
     assert correct(TEXT, 32, CONTEXT, [Past(32, oom_mib=6144)]) is None
     larger = correct(TEXT, 64, CONTEXT, [Past(32, oom_mib=6144)])
     assert larger and larger.estimate.upper_mib > 6144
+
+
+def test_a_wrong_word_about_a_smaller_batch_ends_with_a_measured_run() -> None:
+    wrong = Past(2, 1, 36_000, 36_000, oom_mib=5120)
+    before = correct(TEXT, 32, CONTEXT, [wrong])
+    assert before and before.estimate.upper_mib > 36_000
+    after = correct(TEXT, 32, CONTEXT, [wrong, Past(32, 1, 4900, 4900)])
+    assert after and after.estimate.upper_mib < 5500
 
 
 def test_history_alone_where_there_is_no_estimate() -> None:
