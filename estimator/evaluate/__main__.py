@@ -2,6 +2,7 @@
 """Tables of the estimators against measured runs.
 
     python -m estimator.evaluate texts CACHE       torchinfo's texts (torch, timm, torchinfo)
+    python -m estimator.evaluate texts CACHE --kind torchsummary    five models of each family
     python -m estimator.evaluate text CACHE        the text tier on them
     python -m estimator.evaluate text CACHE --kind default --worst 20
     python -m estimator.evaluate recorded CACHE    the recorded tier (torch, timm); makes recordings
@@ -18,12 +19,12 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from estimator.evaluate import configs, judging, mlp, picture, recorded
-from estimator.evaluate.texts import KINDS, make
+from estimator.evaluate.texts import FLAT, KINDS, make, make_flat
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
@@ -212,12 +213,24 @@ def _mlp(every: bool) -> int:
     return 0
 
 
+def _few(runs: Iterable[str], most: int = 5) -> list[str]:
+    """Some models of each family, alike spread: those that take long are not all made."""
+    families: dict[str, list[str]] = {}
+    for model in sorted(runs):
+        families.setdefault(family(model), []).append(model)
+    return [
+        ones[place * len(ones) // min(most, len(ones))]
+        for ones in families.values()
+        for place in range(min(most, len(ones)))
+    ]
+
+
 def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("what", choices=("texts", "text", "recorded", PICTURE, *OTHERS))
     parser.add_argument("cache", type=Path, nargs="?", help="folder of the texts")
-    parser.add_argument("--kind", choices=tuple(KINDS), default="full")
+    parser.add_argument("--kind", choices=(*KINDS, FLAT), default="full")
     parser.add_argument("--estimator", default="text")
     parser.add_argument("--worst", type=int, default=10, help="models to list")
     parser.add_argument("--each", action="store_true", help="configurations, MLPs: a line a run")
@@ -235,7 +248,10 @@ def main() -> int:
         return _picture(args.cache, args.plot or Path("estimates.png"))
     runs = timm_rows(SHARED / TIMM)
     if args.what == "texts":
-        make(sorted(runs), args.cache)
+        if args.kind == FLAT:
+            make_flat(_few(runs), args.cache)
+        else:
+            make(sorted(runs), args.cache)
         return 0
     if args.what == "recorded":
         recorded.record(sorted(runs), args.cache)

@@ -22,6 +22,7 @@ class Layer:
     ``count``: how often the row stands in the model (``12 x BertLayer``). ``leaf``: no rows below
     it. ``recursive``: the module was listed before and runs again. ``enters``: a container whose
     rows follow it (torchinfo, repr tree); in torchsummary and Keras containers come after.
+    ``frozen``: none of its parameters is trained.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Layer:
     leaf: bool = True
     recursive: bool = False
     attributes: tuple[tuple[str, int], ...] = ()
+    frozen: bool = False
 
     @property
     def role(self) -> Role:

@@ -101,7 +101,10 @@ def step_of(
 ) -> Recording:
     """What one step of ``batch`` samples allocates on the first GPU."""
     precision = PRECISION[options.precision]
-    share = summary.trainable / summary.parameters if summary.parameters else 1.0
+    # Rows that are marked as frozen are left out; of the others a footer may know a share.
+    marked = sum(row.parameters * row.count for row in summary.layers if row.frozen)
+    free = summary.parameters - marked
+    share = min(1.0, summary.trainable / free) if free > 0 else 1.0
     scope = Scope(
         batch=batch,
         low=precision.low,

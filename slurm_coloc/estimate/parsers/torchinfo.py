@@ -4,12 +4,13 @@
 Rows at the depth limit carry what lies below them, so a row may be a collapsed block. The footer's
 "Forward/backward pass size" counts the outputs of all leaf modules with parameters, twice, also of
 those that the limit hides: the difference to the rows is what is hidden. MB is 10^6 bytes.
-"(recursive)" rows run again and have outputs of their own; their parameters count once.
+"(recursive)" rows run again and have outputs of their own; their parameters count once. A count in
+parentheses is of parameters that are not trained.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_coloc.estimate.kinds import Role, holds_activation
 from slurm_coloc.estimate.lexing import (
@@ -63,6 +64,7 @@ class Row:
     count: int
     recursive: bool
     kernel: int
+    frozen: bool
 
 
 def _cells(text: str) -> list[str]:
@@ -168,6 +170,7 @@ class TorchInfo:
             count=count or 0,
             recursive=count_cell == "(recursive)",
             kernel=_kernel(cell.get("kernel", "--")),
+            frozen=count is not None and count_cell.startswith("("),
         )
 
     def _summary(
@@ -190,11 +193,14 @@ class TorchInfo:
                     parameters=row.count,
                     leaf=following is None or following.depth <= row.depth,
                     recursive=row.recursive,
+                    frozen=row.frozen,
                     attributes=(("kernel_elements", row.kernel),) if row.kernel else (),
                 )
             )
         total = bounded(sum(row.count for row in rows))
         parameters, notes = _parameters(total, footer, bool(pass_bytes))
+        trainable = trainable_of(footer, parameters)
+        layers = _own_frozen(layers, trainable)
         hidden = _hidden(layers, pass_bytes, batch)
         # A ModuleList at the depth limit hides its children: only the footer knows of them.
         collapsed = parameters > total or any(
@@ -205,7 +211,7 @@ class TorchInfo:
             format=self.name,
             family=family_of(tuple(layers)),
             parameters=parameters,
-            trainable=trainable_of(footer, parameters),
+            trainable=trainable,
             layers=tuple(layers),
             batch_in_text=batch,
             shapes="output" in columns and any(row.outputs for row in rows),
@@ -214,6 +220,19 @@ class TorchInfo:
             notes=notes,
             input_bytes=input_bytes,
         )
+
+
+def _own_frozen(layers: list[Layer], trainable: int) -> list[Layer]:
+    """Parameters of a block itself are printed without parentheses whether they are trained or not:
+    they are not where the footer's trained ones are those of other rows."""
+    own = [layer.role is Role.BLOCK and not layer.frozen for layer in layers]
+    others = [x for x, block in zip(layers, own, strict=True) if not block and not x.frozen]
+    if not any(layer.frozen for layer in layers) or sum(x.parameters for x in others) < trainable:
+        return layers
+    return [
+        replace(layer, frozen=True) if block and layer.parameters else layer
+        for layer, block in zip(layers, own, strict=True)
+    ]
 
 
 def _shapes(cell: str) -> tuple[Shape, ...]:

@@ -103,7 +103,8 @@ class Tape:
     ) -> Value:
         """Run one. ``size``: bytes of the result, which takes the storage of the first input where
         it is ``inplace`` or a ``view``. ``saves``: bytes of further tensors that it makes and saves
-        (masks, indices)."""
+        (masks, indices). Where no gradient is asked for, of what it reads or of its weights, it
+        saves nothing, and neither does what comes after it."""
         if inplace or view:
             storage = reads[0].storage
             self.hold(storage)
@@ -112,6 +113,10 @@ class Tape:
         for work in scratch:
             if work.work is Work.FORWARD:
                 self.events.append(work)
+        if not any(weights) and all(value.maker is None for value in reads):
+            for more in saves:
+                self.drop(self.allocate(more))
+            return Value(storage, size, shape)
         kept = [value.storage for value in saves_inputs]
         if saves_output:
             kept.append(storage)
@@ -129,8 +134,9 @@ class Tape:
         return Value(storage, size, shape, made)
 
     def backward(self, of: Value) -> None:
-        """The gradients of everything that led to ``of``."""
-        assert of.maker is not None
+        """The gradients of everything that led to ``of``; none where nothing is trained."""
+        if of.maker is None:
+            return
         of.maker.gradient = self.allocate(of.size)
         for made in reversed(self._operators):
             if made.gradient is None:
@@ -155,7 +161,7 @@ class Tape:
         for size in made.weights:
             self._gradients.append(self.allocate(size))
         for work in made.scratch:
-            if work.work is Work.WEIGHT:
+            if work.work is Work.WEIGHT and made.weights:
                 self.events.append(work)
         self.drop(gradient)
         for value, own in zip(made.reads, given, strict=True):

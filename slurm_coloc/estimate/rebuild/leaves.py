@@ -55,7 +55,7 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         [x],
         size,
         out,
-        saves_inputs=[x],
+        saves_inputs=[] if layer.frozen else [x],
         saves=[weight] if "stdconv" in layer.kind.lower() else [],  # the weight, standardised
         weights=scope.weights(layer, bias),
         scratch=scratch,
@@ -89,9 +89,9 @@ def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input. A flattening before it may be in no row."""
     reads = (x.shape[-1], elements(x.shape))
     bias = out[-1] if any(layer.parameters == (n + 1) * out[-1] for n in reads) else 0
-    return scope.run(
-        [x], scope.bytes(out), out, saves_inputs=[x], weights=scope.weights(layer, bias)
-    )
+    kept = [] if layer.frozen else [x]  # what it reads is for its weight's gradient
+    weights = scope.weights(layer, bias)
+    return scope.run([x], scope.bytes(out), out, saves_inputs=kept, weights=weights)
 
 
 def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:

@@ -32,14 +32,15 @@ def rebuild(summary: Summary, scope: Scope, rows: Opened | None = None) -> Recor
     tape.backward(loss)
     scope.output_bytes = made.size
     # Parameters that no row shows (a footer counts them) live and are trained, too.
-    rest = max(0, summary.parameters - sum(scope.parameters)) * scope.weight
+    rest = max(0, summary.parameters - sum(scope.parameters) - scope.frozen) * scope.weight
     trained = [int(count * scope.weight * scope.trained) for count in scope.parameters]
-    frozen = [
+    fixed = [
         count * scope.weight - own for count, own in zip(scope.parameters, trained, strict=True)
     ]
+    fixed.append(rest - int(rest * scope.trained))
     return Recording(
         parameters=(*trained, int(rest * scope.trained)),
-        constants=(*(size for size in frozen if size), *scope.constants, rest),
+        constants=(*(size for size in fixed if size), *scope.constants),
         inputs=(batch.size,),
         events=tuple(tape.events),
         gradients=tape.gradients,

@@ -23,9 +23,10 @@ def elements(shape: Shape) -> int:
 @dataclass(slots=True)
 class Scope:
     """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``weight``: bytes of
-    an element of a parameter and of its gradient. ``trained``: the share of the parameters that is
-    not frozen. ``drops``: whether Dropout rows drop anything. ``eager``: attention stores its
-    scores. ``hidden``: what rows that were not opened keep, over their own output."""
+    an element of a parameter and of its gradient. ``trained``: the share that is trained of the
+    parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
+    attention stores its scores. ``hidden``: what rows that were not opened keep, over their own
+    output."""
 
     batch: int
     low: int = 4
@@ -39,6 +40,7 @@ class Scope:
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
+    frozen: int = 0
 
     def bytes(self, shape: Shape, unit: int | None = None) -> int:
         """Of a tensor of the batch, from its shape for one sample."""
@@ -51,7 +53,10 @@ class Scope:
         """Bytes of the gradients of a row's parameters. ``bias``: elements of a bias, if there is
         room for one."""
         count = layer.parameters
-        if not count:
+        if layer.frozen:
+            self.frozen += count
+            self.constants.append(count * self.weight)
+        if not count or layer.frozen:
             return ()
         parts = (count - bias, bias) if 0 < bias < count else (count,)
         self.parameters.extend(parts)

@@ -204,3 +204,31 @@ def test_a_shape_in_any_brackets(dims: list[int]) -> None:
             found.add(err.code)
     assert len(found) == 1
     assert found <= {(tuple(dims),), "bad_shape", "number_out_of_range"}
+
+
+FROZEN = """\
+==========================================================================================
+Layer (type:depth-idx)                   Output Shape              Param #
+==========================================================================================
+Net                                      [4, 10]                   32
+├─Conv2d: 1-1                            [4, 8, 30, 30]            (224)
+├─BatchNorm2d: 1-2                       [4, 8, 30, 30]            (16)
+├─Linear: 1-3                            [4, 10]                   62,730
+==========================================================================================
+Total params: 63,002
+Trainable params: {trained}
+Non-trainable params: {rest}
+==========================================================================================
+Input size (MB): 0.05
+Forward/backward pass size (MB): 0.66
+==========================================================================================
+"""
+
+
+@pytest.mark.parametrize(("trained", "own"), [(62_730, True), (62_762, False)])
+def test_frozen_rows(trained: int, own: bool) -> None:
+    """Counts in parentheses; a block's own parameters by what the footer leaves for them."""
+    found = parse_summary(FROZEN.format(trained=f"{trained:,}", rest=f"{63_002 - trained:,}"))
+    assert [row.frozen for row in found.layers] == [own, True, True, False]
+    assert found.trainable == trained
+    assert found.input_bytes == 50_000

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step rebuilt from rows: what is kept for the backward pass, counted by hand."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,3 +169,44 @@ def test_what_is_not_understood_is_named_and_widens_the_bound() -> None:
     assert known.memory_mib and known.upper_mib and unknown.memory_mib and unknown.upper_mib
     assert any("LambdaLayer" in note for note in unknown.notes)
     assert unknown.upper_mib / unknown.memory_mib > known.upper_mib / known.memory_mib
+
+
+def _frozen(one: Layer) -> Layer:
+    return replace(one, frozen=True)
+
+
+def test_what_is_frozen_before_all_that_is_trained_keeps_nothing() -> None:
+    """Transfer learning: only what the head reads is kept, besides its result."""
+    body = [row("Linear", TOKENS, 128 * 129), row("GELU", TOKENS), row("Linear", TOKENS, 128 * 129)]
+    head = row("Linear", TOKENS, 128 * 129)
+    trained = kept(rebuild(model(*body, head), Scope(batch=1)))
+    step = rebuild(_as_frozen(model(*body, head), 3), Scope(batch=1))
+    assert kept(step)[ROW] < trained[ROW]
+    assert kept(step)[ROW] == 3  # what the head reads, its result, log-softmax
+    assert sum(step.parameters) == 128 * 129 * 4
+    assert sum(step.constants) == 2 * 128 * 129 * 4
+
+
+def test_a_frozen_matrix_on_the_way_of_a_gradient_keeps_no_input() -> None:
+    """As under LoRA: the gradient goes through it, but needs the matrix alone."""
+    rows = [row("Linear", TOKENS, 128 * 129) for _ in range(3)]
+    free = kept(rebuild(model(*rows), Scope(batch=1)))
+    whole = model(*rows)
+    layers = [_frozen(one) if place == 2 else one for place, one in enumerate(whole.layers)]
+    fixed = kept(rebuild(replace(whole, layers=tuple(layers)), Scope(batch=1)))
+    assert fixed[ROW] == free[ROW] - 1
+
+
+def test_nothing_trained_has_no_backward() -> None:
+    rows = [row("Linear", TOKENS, 128 * 129) for _ in range(2)]
+    step = rebuild(_as_frozen(model(*rows), 2), Scope(batch=1))
+    assert not step.gradients
+    assert not sum(step.parameters)
+
+
+def _as_frozen(summary: Summary, many: int) -> Summary:
+    """The first ``many`` rows below the top are not trained."""
+    layers = [
+        _frozen(one) if 1 <= place <= many else one for place, one in enumerate(summary.layers)
+    ]
+    return replace(summary, layers=tuple(layers))

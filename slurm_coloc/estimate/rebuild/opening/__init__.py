@@ -154,7 +154,7 @@ class _Opening:
             for shape in dict.fromkeys(shapes + turned):
                 inside = _inside(rule, self._style, layer, shape)
                 if inside:
-                    node.children = inside
+                    node.children = [_frozen(one) for one in inside] if layer.frozen else inside
                     own = layer.parameters - parameters(inside)
                     node.layer = replace(layer, parameters=own, leaf=False, inputs=(shape,))
                     if layer.kind not in WHOLE:
@@ -162,6 +162,11 @@ class _Opening:
                     return
         node.layer = layer
         self.closed.append(layer)
+
+
+def _frozen(node: Node) -> Node:
+    children = [_frozen(child) for child in node.children]
+    return Node(replace(node.layer, frozen=True), node.times, children)
 
 
 def _rules(kind: str, within: str) -> tuple[Rule, ...]:
