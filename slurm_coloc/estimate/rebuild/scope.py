@@ -25,8 +25,8 @@ class Scope:
     """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``weight``: bytes of
     an element of a parameter and of its gradient. ``trained``: the share that is trained of the
     parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
-    attention stores its scores. ``hidden``: what rows that were not opened keep, over their own
-    output."""
+    attention stores its scores. ``inplace``: activations that can run in place do, as in vision
+    models. ``hidden``: what rows that were not opened keep, over their own output."""
 
     batch: int
     low: int = 4
@@ -35,6 +35,7 @@ class Scope:
     trained: float = 1.0
     drops: bool = False
     eager: bool = False
+    inplace: bool = True
     hidden: float = 0.0
     output_bytes: int = 0
     tape: Tape = field(default_factory=Tape)

@@ -82,10 +82,12 @@ def training(
     steps: int = STEPS,
     blas: int = 0,
     ranks: Ranks = ALONE,
+    ahead: bool = True,
 ) -> list[int]:
     """Events of a process that trains, without scratch: see allocator.replay. ``blas``: see Stack;
     the forward's thread and autograd's own take one each, which none of them gives back. ``ranks``:
-    of how many processes this is one."""
+    of how many processes this is one. ``ahead``: a batch comes to the GPU before the last one goes,
+    as image pipelines fetch them; a plain loop over a DataLoader lets go of the last one first."""
     rule = OPTIMIZERS[optimizer]
     stepped = ranks.own(step.parameters)
     step = spread(step, ranks)
@@ -99,10 +101,10 @@ def training(
     left: list[int] = []
     gradients: list[int] = []
     for number in range(steps):
-        fresh = [loop.new(size) for size in step.inputs]
+        fresh = [loop.new(size) for size in step.inputs] if ahead else []
         for index in batch:
             loop.free(index)
-        batch = fresh
+        batch = fresh or [loop.new(size) for size in step.inputs]
         for index in gradients:
             loop.free(index)
         where = loop.play(step.events, -1 if number else backward, blas)

@@ -271,3 +271,13 @@ def test_margins_rise_with_the_level_and_their_99_percent_is_the_tiers_own() -> 
         assert found == sorted(found)
         assert found[0] < MARGINS[tier] < found[-1]
     assert upper_mib(5000, 1000, Tier.TEXT, 0.9) < upper_mib(5000, 1000, Tier.TEXT)
+
+
+def test_a_plain_loop_lets_the_last_batch_go_first() -> None:
+    batch = STEP.inputs[0]
+    for ahead in (True, False):
+        events = training(STEP, "sgd", Stack(0).workspace, ahead=ahead)
+        first, second = (at for at, event in enumerate(events) if event == batch)
+        number = sum(event >= 0 for event in events[:first])
+        gone = events.index(-1 - number)
+        assert (gone > second) is ahead
