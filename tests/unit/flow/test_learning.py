@@ -150,7 +150,15 @@ def test_what_a_neighbour_may_have_used_is_not_learned(desk: Desk) -> None:
     assert desk.run(first, 9000, alone=False)["peak_mib"] is None
     desk.run(first, 1, ends=False, lasted_s=300)  # goes on beside the next
     assert desk.run(first, 9000)["peak_mib"] is None
-    assert desk.run(first, 2200, gpu=OTHER)["peak_mib"] == 2200
+    assert desk.run(first, 2200, gpu="GPU-3")["peak_mib"] == 2200
+
+
+def test_what_ended_in_the_second_of_the_start_was_before(desk: Desk) -> None:
+    first, _ = desk.submit()
+    end_s = desk.run(first, 2000)["end_s"]
+    other = {"decision": "other", "job_id": 99, "restart": 0}
+    assert len(desk.store.peaks.beside(other, end_s - 1, end_s + 10)) == 1
+    assert desk.store.peaks.beside(other, end_s, end_s + 10) == []
 
 
 def test_an_out_of_memory_keeps_out_of_that_share_until_it_was_measured(desk: Desk) -> None:
