@@ -7,13 +7,12 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from slurm_coloc.estimate.replay.stack import Stack
-
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.estimate.api import TrainingOptions, estimate  # noqa: E402
 from slurm_coloc.estimate.parsers import parse_summary  # noqa: E402
+from slurm_coloc.estimate.replay.stack import Stack  # noqa: E402
 from slurm_coloc.flow.nets import provide  # noqa: E402
 
 EXAMPLES = sorted((ROOT / "etc" / "examples").glob("*.txt"))
