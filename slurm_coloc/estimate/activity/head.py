@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.activity.model import Predicted, activity
 from slurm_coloc.estimate.activity.work import step_of
 from slurm_coloc.estimate.rebuild.opening import opened
@@ -33,6 +34,13 @@ def predicted(summary: Summary, options: "TrainingOptions", card: str) -> Predic
     and where several models share the job. ``options.batch_size`` is not None here."""
     if not card or not summary.layers or summary.models > 1:
         return None
+    try:
+        return _predicted(summary, options, card)
+    except (SummaryError, OverflowError):  # numbers that no model has
+        return None
+
+
+def _predicted(summary: Summary, options: "TrainingOptions", card: str) -> Predicted | None:
     if not summary.shapes:
         if summary.family != "transformer":
             return None

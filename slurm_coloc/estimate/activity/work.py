@@ -8,11 +8,12 @@ have no weights: tokens times tokens times width, twice.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from slurm_coloc.estimate.kinds import Role, holds_activation, is_attention
 from slurm_coloc.estimate.lexing import Shape
 from slurm_coloc.estimate.rebuild.given import given
-from slurm_coloc.estimate.summary import Layer, Summary
+from slurm_coloc.estimate.summary import NOT_KNOWN, Layer, Summary
 
 #: Rows that launch nothing, or nothing of note.
 _NOTHING = (Role.ALIAS, Role.INPUT, Role.BLOCK)
@@ -51,22 +52,22 @@ def step_of(summary: Summary) -> Step | None:
     opened = 0
     inner = _innermost(summary.layers)
     for index, layer in enumerate(summary.layers):
-        made = layer.output_elements
-        if made < 0 or layer.input_elements < 0:
-            return None
+        role = layer.role
         if index in inner:
             works += list(_attention(layer))
-        if layer.role is Role.BLOCK and layer.parameters:
+        if role is Role.BLOCK and layer.parameters:
             own = list(_own(layer))
             works += own
             opened += sum(one.weights * one.times for one in own)
-        if layer.role in _NOTHING or not (layer.leaf or holds_activation(layer.kind)):
+        if role in _NOTHING or not (layer.leaf or holds_activation(layer.kind)):
             continue
         opened += layer.parameters * layer.count
-        read = layer.input_elements or before
-        products = _products(layer)
-        dense = layer.role is Role.LINEAR
+        made, read = _size(layer.outputs), _size(layer.inputs) or before
+        if made < 0 or read < 0:
+            return None
         if made:
+            dense = role is Role.LINEAR
+            products = _products(layer, role)
             works.append(Work(products, read, made, layer.parameters, dense, layer.count))
             before = made
     if not works or opened < 0.95 * summary.parameters:
@@ -84,37 +85,40 @@ def _given(summary: Summary) -> int:
     if first.role is Role.INPUT and first.output_elements > 0:
         return first.output_elements
     # torchsummary shows no inputs either: what is told of torchinfo's first row holds for its own.
-    return max(1, _elements(given(replace(summary, format="torchinfo"))))
+    return max(1, prod(given(replace(summary, format="torchinfo"))))
 
 
-def _products(layer: Layer) -> int:
+def _size(shapes: tuple[Shape, ...]) -> int:
+    """Elements; negative where a dimension is not known."""
+    found = 0
+    for shape in shapes:
+        if min(shape, default=0) < 0:
+            return NOT_KNOWN
+        found += prod(shape)
+    return found
+
+
+def _products(layer: Layer, role: Role) -> int:
     """Multiply-adds of one sample's forward."""
     if not layer.outputs or not layer.parameters:
         return 0
     shape = layer.outputs[0]
-    if layer.role is Role.LINEAR:
-        return layer.parameters * _elements(shape) // max(1, shape[-1])
-    if layer.role is not Role.CONV or len(shape) < 3:
+    if role is Role.LINEAR:
+        return layer.parameters * prod(shape) // max(1, shape[-1])
+    if role is not Role.CONV or len(shape) < 3:
         return 0
     places = shape[2:]
     if "transpose" in layer.kind.lower() and layer.inputs:
         places = layer.inputs[0][2:]
-    return layer.parameters * shape[0] * _elements(places)
+    return layer.parameters * shape[0] * prod(places)
 
 
 def _own(layer: Layer) -> Iterator[Work]:
     """Parameters of a Transformer's module that no row below it has: matrices over all tokens."""
-    if layer.outputs and len(layer.outputs[0]) == 3:
+    if layer.outputs and len(layer.outputs[0]) == 3 and min(layer.outputs[0]) >= 0:
         made = layer.output_elements
         tokens = made // max(1, layer.outputs[0][-1])
         yield Work(layer.parameters * tokens, made, made, layer.parameters, True, layer.count)
-
-
-def _elements(shape: Shape) -> int:
-    found = 1
-    for side in shape:
-        found *= side
-    return found
 
 
 def _innermost(layers: tuple[Layer, ...]) -> set[int]:
@@ -134,7 +138,7 @@ def _innermost(layers: tuple[Layer, ...]) -> set[int]:
 
 def _attention(layer: Layer) -> Iterator[Work]:
     """Scores and their product with the values, of (n, tokens, width)."""
-    if not layer.outputs or len(layer.outputs[0]) != 3:
+    if not layer.outputs or len(layer.outputs[0]) != 3 or min(layer.outputs[0]) < 0:
         return
     many, tokens, width = layer.outputs[0]
     made = many * tokens * width

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.gpu import GPU_TYPES
 from slurm_coloc.estimate.activity.cards import CARDS, card_of
+from slurm_coloc.estimate.activity.head import predicted
 from slurm_coloc.estimate.activity.model import FITTED, WIDTH, activity, predict
 from slurm_coloc.estimate.activity.work import Step, Work, step_of
 from slurm_coloc.estimate.api import Estimate, TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.summary import NOT_KNOWN, Layer, Summary
 from slurm_coloc.estimate.tokens import with_tokens
 from tests.unit.estimate.texts import TORCHSUMMARY, example
 
@@ -71,6 +73,15 @@ def test_only_where_the_card_is_known_and_the_rows_are_there() -> None:
     assert both.smact is None
     horus = estimate(parse_summary(TORCHSUMMARY), TrainingOptions(4), stack=A100, estimator="horus")
     assert horus.smact is None
+
+
+def test_numbers_that_no_model_has() -> None:
+    huge = 2**62
+    layer = Layer("Linear", outputs=((huge,) * 20,), parameters=huge)
+    summary = Summary("torchinfo", "mlp", huge, huge, (layer,), 1)
+    assert predicted(summary, TrainingOptions(huge % 2**31 + 5), "a100-40gb") is None
+    hidden = replace(layer, outputs=((1, NOT_KNOWN),))
+    assert predicted(replace(summary, layers=(hidden,)), TrainingOptions(1), "a100-40gb") is None
 
 
 def test_wider_where_nothing_was_measured() -> None:

@@ -188,7 +188,7 @@ def damaged(draw: st.DrawFn) -> str:
 def test_damaged_texts_never_crash(text: str) -> None:
     try:
         found = parse_summary(text)
-        estimate_all(found, OPTIONS, stack=Stack(500))
+        estimate_all(found, OPTIONS, stack=Stack(500, card="a100-40gb"))
         features(found, OPTIONS)
         fingerprint(found)
     except SummaryError as err:
