@@ -33,7 +33,7 @@ from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.sim.plot.canvas import check_path
 
 #: of the card that the runs were measured on, fitted to them
-CONTEXT_MIB = 1775
+CONTEXT_MIB = 1735
 #: what the runs most likely trained with: residuals do not grow with the parameters then
 OPTIMIZER = "sgd-momentum"
 #: parts that the families are cut into, and how often that is drawn

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import torch
@@ -93,10 +93,33 @@ def fake() -> Iterator[FakeTensorMode]:
     before = fake_tensor.CONSTANT_NUMEL_LIMIT  # elements up to which results keep values too
     fake_tensor.CONSTANT_NUMEL_LIMIT = SMALL
     try:
-        with mode, _Values(mode), mock.patch.object(torch.nn.Module, "_apply", _convert):
+        with (
+            mode,
+            _Values(mode),
+            mock.patch.object(torch.nn.Module, "_apply", _convert),
+            mock.patch.object(torch.Tensor, "__deepcopy__", _copied(torch.Tensor.__deepcopy__)),
+        ):
             yield mode
     finally:
         fake_tensor.CONSTANT_NUMEL_LIMIT = before
+
+
+def _copied(own: Any) -> Any:
+    """Tensor.__deepcopy__ as ``own``, but for fake tensors: PyTorch's copies a storage that is not
+    there, and may end the process with it."""
+
+    def copy(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        if not isinstance(self, FakeTensor) or id(self) in memo:
+            return cast(torch.Tensor, own(self, memo))
+        made = self.detach().clone()
+        if isinstance(self, torch.nn.Parameter):
+            made = torch.nn.Parameter(made, self.requires_grad)
+        elif self.is_leaf:
+            made.requires_grad_(self.requires_grad)
+        memo[id(self)] = made
+        return made
+
+    return copy
 
 
 def _convert(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:

@@ -17,7 +17,7 @@ from slurm_coloc.estimate.rebuild.tied import once
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.estimate.replay.training import training
+from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
 
@@ -98,7 +98,7 @@ def _memory_mib(
         ranks=options.ranks,
         ahead=not _plain(summary),
     )
-    return stack.peak_mib(events)
+    return stack.peak_mib(events, lasting(step, options.optimizer))
 
 
 def _plain(summary: Summary) -> bool:

@@ -16,7 +16,7 @@ from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.recording import Event, Recording
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.estimate.replay.training import training
+from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import Summary
 
 MIB = 2**20
@@ -51,7 +51,7 @@ class Recorded:
         if len(events) > MAX_EVENTS:
             reason = "the recorded step is too long to be replayed"
             return Estimate(self.name, self.version, None, None, reason=reason)
-        memory = stack.peak_mib(events)
+        memory = stack.peak_mib(events, lasting(step, options.optimizer))
         upper = upper_mib(memory, stack.context_mib, Tier.RECORDED, options.level)
         return Estimate(self.name, self.version, memory, upper, notes=_notes(recording))
 

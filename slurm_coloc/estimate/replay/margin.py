@@ -32,7 +32,7 @@ class Tier(StrEnum):
 
 FLOOR_MIB = 64
 #: margins at 99 %
-MARGINS = {Tier.RECORDED: 1.13, Tier.TEXT: 1.16, Tier.DOUBTFUL: 1.5, Tier.CUT: 1.7}
+MARGINS = {Tier.RECORDED: 1.11, Tier.TEXT: 1.16, Tier.DOUBTFUL: 1.5, Tier.CUT: 1.7}
 #: what a margin adds at core.levels.LEVELS, over what it adds at 99 %; of doubtful texts, whose
 #: margin is below their own 99 % quantile, the last two are the quantiles themselves
 SHAPE = {

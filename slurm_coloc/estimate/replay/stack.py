@@ -23,6 +23,9 @@ class Stack:
     ``blas``: bytes of the workspace that PyTorch gives each handle of cuBLAS from the allocator's
     memory (aten/src/ATen/cuda/CublasHandlePool.cpp: 2 x 4096 KiB and 8 x 16 KiB, on Hopper 32 MiB).
 
+    ``beyond``: what the allocator takes for activations over what the replay says: temporaries
+    inside kernels, and the holes that they leave. Fitted with ``weight``, see ADR 9.
+
     ``allocator``: what PYTORCH_CUDA_ALLOC_CONF of the job says. ``visible_mib``: memory that the
     process sees, with its context (a MIG slice, a cap); None: more than it will ever need.
     ``card``: the type by its name in core/gpu.py or by its model; "": not known.
@@ -31,9 +34,10 @@ class Stack:
     context_mib: int
     forward: float = 0.0
     data: float = 0.0
-    weight: float = 1.75
+    weight: float = 1.25
     grouped: float = 0.5
     blas: int = 8_519_680
+    beyond: float = 0.03
     allocator: Rules = DEFAULT_RULES
     visible_mib: int | None = None
     card: str = ""
@@ -46,8 +50,9 @@ class Stack:
         part = share[work.work] * (self.grouped if work.groups > 1 else 1.0)
         return int(part * (work.read + work.written))
 
-    def peak_mib(self, events: Sequence[int]) -> int:
-        """MiB that nvidia-smi shows at most of a process with these ``events`` (see replay). Raises
+    def peak_mib(self, events: Sequence[int], lasting: int | None = None) -> int:
+        """MiB that nvidia-smi shows at most of a process with these ``events`` (see replay), of
+        which ``lasting`` bytes are the model's (see training); None: all of it. Raises
         SummaryError where they do not fit in what the process sees."""
         rules = self.allocator
         if self.visible_mib is not None:
@@ -56,4 +61,6 @@ class Stack:
         if played.failed is not None:
             reason = f"does not fit in the {self.visible_mib} MiB that the process sees"
             raise SummaryError(reason, "no_fit")
-        return played.reserved // MIB + 1 + self.context_mib
+        passing = 0 if lasting is None else max(0, played.reserved - lasting)
+        taken = (played.reserved + int(self.beyond * passing)) // MIB + 1 + self.context_mib
+        return taken if self.visible_mib is None else min(taken, self.visible_mib)

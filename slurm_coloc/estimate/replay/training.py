@@ -25,10 +25,12 @@ class Rule:
 
 
 # PyTorch's foreach implementations, the default on CUDA: Adam's square roots are a copy of all
-# second moments. Adafactor keeps rows and columns only; bitsandbytes' moments are of one byte.
+# second moments, and SGD adds weight decay, which training with momentum has as a rule, to a copy
+# of all gradients (torch/optim/sgd.py: torch._foreach_add). Adafactor keeps rows and columns only;
+# bitsandbytes' moments are of one byte.
 OPTIMIZERS = {
     "sgd": Rule(),
-    "sgd-momentum": Rule((1.0,)),
+    "sgd-momentum": Rule((1.0,), 1),
     "adam": Rule((1.0, 1.0), 1),
     "adamw": Rule((1.0, 1.0), 1),
     "adafactor": Rule((0.01, 0.01), 0),
@@ -120,3 +122,9 @@ def training(
             for index in [loop.new(size) for size in stepped]:
                 loop.free(index)
     return loop.events
+
+
+def lasting(step: Recording, optimizer: str) -> int:
+    """Bytes of the model, its gradients and the optimizer's tensors."""
+    rule = OPTIMIZERS[optimizer]
+    return int(sum(step.parameters) * (2 + sum(rule.state) + rule.copies)) + sum(step.constants)

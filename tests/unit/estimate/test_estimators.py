@@ -231,7 +231,7 @@ MEASURED = [
 @pytest.mark.parametrize(("name", "batch", "measured"), MEASURED)
 def test_text_is_near_what_was_measured(name: str, batch: int, measured: int) -> None:
     answer = estimate(parse_summary(shared(name)), TrainingOptions(batch), stack=Stack(1740))
-    assert mib(answer) == pytest.approx(measured, rel=0.15)
+    assert mib(answer) == pytest.approx(measured, rel=0.17)
     assert (answer.upper_mib or 0) >= measured
 
 

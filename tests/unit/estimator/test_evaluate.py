@@ -82,7 +82,7 @@ def test_workloads_name_what_is_left_out(tmp_path: Path) -> None:
 def test_configurations_are_judged_from_their_texts(tmp_path: Path) -> None:
     (tmp_path / "resnet50-224.plain").write_text(example("resnet50_torchinfo.txt"))
     run = configs.Run("one", "resnet50-224", 32, 1, 5262.0, {"theirs": Told(16000, 16000)})
-    (case,) = configs.judged([run], tmp_path, Stack(1775))
+    (case,) = configs.judged([run], tmp_path, Stack(1735))
     assert abs(case.told["text"].mib / 5262 - 1) < 0.03
     assert case.told["theirs"].mib == 16000
     assert "traced" not in case.told  # nothing was recorded

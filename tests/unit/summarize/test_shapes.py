@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The short way to an operator's shapes gives what FakeTensorMode gives."""
 
+import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -116,3 +117,14 @@ def test_a_wrong_shape_is_still_told() -> None:
         nn.Linear(3, 4)(torch.randn(2, 5))
     with fake(), pytest.raises(RuntimeError):
         nn.Conv2d(3, 4, 3)(torch.randn(2, 5, 8, 8))
+
+
+def test_copies_of_modules() -> None:
+    """As nn.TransformerEncoder makes its layers, and scripts their averaged models."""
+    with fake():
+        first = nn.Linear(3, 4)
+        first.bias.requires_grad_(False)
+        second = copy.deepcopy(nn.ModuleList([first, first]))
+        assert second[0] is second[1] and second[0].weight is not first.weight
+        assert isinstance(second[0].weight, nn.Parameter) and not second[0].bias.requires_grad
+        assert second[0](torch.randn(2, 3)).shape == (2, 4)
