@@ -140,7 +140,7 @@ def test_classes_begin_above_their_edge() -> None:
     ]
     text = mlp.classes(cases, "x")
     assert "1 GiB 50.00 %" in text and "1 GB 100.00 %" in text
-    assert "within 8 MiB 100.0 %" in text and "exact 50.0 %" in text
+    assert "within 8 MiB 100.0 %" in text and "difference in 50.0 %" in text
 
 
 def test_the_context_is_near_most_rows() -> None:
