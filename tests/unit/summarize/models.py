@@ -3,6 +3,7 @@
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 
 class Small(nn.Module):
@@ -115,3 +116,23 @@ def broken() -> nn.Module:
 
 
 number = 3
+
+
+class Mixed(nn.Module):
+    """A convolution's weight for each sample, mixed of four (CondConv)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(4, 8 * 3 * 9))
+        self.gate = nn.Linear(3, 4)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        many, sides = x.shape[0], x.shape[2:]
+        weight = (self.gate(x.mean((2, 3))) @ self.weights).view(many * 8, 3, 3, 3)
+        x = F.conv2d(x.reshape(1, many * 3, *sides), weight, padding=1, groups=many)
+        return self.head(x.view(many, 8, *sides).mean((2, 3)))
+
+
+def mixed() -> tuple[nn.Module, torch.Tensor]:
+    return Mixed(), torch.randn(8, 3, 32, 32)

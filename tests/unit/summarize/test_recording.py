@@ -97,6 +97,21 @@ def test_logits_of_batch_by_batch() -> None:
     assert found.at(32) == summarized("contrastive", batch_size=32).recording.at(32)
 
 
+def test_weights_made_for_each_sample() -> None:
+    """The batch is in the groups of the convolution, and the rest grows with it."""
+    found = summarized("mixed").recording
+    other = summarized("mixed", batch_size=32).recording
+    assert found.scales
+
+    def sizes(traced: Traced) -> list[object]:
+        return [
+            (event.work, event.read, event.written) if isinstance(event, Scratch) else event
+            for event in traced.at(32).events
+        ]
+
+    assert sizes(found) == sizes(other)
+
+
 def test_another_step_at_another_batch() -> None:
     found = summarized("odd")
     assert not found.recording.scales and "that one only" in found.notes[0]
