@@ -98,7 +98,9 @@ def _memory_mib(
         ranks=options.ranks,
         ahead=not _plain(summary),
     )
-    return stack.peak_mib(events, lasting(step, options.optimizer))
+    # Nothing is beyond the replay where modules are plain: measured MLPs are exact.
+    model = None if _plain(summary) else lasting(step, options.optimizer)
+    return stack.peak_mib(events, model)
 
 
 def _plain(summary: Summary) -> bool:
