@@ -5,11 +5,11 @@ Above the context: the estimate times a margin that depends on how much is known
 1,730 measured training runs of 356 timm models on an A100-40GB (fp32, SGD with momentum; batch 8 to
 128), 28 model families (`python -m estimator.evaluate`):
 
-- recording: 1.11 leaves 0.87 % of the runs above the bound, 912 MiB too much in the mean.
+- recording: 1.11 leaves 0.81 % of the runs above the bound, 916 MiB too much in the mean.
 - text: 1.13 for models whose modules are all known. 1.16 and, for the others, 1.5 leave 0.4 % of
   the runs above the bound. They were chosen on the same runs: with quantiles of four fifths of the
   families 1.2 to 1.6 % of the runs of the other families were above theirs; with recordings 0.9
-  to 1.5 %.
+  to 1.8 %.
 - cut (torchinfo's default depth of 3): 1.57, and up to 11 where modules are not known.
 
 Other levels than 99 % widen or shrink what a margin adds by SHAPE: the tiers' quantiles on the same
