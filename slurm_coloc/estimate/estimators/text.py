@@ -69,13 +69,18 @@ class Text:
 
 
 def _tier(summary: Summary, rows: Opened, doubtful: bool) -> Tier:
-    """A text is cut where rows stay closed, or the footer counts what no row has."""
+    """A text is cut where rows stay closed, or the footer counts what no row has. It is flat where
+    its blocks stand beside their rows (torchsummary)."""
     # Where rows were opened, the footer must count as much as they have.
     outputs = summary.activations + summary.hidden_outputs
     unlike = bool(rows.found) and abs(rows.found - summary.hidden_outputs) > 0.05 * outputs
     missing = _counted(summary) < 0.98 * summary.parameters or unlike
     if summary.collapsed and (missing or rows.closed):
         return Tier.CUT
+    if all(row.depth == 0 for row in summary.layers) and any(
+        not row.leaf for row in summary.layers
+    ):
+        return Tier.FLAT_TOKENS if summary.family == "transformer" else Tier.FLAT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
 
 

@@ -13,7 +13,7 @@ from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
-from slurm_coloc.estimate.rebuild.scope import Scope, elements
+from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
 from slurm_coloc.estimate.summary import Layer
 
@@ -35,7 +35,9 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
     result = None
     for _ in range(node.times):
         given = x if result is None else result
-        if not node.children or composed(layer):
+        if not node.children and not layer.leaf and layer.outputs:
+            made = _passed(scope, layer.outputs[0], given)
+        elif not node.children or composed(layer):
             made = leaf(scope, layer, given)
         elif layer.role is Role.NORM and layer.parameters:
             made = _normalised(scope, node, given)
@@ -48,6 +50,11 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
         result = made
     assert result is not None
     return result
+
+
+def _passed(scope: Scope, out: Shape, x: Value) -> Value:
+    """A container of a flat table, which stands after its rows: it gives on what they made."""
+    return scope.same(x, out) if out == x.shape else scope.reshaped(x, out)
 
 
 def _attends(node: Node) -> bool:
@@ -152,6 +159,12 @@ def _given(scope: Scope, node: Node, current: Value, frame: list[Value], product
     shape = node.layer.inputs[0] if node.layer.inputs else None
     if product and node.layer.role is Role.LINEAR and node.layer.outputs[:1] == (current.shape,):
         return scope.same(frame[-1], frame[-1].shape)  # the second matrix beside the gate
+    if shape is None and _is_product(node.layer, current.shape):
+        # Attention's product of queries, keys and values, which a flat table has in no row.
+        third = (*current.shape[:-1], current.shape[-1] // 3)
+        return scope.run(
+            [current], current.size // 3, third, saves_inputs=[current], saves_output=True
+        )
     if shape is None or shape == current.shape or elements(shape) <= 0:
         return scope.same(current, current.shape)
     if sorted(shape) == sorted(current.shape):  # permuted, and copied where it must be a matrix
@@ -164,6 +177,14 @@ def _given(scope: Scope, node: Node, current: Value, frame: list[Value], product
         if value.shape == shape and scope.tape.alive(value.storage):
             return scope.same(value, shape)
     return scope.reshaped(current, shape)
+
+
+def _is_product(layer: Layer, made: Shape) -> bool:
+    """A matrix that reads a third of what was made last, by its parameters."""
+    if layer.role is not Role.LINEAR or not layer.outputs or len(made) < 3 or made[-1] % 3:
+        return False
+    third, out = made[-1] // 3, layer.outputs[0][-1]
+    return layer.parameters in (third * out, (third + 1) * out)
 
 
 def _joined(scope: Scope, current: Value, other: Value) -> Value:

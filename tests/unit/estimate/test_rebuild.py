@@ -210,3 +210,37 @@ def _as_frozen(summary: Summary, many: int) -> Summary:
         _frozen(one) if 1 <= place <= many else one for place, one in enumerate(summary.layers)
     ]
     return replace(summary, layers=tuple(layers))
+
+
+def _flat(*rows: tuple[str, Shape, int]) -> Summary:
+    """As torchsummary's parser gives it: containers after their rows."""
+    layers = tuple(
+        Layer(kind, 0, (), (shape,), count, leaf=count > 0 or kind != "Block")
+        for kind, shape, count in rows
+    )
+    count = sum(row.parameters for row in layers)
+    return Summary("torchsummary", family_of(layers), count, count, layers, 1)
+
+
+def test_a_container_of_a_flat_table_makes_nothing() -> None:
+    rows = [("Linear", TOKENS, 128 * 129), ("GELU", TOKENS, 0), ("Linear", TOKENS, 128 * 129)]
+    bare = kept(rebuild(_flat(*rows), Scope(batch=1)))
+    assert kept(rebuild(_flat(*rows, ("Block", TOKENS, 0)), Scope(batch=1))) == bare
+
+
+def test_a_flat_table_with_blocks_has_the_wider_margin() -> None:
+    rows = [("Conv2d", IMAGE, 576), ("ReLU", IMAGE, 0)]
+    options, stack = TrainingOptions(batch_size=64), Stack(1000)
+    plain = estimate(_flat(*rows), options, stack=stack, estimator="text")
+    blocks = estimate(_flat(*rows, ("Block", IMAGE, 0)), options, stack=stack, estimator="text")
+    assert plain.memory_mib == blocks.memory_mib
+    assert plain.upper_mib and blocks.upper_mib and plain.upper_mib < blocks.upper_mib
+
+
+def test_attentions_product_in_a_flat_table() -> None:
+    """A matrix that reads a third of what was made: one tensor more is kept than the rows show."""
+    wide: Shape = (1, 64, 384)
+    rows = [("Linear", wide, 128 * 384 + 384), ("Linear", TOKENS, 128 * 129)]
+    found = kept(rebuild(_flat(("Linear", TOKENS, 128 * 129), *rows), Scope(batch=1)))
+    assert found[3 * ROW] == 1
+    assert found[ROW] == 4  # the first result, the product, the output, log-softmax
