@@ -176,6 +176,13 @@ def test_what_a_model_reads(out: Shape, count: int, side: int, channels: int) ->
     assert reads(_net(row, size)) == (1, channels, side, side)
 
 
+def test_a_language_model_reads_numbers_of_words() -> None:
+    top = Layer("Net", 0, outputs=((1, 128, 30522),), leaf=False)
+    row = Layer("Embedding", 1, outputs=((1, 128, 768),), parameters=30522 * 768)
+    text = Summary("torchinfo", "transformer", row.parameters, row.parameters, (top, row), 4)
+    assert reads(text) == (1, 128)
+
+
 def test_a_tied_head_counts_once() -> None:
     shape: Shape = (1, 128, 768)
     embedding = Layer("Embedding", 1, outputs=(shape,), parameters=50257 * 768)
