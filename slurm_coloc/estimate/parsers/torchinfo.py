@@ -10,9 +10,9 @@ parentheses is of parameters that are not trained.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from slurm_coloc.estimate.kinds import Role, holds_activation
+from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
     MAX_ROWS,
     UNKNOWN_DIM,
@@ -21,6 +21,12 @@ from slurm_coloc.estimate.lexing import (
     fail,
     parse_count,
     parse_shapes,
+)
+from slurm_coloc.estimate.parsers.torchinfo_footer import (
+    hidden_of,
+    own_frozen,
+    parameters_of,
+    size_of,
 )
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import (
@@ -129,8 +135,8 @@ class TorchInfo:
             rows,
             columns,
             footer,
-            _size(lines[end:], "Forward/backward pass size"),
-            _size(lines[end:], "Input size"),
+            size_of(lines[end:], "Forward/backward pass size"),
+            size_of(lines[end:], "Input size"),
         )
 
     def _rows(self, lines: Sequence[str], columns: list[str]) -> tuple[list[Row], int]:
@@ -198,10 +204,10 @@ class TorchInfo:
                 )
             )
         total = bounded(sum(row.count for row in rows))
-        parameters, notes = _parameters(total, footer, bool(pass_bytes))
+        parameters, notes = parameters_of(total, footer, bool(pass_bytes))
         trainable = trainable_of(footer, parameters)
-        layers = _own_frozen(layers, trainable)
-        hidden = _hidden(layers, pass_bytes, batch)
+        layers = own_frozen(layers, trainable)
+        hidden = hidden_of(layers, pass_bytes, batch)
         # A ModuleList at the depth limit hides its children: only the footer knows of them.
         collapsed = parameters > total or any(
             layer.leaf and layer.parameters and layer.role in (Role.BLOCK, Role.ALIAS)
@@ -220,19 +226,6 @@ class TorchInfo:
             notes=notes,
             input_bytes=input_bytes,
         )
-
-
-def _own_frozen(layers: list[Layer], trainable: int) -> list[Layer]:
-    """Parameters of a block itself are printed without parentheses whether they are trained or not:
-    they are not where the footer's trained ones are those of other rows."""
-    own = [layer.role is Role.BLOCK and not layer.frozen for layer in layers]
-    others = [x for x, block in zip(layers, own, strict=True) if not block and not x.frozen]
-    if not any(layer.frozen for layer in layers) or sum(x.parameters for x in others) < trainable:
-        return layers
-    return [
-        replace(layer, frozen=True) if block and layer.parameters else layer
-        for layer, block in zip(layers, own, strict=True)
-    ]
 
 
 def _shapes(cell: str) -> tuple[Shape, ...]:
@@ -267,52 +260,6 @@ def _batch(rows: list[Row]) -> int | None:
             head = shapes[0][0]
             return None if head == UNKNOWN_DIM else head
     return None
-
-
-def _parameters(total: int, footer: Footer, sized: bool) -> tuple[int, tuple[str, ...]]:
-    """The larger of rows and footer.
-
-    A footer above the rows means that rows are missing; where it is ``sized`` (it has the pass
-    size) the outputs of the missing rows can still be counted.
-    """
-    if footer.total is None or footer.total == total:
-        return total, ()
-    if footer.total > total * 1.02 + 1000 and not sized:
-        raise fail(
-            "disagreement",
-            f"the rows hold {total:,} parameters, the footer {footer.total:,}: rows are missing",
-        )
-    note = f"rows hold {total:,} parameters, the footer {footer.total:,}: the larger is taken"
-    return max(total, footer.total), (note,)
-
-
-def _size(lines: Sequence[str], title: str) -> int:
-    """Bytes of "Forward/backward pass size (MB): 4932.50"; 0 where the line is missing."""
-    for line in lines:
-        head, _, value = line.strip().partition(":")
-        if head.startswith(title):
-            scale = {"(KB)": 10**3, "(MB)": 10**6, "(GB)": 10**9, "(TB)": 10**12}
-            unit = next((size for text, size in scale.items() if text in head), 10**6)
-            whole, _, part = value.strip().replace(",", "").partition(".")
-            if whole.isdecimal() and whole.isascii() and len(whole) <= 15:
-                digits = part[:2] if part[:2].isdecimal() and part.isascii() else "0"
-                return bounded(int(whole) * unit + int(digits.ljust(2, "0")) * unit // 100)
-    return 0
-
-
-def _hidden(layers: list[Layer], pass_bytes: int, batch: int | None) -> int:
-    """Elements per sample that the footer counts (4 bytes, doubled) beyond the visible leaves."""
-    counted = -(-pass_bytes // (8 * max(1, batch or 1)))
-    seen = sum(
-        max(0, layer.output_elements)
-        for layer in layers
-        if layer.leaf
-        and (layer.parameters or (layer.recursive and layer.role not in (Role.BLOCK, Role.ALIAS)))
-        and layer.outputs
-        and not layer.closed(layer.outputs[0])
-        and not holds_activation(layer.kind)  # it has children: the footer does not count it
-    )
-    return max(0, counted - seen)
 
 
 PARSER = TorchInfo()
