@@ -132,7 +132,9 @@ def test_auto(short_lab: Lab) -> None:
     job, said = submit(me, "--coloc=auto", first)
     assert "runs on a whole GPU: no earlier run of this script was measured yet" in said
     job_shown = next(one for one in lab.jobs() if one["JobId"] == str(job))
-    assert "gpu" in job_shown["TresPerNode"] or shards(job_shown) == 39
+    # As it was submitted: --gpus is of the job on newer releases.
+    asked = job_shown.get("TresPerNode") or job_shown["TresPerJob"]
+    assert "gpu" in asked or shards(job_shown) == 39
     assert ended(me, job)["peak_mib"] == 9000
 
     # Renamed, another comment and job name: the same script.

@@ -123,21 +123,27 @@ def test_single_jobs_fill_the_rest_and_are_never_split(four: Lab) -> None:
     two = submit(me, "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     four.wait(two, "RUNNING")
     each = share_of(four, two)
-    fit = 39 // each
-    singles = [submit(me, "--gpus=1", "--mem=100", wrap="sleep 300") for _ in range(4 * fit - 2)]
+    first = submit(me, "--gpus=1", "--mem=100", wrap="sleep 300")
+    four.wait(first, "RUNNING")
+    alone = share_of(four, first)
+    assert alone < each  # one process has no buckets of DDP
+    free = [39 - each, 39 - each, 39, 39]
+    fit = sum(gpu // alone for gpu in free)
+    singles = [submit(me, "--gpus=1", "--mem=100", wrap="sleep 300") for _ in range(fit - 1)]
     for job_id in singles:
         four.wait(job_id, "RUNNING")
-        assert share_of(four, job_id) == each
-    assert use(four) == [fit * each] * 4
-    # 4 x the rest of a GPU is free, enough for a share in sum and too little on any one.
-    assert 4 * (39 - fit * each) >= each
+        assert share_of(four, job_id) == alone
+    full = sorted(39 - gpu % alone for gpu in free)
+    assert sorted(use(four)) == full
+    # The rest of all GPUs is enough for a share in sum, and too little on any one.
+    assert sum(gpu % alone for gpu in free) >= alone
     late = submit(me, "--gpus=1", "--mem=100", wrap="sleep 300")
     more = submit(me, "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     until(lambda: four.job(late)["Reason"] in ("Resources", "Priority"), 20, "the next waits")
     assert four.job(more)["JobState"] == "PENDING"
     bound = until(lambda: me.explain(late)["binding"], 20, "what binds it")
-    assert f"{each} shards on one GPU needed" in bound["text"]
-    assert use(four) == [fit * each] * 4
+    assert f"{alone} shards on one GPU needed" in bound["text"]
+    assert sorted(use(four)) == full
     four.run(["scancel", str(two)])
     four.wait(late, "RUNNING")
 
@@ -237,7 +243,8 @@ def test_least_loaded(make_lab: Callable[..., Lab]) -> None:
     me = desk(four, 300)
     one = submit(me, "--gpus=1", "--mem=100", wrap="sleep 300")
     four.wait(one, "RUNNING")
-    each = share_of(four, one)
+    alone = share_of(four, one)
     three = submit(me, "-n3", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     four.wait(three, "RUNNING")
-    assert use(four) == [each] * 4
+    each = share_of(four, three)
+    assert sorted(use(four)) == [alone, each, each, each]

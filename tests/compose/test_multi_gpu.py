@@ -53,5 +53,6 @@ def test_two_gpus_shared(cluster: Cluster, by_task: None, node: str, partition: 
     one = cluster.sbatch(*where, "-n1", wrap="sleep 120")
     cluster.wait(one, "RUNNING")
     beside = used(cluster, node)
-    assert sum(beside) == 3 * found[0], "one GPU more is shared, for one task"
+    more = sum(beside) - sum(found)
+    assert 0 < more < found[0], "one task alone has no buckets of DDP"
     assert sum(a != b for a, b in zip(beside, found, strict=True)) == 1, "on one device alone"
