@@ -21,7 +21,6 @@ from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
 
-MIB = 2**20
 _EAGER = ("xlnet", "deberta", "t5", "roformer", "longformer", "bigbird", "reformer", "funnel")
 
 
@@ -42,7 +41,7 @@ class Text:
     """See the module."""
 
     name = "text"
-    version = "2"
+    version = "3"
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""

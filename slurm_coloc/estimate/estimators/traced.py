@@ -19,7 +19,6 @@ from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import Summary
 
-MIB = 2**20
 #: events of a loop that are replayed at most: some seconds
 MAX_EVENTS = 1_500_000
 
@@ -28,7 +27,7 @@ class Recorded:
     """See the module."""
 
     name = "traced"
-    version = "1"
+    version = "2"
     any_family = True
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:

@@ -188,4 +188,5 @@ def _inside(rule: Rule, style: Style, layer: Layer, given: Shape) -> list[Node] 
     if not found:
         return None
     own = layer.parameters - parameters(found)
-    return found if own == 0 or (own > 0 and style.functional) else None
+    # Attention alone may have matrices of its own beside its rows.
+    return found if own == 0 or (own > 0 and rule is tokens.attended) else None
