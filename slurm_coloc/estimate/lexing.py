@@ -6,7 +6,9 @@ and 1,200 rows, so 4 MiB and 50,000 rows leave a factor of 25.
 """
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar
 
 from slurm_coloc.errors import SummaryError
 
@@ -18,6 +20,7 @@ MAX_NUMBER = 2**63 - 1
 MAX_NESTING = 8  # brackets inside brackets in one cell
 
 Shape = tuple[int, ...]
+Made = TypeVar("Made")
 UNKNOWN_DIM = -1  # None, ? or -1 in the text
 
 # CSI, OSC and two-character escape sequences. No branch can match what another starts with, and
@@ -27,6 +30,16 @@ _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _COUNT = re.compile(r"\d+(?:[,_]\d+)*\Z")
 _DIGITS = re.compile(r"\d+\Z")
 _LIST = re.compile(r"\[[0-9]{1,18}(?:, [0-9]{1,18}){0,15}\]\Z")
+
+
+def kept(read: Callable[[str], Made]) -> Callable[[str], Made]:
+    """``read`` with a memory: cells come again and again. Long ones are hostile and not kept."""
+    short = lru_cache(maxsize=4096)(read)
+
+    def known(cell: str) -> Made:
+        return short(cell) if len(cell) <= 96 else read(cell)
+
+    return wraps(read)(known)
 
 
 def fail(code: str, message: str) -> SummaryError:
@@ -63,6 +76,7 @@ def clean_lines(text: str) -> list[str]:
     return lines
 
 
+@kept
 def parse_count(cell: str) -> int | None:
     """``1,234`` as 1234, None if the cell is no count; raises number_out_of_range over 2^63-1."""
     cell = cell.strip()
@@ -95,17 +109,13 @@ def product(shape: Shape) -> int | None:
     return total
 
 
+@kept
 def parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     """The innermost integer lists of a cell: ``[8, 3]``, ``[(None, 4)]``, ``[[-1, 2], [-1, 3]]``.
 
     None when the cell is no shape. Raises bad_shape for a zero or negative dimension, and for
     brackets that do not close.
     """
-    # Shapes come again and again; a long cell is hostile and need not be kept.
-    return _kept_shapes(cell) if len(cell) <= 96 else _parse_shapes(cell)
-
-
-def _parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     cell = cell.strip()
     if not cell or cell[0] not in "[({":
         return None
@@ -137,9 +147,6 @@ def _parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     if stack:
         raise fail("bad_shape", "the brackets of a shape do not close")
     return tuple(shapes)
-
-
-_kept_shapes = lru_cache(maxsize=4096)(_parse_shapes)
 
 
 def _dimension(token: str) -> int | None:

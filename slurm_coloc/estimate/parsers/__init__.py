@@ -18,9 +18,10 @@ MAX_MODELS = 32
 
 
 class Parser(Protocol):
-    """Reads one format."""
+    """Reads one format. ``mark``: what stands in every line on which one of its models begins."""
 
     name: str
+    mark: str
 
     def starts(self, lines: Sequence[str], index: int) -> bool:
         """Whether a summary of this format begins on this line. It may look a few lines around."""
@@ -106,9 +107,11 @@ def _with_recording(summary: Summary, recorded: Sequence[Traced], lost: Sequence
 
 def _begins(lines: Sequence[str]) -> Iterator[tuple[int, Parser]]:
     """Lines on which a model begins, and the first parser that says so."""
+    marks = {parser.mark for parser in parsers()}
     for index, line in enumerate(lines):
-        if not line:
+        if not any(mark in line for mark in marks):
             continue
-        found = next((parser for parser in parsers() if parser.starts(lines, index)), None)
+        known = (one for one in parsers() if one.mark in line)
+        found = next((one for one in known if one.starts(lines, index)), None)
         if found is not None:
             yield index, found

@@ -17,6 +17,7 @@ class Keras2:
     """The parser of Keras 2's table."""
 
     name = "keras2"
+    mark = "Layer (type"
 
     def starts(self, lines: Sequence[str], index: int) -> bool:
         """The header between a rule of underscores and one of =."""

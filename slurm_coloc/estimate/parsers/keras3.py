@@ -30,6 +30,7 @@ class Keras3:
     """The parser of Keras 3's box table."""
 
     name = "keras3"
+    mark = "Layer (type"
 
     def starts(self, lines: Sequence[str], index: int) -> bool:
         """A boxed header with "Layer (type)"."""

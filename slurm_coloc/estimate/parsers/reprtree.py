@@ -55,6 +55,7 @@ class ReprTree:
     """The parser of print(model)."""
 
     name = "reprtree"
+    mark = "("
 
     def starts(self, lines: Sequence[str], index: int) -> bool:
         """``Name(`` alone on a line, followed by ``(child): Class(``."""

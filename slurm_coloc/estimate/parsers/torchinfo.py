@@ -19,6 +19,7 @@ from slurm_coloc.estimate.lexing import (
     Shape,
     bounded,
     fail,
+    kept,
     parse_count,
     parse_shapes,
 )
@@ -59,7 +60,7 @@ _MAX_DEPTH = 500
 _FLAT = re.compile(r"\[[^\[\](){}]*\]|\([^\[\](){}]*\)|[^ \[\](){}]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would double the time of making one
 class Row:
     """One line of the tree, its shapes as printed."""
 
@@ -109,6 +110,7 @@ class TorchInfo:
     """The parser of torchinfo's tree."""
 
     name = "torchinfo"
+    mark = "Layer (type"
 
     def starts(self, lines: Sequence[str], index: int) -> bool:
         """The header line, told from torchsummary's by ``:depth-idx`` or the rule above it."""
@@ -188,26 +190,11 @@ class TorchInfo:
         input_bytes: int,
     ) -> Summary:
         batch = _batch(rows)
-        layers: list[Layer] = []
-        for row, following in zip(rows, [*rows[1:], None], strict=True):
-            layers.append(
-                Layer(
-                    kind=row.kind,
-                    depth=row.depth,
-                    inputs=tuple(per_sample(shape, batch) for shape in row.inputs),
-                    outputs=tuple(per_sample(shape, batch) for shape in row.outputs),
-                    parameters=row.count,
-                    leaf=following is None or following.depth <= row.depth,
-                    recursive=row.recursive,
-                    frozen=row.frozen,
-                    attributes=(("kernel_elements", row.kernel),) if row.kernel else (),
-                )
-            )
+        layers = _layers(rows, batch)
         total = bounded(sum(row.count for row in rows))
         parameters, notes = parameters_of(total, footer, bool(pass_bytes))
         trainable = trainable_of(footer, parameters)
         layers = own_frozen(layers, trainable)
-        hidden = hidden_of(layers, pass_bytes, batch)
         # A ModuleList at the depth limit hides its children: only the footer knows of them.
         collapsed = parameters > total or any(
             layer.leaf and layer.parameters and layer.role in (Role.BLOCK, Role.ALIAS)
@@ -222,12 +209,41 @@ class TorchInfo:
             batch_in_text=batch,
             shapes="output" in columns and any(row.outputs for row in rows),
             collapsed=collapsed,
-            hidden_outputs=hidden if collapsed else 0,
+            hidden_outputs=hidden_of(layers, pass_bytes, batch) if collapsed else 0,
             notes=notes,
             input_bytes=input_bytes,
         )
 
 
+def _layers(rows: list[Row], batch: int | None) -> list[Layer]:
+    """Rows as layers, their shapes those of one sample."""
+    known: dict[tuple[Shape, ...], tuple[Shape, ...]] = {}
+
+    def one(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+        made = known.get(shapes)
+        if made is None:
+            made = known[shapes] = tuple(per_sample(shape, batch) for shape in shapes)
+        return made
+
+    layers: list[Layer] = []
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        layers.append(
+            Layer(
+                kind=row.kind,
+                depth=row.depth,
+                inputs=one(row.inputs),
+                outputs=one(row.outputs),
+                parameters=row.count,
+                leaf=following is None or following.depth <= row.depth,
+                recursive=row.recursive,
+                attributes=(("kernel_elements", row.kernel),) if row.kernel else (),
+                frozen=row.frozen,
+            )
+        )
+    return layers
+
+
+@kept
 def _shapes(cell: str) -> tuple[Shape, ...]:
     if cell in ("--", "(recursive)"):
         return ()
@@ -238,6 +254,7 @@ def _shapes(cell: str) -> tuple[Shape, ...]:
     return shapes
 
 
+@kept
 def _kernel(cell: str) -> int:
     """Elements of the kernel (9 for [3, 3]), 0 where none is printed."""
     count = parse_count(cell)

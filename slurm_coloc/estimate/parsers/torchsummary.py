@@ -44,6 +44,7 @@ class TorchSummary:
     """The parser of torchsummary's table."""
 
     name = "torchsummary"
+    mark = "(type)"
 
     def starts(self, lines: Sequence[str], index: int) -> bool:
         """A header, a rule of = and a row ``Name-1 [``."""

@@ -34,11 +34,11 @@ class Operator:
     """One step of the tape. ``reads``: inputs that get a gradient. ``through``: the gradient that
     comes is handed on as it is (sums, views). ``weights``: bytes of the parameters' gradients."""
 
-    reads: tuple[Value, ...]
-    saved: tuple[int, ...]
-    weights: tuple[int, ...] = ()
+    reads: Sequence[Value]
+    saved: Sequence[int]
+    weights: Sequence[int] = ()
     through: bool = False
-    scratch: tuple[Scratch, ...] = ()
+    scratch: Sequence[Scratch] = ()
     gradient: int | None = None
 
 
@@ -110,10 +110,11 @@ class Tape:
             self.hold(storage)
         else:
             storage = self.allocate(size)
+        later: list[Scratch] = []
         for work in scratch:
-            if work.work is Work.FORWARD:
-                self.events.append(work)
-        if not any(weights) and all(value.maker is None for value in reads):
+            (self.events if work.work is Work.FORWARD else later).append(work)
+        asked = [value for value in reads if value.maker is not None]
+        if not asked and not any(weights):
             for more in saves:
                 self.drop(self.allocate(more))
             return Value(storage, size, shape)
@@ -122,14 +123,9 @@ class Tape:
             kept.append(storage)
         for index in kept:
             self.hold(index)
-        kept += [self.allocate(more) for more in saves]
-        made = Operator(
-            tuple(value for value in reads if value.maker is not None),
-            tuple(kept),
-            tuple(weights),
-            through or view,
-            tuple(work for work in scratch if work.work is not Work.FORWARD),
-        )
+        for more in saves:
+            kept.append(self.allocate(more))
+        made = Operator(asked, kept, weights, through or view, later)
         self._operators.append(made)
         return Value(storage, size, shape, made)
 
