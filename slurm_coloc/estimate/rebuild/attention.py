@@ -2,7 +2,7 @@
 """Self-attention: projections, the product that no row shows, the last projection.
 
 Where a row shows scores (softmax, dropout), or PyTorch has no fused kernel for the shape, they are
-stored; else one kernel makes the product and keeps none (scaled_dot_product_attention).
+stored; else one kernel makes the product and keeps none: see product.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,17 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
+from slurm_coloc.estimate.rebuild.product import Scores, Sizes, after, eager, fused
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
+from slurm_coloc.estimate.summary import Layer
 
 #: gives the scores of positions, from the queries
 POSITION = "PosEmbedRel"
 #: classes that keep more than one tensor of the scores' size
-COPIES = {"gpsa": 4, "windowmultiheadattention": 2}
+COPIES = {"gpsa": 4}
+#: Hiera's class
+UNITS = "MaskUnitAttention"
 #: classes that turn queries and keys by their position: a new tensor each
 ROTATED = ("evaattention", "attentionrope", "rotary", "llamaattention", "qwen", "mistral")
 Run = Callable[[Scope, list[Node], Value, list[Value]], Value]
@@ -41,32 +45,24 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
     layer = node.layer
     rows = _rows(node, x)
     parts = _parts(scope, node, rows, x, run)
-    scores = _scores(scope, node, x)
-    # Cosine attention (Swin 2) divides q and k by their lengths, for which both are kept.
-    kind = layer.kind.lower()
-    cosine = (rows.own == 3 and "window" in kind) or kind == "windowmultiheadattention"
-    made = (
-        _fused(scope, parts, x)
-        if scores is None
-        else _eager(scope, parts, x, scores, COPIES.get(kind, 1), cosine)
-    )
+    sizes = _sizes(scope, node, rows, parts, x)
+    scores = _scores(scope, node, rows, x)
+    if scores is None:
+        made = fused(scope, parts, sizes, copied=layer.kind == UNITS)
+    else:
+        made = eager(scope, parts, sizes, scores)
     for part in parts:
         tape.drop(part.storage)
     if rows.own > 3:  # XLNet: the last projection, too
-        made = _after(scope, made, scope.run([made], x.size, x.shape, saves_inputs=[made]))
+        made = after(scope, made, scope.run([made], x.size, x.shape, saves_inputs=[made]))
         for more in (2 * x.size, x.size, x.size):  # keys of positions, queries with both biases
-            made = _after(scope, made, scope.run([made], made.size, made.shape, saves=[more]))
+            made = after(scope, made, scope.run([made], made.size, made.shape, saves=[more]))
     for child in rows.rest:
-        made = _after(scope, made, run(scope, [child], made, [made]))
+        made = after(scope, made, run(scope, [child], made, [made]))
     out = layer.outputs[0] if layer.outputs else x.shape
     if made.shape != out:
-        made = _after(scope, made, scope.reshaped(made, out))
+        made = after(scope, made, scope.reshaped(made, out))
     tape.drop(x.storage)
-    return made
-
-
-def _after(scope: Scope, before: Value, made: Value) -> Value:
-    scope.tape.drop(before.storage)
     return made
 
 
@@ -135,60 +131,110 @@ def _width(node: Node) -> int:
     return outputs[0][-1] if flat else outputs[0][1]
 
 
-def _fused(scope: Scope, parts: list[Value], x: Value) -> Value:
-    """One kernel: keeps q, k, v, its result and, of 4 bytes a row and head, a logarithm (64 wide
-    heads)."""
-    size = x.size
-    rows = max(1, size // 64 // scope.low * 4)
-    return scope.run(parts, size, x.shape, saves_inputs=parts, saves_output=True, saves=[rows])
+def _sizes(scope: Scope, node: Node, rows: _Rows, parts: list[Value], x: Value) -> Sizes:
+    """Queries, keys and values by what the last projection reads, which is as wide as the values;
+    what is left of the first matrices is shared by queries and keys."""
+    read = next((row.layer.inputs[0] for row in rows.rest[:1] if row.layer.inputs), x.shape)
+    made = scope.bytes(read)
+    for child in node.children:
+        if child.layer.kind == POSITION and child.layer.inputs:
+            return _windows(scope, child.layer, read)
+    first = parts[: max(1, bool(rows.own) + len(rows.first))]
+    first = [part for part in first if len(part.shape) == len(first[0].shape)]  # not positions
+    if len(first) > 2:
+        return Sizes(first[0].size, first[1].size, first[2].size, made, read)
+    last = _tokens_last(node)
+    held = max(first, key=lambda part: _channels(part.shape, last))
+    value = held.size * _channels(read, last) // max(1, _channels(held.shape, last))
+    left = max(0, held.size - value)
+    if len(first) == 2:
+        query = first[0] if held is first[1] else first[1]
+        return Sizes(query.size, left or value, value, made, read)
+    # Queries may be fewer than what they are made of (Hiera pools them).
+    return Sizes(left // 2 * made // max(1, value) or made, left // 2 or made, value, made, read)
 
 
-def _scores(scope: Scope, node: Node, x: Value) -> Shape | None:
-    """Shape of the scores, where they are stored."""
-    if "channel" in node.layer.kind.lower():
-        return (1, x.shape[-1], 64)
+def _windows(scope: Scope, positions: Layer, read: Shape) -> Sizes:
+    """Windows may overlap (HaloNet): keys and values are copied for each, as many as the scores of
+    a query."""
+    *lead, queries, keys = positions.outputs[0]
+    query = positions.inputs[0]
+    key = scope.bytes((*lead, keys, query[-1]))
+    made = scope.bytes(read)
+    return Sizes(scope.bytes(query), key, made * keys // max(1, queries), made, read)
+
+
+def _channels(shape: Shape, last: bool) -> int:
+    return shape[-1] if last or len(shape) < 4 else shape[1]
+
+
+def _scores(scope: Scope, node: Node, rows: _Rows, x: Value) -> Scores | None:
+    """What is known of the scores, where they are stored."""
+    kind = node.layer.kind.lower()
+    if "channel" in kind:
+        return Scores((1, x.shape[-1], 64))
+    # Cosine attention (Swin 2) divides q and k by their lengths and scales their product.
+    cosine = (rows.own == 3 and "window" in kind) or kind == "windowmultiheadattention"
     tokens = x.shape[-2] if len(x.shape) == 3 else 0
     for child in node.children:
         if child.layer.kind == POSITION:
-            return child.layer.outputs[0]
+            return Scores(child.layer.outputs[0], bias=2)
         name = child.layer.kind.lower()
         for shape in (*child.layer.inputs, *child.layer.outputs):
             square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
             if "softmax" in name or square:
-                return shape
+                return Scores(shape, COPIES.get(kind, 1) + cosine, cosine)
+    if head := _head(node, x):
+        heads, inside, _ = head
+        bias = 1 if node.layer.parameters else None
+        return Scores((heads, inside, inside), bias=bias, whole=True)
     if len(x.shape) == 4 and _tokens_last(node) and node.layer.kind == "Attention":
         if x.shape[1] == x.shape[2]:  # image windows (SAM): the positions' bias is as the scores
             inside = x.shape[1] * x.shape[2]
-            return (x.shape[0], max(1, x.shape[-1] // 64), inside, inside)
-        # Blocks of tokens (NesT): the fused kernels take four dimensions, these are five. Its heads
-        # are 32 wide.
-        return (x.shape[0] * x.shape[1], max(1, x.shape[-1] // 32), x.shape[2], x.shape[2])
-    if node.layer.kind == "MaskUnitAttention":  # Hiera: five dimensions, heads 96 wide, units of 64
-        unit = 64 if tokens > 196 else tokens
-        return (tokens // unit, max(1, x.shape[-1] // 96), unit, unit)
-    if first := _normed(node):  # LeViT: keys 32 wide, values twice as much
-        inside = elements(x.shape) // x.shape[1 if len(x.shape) > 3 else -1] // x.shape[0]
-        return (1, max(1, _width(first) // 128), inside, inside)
+            return Scores((x.shape[0], max(1, x.shape[-1] // 64), inside, inside), bias=1)
+        # Blocks of tokens (NesT): five dimensions. Its heads are 32 wide.
+        heads = max(1, x.shape[-1] // 32)
+        return Scores((x.shape[0] * x.shape[1], heads, x.shape[2], x.shape[2]))
+    if node.layer.kind == UNITS:
+        return _units(scope, node, x)
+    if first := _normed(node):
+        return _levit(node, _width(first), x)
     if scope.eager and tokens > 1:
         # Head size 64 is the rule from BERT to Llama's 128: the smaller gives more scores.
-        return (1, max(1, x.shape[-1] // 64), tokens, tokens)
+        return Scores((1, max(1, x.shape[-1] // 64), tokens, tokens))
     return None
 
 
-def _eager(
-    scope: Scope, parts: list[Value], x: Value, shape: Shape, copies: int, cosine: bool
-) -> Value:
-    """Scores are stored: q scaled, the product, its softmax, and the product with the values."""
-    tape = scope.tape
-    scores = scope.bytes(shape, scope.high)
-    more = [x.size] * (4 if cosine else 2)
-    copied = scope.run(parts, x.size, x.shape, saves=more, saves_inputs=parts if cosine else [])
-    product = scope.run([copied], scores, shape, saves_inputs=[copied])
-    tape.drop(copied.storage)
-    made = scope.run(
-        [product], scores, shape, saves_output=True, saves=[scores] * (copies - 1 + cosine)
-    )
-    tape.drop(product.storage)
-    if scope.drops:
-        made = _after(scope, made, scope.run([made], scores, shape, saves=[scope.bytes(shape, 1)]))
-    return _after(scope, made, scope.run([made], x.size, x.shape, saves_inputs=[made]))
+def _head(node: Node, x: Value) -> tuple[int, ...] | None:
+    """Queries whose heads are put beside the batch: (heads, tokens, width). Three dimensions, for
+    which there is no fused kernel."""
+    for child in node.children:
+        shapes = child.layer.inputs
+        if child.layer.role in (Role.ALIAS, Role.NORM) and shapes and len(shapes[0]) == 3:
+            shape = shapes[0]
+            if shape[0] > x.shape[0] and elements(shape) == elements(x.shape):
+                return shape
+    return None
+
+
+def _units(scope: Scope, node: Node, x: Value) -> Scores | None:
+    """Hiera: units of 32 pixels a side in the first two stages, in a fifth dimension; the rest
+    sees all tokens in four. Queries may be pooled. Heads are 56 to 96 wide."""
+    tokens, out = x.shape[-2], node.layer.outputs[0] if node.layer.outputs else x.shape
+    unit = tokens * 32 * 32 // max(1, scope.pixels)
+    if unit < 16:
+        return None
+    queries = unit * out[-2] // tokens
+    heads = max(1, round(out[-1] / 72))
+    return Scores((tokens // unit, heads, queries, unit), held=queries < unit)
+
+
+def _levit(node: Node, width: int, x: Value) -> Scores:
+    """A table of each head's positions tells the heads; queries may be fewer than keys. Without
+    it: keys 32 wide, values twice as much."""
+    spread = len(x.shape) > 3
+    keys = elements(x.shape) // x.shape[1 if spread else -1] // x.shape[0]
+    out = node.layer.outputs[0] if node.layer.outputs else x.shape
+    queries = elements(out) // out[1 if spread else -1] // x.shape[0]
+    heads, odd = divmod(node.layer.parameters, keys)
+    return Scores((1, heads if heads and not odd else max(1, width // 128), queries, keys))

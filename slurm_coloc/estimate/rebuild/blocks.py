@@ -125,9 +125,26 @@ def run(
             # It read an older value and made the shape of the last one: a shortcut.
             current = (_multiplied if product else _joined)(scope, current, made)
             continue
+        if given.storage != current.storage and _pools(current.shape, made.shape):
+            current = _joined(scope, _pooled(scope, current, made.shape), made)
+            continue
         tape.drop(current.storage)
         current = made
     return current
+
+
+def _pools(shape: Shape, to: Shape) -> bool:
+    """The same channels of a whole number of times as many tokens: a shortcut that is pooled."""
+    tokens = len(shape) == len(to) == 3 and shape[-1] == to[-1] and shape[0] == to[0]
+    return tokens and shape[1] > to[1] and shape[1] % to[1] == 0
+
+
+def _pooled(scope: Scope, x: Value, shape: Shape) -> Value:
+    """The largest of some tokens each (Hiera): keeps what it reads and makes."""
+    size = scope.bytes(shape)
+    made = scope.run([x], size, shape, saves_inputs=[x], saves_output=True)
+    scope.tape.drop(x.storage)
+    return made
 
 
 def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:

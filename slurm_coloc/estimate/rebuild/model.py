@@ -23,6 +23,7 @@ def rebuild(summary: Summary, scope: Scope, rows: Opened | None = None) -> Recor
     rows = rows or opened(summary)
     shape = given(summary)
     scope.hidden = _hidden(summary, rows)
+    scope.pixels = shape[-1] * shape[-2] if len(shape) == 4 else 0
     batch = Value(-1, scope.bytes(shape), shape)
     made = run(scope, rows.top, batch, [batch])
     tape = scope.tape

@@ -26,7 +26,8 @@ class Scope:
     an element of a parameter and of its gradient. ``trained``: the share that is trained of the
     parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
     attention stores its scores. ``inplace``: activations that can run in place do, as in vision
-    models. ``hidden``: what rows that were not opened keep, over their own output."""
+    models. ``hidden``: what rows that were not opened keep, over their own output. ``pixels``: of
+    the image that the model reads, 0 where it reads none."""
 
     batch: int
     low: int = 4
@@ -37,6 +38,7 @@ class Scope:
     eager: bool = False
     inplace: bool = True
     hidden: float = 0.0
+    pixels: int = 0
     output_bytes: int = 0
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
