@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from slurm_coloc.core.hosts import address
+from slurm_coloc.core.optimizers import Optimizer
 from slurm_coloc.errors import ConfigError
 
 DEFAULT_PATH = Path("/etc/slurm-coloc/coloc.toml")
@@ -133,9 +134,7 @@ class EstimateConfig(Section):
         description="Name of the estimator that decides. auto: what `coloc summarize` recorded,"
         " where the summary has it, else text.",
     )
-    default_optimizer: Literal["sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit"] = (
-        Field("adam", description="Assumed where the user names none.")
-    )
+    default_optimizer: Optimizer = Field("adam", description="Assumed where the user names none.")
     default_precision: Literal["fp32", "amp", "bf16"] = Field(
         "fp32", description="Assumed where the user names none."
     )

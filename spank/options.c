@@ -38,7 +38,9 @@ static struct spank_option table[OPT_COUNT] = {
 	{ "coloc-batch-size", "N", "batch size of one process, for --coloc", 1, OPT_BATCH_SIZE,
 	  store },
 	{ "coloc-seq-len", "N", "tokens in a sequence, for --coloc", 1, OPT_SEQ_LEN, store },
-	{ "coloc-optimizer", "NAME", "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, for --coloc",
+	{ "coloc-optimizer", "NAME",
+	  "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, adam|adamw with -fused or -for-loop, "
+	  "for --coloc",
 	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
 	{ "coloc-policy", "collocate|exclusive",
@@ -55,8 +57,10 @@ static const char *const env_names[OPT_COUNT + 1] = {
 	NULL,
 };
 
-static const char *const optimizers[] = { "sgd",       "sgd-momentum", "adam", "adamw",
-                                          "adafactor", "adam8bit",     NULL };
+static const char *const optimizers[] = {
+	"sgd",        "sgd-momentum", "adam",          "adamw",          "adafactor", "adam8bit",
+	"adam-fused", "adamw-fused",  "adam-for-loop", "adamw-for-loop", NULL
+};
 static const char *const precisions[] = { "fp32", "amp", "bf16", NULL };
 static const char *const policies[] = { "collocate", "exclusive", NULL };
 

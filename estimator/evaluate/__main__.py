@@ -184,16 +184,11 @@ def _configurations(what: str, cache: Path, every: bool, plot: Path | None) -> i
     configs.make([run.text for run in runs], cache)
     cases = configs.judged(runs, cache, Stack(CONTEXT_MIB))
     print(f"{len(cases)} measured runs, context {CONTEXT_MIB} MiB; the bound of a method that has")
-    print("none is its figure\n")
+    print(f"none is its figure; {configs.ASSUMED}\n")
     print(judging.table(cases))
     if plot is not None:
         picture.methods(cases, plot)
     print("\n".join(f"left out: {one}" for one in left))
-    here, said = configs.SAID
-    other = [run._replace(text=said) for run in runs if run.text == here]
-    print("\nXception is taken at 224 pixels (see configs.py); at 299, as is said of it:")
-    configs.make([said], cache)
-    print(judging.each(configs.judged(other, cache, Stack(CONTEXT_MIB)), ("text", "traced")))
     if every:
         print()
         print(judging.each(cases, ("text", "traced")))

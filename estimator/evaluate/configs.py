@@ -2,8 +2,13 @@
 """The thesis' own configurations (Figures 5.11 to 5.13, Table 6.2): their models made again, their
 texts as users have them, and all estimators held against what was measured.
 
-Needs torch, torchinfo, timm and transformers. The models are those of timm and transformers that
-come nearest; what the thesis' authors changed in theirs is not known.
+Models, sides and optimizers are those of the scripts that the authors published with their manager
+(github.com/ehsanyousefzadehasl/CARMA, workloads, commit 75e5b71): ImageNet from torchvision but for
+Xception, at 224 pixels, CIFAR-100 from timm with 100 classes, BERT and GPT-2 with transformers' own
+AdamW, which steps in a loop over the parameters, GPT-2 large in DataParallel, XLNet by the Trainer
+on two GPUs. Classes like GPT2SdpaAttention in their texts are those of transformers 4.42 to 4.47.
+
+Needs torch, torchvision, torchinfo, timm and transformers.
 """
 
 import csv
@@ -22,10 +27,14 @@ from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
 CONFIGS18, WORKLOADS = Path("facts/configs18.csv"), Path("facts/workloads.csv")
-#: of the thesis' runs, per ../shared/ESTIMATION.md: optimizers, tokens
-CNN_OPTIMIZER, TEXT_OPTIMIZER, TOKENS = "adam", "adamw", 512
-#: the side that Xception's runs are said to have had, see MODELS
-SAID = ("xception-224", "xception-299")
+#: of the scripts: tokens, and optimizers where a model has no other
+TOKENS, IMAGENET, CIFAR = 512, "adam", "adamw"
+SMALL = 32  #: side of CIFAR's images (pixels)
+LOOP, TRAINER = "adamw-for-loop", "adamw"
+ASSUMED = (
+    "optimizers as in the runs' scripts: ImageNet Adam, CIFAR-100 and XLNet AdamW (all foreach,"
+    " PyTorch's default), BERT and GPT-2 transformers' AdamW, one parameter at a time"
+)
 #: names in workloads.csv that configs18.csv spells in another way
 ALSO = {
     "inception": "inception_v3", "Xception": "xception", "BERT_base": "bert_base",
@@ -34,33 +43,37 @@ ALSO = {
 
 
 class Image(NamedTuple):
-    """A model of timm, and the side of its images (pixels) on ImageNet."""
+    """A model of a library, the side of its images (pixels) on ImageNet, and what its maker
+    is told. CIFAR-100 was trained with timm's of that name."""
 
-    timm: str
+    library: str
+    name: str
     side: int = 224
+    told: tuple[tuple[str, bool], ...] = ()
 
 
 class Words(NamedTuple):
-    """A class of transformers, its configuration's class, and what differs from the default."""
+    """A class of transformers, its configuration's class, what differs from the default, and the
+    optimizer."""
 
     model: str
     config: str
     changed: dict[str, int]
+    optimizer: str = LOOP
 
 
 MODELS: dict[str, Image | Words] = {
-    "vgg16": Image("vgg16"),
-    "resnet50": Image("resnet50"),
-    # Said to be 299, which the measurements rule out: there the activations alone are 7,631 MiB at
-    # a batch of 32 and 30,258 at 128, measured are 7,202 and 22,978 in all. The fake tensors'
-    # figures that were published with them are those of 224.
-    "xception": Image("legacy_xception", 224),
-    "mobilenet_v2": Image("mobilenetv2_100"),
-    "efficientnet_b0": Image("efficientnet_b0"),
-    "inception_v3": Image("inception_v3", 299),
-    "resnet18": Image("resnet18"),
-    "resnet34": Image("resnet34"),
-    "mobilenetv3_small": Image("mobilenetv3_small_100"),
+    "vgg16": Image("torchvision", "vgg16"),
+    "resnet50": Image("torchvision", "resnet50"),
+    "xception": Image("timm", "legacy_xception"),
+    "mobilenet_v2": Image("torchvision", "mobilenet_v2"),
+    "efficientnet_b0": Image("torchvision", "efficientnet_b0"),
+    "inception_v3": Image(
+        "torchvision", "inception_v3", 299, (("aux_logits", False), ("init_weights", False))
+    ),
+    "resnet18": Image("timm", "resnet18"),
+    "resnet34": Image("timm", "resnet34"),
+    "mobilenetv3_small": Image("timm", "mobilenetv3_small_100"),
     # The vocabulary is that of the real summary file of BERT base.
     "bert_base": Words("BertForMaskedLM", "BertConfig", {"vocab_size": 28996}),
     "bert_large": Words(
@@ -84,8 +97,9 @@ MODELS: dict[str, Image | Words] = {
         "XLNetForSequenceClassification",
         "XLNetConfig",
         {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072},
+        TRAINER,
     ),
-    "xlnet_large": Words("XLNetForSequenceClassification", "XLNetConfig", {}),
+    "xlnet_large": Words("XLNetForSequenceClassification", "XLNetConfig", {}, TRAINER),
 }
 
 
@@ -148,7 +162,7 @@ def workloads(path: Path) -> tuple[list[Run], list[str]]:
                 continue
             side = 0
             if isinstance(known, Image):
-                side = 32 if row["dataset"].startswith("cifar") else known.side
+                side = SMALL if row["dataset"].startswith("cifar") else known.side
             total, gpus = _gpus(model, int(row["batch"]))
             measured = float(row["mem_MiB"])
             found.append(Run(row["config"], _one(model, side), total, gpus, measured, {}))
@@ -163,15 +177,17 @@ def judged(runs: list[Run], cache: Path, stack: Stack) -> list[Case]:
         plain = parse_summary((cache / f"{run.text}.plain").read_text(encoding="utf-8"))
         path = cache / f"{run.text}.recorded"
         written = parse_summary(path.read_text(encoding="utf-8")) if path.exists() else plain
-        words = isinstance(MODELS[run.text.partition("-")[0]], Words)
-        options = TrainingOptions(
-            run.batch,
-            TOKENS if words else None,
-            TEXT_OPTIMIZER if words else CNN_OPTIMIZER,
-            gpus=run.gpus,
-        )
+        options = _options(run)
         cases.append(Case(run.label, run.measured_mib, _told(plain, written, options, stack, run)))
     return cases
+
+
+def _options(run: Run) -> TrainingOptions:
+    model, _, side = run.text.partition("-")
+    known = MODELS[model]
+    if isinstance(known, Words):
+        return TrainingOptions(run.batch, TOKENS, known.optimizer, gpus=run.gpus)
+    return TrainingOptions(run.batch, None, CIFAR if int(side) == SMALL else IMAGENET)
 
 
 def _told(
@@ -201,31 +217,37 @@ def make(texts: list[str], cache: Path) -> None:
         model, _, side = text.partition("-")
         plain = cache / f"{text}.plain"
         if not plain.exists():
-            plain.write_text(_plain(MODELS[model], int(side or 0)), encoding="utf-8")
+            plain.write_text(_plain(model, int(side or 0)), encoding="utf-8")
         try:
-            (cache / f"{text}.recorded").write_text(_recorded(MODELS[model], int(side or 0)))
+            (cache / f"{text}.recorded").write_text(_recorded(model, int(side or 0)))
         except Exception as why:  # a model's own code, on tensors without values
             print(f"{text}: not recorded: {type(why).__name__}: {str(why)[:120]}", file=sys.stderr)
 
 
-def _maker(known: Image | Words) -> Callable[[], Any]:
+def _maker(known: Image | Words, side: int) -> Callable[[], Any]:
     if isinstance(known, Image):
         import timm
+        from torchvision import models
 
-        return lambda: timm.create_model(known.timm, num_classes=1000)
+        if side == SMALL:
+            return lambda: timm.create_model(known.name, num_classes=100)
+        if known.library == "timm":
+            return lambda: timm.create_model(known.name, num_classes=1000)
+        return lambda: getattr(models, known.name)(**dict(known.told))
     import transformers
 
     config = getattr(transformers, known.config)(**known.changed)
     return lambda: getattr(transformers, known.model)(config)
 
 
-def _plain(known: Image | Words, side: int) -> str:
+def _plain(name: str, side: int) -> str:
     """torchinfo's table of an image model; print(model) with a footer of a language model."""
     import torch
     import torchinfo
 
+    known = MODELS[name]
     with real_linspace(), torch.device("meta"):
-        model = _maker(known)().train()
+        model = _maker(known, side)().train()
     if isinstance(known, Image):
         how = {"mode": "train", "device": "meta", "verbose": 0, **KINDS["full"]}
         return f"{torchinfo.summary(model, input_size=(BATCH, 3, side, side), **how)}\n"
@@ -236,13 +258,14 @@ def _plain(known: Image | Words, side: int) -> str:
     )
 
 
-def _recorded(known: Image | Words, side: int) -> str:
+def _recorded(name: str, side: int) -> str:
     from slurm_coloc.summarize.jobs import Wish, job_of
     from slurm_coloc.summarize.making import made
 
+    known = MODELS[name]
     words = isinstance(known, Words)
     wish = Wish(seq_len=TOKENS) if words else Wish(shape=(3, side, side))
     # Language models at a small batch: their steps are long, and they grow with it like any other.
     wish = replace(wish, batch_size=2 if words else BATCH)
-    make_model = _maker(known)
+    make_model = _maker(known, side)
     return made(lambda: job_of(make_model(), wish, "the model"), wish).text

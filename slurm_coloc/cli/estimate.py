@@ -15,9 +15,10 @@ from rich.table import Table
 
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.gpu import GPU_TYPES, shards_of
+from slurm_coloc.core.optimizers import OPTIMIZERS
 from slurm_coloc.errors import ColocError, SummaryError, UsageFault
 from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
-from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, registry, settled
+from slurm_coloc.estimate.api import PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.flow.nets import provide

@@ -13,8 +13,9 @@ from typing import Any
 
 import typer
 
+from slurm_coloc.core.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
-from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS
+from slurm_coloc.estimate.api import PRECISIONS
 from slurm_coloc.estimate.parsers import parse_summary
 
 ROOT = Path(__file__).resolve().parents[2]

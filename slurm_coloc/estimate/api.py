@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Protocol
 
 from slurm_coloc.core.levels import DEFAULT_LEVEL, LEVELS
+from slurm_coloc.core.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import estimators as package
 from slurm_coloc.estimate.activity.head import predicted
@@ -22,7 +23,6 @@ from slurm_coloc.estimate.replay.parallel import Ranks
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
-OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit")
 PRECISIONS = ("fp32", "amp", "bf16")
 AUTO = "auto"  #: the recording of `coloc summarize` where the text has one, else the text
 #: For backend:cudaMallocAsync. A choice: the model was never compared with a card, and a public

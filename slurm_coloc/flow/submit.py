@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from slurm_coloc.core.optimizers import Optimizer
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.errors import SummaryError, UsageFault
 
@@ -32,9 +33,7 @@ class ColocOptions(BaseModel):
     summary: Annotated[str, Field(max_length=MAX_PACKED)] | None = None
     batch_size: Small | None = None
     seq_len: Small | None = None
-    optimizer: Literal["sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit"] | None = (
-        None
-    )
+    optimizer: Optimizer | None = None
     precision: Literal["fp32", "amp", "bf16"] | None = None
     alloc_conf: Annotated[str, Field(max_length=512)] | None = None  # PYTORCH_CUDA_ALLOC_CONF
     auto: bool = False  # --coloc=auto: the job is known by its script

@@ -31,8 +31,20 @@ def name_of(optimizer: Any) -> tuple[str, str]:
     plain = kind.lower().replace("_", "")
     name = next((known for part, known in _NAMES if part in plain), "adam")
     groups = getattr(optimizer, "param_groups", [])
+    if name in ("adam", "adamw"):
+        name += _implementation(plain, groups)
     if name == "sgd" and any(group.get("momentum") for group in groups):
         name = "sgd-momentum"
     if plain in ("sgd", "adam", "adamw", "adafactor") or name == "adam8bit":
         return name, ""
     return name, f"optimizer {kind} is counted as {name}"
+
+
+def _implementation(plain: str, groups: list[dict[str, Any]]) -> str:
+    """Of Adam and its kin. Groups of torch.optim's say foreach, None where it may choose: it does
+    on CUDA. Others' (transformers' old AdamW) step in a loop over the parameters."""
+    if "fused" in plain or any(group.get("fused") for group in groups):
+        return "-fused"
+    if groups and all(group.get("foreach", False) is False for group in groups):
+        return "-for-loop"
+    return ""

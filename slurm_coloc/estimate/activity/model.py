@@ -20,7 +20,10 @@ from slurm_coloc.estimate.activity.work import Step
 
 #: Passes over a parameter's four bytes in an optimizer's step, temporaries of the foreach kernels
 #: with them; counted from PyTorch's implementations.
-PASSES = {"sgd": 3, "sgd-momentum": 5, "adam": 12, "adamw": 12, "adafactor": 6, "adam8bit": 5}
+PASSES = {
+    "sgd": 3, "sgd-momentum": 5, "adam": 12, "adamw": 12, "adafactor": 6, "adam8bit": 5,
+    "adam-fused": 7, "adamw-fused": 7, "adam-for-loop": 14, "adamw-for-loop": 14,
+}  # fmt: skip
 MOST = 0.93  #: SM activity of kernels that fill the card: the highest that was measured (0.92)
 
 

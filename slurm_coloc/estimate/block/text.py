@@ -8,6 +8,7 @@ import textwrap
 import zlib
 from collections.abc import Iterable, Sequence
 
+from slurm_coloc.core.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.block import MARK, MAX_NUMBERS, MAX_PACKED, SCHEMA, WIDTH
 from slurm_coloc.estimate.block.traced import Traced
@@ -17,13 +18,12 @@ from slurm_coloc.estimate.lexing import fail
 MAX_BLOCKS = 32
 FAMILIES = ("mlp", "cnn", "transformer", "other")
 PRECISIONS = ("fp32", "amp", "bf16")
-OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw", "adafactor", "adam8bit", "none")
 #: keys of the second line with the largest integer, or the words that are allowed
 HEADER: dict[str, int | tuple[str, ...]] = {
     "batch": 2**31 - 1,
     "scales": ("yes", "no"),
     "precision": PRECISIONS,
-    "optimizer": OPTIMIZERS,
+    "optimizer": (*OPTIMIZERS, "none"),
     "accumulate": 2**31 - 1,
     "seq_len": 2**31 - 1,
     "models": 64,

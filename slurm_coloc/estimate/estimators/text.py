@@ -5,7 +5,7 @@ memory = context + what the caching allocator takes from the driver in two train
 estimate/rebuild makes the step, estimate/replay plays it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
@@ -13,8 +13,9 @@ from slurm_coloc.estimate.rebuild.doubt import doubts
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import Opened, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
-from slurm_coloc.estimate.rebuild.tied import once
+from slurm_coloc.estimate.rebuild.tied import caches, computes_loss, once
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
+from slurm_coloc.estimate.replay.parallel import replicated
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import lasting, training
@@ -131,19 +132,16 @@ def step_of(
         drops=_drops(summary),
         eager=eager,
         inplace=not _plain(summary),
+        caches=caches(summary),
     )
     step = rebuild(summary, scope, rows)
     more: tuple[int, ...] = tuple(
         size * precision.copy // precision.weight for size in step.parameters if precision.copy
     )
+    step = replace(step, constants=(*step.constants, *more))
     if options.gpus > 1:
-        # DataParallel: the first GPU gathers the outputs of all and computes the loss on them,
-        # and sums the gradients of one replica at a time.
-        others = (options.batch_size or 1) - batch
-        more += (others * scope.output_bytes // batch * 4, *step.parameters)
-    return Recording(
-        step.parameters, (*step.constants, *more), step.inputs, step.events, step.gradients
-    )
+        step = replicated(step, options.gpus, not computes_loss(summary))
+    return step
 
 
 def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, tuple[str, ...]]:

@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.block.traced import Traced
+from slurm_coloc.estimate.rebuild.tied import computes_loss
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
+from slurm_coloc.estimate.replay.parallel import replicated
 from slurm_coloc.estimate.replay.recording import Event, Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import lasting, training
@@ -36,7 +38,10 @@ class Recorded:
         reason = unfit(recording, options)
         if recording is None or reason:
             return Estimate(self.name, self.version, None, None, reason=reason)
-        step = recording.at(options.batch_size or recording.batch)
+        batch = options.batch_size or recording.batch
+        step = recording.at(-(-batch // options.gpus))
+        if options.gpus > 1:
+            step = replicated(step, options.gpus, not computes_loss(summary))
         if recording.accumulate > 1:
             step = accumulating(step)
         plain = recording.family == "mlp"  # as in text: measured MLPs are exact
@@ -70,8 +75,6 @@ def unfit(recording: Traced | None, options: TrainingOptions) -> str:
             f"recorded with {recording.seq_len} tokens, asked for {options.seq_len}:"
             f" run coloc summarize --seq-len {options.seq_len}"
         )
-    if options.gpus > 1:
-        return "recorded on one GPU of the process, asked for several"
     return ""
 
 

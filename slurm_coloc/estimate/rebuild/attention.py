@@ -47,6 +47,8 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
     parts = _parts(scope, node, rows, x, run)
     sizes = _sizes(scope, node, rows, parts, x)
     scores = _scores(scope, node, rows, x)
+    if scope.caches:
+        parts = _cached(scope, layer, parts, x)
     if scores is None:
         made = fused(scope, parts, sizes, copied=layer.kind == UNITS)
     else:
@@ -79,7 +81,12 @@ def _rows(node: Node, x: Value) -> _Rows:
         # BERT's projection is another module's; halo and bottleneck attention have none.
         last = wide[-1] + 1
     norms = (x for x in children[:last] if x.layer.role is Role.NORM and not x.children)
-    rest = (child for child in children[last:] if child.layer.kind != POSITION)
+    rest = [child for child in children[last:] if child.layer.kind != POSITION]
+    drops = [child for child in rest if child.layer.role is Role.DROPOUT]
+    # The first of two is that of the scores, which the product takes in; so is the only one where
+    # the projection is another module's.
+    if drops and (len(drops) > 1 or last == wide[-1] + 1):
+        rest.remove(drops[0])
     return _Rows(tuple(children[i] for i in wide if i < last), tuple(norms), tuple(rest), own)
 
 
@@ -100,6 +107,26 @@ def _parts(scope: Scope, node: Node, rows: _Rows, x: Value, run: Run) -> list[Va
         parts.append(scope.run([source], x.size, x.shape, saves_inputs=[source], weights=weights))
     if node.layer.kind.lower().startswith(ROTATED):
         parts += [scope.run([source], x.size, x.shape) for _ in range(2)]
+    return parts
+
+
+def _cached(scope: Scope, layer: Layer, parts: list[Value], x: Value) -> list[Value]:
+    """Keys and values stay with what the model gives out. Today's transformers copies them into the
+    cache and reads them there; the classes of old, which had the kernel in their names, did not."""
+    tape, name = scope.tape, layer.kind.lower()
+    if "sdpa" in name or "flash" in name:
+        for part in parts[1:3] or parts:
+            tape.hold(part.storage)
+        return parts
+    if len(parts) < 3:  # one matrix for all
+        both = parts[0].size - x.size
+        made = scope.run(parts[:1], max(1, both), x.shape)
+        tape.hold(made.storage)
+        return [*parts, made]
+    for place in (1, 2):
+        made = scope.run([parts[place]], parts[place].size, parts[place].shape)
+        tape.hold(made.storage)
+        parts[place] = after(scope, parts[place], made)
     return parts
 
 

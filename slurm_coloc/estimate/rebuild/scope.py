@@ -26,8 +26,9 @@ class Scope:
     an element of a parameter and of its gradient. ``trained``: the share that is trained of the
     parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
     attention stores its scores. ``inplace``: activations that can run in place do, as in vision
-    models. ``hidden``: what rows that were not opened keep, over their own output. ``pixels``: of
-    the image that the model reads, 0 where it reads none."""
+    models. ``caches``: keys and values stay until the next step has made its own. ``hidden``: what
+    rows that were not opened keep, over their own output. ``pixels``: of the image that the model
+    reads, 0 where it reads none."""
 
     batch: int
     low: int = 4
@@ -37,6 +38,7 @@ class Scope:
     drops: bool = False
     eager: bool = False
     inplace: bool = True
+    caches: bool = False
     hidden: float = 0.0
     pixels: int = 0
     output_bytes: int = 0

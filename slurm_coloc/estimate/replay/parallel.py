@@ -12,6 +12,8 @@ way.
 
 How a script wraps its modules is in no summary: units are taken to be an eighth of the parameters.
 NCCL's own buffers are not the allocator's. Nothing of this was compared with measured runs.
+
+DataParallel is one process with several GPUs, the first of which is the fullest: ``replicated``.
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,8 @@ from slurm_coloc.estimate.replay.recording import Event, Recording
 
 MIB = 2**20
 FIRST_BUCKET, BUCKET = MIB, 25 * MIB
+#: bytes of gradients that DataParallel adds at a time (torch/nn/parallel/comm.py)
+CHUNK = 10 * MIB
 UNITS = 8  #: FSDP units of a model: an assumption, blocks of Transformers are 12 and more
 
 
@@ -91,3 +95,86 @@ def _reduced(step: Recording, unit: int, count: int) -> tuple[list[Event], list[
             events += [-1 - index for index in waiting]
             waiting, held = [], 0
     return [*events, *(-1 - index for index in waiting)], kept
+
+
+def replicated(step: Recording, count: int, apart: bool) -> Recording:
+    """What DataParallel over ``count`` GPUs allocates on the first (torch/nn/parallel: replicate,
+    gather, comm.reduce_add_coalesced). ``step``: of its own share of the batch. ``apart``: the loss
+    is computed after the model, on what was gathered, and not by each replica.
+
+    The replica of the first GPU has the model's own parameters. The outputs of all are gathered
+    there, and its own are dropped. Gradients of replicas wait until the backward is over: then the
+    sums come, chunk by chunk, and the replica's go.
+    """
+    loop = _Numbers()
+    left = step.left
+    sizes = loop.sizes(step.events)
+    first, beside = min(step.gradients, default=-1), list[int]()
+    for event in step.events:
+        made = loop.play(event)
+        if left and made == left[-1]:
+            for index in left:
+                loop.new(count * sizes[index])
+                loop.free(loop.now[index])
+            # Log-softmax, its gradient and that of the output, of the other shares.
+            shares = [(count - 1) * sizes[index] for index in left] * 3 if apart else []
+            beside = [loop.new(size) for size in shares if size]
+        if made == first:
+            for index in beside:
+                loop.free(index)
+    gradients = []
+    for chunk in _chunks(step.parameters):
+        flat = loop.new(sum(chunk)) if len(chunk) > 1 else None
+        gradients.append(loop.new(sum(chunk)))
+        if flat is not None:
+            loop.free(flat)
+    for index in step.gradients:
+        loop.free(loop.now[index])
+    return replace(step, events=tuple(loop.events), gradients=frozenset(gradients))
+
+
+class _Numbers:
+    """Events of a step with others between them. ``now``: numbers of its allocations."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.now: list[int] = []
+        self._count = 0
+
+    def sizes(self, events: Sequence[Event]) -> list[int]:
+        """Bytes of the allocations."""
+        return [event for event in events if isinstance(event, int) and event >= 0]
+
+    def new(self, size: int) -> int:
+        """One more; its number."""
+        self.events.append(size)
+        self._count += 1
+        return self._count - 1
+
+    def free(self, index: int) -> None:
+        """Of a number that ``new`` gave."""
+        self.events.append(-1 - index)
+
+    def play(self, event: Event) -> int:
+        """The number that an allocation has in the step; -1 for what is none."""
+        if not isinstance(event, int):
+            self.events.append(event)
+        elif event < 0:
+            self.free(self.now[-1 - event])
+        else:
+            self.now.append(self.new(event))
+            return len(self.now) - 1
+        return -1
+
+
+def _chunks(sizes: Sequence[int]) -> list[list[int]]:
+    """Gradients that are summed at once: up to CHUNK bytes, or one larger."""
+    found: list[list[int]] = []
+    held = 0
+    for size in sizes:
+        if not found or (held and held + size > CHUNK):
+            found.append([])
+            held = 0
+        found[-1].append(size)
+        held += size
+    return found

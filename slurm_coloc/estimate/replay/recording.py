@@ -42,7 +42,7 @@ class Recording:
     each that is not (frozen weights, buffers). ``inputs``: of a batch, which the loop brings to the
     GPU. ``gradients``: numbers of the allocations that hold gradients, which live until the
     optimizer frees them. Everything else that is not freed in ``events`` (the output, the loss)
-    lives until the next step has made its own.
+    lives until the next step has made the last of its own.
     """
 
     parameters: tuple[int, ...]
@@ -50,3 +50,10 @@ class Recording:
     inputs: tuple[int, ...]
     events: tuple[Event, ...]
     gradients: frozenset[int]
+
+    @property
+    def left(self) -> list[int]:
+        """Numbers of the allocations that outlive the step and are no gradients."""
+        freed = {-1 - event for event in self.events if isinstance(event, int) and event < 0}
+        made = sum(1 for event in self.events if isinstance(event, int) and event >= 0)
+        return [at for at in range(made) if at not in freed and at not in self.gradients]

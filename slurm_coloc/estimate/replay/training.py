@@ -18,10 +18,12 @@ Sizes = Callable[[Scratch], int]
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Bytes of an optimizer's tensors over those of the fp32 parameter: ``state`` for each tensor
-    that it keeps, ``copies`` of all gradients while it steps (PyTorch's foreach kernels)."""
+    that it keeps, ``copies`` of all gradients while it steps (PyTorch's foreach kernels).
+    ``in_turn``: it steps one parameter after the other (PyTorch's for-loop)."""
 
     state: tuple[float, ...] = ()
     copies: int = 0
+    in_turn: bool = False
 
 
 # PyTorch's foreach implementations, the default on CUDA: Adam's square roots are a copy of all
@@ -35,6 +37,12 @@ OPTIMIZERS = {
     "adamw": Rule((1.0, 1.0), 1),
     "adafactor": Rule((0.01, 0.01), 0),
     "adam8bit": Rule((0.26, 0.26), 0),
+    # fused=True, which today's Trainer of transformers sets, keeps no square roots; foreach=False,
+    # and transformers' own AdamW of old, those of one parameter at a time.
+    "adam-fused": Rule((1.0, 1.0)),
+    "adamw-fused": Rule((1.0, 1.0)),
+    "adam-for-loop": Rule((1.0, 1.0), in_turn=True),
+    "adamw-for-loop": Rule((1.0, 1.0), in_turn=True),
 }
 
 
@@ -54,9 +62,17 @@ class Loop:
     def free(self, index: int) -> None:
         self.events.append(-1 - index)
 
-    def play(self, events: Sequence[Event], before: int = -1, kept: int = 0) -> list[int | None]:
+    def play(
+        self,
+        events: Sequence[Event],
+        before: int = -1,
+        kept: int = 0,
+        last: int = -1,
+        replaced: Sequence[int] = (),
+    ) -> list[int | None]:
         """Where each allocation of ``events`` is now; None if it was freed. ``kept``: bytes that
-        are taken for ever before the allocation number ``before``."""
+        are taken for ever before the allocation number ``before``. ``replaced``: allocations of
+        before that go when the one numbered ``last`` is made."""
         where: list[int | None] = []
         out = self.events
         for event in events:
@@ -67,6 +83,9 @@ class Loop:
                     out.append(event)
                     where.append(self.count)
                     self.count += 1
+                    if len(where) == last + 1:
+                        for index in replaced:
+                            self.free(index)
                 else:
                     held = where[-1 - event]
                     if held is not None:
@@ -75,6 +94,20 @@ class Loop:
             elif size := self._workspace(event):
                 self.free(self.new(size))
         return where
+
+    def step_in_turn(self, sizes: Sequence[int]) -> None:
+        """Adam's for-loop (torch/optim/adam.py: _single_tensor_adam): a square root, and that over
+        its bias correction, which has a name until the next parameter's is there."""
+        before = None
+        for size in sizes:
+            root = self.new(size)
+            made = self.new(size)
+            self.free(root)
+            if before is not None:
+                self.free(before)
+            before = made
+        if before is not None:
+            self.free(before)
 
 
 def training(
@@ -99,6 +132,7 @@ def training(
     if blas:
         loop.new(blas)
     backward = min(step.gradients, default=-1) if blas else -1
+    last = max(step.left, default=-1)  # the loss: its name is given away as the output's was
     batch: list[int] = []
     left: list[int] = []
     gradients: list[int] = []
@@ -109,9 +143,7 @@ def training(
         batch = fresh or [loop.new(size) for size in step.inputs]
         for index in gradients:
             loop.free(index)
-        where = loop.play(step.events, -1 if number else backward, blas)
-        for index in left:
-            loop.free(index)
+        where = loop.play(step.events, -1 if number else backward, blas, last, left)
         gradients = [at for i, at in enumerate(where) if at is not None and i in step.gradients]
         left = [at for i, at in enumerate(where) if at is not None and i not in step.gradients]
         if number == 0:
@@ -121,6 +153,8 @@ def training(
         for _ in range(rule.copies):
             for index in [loop.new(size) for size in stepped]:
                 loop.free(index)
+        if rule.in_turn:
+            loop.step_in_turn(stepped)
     return loop.events
 
 

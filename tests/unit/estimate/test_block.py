@@ -183,7 +183,6 @@ def test_what_the_recording_cannot_answer() -> None:
     for options, word in (
         ({"precision": "amp"}, "--precision amp"),
         ({"seq_len": 64}, "--seq-len 64"),
-        ({"gpus": 2}, "several"),
     ):
         found = ask(summary, **options)
         assert found.memory_mib is None and word in found.reason
@@ -191,6 +190,12 @@ def test_what_the_recording_cannot_answer() -> None:
         auto = estimate(summary, given_options, stack=Stack(0), estimator=AUTO)
         assert auto.name == "text" and any(word in note for note in auto.notes)
     assert "coloc summarize" in ask(parse(TORCHINFO)).reason
+
+
+def test_a_recording_is_played_as_the_first_of_several_replicas() -> None:
+    summary = parse(TORCHINFO + block(small()))
+    two, half = mib(ask(summary, batch_size=64, gpus=2)), mib(ask(summary, batch_size=32))
+    assert half <= two < mib(ask(summary, batch_size=64)) + 2
 
 
 def test_auto_prefers_the_recording() -> None:

@@ -9,7 +9,7 @@ from slurm_coloc.errors import UsageFault
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocator import MIB, replay
-from slurm_coloc.estimate.replay.parallel import ALONE, Ranks, buckets, spread
+from slurm_coloc.estimate.replay.parallel import ALONE, CHUNK, Ranks, buckets, replicated, spread
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import training
@@ -89,3 +89,29 @@ def test_what_the_user_is_told() -> None:
 def test_wrong_options(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageFault):
         TrainingOptions(2, **wrong)  # type: ignore[arg-type]
+
+
+def test_replicas_wait_with_their_gradients() -> None:
+    """An output of 4 MiB, a backward of 64, two gradients of 20: the output of two replicas is
+    gathered, both sums of gradients meet those of the replica."""
+    step = Recording(
+        (20 * MIB, 20 * MIB), (), (), (4 * MIB, 64 * MIB, 20 * MIB, 20 * MIB, -2), frozenset({2, 3})
+    )
+    two = replicated(step, 2, apart=False)
+    events = [event for event in two.events if isinstance(event, int)]
+    assert events[:4] == [4 * MIB, 8 * MIB, -1, 64 * MIB]
+    assert events[-4:] == [20 * MIB, 20 * MIB, -4, -5]
+    assert two.left == [1] and two.gradients == {5, 6}
+    beside = replicated(step, 2, apart=True)
+    assert replay(events).allocated == (8 + 64 + 20 + 20) * MIB
+    assert [event for event in beside.events if event == 4 * MIB] == [4 * MIB] * 4
+
+
+@given(SIZES, st.integers(2, 8), st.booleans())
+def test_sums_hold_every_gradient_once(sizes: list[int], count: int, apart: bool) -> None:
+    step = replicated(step_of(sizes), count, apart)
+    made = [event for event in step.events if isinstance(event, int) and event >= 0]
+    sums = [made[index] for index in sorted(step.gradients)]
+    assert sum(sums) == sum(sizes)
+    assert all(size <= CHUNK or size in sizes for size in sums)
+    assert replay(training(step, "adamw", lambda _: 0)).allocated >= 2 * sum(sizes)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_coloc.core.optimizers import OPTIMIZERS as NAMES
 from slurm_coloc.estimate.replay import native
 from slurm_coloc.estimate.replay.allocator import (
     MIB,
@@ -243,6 +244,34 @@ def test_state_and_copies_of_an_optimizer() -> None:
     assert peak("adam") - peak("sgd-momentum") >= 8 * MIB
     assert peak("adamw") == peak("adam")
     assert peak("sgd") < peak("adafactor") < peak("adam8bit") < peak("sgd-momentum")
+
+
+def test_implementations_of_adamw() -> None:
+    """foreach has the roots of all at once, a for-loop two of one parameter and the last one's."""
+    sizes = (10 * MIB, 20 * MIB, 20 * MIB, 10 * MIB)
+    step = Recording(sizes, (), (), sizes, frozenset(range(4)))
+
+    def peak(optimizer: str) -> int:
+        return replay(training(step, optimizer, Stack(0).workspace)).allocated
+
+    assert peak("adamw-fused") == 4 * 60 * MIB
+    assert peak("adamw") - peak("adamw-fused") == 60 * MIB
+    assert peak("adamw-for-loop") - peak("adamw-fused") == 3 * 20 * MIB
+    assert peak("adam-for-loop") == peak("adamw-for-loop")
+
+
+def test_the_output_goes_when_the_next_is_there() -> None:
+    """Output of 8 MiB and loss live on; the backward of 32 MiB does not meet two outputs."""
+    step = Recording((), (), (), (8 * MIB, 512, 32 * MIB, -3), frozenset())
+    assert step.left == [0, 1]
+    assert replay(training(step, "sgd", Stack(0).workspace)).allocated == 40 * MIB + 512
+    # The next output and loss are made while the last ones are held.
+    step = Recording((), (), (), (8 * MIB, 512, MIB, -3), frozenset())
+    assert replay(training(step, "sgd", Stack(0).workspace)).allocated == 16 * MIB + 2 * 512
+
+
+def test_every_optimizer_has_a_rule() -> None:
+    assert tuple(OPTIMIZERS) == NAMES
 
 
 def test_a_workspace_lives_while_its_convolution_runs() -> None:
