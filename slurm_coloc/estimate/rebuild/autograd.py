@@ -32,12 +32,15 @@ class Value:
 @dataclass(slots=True, eq=False)
 class Operator:
     """One step of the tape. ``reads``: inputs that get a gradient. ``through``: the gradient that
-    comes is handed on as it is (sums, views). ``weights``: bytes of the parameters' gradients."""
+    comes is handed on as it is (sums, views), ``parts``: each gets a part of it, which is a view.
+    ``size``: bytes of the result. ``weights``: bytes of the parameters' gradients."""
 
     reads: Sequence[Value]
     saved: Sequence[int]
+    size: int
     weights: Sequence[int] = ()
     through: bool = False
+    parts: bool = False
     scratch: Sequence[Scratch] = ()
     gradient: int | None = None
 
@@ -99,6 +102,7 @@ class Tape:
         inplace: bool = False,
         view: bool = False,
         through: bool = False,
+        parts: bool = False,
         scratch: Sequence[Scratch] = (),
     ) -> Value:
         """Run one. ``size``: bytes of the result, which takes the storage of the first input where
@@ -125,7 +129,7 @@ class Tape:
             self.hold(index)
         for more in saves:
             kept.append(self.allocate(more))
-        made = Operator(asked, kept, weights, through or view, later)
+        made = Operator(asked, kept, size, weights, through or view, parts, later)
         self._operators.append(made)
         return Value(storage, size, shape, made)
 
@@ -146,7 +150,7 @@ class Tape:
     def _step(self, made: Operator, gradient: int) -> None:
         given: list[int] = []
         for value in made.reads:
-            if made.through and value.size == self._sizes[gradient]:
+            if made.parts or (made.through and value.size == made.size):
                 self.hold(gradient)
                 given.append(gradient)
             else:
@@ -168,7 +172,7 @@ class Tape:
         before = to.gradient
         if before is None:
             to.gradient = own
-        elif self._holders[before] == 1:
+        elif self._holders[before] == 1 and self._sizes[before] == size:
             self.drop(own)
         else:
             to.gradient = self.allocate(size)

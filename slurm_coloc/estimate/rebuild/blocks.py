@@ -12,6 +12,7 @@ from itertools import chain
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
+from slurm_coloc.estimate.rebuild.gathering import Past, gathered, stacked, weighed
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
@@ -78,15 +79,20 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     sums = _adds(node, x)
     if sums and rows[-1].layer.role in (Role.ACT_OUT, Role.ACT_IN) and not rows[-1].children:
         rows, after = rows[:-1], rows[-1:]  # ResNet's last ReLU comes after the sum
+    past = Past()
     if node.layer.kind.lower().startswith(PARALLEL):
         made = _branches(scope, rows, x)
     else:
-        made = run(scope, rows, x, [x], product=_multiplies(node))
+        made = run(scope, rows, x, [x], product=_multiplies(node), past=past)
     if _GATE.search(node.layer.kind) and made.size < x.size:
         made = _gated(scope, made, x)
-    made = _end(scope, node, x, made)
+    made = _end(scope, node, x, made, past)
+    for value in past.left:  # a shortcut that ran first
+        if value.shape == made.shape and value.storage != made.storage:
+            made = _joined(scope, made, scope.same(value, value.shape))
+    _let_go(scope, past)
     if sums and made.storage != x.storage and made.shape == x.shape:
-        made = _joined(scope, made, scope.same(x, x.shape))
+        made = _joined(scope, made, scope.same(x, x.shape), bool(after))
     if node.layer.kind in ENDS_IN_RELU and rows and rows[-1].layer.role is Role.NORM:
         after = [Node(Layer("ReLU"))]
     if after:
@@ -107,30 +113,87 @@ def _multiplies(node: Node) -> bool:
 
 
 def run(
-    scope: Scope, nodes: list[Node], x: Value, frame: list[Value], product: bool = False
+    scope: Scope,
+    nodes: list[Node],
+    x: Value,
+    frame: list[Value],
+    product: bool = False,
+    past: Past | None = None,
 ) -> Value:
     """Rows in order. ``frame``: values that the code around them still holds. ``product``: two
-    results that meet are multiplied, not summed."""
+    results that meet are multiplied, not summed. ``past``: where to put what they made."""
     tape = scope.tape
     tape.hold(x.storage)
     current = x
-    for node in nodes:
-        given = _given(scope, node, current, frame, product)
+    shared = past is not None
+    past = past or Past()
+    rows = _unlisted(nodes)
+    for place, node in enumerate(rows):
+        if stack := stacked(scope, past, node.layer):
+            tape.drop(current.storage)
+            current = _selected(scope, node, stack, past)
+            continue
+        given = _given(scope, node, current, frame, product, past)
         made = call(scope, node, given)
         tape.drop(given.storage)
+        older = given.storage != current.storage
         if node.layer.kind in ASIDE and made.shape == current.shape:
             tape.drop(made.storage)
-            continue
-        if given.storage != current.storage and made.shape == current.shape:
+        elif older and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
-            current = (_multiplied if product else _joined)(scope, current, made)
-            continue
-        if given.storage != current.storage and _pools(current.shape, made.shape):
+            if product:
+                current = _multiplied(scope, current, made)
+            else:
+                current = _joined(scope, current, made, _acts(rows, place + 1))
+            past.add(current, current)
+        elif older and _pools(current.shape, made.shape):
             current = _joined(scope, _pooled(scope, current, made.shape), made)
-            continue
-        tape.drop(current.storage)
-        current = made
+        else:
+            past.add(made, x if older else current)
+            if older and current.storage != x.storage:
+                past.left.append(current)
+            else:
+                tape.drop(current.storage)
+            current = made
+    if not shared:
+        _let_go(scope, past)
     return current
+
+
+def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
+    """What a row makes of a stack are its weights."""
+    shape = past.made[-1].shape
+    weights = call(scope, node, stack)
+    made = weighed(scope, stack, weights, shape)
+    for value in (stack, weights):
+        scope.tape.drop(value.storage)
+    past.add(made, stack)
+    return made
+
+
+def _acts(rows: list[Node], place: int) -> bool:
+    """An activation stands there."""
+    return place < len(rows) and rows[place].layer.role in (Role.ACT_OUT, Role.ACT_IN)
+
+
+def _let_go(scope: Scope, past: Past) -> None:
+    for value in past.left:
+        scope.tape.drop(value.storage)
+    past.left.clear()
+
+
+def _unlisted(nodes: list[Node]) -> list[Node]:
+    """A ModuleList has no code of its own: its rows are run by the code around it."""
+    if not any(node.layer.kind == "ModuleList" for node in nodes):
+        return nodes
+    return [
+        row for node in nodes for row in (_unlisted(node.children) if _is_list(node) else (node,))
+    ]
+
+
+def _is_list(node: Node) -> bool:
+    own = node.layer.outputs or node.layer.parameters or node.times > 1
+    return node.layer.kind == "ModuleList" and bool(node.children) and not own
 
 
 def _pools(shape: Shape, to: Shape) -> bool:
@@ -170,7 +233,9 @@ def _gated(scope: Scope, made: Value, x: Value) -> Value:
     return result
 
 
-def _given(scope: Scope, node: Node, current: Value, frame: list[Value], product: bool) -> Value:
+def _given(
+    scope: Scope, node: Node, current: Value, frame: list[Value], product: bool, past: Past
+) -> Value:
     """What a row reads: what was made last, an older value of its shape, or what a function made
     of the last one. With a holder for the caller."""
     shape = node.layer.inputs[0] if node.layer.inputs else None
@@ -193,7 +258,7 @@ def _given(scope: Scope, node: Node, current: Value, frame: list[Value], product
     for value in reversed(frame):
         if value.shape == shape and scope.tape.alive(value.storage):
             return scope.same(value, shape)
-    return scope.reshaped(current, shape)
+    return gathered(scope, past, frame, shape) or scope.reshaped(current, shape)
 
 
 def _is_product(layer: Layer, made: Shape) -> bool:
@@ -204,10 +269,11 @@ def _is_product(layer: Layer, made: Shape) -> bool:
     return layer.parameters in (third * out, (third + 1) * out)
 
 
-def _joined(scope: Scope, current: Value, other: Value) -> Value:
-    """Their sum. In place where no operator saved the first: autograd would refuse else."""
+def _joined(scope: Scope, current: Value, other: Value, inplace: bool = False) -> Value:
+    """Their sum, a new tensor. ``inplace``: ResNets, whose activation comes after the sum, add to
+    the first, where no operator saved it: autograd would refuse else."""
     tape = scope.tape
-    alone = tape.holders(current.storage) == 1
+    alone = inplace and tape.holders(current.storage) == 1
     result = scope.run([current, other], current.size, current.shape, inplace=alone, through=True)
     tape.drop(current.storage)
     tape.drop(other.storage)
@@ -231,7 +297,7 @@ def _normalised(scope: Scope, node: Node, x: Value) -> Value:
     return made
 
 
-def _end(scope: Scope, node: Node, x: Value, made: Value) -> Value:
+def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     """What comes after a container's last row, from its own shape."""
     layer = node.layer
     out = layer.outputs[0] if layer.outputs else made.shape
@@ -240,7 +306,7 @@ def _end(scope: Scope, node: Node, x: Value, made: Value) -> Value:
         if out == x.shape and made.size < x.size:
             gated = scope.run([x, made], x.size, out, saves_inputs=[x, made])
         else:
-            gated = scope.reshaped(made, out)
+            gated = gathered(scope, past, [x], out) or scope.reshaped(made, out)
         tape.drop(made.storage)
         made = gated
     if layer.parameters and layer.role is Role.BLOCK:

@@ -2,6 +2,8 @@
 """What single modules make and save, by role: PyTorch's derivatives.yaml (2.x) and, for what CUDA
 does otherwise, its kernels (aten/src/ATen/native/cudnn, native/cuda)."""
 
+from math import isqrt
+
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
@@ -22,9 +24,7 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
         case Role.ACT_OUT | Role.ACT_IN:
             return activation(scope, layer, x, out)
         case Role.MAXPOOL:
-            size = scope.bytes(out)
-            indices = 2 * scope.bytes(out, 4)
-            return scope.run([x], size, out, saves_inputs=[x], saves=[indices])
+            return _max_pool(scope, layer, x, out)
         case Role.POOL:
             kept = [x] if elements(out[1:]) > out[1] else []
             return scope.run([x], scope.bytes(out), out, saves_inputs=kept)
@@ -48,9 +48,7 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     weight = (layer.parameters - bias) * 4
     size = scope.bytes(out)
     scratch = [Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work]
-    pads = "2dsame" in layer.kind.lower() and kernel > 1
-    # "Same" as TensorFlow has it: a padded copy is what the convolution reads and saves.
-    x = scope.run([x], x.size, x.shape) if pads else scope.same(x, x.shape)
+    x = _padded(scope, layer, x, out, kernel)
     made = scope.run(
         [x],
         size,
@@ -61,6 +59,33 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         scratch=scratch,
     )
     scope.tape.drop(x.storage)
+    return made
+
+
+def _padded(scope: Scope, layer: Layer, x: Value, out: Shape, kernel: int) -> Value:
+    """ "Same" as TensorFlow has it: a padded copy is what the row reads and saves (timm's pad_same),
+    but for odd kernels that take each pixel, where both sides are padded alike."""
+    side = isqrt(kernel)
+    if "2dsame" not in layer.kind.lower() or side < 2 or not len(x.shape) == len(out) == 4:
+        return scope.same(x, x.shape)
+    if side % 2 and x.shape[2:] == out[2:]:
+        return scope.same(x, x.shape)
+    sides = [
+        max(given, (made - 1) * -(-given // max(1, made)) + side)
+        for given, made in zip(x.shape[2:], out[2:], strict=True)
+    ]
+    shape = (*x.shape[:2], *sides)
+    if shape == x.shape:
+        return scope.same(x, x.shape)
+    return scope.run([x], scope.bytes(shape), shape)
+
+
+def _max_pool(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """Saves what it reads and, of eight bytes each, where the largest were."""
+    given = _padded(scope, layer, x, out, layer.attribute("kernel_elements") or 9)
+    indices = 2 * scope.bytes(out, 4)
+    made = scope.run([given], scope.bytes(out), out, saves_inputs=[given], saves=[indices])
+    scope.tape.drop(given.storage)
     return made
 
 

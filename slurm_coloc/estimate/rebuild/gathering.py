@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Concatenations and stacks, which no summary shows: a row reads more channels than the one before
+it made, and those of earlier rows make up the rest.
+
+The gradients of what was concatenated are views of the one gradient, which stays until the last of
+them was used (torch/csrc/autograd/FunctionsManual.cpp: cat_tensors_backward narrows).
+"""
+
+from dataclasses import dataclass, field
+
+from slurm_coloc.estimate.kinds import Role
+from slurm_coloc.estimate.rebuild.autograd import Value
+from slurm_coloc.estimate.rebuild.product import after
+from slurm_coloc.estimate.rebuild.scope import Scope, Shape
+from slurm_coloc.estimate.summary import Layer
+
+#: rows that are looked back for one concatenation
+MOST = 64
+
+
+@dataclass(slots=True)
+class Past:
+    """What the rows of one container made, in order; nobody holds these values for that. ``ends``:
+    those that the next row did not read. ``left``: of these, what the code of the container keeps
+    for later, with a holder each."""
+
+    made: list[Value] = field(default_factory=list)
+    ends: list[Value] = field(default_factory=list)
+    left: list[Value] = field(default_factory=list)
+
+    def add(self, value: Value, reads: Value) -> None:
+        """``value`` was made of ``reads``."""
+        if self.ends and self.ends[-1] is reads:
+            self.ends.pop()
+        self.made.append(value)
+        self.ends.append(value)
+
+
+def gathered(scope: Scope, past: Past, frame: list[Value], shape: Shape) -> Value | None:
+    """The concatenation along one dimension that gives ``shape``; None where the values at hand do
+    not make it up."""
+    last = past.made[-1] if past.made else frame[-1]
+    if _differs(shape, last.shape) is not None:
+        return None  # a part of the last one
+    for values in (past.made, past.ends):
+        found = _parts([*frame[-1:], *values[-MOST:]], shape)
+        if found:
+            return scope.run(found, scope.bytes(shape), shape, parts=True)
+    return None
+
+
+def _parts(values: list[Value], shape: Shape) -> list[Value]:
+    """The last values that make up ``shape``."""
+    found: list[Value] = []
+    where = side = 0
+    for value in reversed(values):
+        other = _differs(value.shape, shape)
+        if other is None or (found and other != where):
+            continue
+        if any(value.storage == one.storage for one in found):
+            continue  # the same tensor, by the name of an Identity
+        where, side = other, side + value.shape[other]
+        found.append(value)
+        if side >= shape[where]:
+            break
+    return found[::-1] if len(found) > 1 and side == shape[where] else []
+
+
+def _differs(shape: Shape, whole: Shape) -> int | None:
+    """The one dimension in which ``shape`` is shorter."""
+    if len(shape) != len(whole):
+        return None
+    other = [at for at, (a, b) in enumerate(zip(shape, whole, strict=True)) if a != b]
+    return other[0] if len(other) == 1 and shape[other[0]] < whole[other[0]] else None
+
+
+def stacked(scope: Scope, past: Past, layer: Layer) -> Value | None:
+    """Several values of one shape in a new dimension, as the row reads them (selective kernels)."""
+    shape = layer.inputs[0] if layer.inputs else ()
+    if layer.role is not Role.BLOCK or len(shape) < 4 or not past.made:
+        return None
+    last = past.made[-1].shape
+    if len(shape) != len(last) + 1 or shape[2:] != last[1:] or not 1 < shape[1] <= len(past.made):
+        return None
+    values = past.made[-shape[1] :]
+    if any(value.shape != last for value in values):
+        return None
+    return scope.run(values, scope.bytes(shape), shape, parts=True)
+
+
+def weighed(scope: Scope, stack: Value, weights: Value, shape: Shape) -> Value:
+    """The sum of a stack's values, each times its weight."""
+    product = scope.run([stack, weights], stack.size, stack.shape, saves_inputs=[stack, weights])
+    return after(scope, product, scope.run([product], scope.bytes(shape), shape))
