@@ -13,6 +13,7 @@ from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.gathering import Past, gathered, stacked, weighed
+from slurm_coloc.estimate.rebuild.joint import joint, run_joint
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
@@ -44,6 +45,8 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
             made = _normalised(scope, node, given)
         elif _attends(node):
             made = attention(scope, node, given, run)
+        elif block := joint(node):
+            made = run_joint(scope, node, block, given)
         else:
             made = container(scope, node, given)
         if result is not None:

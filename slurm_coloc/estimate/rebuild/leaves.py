@@ -42,8 +42,10 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
 
 def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input; forward and both gradients take a workspace."""
-    kernel, groups = _kernel(layer, x.shape, out)
     channels = out[1] if len(out) > 1 else 1
+    if "condconv" in layer.kind.lower() and len(x.shape) == len(out) == 4:
+        return _conditional(scope, layer, x, out)
+    kernel, groups = _kernel(layer, x.shape, out)
     bias = channels if layer.parameters % (channels * kernel) == channels else 0
     weight = (layer.parameters - bias) * 4
     size = scope.bytes(out)
@@ -62,9 +64,30 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     return made
 
 
+def _conditional(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """A weight for each sample, summed of several (Yang et al. 2019, arXiv 1904.04971): timm runs
+    one convolution with as many groups as samples."""
+    kernel = layer.attribute("kernel_elements") or 1
+    whole = x.shape[1] * out[1] * kernel
+    alone = layer.parameters % whole > 0  # of each channel
+    weight = scope.bytes((out[1] * kernel if alone else whole,))
+    size = scope.bytes(out)
+    groups = scope.batch * (out[1] if alone else 1)
+    channels = scope.batch * out[1]
+    return scope.run(
+        [x],
+        size,
+        out,
+        saves_inputs=[x],
+        saves=[weight],
+        weights=scope.weights(layer),
+        scratch=[Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work],
+    )
+
+
 def _padded(scope: Scope, layer: Layer, x: Value, out: Shape, kernel: int) -> Value:
-    """ "Same" as TensorFlow has it: a padded copy is what the row reads and saves (timm's pad_same),
-    but for odd kernels that take each pixel, where both sides are padded alike."""
+    """A padding that TensorFlow calls "same": a padded copy is what the row reads and saves (timm's
+    pad_same), but for odd kernels that take each pixel, where both sides are padded alike."""
     side = isqrt(kernel)
     if "2dsame" not in layer.kind.lower() or side < 2 or not len(x.shape) == len(out) == 4:
         return scope.same(x, x.shape)
@@ -123,6 +146,8 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input, and mean and deviation of each channel, row or group."""
     name = layer.kind.lower()
     size = scope.bytes(out, None if "batch" in name else scope.high)
+    # Evolved normalisations are written in single functions; the third vector is the activation's.
+    evolved = "evonorm" in name and layer.parameters == 3 * x.shape[1]
     if "batch" in name:
         scope.constants.extend((2 * layer.parameters, 2 * layer.parameters, 8))
         rows = 4 * (out[1] if len(out) > 1 else out[0])
@@ -135,7 +160,7 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         size,
         out,
         saves_inputs=[x],
-        saves=[rows, rows, *([size] * 3 if "evonorm" in name else [])],
+        saves=[rows, rows, *([size] * 4 if evolved else [])],
         weights=scope.weights(layer, layer.parameters // 2),
     )
 
