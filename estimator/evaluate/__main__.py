@@ -196,13 +196,18 @@ def _configurations(what: str, cache: Path, every: bool, plot: Path | None) -> i
 
 
 def _mlp(every: bool) -> int:
-    cases, context, runs = mlp.judged(mlp.read(SHARED / mlp.MLP))
+    rows = mlp.read(SHARED / mlp.MLP)
+    cases, context, runs = mlp.judged(rows)
     print(
         f"{len(cases)} measured MLPs, none of which the context was taken from: {context} MiB for"
     )
     print(f"the estimators, {runs} MiB for the runs as they were run\n")
     print(judging.table(cases))
     print("\n".join(mlp.classes(cases, name) for name in judging.names(cases)))
+    other, context, runs = mlp.judged(rows, estimators=False, first=1)
+    print(f"\nThe other {len(other)} ({context} and {runs} MiB), then all {len(rows)}")
+    for part in (other, cases + other):
+        print("\n".join(mlp.classes(part, name) for name in ("text", mlp.AS_RUN)))
     if every:
         print(judging.each(cases, ("text", mlp.AS_RUN)))
     return 0

@@ -5,6 +5,7 @@ import csv
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 #: end of a text's name, as those of texts.KINDS
@@ -13,6 +14,7 @@ KIND = "recorded"
 SECONDS = "recorded.csv"
 
 
+@cache
 def prepared() -> None:
     """torchvision whose operators do not load makes timm's import fail."""
     loads = subprocess.run(

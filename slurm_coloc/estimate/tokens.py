@@ -14,6 +14,7 @@ def with_tokens(summary: Summary, seq_len: int) -> Summary:
     stands before it.
     """
     layers: list[Layer] = []
+    known: dict[tuple[Layer, int], Layer] = {}  # the rows of repeated blocks are equal
     width = hidden = 0
     for layer in summary.layers:
         own = layer.attribute("width")
@@ -28,8 +29,11 @@ def with_tokens(summary: Summary, seq_len: int) -> Summary:
             shown = width
         else:
             shown = 0  # a container gives out what its last row gives out
-        outputs = ((1, seq_len, shown),) if shown else ()
-        layers.append(replace(layer, outputs=outputs))
+        made = known.get((layer, shown))
+        if made is None:
+            outputs = ((1, seq_len, shown),) if shown else ()
+            made = known[layer, shown] = replace(layer, outputs=outputs)
+        layers.append(made)
     return replace(summary, layers=tuple(layers), shapes=True)
 
 

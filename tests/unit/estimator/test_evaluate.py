@@ -133,13 +133,30 @@ def test_the_context_is_not_taken_from_the_rows_that_are_judged(tmp_path: Path) 
     assert "within 8 MiB 0.0 %" in mlp.classes(cases, mlp.AS_RUN)
 
 
+def test_both_halves_are_judged_by_the_other_one(tmp_path: Path) -> None:
+    path = mlp_file(tmp_path, 4)
+    first, *rows = path.read_text().splitlines()
+    odd = [row.replace('"1501"', '"1511"') for row in rows[1::2]]
+    path.write_text("\n".join([first, rows[0], odd[0], rows[2], odd[1]]))
+    cases, _, _ = mlp.judged(mlp.read(path), estimators=False, first=1)
+    assert [case.measured_mib for case in cases] == [1501, 1501]
+    assert all(set(case.told) == {"text", mlp.AS_RUN} for case in cases)
+    assert all(case.told[mlp.AS_RUN].mib == 1511 for case in cases)
+
+
+def test_a_known_script_has_one_context() -> None:
+    """Differences that are exact: their most frequent one, however many lie beside it."""
+    assert mlp.usual([1428] * 5 + [1430] * 4 + [1438] * 3) == 1428
+    assert mlp.usual([1430, 1428, 1430, 1428]) == 1428
+
+
 def test_classes_begin_above_their_edge() -> None:
     cases = [
         Case("edge", 1024, {"x": Told(1024, 0)}),
         Case("off", 1025, {"x": Told(1020, 0)}),
     ]
     text = mlp.classes(cases, "x")
-    assert "1 GiB 50.00 %" in text and "1 GB 100.00 %" in text
+    assert "1 GiB 50.00 % (1 wrong)" in text and "1 GB 100.00 % (0 wrong)" in text
     assert "within 8 MiB 100.0 %" in text and "difference in 50.0 %" in text
 
 
