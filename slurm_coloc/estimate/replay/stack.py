@@ -8,6 +8,12 @@ from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.replay.allocator import MIB, Rules, replay
 from slurm_coloc.estimate.replay.recording import Scratch, Work
 
+#: input channels that TF32's kernels read at once: 16 bytes (cuDNN's guide on tensor cores)
+ALIGNED = 4
+#: channels of a group up to which no workspace shows for the gradient of the input: any limit from
+#: 64 to 128 fits the runs as well, 32 and 63 do not, see ADR 9
+WIDE = 64
+FP32 = 4
 #: PyTorch without PYTORCH_CUDA_ALLOC_CONF
 DEFAULT_RULES = Rules()
 
@@ -17,8 +23,10 @@ class Stack:
     """``context_mib``: CUDA context and libraries, as nvidia-smi shows them (MiB).
 
     ``forward``, ``data``, ``weight``: cuDNN's workspace over the bytes that a convolution reads and
-    writes; ``grouped``: the same for grouped ones, as a part of that. 1x1 and depthwise
-    convolutions take none.
+    writes, for its copies of both in the order that tensor cores read (channels last); ``grouped``:
+    the same for grouped ones, as a part of that. None for 1x1 and depthwise convolutions, and where
+    the channels do not fill what those kernels take at once: an image's three, and for the gradient
+    of the input WIDE or fewer of input or output.
 
     ``blas``: bytes of the workspace that PyTorch gives each handle of cuBLAS from the allocator's
     memory (aten/src/ATen/cuda/CublasHandlePool.cpp: 2 x 4096 KiB and 8 x 16 KiB, on Hopper 32 MiB).
@@ -33,7 +41,7 @@ class Stack:
 
     context_mib: int
     forward: float = 0.0
-    data: float = 0.0
+    data: float = 1.0
     weight: float = 1.25
     grouped: float = 0.5
     blas: int = 8_519_680
@@ -45,6 +53,10 @@ class Stack:
     def workspace(self, work: Scratch) -> int:
         """Bytes while the convolution runs."""
         if work.kernel <= 1 or work.groups == work.channels:
+            return 0
+        inputs = work.weight // (FP32 * work.kernel * max(1, work.channels))  # of a group
+        narrow = min(inputs, work.channels // max(1, work.groups)) <= WIDE
+        if inputs * work.groups < ALIGNED or (narrow and work.work is Work.DATA):
             return 0
         share = {Work.FORWARD: self.forward, Work.DATA: self.data, Work.WEIGHT: self.weight}
         part = share[work.work] * (self.grouped if work.groups > 1 else 1.0)

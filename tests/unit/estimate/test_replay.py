@@ -282,6 +282,28 @@ def test_a_workspace_lives_while_its_convolution_runs() -> None:
     assert replay(events).allocated == 24 * MIB
 
 
+def test_narrow_convolutions_take_no_workspace() -> None:
+    """Of an image's three channels, and for the input's gradient where channels are few."""
+
+    def taken(inputs: int, outputs: int, groups: int = 1) -> list[int]:
+        weight = outputs * inputs // groups * 9 * 4
+        stack = Stack(0)
+        return [
+            stack.workspace(Scratch(work, 8 * MIB, 8 * MIB, weight, 9, groups, outputs))
+            for work in Work
+        ]
+
+    assert taken(3, 128) == [0, 0, 0]
+    assert taken(64, 256) == taken(256, 64) == taken(4, 64) == [0, 0, 20 * MIB]
+    assert taken(65, 65) == taken(512, 128) == [0, 16 * MIB, 20 * MIB]
+    assert taken(256, 256, 4) == [0, 0, 10 * MIB]
+    assert taken(130, 130, 2) == [0, 8 * MIB, 10 * MIB]
+    assert taken(64, 64, 64) == [0, 0, 0]
+    # Whatever a block says.
+    assert Stack(0).workspace(Scratch(Work.DATA, 8, 8, 8, 9, 0, 0)) == 0
+    assert Stack(0).workspace(Scratch(Work.DATA, 8, 8, 2**60, 9, 0, 1)) >= 0
+
+
 def test_workspaces_of_cublas_are_kept() -> None:
     """One before the first batch, one before the first gradient of a weight: not in later steps."""
     blas = 8 * MIB + 2**17
