@@ -14,6 +14,7 @@ from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.gathering import Past, gathered, stacked, weighed
 from slurm_coloc.estimate.rebuild.joint import joint, run_joint
+from slurm_coloc.estimate.rebuild.lambdas import lambda_of, run_lambda
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
@@ -45,6 +46,8 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
             made = _normalised(scope, node, given)
         elif _attends(node):
             made = attention(scope, node, given, run)
+        elif (layer_of := lambda_of(node)) is not None:
+            made = run_lambda(scope, node, layer_of, given)
         elif block := joint(node):
             made = run_joint(scope, node, block, given)
         else:
