@@ -70,7 +70,7 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
 
 def _rows(node: Node, x: Value) -> _Rows:
     children = node.children
-    wide = [i for i, child in enumerate(children) if _projects(child)]
+    wide = [i for i, child in enumerate(children) if _projects(child) and not _mixes(child, x)]
     width = x.shape[1] if len(x.shape) > 3 and not _tokens_last(node) else x.shape[-1]
     own = node.layer.parameters // max(1, width**2)
     if not wide:
@@ -88,6 +88,15 @@ def _rows(node: Node, x: Value) -> _Rows:
     if drops and (len(drops) > 1 or last == wide[-1] + 1):
         rest.remove(drops[0])
     return _Rows(tuple(children[i] for i in wide if i < last), tuple(norms), tuple(rest), own)
+
+
+def _mixes(node: Node, x: Value) -> bool:
+    """A matrix over the heads of scores (talking heads), not over channels."""
+    layer = node.layer
+    if layer.role is not Role.LINEAR or len(x.shape) != 3 or not layer.inputs:
+        return False
+    shape = layer.inputs[0]
+    return len(shape) == 4 and shape[1:3] == (x.shape[1], x.shape[1]) and shape in layer.outputs
 
 
 def _parts(scope: Scope, node: Node, rows: _Rows, x: Value, run: Run) -> list[Value]:
@@ -203,14 +212,21 @@ def _scores(scope: Scope, node: Node, rows: _Rows, x: Value) -> Scores | None:
     # Cosine attention (Swin 2) divides q and k by their lengths and scales their product.
     cosine = (rows.own == 3 and "window" in kind) or kind == "windowmultiheadattention"
     tokens = x.shape[-2] if len(x.shape) == 3 else 0
+    mixed = sum(_mixes(child, x) for child in node.children)
+    mixed += mixed > 0  # what each reads is copied, and what the last one makes
     for child in node.children:
         if child.layer.kind == POSITION:
             return Scores(child.layer.outputs[0], bias=2)
         name = child.layer.kind.lower()
         for shape in (*child.layer.inputs, *child.layer.outputs):
             square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
-            if "softmax" in name or square:
-                return Scores(shape, COPIES.get(kind, 1) + cosine, cosine)
+            dropped = child.layer.role is Role.DROPOUT and len(shape) == 4 > len(x.shape)
+            if "softmax" in name or square or dropped:
+                # As many parameters as heads: a temperature, which queries and keys of length one
+                # are multiplied with.
+                heat = kind not in COPIES and 0 < node.layer.parameters == shape[1]
+                cosine = cosine or heat
+                return Scores(shape, COPIES.get(kind, 1) + cosine + mixed, cosine)
     if head := _head(node, x):
         heads, inside, _ = head
         bias = 1 if node.layer.parameters else None

@@ -12,7 +12,7 @@ from itertools import chain
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.gathering import Past, gathered, stacked, weighed
+from slurm_coloc.estimate.rebuild.gathering import Past, gathered, split, stacked, weighed
 from slurm_coloc.estimate.rebuild.joint import joint, run_joint
 from slurm_coloc.estimate.rebuild.lambdas import lambda_of, run_lambda
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
@@ -72,9 +72,18 @@ def _attends(node: Node) -> bool:
     if is_attention(node.layer.kind):
         return True
     rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR]
-    if "attent" not in node.layer.kind.lower() or len(rows) != 2 or not rows[0].inputs:
+    if len(rows) != 2 or not rows[0].inputs or not rows[0].outputs:
+        return False
+    if "attent" not in node.layer.kind.lower() and not _drops_scores(node):
         return False
     return rows[0].outputs[0][-1] == 3 * rows[0].inputs[0][-1]
+
+
+def _drops_scores(node: Node) -> bool:
+    """A dropout over heads, in a block over tokens."""
+    own = node.layer.outputs
+    shapes = (x.layer.outputs for x in node.children if x.layer.role is Role.DROPOUT)
+    return bool(own) and len(own[0]) == 3 and any(x and len(x[0]) == 4 for x in shapes)
 
 
 def container(scope: Scope, node: Node, x: Value) -> Value:
@@ -147,7 +156,7 @@ def run(
             tape.drop(made.storage)
         elif older and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
-            if product:
+            if product or (place and _widens(rows[place - 1], node)):
                 current = _multiplied(scope, current, made)
             else:
                 current = _joined(scope, current, made, _acts(rows, place + 1))
@@ -175,6 +184,15 @@ def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
         scope.tape.drop(value.storage)
     past.add(made, stack)
     return made
+
+
+def _widens(first: Node, second: Node) -> bool:
+    """Two rows of one kind that make more channels of the same: one is the other's gate."""
+    one, other = first.layer, second.layer
+    alike = one.kind == other.kind and one.inputs == other.inputs and one.outputs == other.outputs
+    if not alike or not one.inputs or not one.outputs:
+        return False
+    return elements(one.outputs[0]) > elements(one.inputs[0])
 
 
 def _acts(rows: list[Node], place: int) -> bool:
@@ -261,6 +279,8 @@ def _given(
         return scope.same(current, shape)
     if elements(shape) == elements(current.shape):  # windows, tokens
         return scope.reshaped(current, shape)
+    if part := split(scope, past, current, node.layer, shape):
+        return part
     for value in reversed(frame):
         if value.shape == shape and scope.tape.alive(value.storage):
             return scope.same(value, shape)

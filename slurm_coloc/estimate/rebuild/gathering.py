@@ -16,6 +16,8 @@ from slurm_coloc.estimate.summary import Layer
 
 #: rows that are looked back for one concatenation
 MOST = 64
+#: and for what a row reads a part of
+LOOK = 8
 
 
 @dataclass(slots=True)
@@ -72,6 +74,27 @@ def _differs(shape: Shape, whole: Shape) -> int | None:
         return None
     other = [at for at, (a, b) in enumerate(zip(shape, whole, strict=True)) if a != b]
     return other[0] if len(other) == 1 and shape[other[0]] < whole[other[0]] else None
+
+
+def split(scope: Scope, past: Past, current: Value, layer: Layer, shape: Shape) -> Value | None:
+    """``shape`` as a part of what was made last, or of what a row before it made and somebody
+    holds; None where it is no part, or where the row makes what it was made of: a shortcut."""
+    if current.shape in layer.outputs:
+        return None
+    for value in (current, *reversed(past.made[-LOOK:])):
+        part = _differs(_like(shape, value.shape), value.shape) is not None
+        if part and (value is current or scope.tape.alive(value.storage)):
+            return scope.run([value], scope.bytes(shape), shape, view=True)
+    return None
+
+
+def _like(shape: Shape, whole: Shape) -> Shape:
+    """``shape`` with its channels where ``whole`` has them."""
+    if len(shape) == len(whole) == 4 and shape[2:] == whole[1:3]:
+        return (shape[0], *shape[2:], shape[1])
+    if len(shape) == len(whole) == 4 and shape[1:3] == whole[2:]:
+        return (shape[0], shape[3], *shape[1:3])
+    return shape
 
 
 def stacked(scope: Scope, past: Past, layer: Layer) -> Value | None:

@@ -34,6 +34,8 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
             return scope.run([x], scope.bytes(out), out, saves=[scope.bytes(out, 1)])
         case Role.EMBEDDING:
             return scope.run([], scope.bytes(out), out, weights=scope.weights(layer))
+        case Role.RECURRENT:
+            return _recurrent(scope, layer, x, out)
         case Role.ALIAS | Role.INPUT if not layer.parameters:
             return scope.same(x, out)
         case _:
@@ -62,6 +64,21 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     )
     scope.tape.drop(x.storage)
     return made
+
+
+#: tensors of the output's size that one step's gates and state are
+GATES = {"lstm": 5, "gru": 4}
+
+
+def _recurrent(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
+    """Keeps its input, its output and the gates of each step (cuDNN's reserve)."""
+    size = scope.bytes(out)
+    gates = next((many for name, many in GATES.items() if name in layer.kind.lower()), 1)
+    weights = scope.weights(layer)
+    kept = [size] * gates
+    return scope.run(
+        [x], size, out, saves_inputs=[x], saves_output=True, saves=kept, weights=weights
+    )
 
 
 def _conditional(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
@@ -211,7 +228,10 @@ def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         weights = scope.weights(layer)
         return scope.run([x], size, out, saves_inputs=[x], saves=pieces, weights=weights)
     if layer.parameters:
-        return scope.run([x], size, out, saves_inputs=[x], weights=scope.weights(layer))
+        # Two vectors: a normalisation of single functions, which keeps what it scales, too.
+        more = [size] if out == x.shape and layer.parameters == 2 * out[-1] else []
+        weights = scope.weights(layer)
+        return scope.run([x], size, out, saves_inputs=[x], saves=more, weights=weights)
     if out == x.shape:
         return scope.run([x], size, out, saves_inputs=[x])
     return scope.reshaped(x, out)
