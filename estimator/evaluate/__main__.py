@@ -10,6 +10,8 @@
                                                    makes their texts (torch, timm, transformers)
     python -m estimator.evaluate workloads CACHE   the same on those of its Table 6.2
     python -m estimator.evaluate picture CACHE --plot FILE.png     text and recorded tier, drawn
+    python -m estimator.evaluate transformers CACHE    texts of its architectures against their
+                                                   recordings (torch, torchinfo, transformers)
     python -m estimator.evaluate mlp               all estimators on its measured MLPs
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
@@ -23,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from estimator.evaluate import configs, judging, mlp, picture, recorded
+from estimator.evaluate import architectures, configs, judging, mlp, picture, recorded
 from estimator.evaluate.texts import FLAT, KINDS, make, make_flat
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.estimate.api import TrainingOptions, estimate
@@ -41,6 +43,7 @@ FOLDS, FOLDINGS = 5, 4
 #: kinds of runs with a table of all estimators
 OTHERS = ("configs18", "workloads", "mlp")
 PICTURE = "picture"
+TRANSFORMERS = "transformers"
 
 
 class Judged(NamedTuple):
@@ -195,6 +198,21 @@ def _configurations(what: str, cache: Path, every: bool, plot: Path | None) -> i
     return 0
 
 
+def _transformers(cache: Path, every: bool) -> int:
+    architectures.make(cache)
+    for models, what in (
+        (architectures.MODELS, "the rules were mended with"),
+        (architectures.KEPT_BACK, "were first looked at when the rules stood"),
+    ):
+        cases = architectures.judged(models, cache, "adamw")
+        print(f"against recordings (nothing measured), architectures that {what}: {len(cases)}\n")
+        print(architectures.table(cases))
+        print()
+        if every:
+            print(architectures.each(cases))
+    return 0
+
+
 def _mlp(every: bool) -> int:
     rows = mlp.read(SHARED / mlp.MLP)
     cases, context, runs = mlp.judged(rows)
@@ -228,7 +246,9 @@ def _few(runs: Iterable[str], most: int = 5) -> list[str]:
 def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=("texts", "text", "recorded", PICTURE, *OTHERS))
+    parser.add_argument(
+        "what", choices=("texts", "text", "recorded", PICTURE, TRANSFORMERS, *OTHERS)
+    )
     parser.add_argument("cache", type=Path, nargs="?", help="folder of the texts")
     parser.add_argument("--kind", choices=(*KINDS, FLAT), default="full")
     parser.add_argument("--estimator", default="text")
@@ -242,6 +262,8 @@ def main() -> int:
         return _mlp(args.each)
     if args.cache is None:
         parser.error("a folder for the texts, please")
+    if args.what == TRANSFORMERS:
+        return _transformers(args.cache, args.each)
     if args.what in OTHERS:
         return _configurations(args.what, args.cache, args.each, args.plot)
     if args.what == PICTURE:

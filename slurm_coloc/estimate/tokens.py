@@ -51,12 +51,16 @@ def _width_of(parameters: int, reads: tuple[int, ...]) -> int:
 
 
 def tokens_in_text(summary: Summary) -> int | None:
-    """Sequence length that the printed shapes show: the first embedding's."""
+    """Sequence length that the printed shapes show: the first embedding's. Shapes are those of one
+    sample; some models have the tokens first and the batch second (XLNet)."""
     if summary.family != "transformer" or not summary.shapes:
         return None
     for layer in summary.layers:
         if layer.role is Role.EMBEDDING and layer.outputs and len(layer.outputs[0]) == 3:
-            return layer.outputs[0][1]
+            first, second, _ = layer.outputs[0]
+            if first > 1 and second == summary.batch_in_text:
+                return first * second
+            return second
     return None
 
 

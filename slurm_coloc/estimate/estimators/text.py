@@ -5,15 +5,16 @@ memory = context + what the caching allocator takes from the driver in two train
 estimate/rebuild makes the step, estimate/replay plays it.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
-from slurm_coloc.estimate.rebuild.doubt import doubts
+from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import Opened, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
-from slurm_coloc.estimate.rebuild.tied import caches, computes_loss, once
+from slurm_coloc.estimate.rebuild.tied import caches, computes_loss, headed, once
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.parallel import replicated
 from slurm_coloc.estimate.replay.recording import Recording
@@ -22,7 +23,13 @@ from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
 
-_EAGER = ("xlnet", "deberta", "t5", "roformer", "longformer", "bigbird", "reformer", "funnel")
+#: models of transformers whose attention has no fused kernel (5.23), by their classes' beginnings
+_EAGER = re.compile(
+    r"(?:bigbird|bloom|convbert|funnel|gptj|gptneo(?!x)|ibert|led[ade]|longformer|luke|markuplm|"
+    r"megatronbert|mpnet|mpt|mvp|nystrom|prophetnet|reformer|rembert|roformer|squeezebert|"
+    r"switchtransformers|t5|tapas|xglm|xlnet)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,9 @@ class Text:
         shaped, reason, notes = _shaped(summary, options)
         if reason:
             return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
-        shaped = once(shaped)
+        if reason := unseen(shaped):
+            return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
+        shaped = headed(once(shaped))
         eager, rows = _eager(shaped), opened(shaped)
         missing = _counted(shaped) < 0.98 * shaped.parameters
         if shaped.collapsed and not shaped.hidden_outputs and (rows.closed or missing):
@@ -75,7 +84,9 @@ def _tier(summary: Summary, rows: Opened, doubtful: bool) -> Tier:
     outputs = summary.activations + summary.hidden_outputs
     unlike = bool(rows.found) and abs(rows.found - summary.hidden_outputs) > 0.05 * outputs
     missing = _counted(summary) < 0.98 * summary.parameters or unlike
-    if summary.collapsed and (missing or rows.closed):
+    # Rows that were opened are not known to store scores.
+    stored = not _eager(summary) and any(_EAGER.match(row.kind) for row in summary.layers)
+    if summary.collapsed and (missing or rows.closed or stored):
         return Tier.CUT
     if all(row.depth == 0 for row in summary.layers) and any(
         not row.leaf for row in summary.layers
@@ -177,10 +188,7 @@ def _drops(summary: Summary) -> bool:
 
 def _eager(summary: Summary) -> bool:
     """The attention of these models has always stored its scores."""
-    return any(
-        is_attention(layer.kind) and layer.kind.lower().startswith(_EAGER)
-        for layer in summary.layers
-    )
+    return any(is_attention(layer.kind) and _EAGER.match(layer.kind) for layer in summary.layers)
 
 
 def _may_be_eager(summary: Summary) -> bool:

@@ -122,7 +122,8 @@ def _multiplies(node: Node) -> bool:
     """A feed-forward with a gate (Llama): two matrices read its input, their results are
     multiplied, a third goes back."""
     rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR and x.layer.outputs]
-    if len(rows) != 3 or not node.layer.kind.lower().endswith(("mlp", "feedforward", "glu")):
+    name = node.layer.kind.lower()
+    if len(rows) != 3 or not (name.endswith(("mlp", "feedforward", "glu")) or "gated" in name):
         return False
     return rows[0].outputs == rows[1].outputs != rows[2].outputs
 

@@ -21,6 +21,19 @@ HIDDEN = (
 )  # fmt: skip
 
 
+def unseen(summary: Summary) -> str:
+    """Why no figure can be told from the rows; empty if one can. DeBERTa multiplies queries and
+    keys with positions, several times the size of its scores; ALBERT runs one layer again and
+    again, and print(model) has no number for it: half of it and less was estimated."""
+    for row in summary.layers:
+        name = row.kind.lower()
+        if name.startswith(("disentangled", "deberta")):
+            return f"{row.kind} makes products that no row shows: record it with coloc summarize"
+        if summary.format == "reprtree" and name.startswith("albertlayergroup"):
+            return f"how often {row.kind} runs is in no row: record it with coloc summarize"
+    return ""
+
+
 def doubts(summary: Summary) -> tuple[str, ...]:
     """Class names that are not understood, each once."""
     # Language models name their class after the model (BertSelfAttention); they are built alike.

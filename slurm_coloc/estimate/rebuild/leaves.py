@@ -180,13 +180,33 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         size,
         out,
         saves_inputs=[x],
-        saves=[rows, rows, *([size] * evolved)],
+        saves=[rows, rows, *_written(scope, name, out), *([size] * evolved)],
         weights=scope.weights(layer, layer.parameters // 2),
     )
 
 
+#: normalisations that are one function, whose names end as those of WRITTEN do
+FUNCTIONS = ("rmsnorm", "rmsnorm2d", "simplenorm")
+#: those of transformers' language models are written out: the normalised tensor is kept for the
+#: product with the weight, and in half precision what they read as float
+WRITTEN = ("rmsnorm", "t5layernorm")
+
+
+def _written(scope: Scope, name: str, out: Shape) -> list[int]:
+    """See WRITTEN."""
+    if not name.endswith(WRITTEN) or name in FUNCTIONS:
+        return []
+    return [scope.bytes(out), *([scope.bytes(out, 4)] if scope.low < 4 else [])]
+
+
 #: activations written as several functions: tensors that they keep besides input and result
-COMPOSED = {"newgeluactivation": 3, "starrelu": 2, "squaredrelu": 1, "quickgelu": 1}
+COMPOSED = {
+    "newgeluactivation": 3,
+    "starrelu": 2,
+    "squaredrelu": 1,
+    "quickgelu": 1,
+    "quickgeluactivation": 1,
+}
 
 
 def composed(layer: Layer) -> int:

@@ -10,8 +10,9 @@ from slurm_coloc.estimate.summary import Layer, Summary
 
 #: classes of transformers whose configuration ties them by default (tie_word_embeddings)
 _TIED = re.compile(
-    r"(?:albert|bart|bert|bloom|camembert|deberta|distilbert|electra|gemma|gpt2|gptneo|mbart|"
-    r"modernbert|mpnet|opt|roberta|t5|xlmroberta|xlnet)",
+    r"(?:albert|bart|bert|bigbird|bloom|camembert|deberta|distilbert|electra|funnel|gemma|gpt2|"
+    r"gptneo(?!x)|layoutlm|led|longformer|marian|mbart|modernbert|mpnet|mt5|mvp|openaigpt|opt|"
+    r"pegasus|prophetnet|roberta|switchtransformers|t5|umt5|xglm|xlmroberta|xlnet)",
     re.IGNORECASE,
 )
 
@@ -43,27 +44,43 @@ def caches(summary: Summary) -> bool:
 
 
 def once(summary: Summary) -> Summary:
-    """The summary with the shared matrix at its last place alone, where a class is known for it.
+    """The summary with the shared matrix at its last place alone, where a class is known for it:
+    of an encoder and a decoder with a head there are three.
 
-    The other gradient of it, which is added to the first, is left out: it comes when the backward
-    is over, and little else is there.
+    The other gradients of it, which are added to the first, are left out: they come when the
+    backward is over, and little else is there.
     """
     if not _TIED.match(of_class(summary)):
         return summary
-    found = _shared(summary.layers)
-    if found is None:
+    rest, layers = summary.parameters, list(summary.layers)
+    for place in _shared(summary.layers):
+        rest -= layers[place].parameters
+        layers[place] = replace(layers[place], parameters=0)
+    if rest == summary.parameters:
         return summary
-    row = summary.layers[found]
-    rest = summary.parameters - row.parameters
-    layers = list(summary.layers)
-    layers[found] = replace(row, parameters=0)
     return replace(
         summary, layers=tuple(layers), parameters=rest, trainable=min(summary.trainable, rest)
     )
 
 
-def _shared(layers: tuple[Layer, ...]) -> int | None:
-    """Place of the embedding whose matrix a later row has, too."""
+def headed(summary: Summary) -> Summary:
+    """Of a model that computes its loss: what it gives out is what its last matrix makes. A table
+    has one shape for a class that gives out several tensors, which may be another's."""
+    if not computes_loss(summary) or len(summary.layers) < 2:
+        return summary
+    last = summary.layers[-1]
+    if last.role is not Role.LINEAR or not last.outputs or not last.leaf:
+        return summary
+    around = [row for row in summary.layers[:3] if row.kind in _AROUND or _TASK.search(row.kind)]
+    if any(row.outputs for row in around):
+        first = tuple(replace(row, outputs=()) for row in summary.layers[: len(around)])
+        return replace(summary, layers=(*first, *summary.layers[len(around) :]))
+    return summary
+
+
+def _shared(layers: tuple[Layer, ...]) -> list[int]:
+    """Places of the embeddings whose matrix a later row has, too."""
+    found = []
     heads = [row for row in layers if row.leaf and row.role is Role.LINEAR and row.outputs]
     for place, row in enumerate(layers):
         if row.role is not Role.EMBEDDING or not row.leaf or not row.outputs:
@@ -73,5 +90,5 @@ def _shared(layers: tuple[Layer, ...]) -> int | None:
         if not odd and any(
             head.outputs[0][-1] == words and head.parameters in sizes for head in heads[-1:]
         ):
-            return place
-    return None
+            found.append(place)
+    return found

@@ -29,8 +29,21 @@ def tree(summary: Summary) -> list[Node]:
         path.append(node)
     if summary.format == "reprtree":
         for node in top:
+            _words_first(node)
             _in_order(node)
     return top
+
+
+def _words_first(node: Node) -> None:
+    """What embeds words runs before heads that were defined before it (CamemBERT's)."""
+    rows = node.children
+    first = next((i for i, row in enumerate(rows) if _embeds(row)), 0)
+    if first and all(not _embeds(row) for row in rows[:first]):
+        node.children = [*rows[first:], *rows[:first]]
+
+
+def _embeds(node: Node) -> bool:
+    return node.layer.role is Role.EMBEDDING or any(_embeds(row) for row in node.children)
 
 
 def _in_order(node: Node) -> None:
@@ -39,9 +52,11 @@ def _in_order(node: Node) -> None:
     rows = node.children
     wide = [i for i, row in enumerate(rows) if row.layer.role is Role.LINEAR]
     acts = [i for i, row in enumerate(rows) if row.layer.role in (Role.ACT_IN, Role.ACT_OUT)]
-    if len(wide) in (2, 3) and len(acts) == 1 and acts[0] > wide[-1]:
-        moved = rows.pop(acts[0])
-        moved.layer = replace(moved.layer, inputs=(), outputs=())  # those of what it reads now
-        rows.insert(wide[0] + 1, moved)
+    if len(wide) in (2, 3) and len(acts) == 1 and not (wide[0] < acts[0] < wide[-1]):
+        early = acts[0] < wide[0]
+        if not early or len(wide) == 2:  # Phi, BART: two matrices with nothing between make one
+            moved = rows.pop(acts[0])
+            moved.layer = replace(moved.layer, inputs=(), outputs=())  # of what it reads now
+            rows.insert(wide[0] + (0 if early else 1), moved)
     for row in rows:
         _in_order(row)
