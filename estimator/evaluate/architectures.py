@@ -212,7 +212,7 @@ KEPT_BACK: tuple[tuple[str, str, Spelling, Settings], ...] = (
     ("MegatronBertForMaskedLM", "MegatronBertConfig", _usual, {}),
     ("ConvBertForMaskedLM", "ConvBertConfig", _usual, {}),
     ("NystromformerForMaskedLM", "NystromformerConfig", _usual, {}),
-    ("StableLmForCausalLM", "StableLmConfig", _ids, {}),
+    ("StableLmForCausalLM", "StableLmConfig", _shared, {}),
     ("OlmoForCausalLM", "OlmoConfig", _ids, {}),
     ("Olmo2ForCausalLM", "Olmo2Config", _ids, {}),
     ("GraniteForCausalLM", "GraniteConfig", _ids, {}),
