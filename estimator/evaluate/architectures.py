@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from estimator.evaluate.recorded import prepared
 from estimator.evaluate.texts import KINDS
+from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
@@ -324,7 +325,10 @@ def judged(
 def _asked(path: Path, options: TrainingOptions) -> tuple[int, int] | None:
     if not path.exists():
         return None
-    summary = parse_summary(path.read_text(encoding="utf-8"))
+    try:
+        summary = parse_summary(path.read_text(encoding="utf-8"))
+    except SummaryError:
+        return None
     answer = estimate(summary, options, stack=Stack(0), estimator="text")
     if answer.memory_mib is None or answer.upper_mib is None:
         return None

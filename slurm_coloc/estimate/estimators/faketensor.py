@@ -53,7 +53,8 @@ class FakeTensor:
         reason = unfit(recording, options)
         if recording is None or reason:
             return Estimate(self.name, self.version, None, None, reason=reason)
-        step = recording.at(options.batch_size or recording.batch)
+        batch = options.batch_size or recording.batch
+        step = recording.at(-(-batch // options.gpus))  # of one GPU's share
         trained = sum(step.parameters)
         fixed = trained + sum(step.constants) + sum(step.inputs)
         most = living(step, gradients=self._corrected)
