@@ -23,6 +23,7 @@ from slurm_coloc.estimate.replay.stack import Stack
 DRAWS = 2  #: of sizes, for each architecture
 SAMPLES, TOKENS, BATCH = 2, 128, 32  #: printed and recorded with, and estimated for
 PRINTED, RECORDED = "plain", "recorded"
+PLAIN = (PRINTED, *KINDS)  #: ends of the texts that a user has
 
 
 class Sizes(NamedTuple):
@@ -254,21 +255,23 @@ def draw(name: str, number: int) -> Sizes:
 
 def make(cache: Path) -> None:
     """Files NAME-DRAW.KIND; those that are there stay. What cannot be made is named on stderr."""
-    ends = (RECORDED, PRINTED, *KINDS)
-    cache.mkdir(parents=True, exist_ok=True)
+    missing = [
+        (f"{name}-{number}", name, config, {**spelling(draw(name, number)), **told})
+        for name, config, spelling, told in (*MODELS, *KEPT_BACK)
+        for number in range(1 if spelling is _as_it_is else DRAWS)
+        if not all((cache / f"{name}-{number}.{end}").exists() for end in (RECORDED, *PLAIN))
+    ]
+    if not missing:
+        return
     if "transformers" not in sys.modules:
         prepared()
-    for name, config, spelling, told in (*MODELS, *KEPT_BACK):
-        for number in range(1 if spelling is _as_it_is else DRAWS):
-            stem = f"{name}-{number}"
-            if all((cache / f"{stem}.{end}").exists() for end in ends):
-                continue
-            try:
-                settings = {**spelling(draw(name, number)), **told}
-                for end, text in _texts(name, config, settings).items():
-                    (cache / f"{stem}.{end}").write_text(text, encoding="utf-8")
-            except Exception as why:  # many architectures; one that fails must not stop the rest
-                print(f"{stem}: {type(why).__name__}: {str(why)[:160]}", file=sys.stderr)
+    cache.mkdir(parents=True, exist_ok=True)
+    for stem, name, config, settings in missing:
+        try:
+            for end, text in _texts(name, config, settings).items():
+                (cache / f"{stem}.{end}").write_text(text, encoding="utf-8")
+        except Exception as why:  # many architectures; one that fails must not stop the rest
+            print(f"{stem}: {type(why).__name__}: {str(why)[:160]}", file=sys.stderr)
 
 
 def _texts(name: str, config: str, settings: Settings) -> dict[str, str]:
@@ -315,7 +318,7 @@ def judged(
                 continue
             texts = {
                 end: _asked(cache / f"{name}-{number}.{end}", options)
-                for end in (PRINTED, *KINDS)
+                for end in PLAIN
                 if words or end != PRINTED
             }
             found.append(Judged(f"{name}-{number}", answer.memory_mib, texts))
@@ -341,7 +344,7 @@ def table(cases: list[Judged]) -> str:
         "| text | answered | median | within 5 % | 10 % | 20 % | recording above the bound |",
         "|---|---|---|---|---|---|---|",
     ]
-    for end in (PRINTED, *KINDS):
+    for end in PLAIN:
         asked = [case for case in cases if end in case.texts]
         told = [(case.recorded, found) for case in asked if (found := case.texts[end])]
         errors = sorted(abs(found[0] / recorded - 1) for recorded, found in told)

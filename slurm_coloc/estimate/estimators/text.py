@@ -61,7 +61,9 @@ class Text:
         shaped = headed(once(shaped))
         eager, rows = _eager(shaped), opened(shaped)
         missing = _counted(shaped) < 0.98 * shaped.parameters
-        if shaped.collapsed and not shaped.hidden_outputs and (rows.closed or missing):
+        if shaped.collapsed and (
+            _lost(shaped, rows) or (not shaped.hidden_outputs and (rows.closed or missing))
+        ):
             reason = "blocks of the summary are not opened: print it at full depth"
             return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
         memory = _memory_mib(shaped, options, stack, eager, rows)
@@ -75,6 +77,18 @@ class Text:
             worst = _memory_mib(shaped, options, stack, True, rows)
             upper = max(upper, int(worst * 1.02))
         return Estimate(self.name, self.version, memory, upper, notes=notes)
+
+
+def _lost(summary: Summary, rows: Opened) -> bool:
+    """Outputs that the footer counts and no row stands for, not even a closed one: lists of blocks
+    that run several times have rows without shapes or parameters (transformers' PVT)."""
+    if (
+        any(row.output_elements > 0 for row in rows.closed)
+        or 5 * rows.found > summary.hidden_outputs
+    ):
+        return False
+    left = summary.hidden_outputs - rows.found
+    return left > 0.2 * (summary.activations + summary.hidden_outputs)
 
 
 def _tier(summary: Summary, rows: Opened, doubtful: bool) -> Tier:

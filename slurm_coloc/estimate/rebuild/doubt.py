@@ -14,10 +14,10 @@ KNOWN = frozenset(
     }
 )  # fmt: skip
 #: kinds with functions of their own: lambda layers, weights made for each sample, parallel blocks,
-#: sparse attention
+#: sparse attention, logits that are capped
 HIDDEN = (
     "lambdalayer", "condconv", "parallel", "evonorm", "haloattn", "bottleneckattn", "gpsa",
-    "longformer", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv",
+    "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv",
 )  # fmt: skip
 
 

@@ -150,3 +150,34 @@ def test_tokens_may_come_first() -> None:
     """A table of a batch of two and 128 tokens: shapes are told for one sample."""
     assert tokens_in_text(table(row("Embedding", (64, 2, 32), 3200))) == 128
     assert tokens_in_text(table(row("Embedding", (1, 128, 32), 3200))) == 128
+
+
+LISTS = """\
+==========================================================================================
+Layer (type:depth-idx)                   Output Shape              Param #
+==========================================================================================
+PvtForImageClassification                [2, 1000]                 --
+├─PvtModel: 1-1                          [2, 50, 512]              --
+│    └─PvtEncoder: 2-1                   [2, 50, 512]              --
+│    │    └─ModuleList: 3-7              --                        (recursive)
+│    │    └─ModuleList: 3-8              --                        (recursive)
+│    │    └─LayerNorm: 3-9               [2, 50, 512]              1,024
+├─Linear: 1-2                            [2, 1000]                 513,000
+==========================================================================================
+Total params: 13,229,288
+Trainable params: 13,229,288
+Non-trainable params: 0
+Total mult-adds (Units.MEGABYTES): 403.25
+==========================================================================================
+Input size (MB): 1.20
+Forward/backward pass size (MB): 168.39
+Params size (MB): 51.36
+Estimated Total Size (MB): 220.96
+==========================================================================================
+"""
+
+
+def test_lists_that_run_twice_hide_everything() -> None:
+    """The footer counts 10 million outputs a sample that no row stands for, not even a closed one:
+    a tenth of what it takes was estimated."""
+    assert "full depth" in asked(parse_summary(LISTS)).reason
