@@ -7,17 +7,18 @@ from slurm_coloc.estimate.summary import Summary
 #: attention whose rebuilt step came within 5 % of the recorded one (timm 1.0, torch 2.13)
 KNOWN = frozenset(
     {
-        "attention", "attention2d", "attentioncl", "attentionpoollatent", "channelattention",
-        "classattention", "convattention", "efficientattention", "evaattention", "attentionrope",
-        "multiqueryattention2d", "partitionattentioncl", "relposattention", "windowattention",
-        "windowattentionglobal", "windowmultiheadattention",
+        "attention", "attention2d", "attentioncl", "attentiondownsample", "attentionpoollatent",
+        "attentionrope", "bottleneckattn", "channelattention", "classattention", "classattn",
+        "convattention", "efficientattention", "evaattention", "gpsa", "haloattn",
+        "multiqueryattention2d", "partitionattentioncl", "relposattention", "talkingheadattn",
+        "windowattention", "windowattentionglobal", "windowmultiheadattention",
     }
 )  # fmt: skip
-#: kinds with functions of their own: lambda layers, weights made for each sample, parallel blocks,
-#: sparse attention, logits that are capped
+#: kinds with functions of their own that were not compared: sparse attention, state spaces, logits
+#: that are capped, what cuDNN keeps of recurrent steps
 HIDDEN = (
-    "lambdalayer", "condconv", "parallel", "evonorm", "haloattn", "bottleneckattn", "gpsa",
-    "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv",
+    "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
+    "gru",
 )  # fmt: skip
 
 
