@@ -8,7 +8,8 @@ cases; c falls from 3.29 (n = 1) to 0 (n = 99). s is NOISE, or more where the pe
 Another batch size: measured over estimated, above the context, is a property of the model that
 holds from batch to batch much better than the estimate does. The largest such ratio, times a margin
 that shrinks with the number of batch sizes that were measured: quantiles of 1,730 measured runs of
-356 models (`python -m estimator.history`), from the measured batches to each that was left out.
+356 models (`python -m estimator.evaluate.history`), from the measured batches to each that was left
+out.
 
 A run that ran out of memory, or that ended early, is a lower bound and nothing else.
 """

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules whose functions cannot be told from their rows: their estimate needs a wider margin."""
 
+from collections.abc import Sequence
+
 from slurm_coloc.estimate.kinds import Role, is_attention
-from slurm_coloc.estimate.summary import Summary
+from slurm_coloc.estimate.summary import Layer, Summary
 
 #: attention whose rebuilt step came within 5 % of the recorded one (timm 1.0, torch 2.13)
 KNOWN = frozenset(
@@ -20,6 +22,8 @@ HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
     "gru",
 )  # fmt: skip
+#: rows that a lambda layer begins with
+LAMBDA = [Role.CONV, Role.NORM, Role.NORM]
 
 
 def unseen(summary: Summary) -> str:
@@ -38,13 +42,18 @@ def unseen(summary: Summary) -> str:
 def doubts(summary: Summary) -> tuple[str, ...]:
     """Class names that are not understood, each once."""
     # Language models name their class after the model (BertSelfAttention); they are built alike.
-    language = any(row.role is Role.EMBEDDING for row in summary.layers)
-    found = (row.kind for row in summary.layers if _doubtful(row.kind, language))
+    rows = summary.layers
+    language = any(row.role is Role.EMBEDDING for row in rows)
+    found = (
+        row.kind for place, row in enumerate(rows) if _doubtful(rows, place, row.kind, language)
+    )
     return tuple(dict.fromkeys(found))
 
 
-def _doubtful(kind: str, language: bool) -> bool:
+def _doubtful(rows: Sequence[Layer], place: int, kind: str, language: bool) -> bool:
     name = kind.lower()
     if name.startswith(HIDDEN):
         return True
+    if name == "lambdalayer":  # see lambdas
+        return [row.role for row in rows[place + 1 : place + 4]] != LAMBDA
     return not language and is_attention(kind) and name not in KNOWN

@@ -30,6 +30,8 @@ class Joint:
 def joint(node: Node) -> Joint | None:
     """The rows of such a block; None for others."""
     rows = node.children
+    if len(rows) < 4:
+        return None
     wide = [i for i, row in enumerate(rows) if row.layer.role is Role.LINEAR]
     acts = [i for i, row in enumerate(rows) if row.layer.role in (Role.ACT_IN, Role.ACT_OUT)]
     if len(wide) not in (2, 3) or len(acts) != 1 or not wide[0] < acts[0] < wide[1]:

@@ -16,7 +16,8 @@ Above the context: the estimate times a margin that depends on how much is known
   of 510 runs of 104 models, five of each family.
 
 Other levels than 99 % widen or shrink what a margin adds by SHAPE: the tiers' quantiles on the same
-runs over their value at 99 % (`python -m estimator.levels`). Above 99.5 % a few models decide.
+runs over their value at 99 % (`python -m estimator.evaluate.levels`). Above 99.5 % a few models
+decide.
 """
 
 from enum import StrEnum
@@ -39,8 +40,8 @@ FLOOR_MIB = 64
 #: margins at 99 %
 MARGINS = {
     Tier.RECORDED: 1.11,
-    Tier.TEXT: 1.145,
-    Tier.DOUBTFUL: 1.5,
+    Tier.TEXT: 1.155,
+    Tier.DOUBTFUL: 1.4,
     Tier.CUT: 1.7,
     Tier.FLAT: 1.28,
     Tier.FLAT_TOKENS: 2.2,

@@ -9,6 +9,7 @@ footer counts beyond the rows (see model.rebuild).
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from slurm_coloc.estimate.kinds import holds_activation, is_attention
 from slurm_coloc.estimate.rebuild.opening import convs, gates, mobile, tokens, windows
@@ -79,18 +80,13 @@ class Opened:
 
 def opened(summary: Summary) -> Opened:
     """The tree of a summary with its closed rows opened, where that can be done. Nobody changes
-    it, so the last one that took work is kept: memory and activity are asked one after another."""
+    it."""
     if not summary.collapsed:
         return Opened(tree(summary))
-    kept = _last.get("one")
-    if kept is None or kept[0] is not summary:
-        kept = _last["one"] = (summary, _opened(summary))
-    return kept[1]
+    return _opened(replace(summary, recording=None) if summary.recording else summary)
 
 
-_last: dict[str, tuple[Summary, Opened]] = {}
-
-
+@lru_cache(maxsize=1)  # memory and activity ask for the same one, one after another
 def _opened(summary: Summary) -> Opened:
     style = style_of(summary)
     made = [_with(summary, one) for one in _styles(summary, style)]

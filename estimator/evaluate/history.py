@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far measured runs at some batch sizes correct the estimate at another one.
 
-    python -m estimator.history CACHE [--kind default]      texts as of estimator.evaluate
+    python -m estimator.evaluate.history CACHE [--kind default]      texts as of estimator.evaluate
 
 For each model and each of its measured batch sizes: the estimate there, times the largest ratio of
 measured over estimated (above the context) at 1, 2 or 3 of its other batch sizes. Prints the
@@ -10,7 +10,6 @@ the shipped rule does: one run each is known at the other batch sizes.
 """
 
 import argparse
-import math
 import random
 import sys
 from collections import defaultdict
@@ -19,8 +18,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from estimator.evaluate.__main__ import CONTEXT_MIB, FOLDINGS, FOLDS, Judged, judge
 from estimator.evaluate.recorded import KIND as RECORDED
+from estimator.evaluate.runs import CONTEXT_MIB, FOLDINGS, FOLDS, Judged, judge, quantile
 from estimator.evaluate.texts import KINDS
 from estimator.measured import SHARED, TIMM, family, timm_rows
 from slurm_coloc.core.decision import Estimate
@@ -51,12 +50,6 @@ def cases(judged: Sequence[Judged], many: int) -> Iterator[Case]:
             others = [one for one in runs if one is not run]
             for known in combinations(others, many):
                 yield Case(run, known)
-
-
-def quantile(scores: Sequence[float], level: float) -> float:
-    """The margin that leaves at most 1 - level of the next scores above it."""
-    ordered = sorted(scores)
-    return ordered[min(len(ordered) - 1, math.ceil(level * (len(ordered) + 1)) - 1)]
 
 
 def kept_out(found: Sequence[Case], level: float, seed: int) -> float:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The margin that each tier would have needed on measured runs, at several levels.
 
-    python -m estimator.levels CACHE [--kind default]       texts as of estimator.evaluate
-    python -m estimator.levels CACHE --kind recorded        recordings, likewise
+    python -m estimator.evaluate.levels CACHE [--kind default]       texts as of estimator.evaluate
+    python -m estimator.evaluate.levels CACHE --kind recorded        recordings, likewise
 
 `of 99 %` is what replay/margin.SHAPE has: what the margin adds, over what it adds at 99 %.
 """
@@ -12,19 +12,17 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from estimator.evaluate.__main__ import CONTEXT_MIB, Judged, judge
 from estimator.evaluate.recorded import KIND as RECORDED
+from estimator.evaluate.runs import Judged, judge, quantile
 from estimator.evaluate.texts import KINDS
-from estimator.history import quantile
 from estimator.measured import SHARED, TIMM, timm_rows
 from slurm_coloc.core.levels import LEVELS
-from slurm_coloc.estimate.replay.margin import FLOOR_MIB, Tier, margin
+from slurm_coloc.estimate.replay.margin import Tier, margin
 
 
 def tier_of(run: Judged) -> Tier | None:
     """The tier whose margin the run's bound has; None where its bound is not made by one."""
-    had = (run.upper_mib - CONTEXT_MIB - FLOOR_MIB) / run.above_mib
-    tiers = [tier for tier in Tier if abs(margin(tier, 0.99) - had) < 2 / run.above_mib]
+    tiers = [tier for tier in Tier if abs(margin(tier, 0.99) - run.margin) < 2 / run.above_mib]
     return tiers[0] if tiers else None
 
 
