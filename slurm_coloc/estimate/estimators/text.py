@@ -49,7 +49,7 @@ class Text:
     """See the module."""
 
     name = "text"
-    version = "3"
+    version = "4"
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""

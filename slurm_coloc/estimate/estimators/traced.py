@@ -29,7 +29,7 @@ class Recorded:
     """See the module."""
 
     name = "traced"
-    version = "2"
+    version = "3"
     any_family = True
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
