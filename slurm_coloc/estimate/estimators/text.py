@@ -158,6 +158,7 @@ def step_of(
         eager=eager,
         inplace=not _plain(summary),
         caches=caches(summary),
+        rotary=any("rotary" in row.kind.lower() for row in summary.layers),
     )
     step = rebuild(summary, scope, rows)
     more: tuple[int, ...] = tuple(

@@ -114,7 +114,7 @@ def _parts(scope: Scope, node: Node, rows: _Rows, x: Value, run: Run) -> list[Va
     for row in rows.norms:
         weights = scope.weights(row.layer)
         parts.append(scope.run([source], x.size, x.shape, saves_inputs=[source], weights=weights))
-    if node.layer.kind.lower().startswith(ROTATED):
+    if node.layer.kind.lower().startswith(ROTATED) and not scope.caches:
         parts += [scope.run([source], x.size, x.shape) for _ in range(2)]
     return parts
 
@@ -131,11 +131,18 @@ def _cached(scope: Scope, layer: Layer, parts: list[Value], x: Value) -> list[Va
         both = parts[0].size - x.size
         made = scope.run(parts[:1], max(1, both), x.shape)
         tape.hold(made.storage)
-        return [*parts, made]
+        if not scope.rotary:
+            return [*parts, made]
+        # Queries and keys are turned, and the cache has the values: nobody needs the matrix' own.
+        turned = scope.run(parts[:1], x.size, x.shape)
+        return [after(scope, parts[0], turned), made]
     for place in (1, 2):
         made = scope.run([parts[place]], parts[place].size, parts[place].shape)
         tape.hold(made.storage)
         parts[place] = after(scope, parts[place], made)
+        if made.size < parts[0].size:  # heads share them: they are repeated for the kernel
+            wide = scope.run([made], parts[0].size, parts[0].shape)
+            parts[place] = after(scope, made, wide)
     return parts
 
 

@@ -26,8 +26,9 @@ class Scope:
     an element of a parameter and of its gradient. ``trained``: the share that is trained of the
     parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
     attention stores its scores. ``inplace``: activations that can run in place do, as in vision
-    models. ``caches``: keys and values stay until the next step has made its own. ``hidden``: what
-    rows that were not opened keep, over their own output. ``pixels``: of the image that the model
+    models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
+    queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
+    over their own output. ``pixels``: of the image that the model
     reads, 0 where it reads none."""
 
     batch: int
@@ -39,6 +40,7 @@ class Scope:
     eager: bool = False
     inplace: bool = True
     caches: bool = False
+    rotary: bool = False
     hidden: float = 0.0
     pixels: int = 0
     output_bytes: int = 0
