@@ -4,7 +4,8 @@
 A file of the cache holds one model: its summary (the rows that torchinfo would print), and its
 recorded step at a batch of PRIME samples. Every tensor is a multiple of the batch or does not know
 of it, and no width is as large as that prime: what it divides belongs to the batch, so any other
-batch follows (``at``). Labels are made when rows are made, see rows.py.
+batch follows (``at``). Large ones may lack the padding of their last row (the bias of attention,
+aligned by PyTorch). Labels are made when rows are made, see rows.py.
 """
 
 import pickle
@@ -19,6 +20,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from estimator.evaluate.recorded import prepared
 from estimator.gpumemnet.models import cnn, mlp, transformer
 from estimator.gpumemnet.models.drawn import Drawn
 from estimator.gpumemnet.models.published import named
@@ -35,6 +37,7 @@ DRAW: dict[str, Callable[[Random], Drawn]] = {
 
 
 PRIME = 65537
+PADDING = 256  #: bytes that a tensor of the whole batch may lack
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,16 @@ class Kept:
 def at(step: Recording, batch: int) -> Recording:
     """The recorded step at another batch size."""
 
+    own = {*step.parameters, *step.constants}
+
     def size(x: int) -> int:
         whole, rest = divmod(x, PRIME)
-        return x if rest else whole * batch
+        if not rest:
+            return whole * batch
+        # Multiples of 64 KiB below PADDING * PRIME come as near to a multiple of the prime.
+        if PRIME - rest < PADDING and whole >= PADDING and x not in own:
+            return (whole + 1) * batch - (PRIME - rest)
+        return x
 
     events: list[Event] = []
     for event in step.events:
@@ -121,6 +131,7 @@ def kept(drawn: Drawn, group: str) -> Kept:
 def published(cache: Path, texts: Path, seconds: float) -> int:
     """Record the timm models whose torchinfo text lies in ``texts`` as NAME.full: their rows are
     those of the text, for that is what is there when an estimate is asked."""
+    prepared()
     begin, made = time.monotonic(), 0
     for text in sorted(texts.glob("*.full")):
         summary = parse_summary(text.read_text(encoding="utf-8"))

@@ -22,7 +22,7 @@ from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary
 
-MLP_CONTEXT_MIB = 1450
+MLP_CONTEXT_MIB = 1434  # the text's, see estimator/evaluate/mlp.py
 KINDS = {"linear": "Linear", "batch_normalization": "BatchNorm1d", "dropout": "Dropout"}
 #: the thesis' configurations of facts/configs18.csv with a text, its optimizer, GPUs of the process
 TEXTS = {

@@ -32,7 +32,8 @@ class Rows:
 class Recipe:
     """Epochs, rows a step, largest learning rate, and the share of a label that is spread over the
     other classes; ``far``: deviations beyond which features count no further; ``bucket``: steps
-    whose rows are sorted by length (few where rows of one model must not meet in a step)."""
+    whose rows are sorted by length (few where rows of one model must not meet in a step); ``blur``:
+    see aims."""
 
     epochs: int = 120
     batch: int = 128
@@ -40,11 +41,24 @@ class Recipe:
     smoothing: float = 0.0
     far: float = 1e9
     bucket: int = 16
+    blur: float = 0.0
 
 
 def labels(mib: Tensor, step: int, classes: int) -> Tensor:
     """Class k holds [k * step, (k + 1) * step) MiB; the last one everything above."""
     return (mib // step).long().clamp(0, classes - 1)
+
+
+def aims(mib: Tensor, step: int, classes: int, blur: float) -> Tensor:
+    """What a network is to say: a class each, or, where labels are off by ``blur`` (a normal
+    deviation, as a ratio), the share of a label's distribution in every class: a row beside an edge
+    belongs to both sides."""
+    if not blur:
+        return labels(mib, step, classes)
+    edges = torch.arange(1, classes) * float(step)
+    below = torch.special.ndtr((edges.log() - mib.log()[:, None]) / blur)
+    ends = torch.zeros(len(mib), 1), torch.ones(len(mib), 1)
+    return torch.cat((ends[0], below, ends[1]), 1).diff(dim=1)
 
 
 def classes_for(mib: Tensor, step: int) -> int:
@@ -56,7 +70,7 @@ def ensemble(train: Rows, valid: Rows, step: int, classes: int, recipe: Recipe) 
     net = Ensemble(train.features, classes, recipe.far)
 
     def loss(rows: Rows) -> Tensor:
-        aim = labels(rows.mib, step, classes)
+        aim = aims(rows.mib, step, classes, recipe.blur)
         parts = net.members_logits(rows.features)
         total = sum(F.cross_entropy(x, aim, label_smoothing=recipe.smoothing) for x in parts)
         return total / len(parts)
@@ -75,7 +89,7 @@ def transformer(
         assert rows.tokens is not None
         longest = int(rows.tokens[:, :, -1].sum(1).max())
         logits = net.logits(rows.tokens[:, :longest], rows.features)
-        aim = labels(rows.mib, step, classes)
+        aim = aims(rows.mib, step, classes, recipe.blur)
         return F.cross_entropy(logits, aim, label_smoothing=recipe.smoothing)
 
     _train(net, loss, train, valid, recipe)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training rows from the cache: features of slurm_coloc, labels by replay.
 
-Labels are synthetic: the recorded step, three times, through the model of PyTorch's allocator, plus
-a context of CONTEXT_MIB and the convolutions' workspaces. Each batch size of a model is a row, with
-an optimizer drawn for it.
+Labels are synthetic: what the `traced` estimator says of the recorded step, with a context of
+CONTEXT_MIB. Each batch size of a model is a row, with an optimizer drawn for it.
 """
 
 import json
@@ -18,9 +17,8 @@ from estimator.gpumemnet.collect import Kept, at
 from estimator.gpumemnet.fit import Rows
 from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB
 from slurm_coloc.estimate.nets.features import LENGTH, TUPLE, tuples, vector
-from slurm_coloc.estimate.replay.allocator import MIB, replay
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.estimate.replay.training import training
+from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import Summary
 
 OPTIMIZERS = ("adam", "adam", "adamw", "sgd", "sgd-momentum", "sgd-momentum", "adafactor")
@@ -48,10 +46,11 @@ class Set:
 
 
 def label(kept: Kept, batch: int, optimizer: str) -> float:
-    """MiB that nvidia-smi would show."""
-    stack = Stack(CONTEXT_MIB)
-    events = training(at(kept.step, batch), optimizer, stack.workspace)
-    return CONTEXT_MIB + replay(events).reserved / MIB
+    """MiB that nvidia-smi would show, as estimators/traced.py has it."""
+    stack, step = Stack(CONTEXT_MIB), at(kept.step, batch)
+    plain = kept.summary.family == "mlp"
+    events = training(step, optimizer, stack.workspace, blas=stack.blas, ahead=not plain)
+    return float(stack.peak_mib(events, None if plain else lasting(step, optimizer)))
 
 
 def of(asked: list[tuple[Summary, int, str]], mib: list[float]) -> Rows:

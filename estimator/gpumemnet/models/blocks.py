@@ -137,6 +137,18 @@ def inverted(random: Random) -> list[nn.Module]:
     return [*body, _conv(read, 4 * read, 1, 1, 1, act)]
 
 
+def mobile(width: int, grow: int) -> nn.Module:
+    """An inverted residual branch of one width."""
+    inner = grow * width
+    parts = [
+        _conv(width, inner, 1, 1, 1, _silu),
+        _conv(inner, inner, 3, 1, inner, _silu),
+        SqueezeExcite(inner, max(4, width // 4), _silu),
+        _conv(inner, width, 1, 1, 1, None),
+    ]
+    return nn.Sequential(*parts)
+
+
 def modern(random: Random) -> list[nn.Module]:
     """ConvNeXt."""
     width = random.choice((48, 64, 80, 96, 128, 192))

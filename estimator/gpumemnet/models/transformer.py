@@ -5,7 +5,8 @@ The thesis' ranges (its repository, NeuroNetGen_scripts/Transformer): widths 128
 layers, 2 to 16 heads, feed-forward 2 to 4 widths, 128 to 512 tokens, vocabularies of 50,000 to
 1,000,000, a classifier over the mean token, torch.nn's own layers. Beyond it:
 language models with a vocabulary head (tied or not), eager and fused attention, image
-Transformers, widths to 2048 and 24 layers, for a classifier alone says nothing of BERT or GPT-2.
+Transformers of one width and in stages, widths to 2048 and 24 layers, for a classifier alone says
+nothing of BERT, GPT-2 or Swin.
 """
 
 from random import Random
@@ -14,39 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from estimator.gpumemnet.models import stages
+from estimator.gpumemnet.models.attention import LayerScale, SelfAttention
 from estimator.gpumemnet.models.drawn import Drawn, cross_entropy
 
 HEADS = (2, 4, 8, 12, 16, 20, 25)
-
-
-class SelfAttention(nn.Module):
-    """Three projections or one; scores stored (``eager``) or not."""
-
-    def __init__(self, width: int, heads: int, rate: float, eager: bool, joined: bool) -> None:
-        super().__init__()
-        self.heads, self.rate, self.eager = heads, rate, eager
-        parts = [nn.Linear(width, 3 * width)] if joined else [
-            nn.Linear(width, width) for _ in range(3)
-        ]  # fmt: skip
-        self.read = nn.ModuleList(parts)
-        self.drop, self.out = nn.Dropout(rate), nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows, tokens, width = x.shape
-        given = torch.cat([part(x) for part in self.read], -1).chunk(3, -1) if len(
-            self.read
-        ) == 1 else [part(x) for part in self.read]  # fmt: skip
-        query, key, value = (
-            part.view(rows, tokens, self.heads, width // self.heads).transpose(1, 2)
-            for part in given
-        )
-        if self.eager:
-            scores = torch.softmax(query @ key.transpose(2, 3) / 8.0, -1)
-            made = self.drop(scores) @ value
-        else:
-            rate = self.rate if self.training else 0.0
-            made = F.scaled_dot_product_attention(query, key, value, dropout_p=rate)
-        return self.out(made.transpose(1, 2).reshape(rows, tokens, width))
 
 
 class Layer(nn.Module):
@@ -61,18 +34,23 @@ class Layer(nn.Module):
         eager: bool,
         joined: bool,
         first: bool,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         self.first = first
         self.attention = SelfAttention(width, heads, rate, eager, joined)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.fc1, self.act, self.fc2 = nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width)
-        self.drop1, self.drop2 = nn.Dropout(rate), nn.Dropout(rate)
+        # PyTorch's Dropout of nothing keeps nothing; published image models have none.
+        self.drop1 = nn.Dropout(rate) if rate else nn.Identity()
+        self.drop2 = nn.Dropout(rate) if rate else nn.Identity()
+        self.scale1 = LayerScale(width) if scaled else nn.Identity()
+        self.scale2 = LayerScale(width) if scaled else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         if self.first:
-            x = x + self.drop1(self.attention(self.norm1(x)))
-            return x + self.drop2(self.fc2(self.act(self.fc1(self.norm2(x)))))
+            x = x + self.scale1(self.drop1(self.attention(self.norm1(x))))
+            return x + self.scale2(self.drop2(self.fc2(self.act(self.fc1(self.norm2(x))))))
         x = self.norm1(x + self.drop1(self.attention(x)))
         return self.norm2(x + self.drop2(self.fc2(self.act(self.fc1(x)))))
 
@@ -100,17 +78,23 @@ class Text(nn.Module):
 
 
 class Image(nn.Module):
-    """ViT."""
+    """ViT. ``token``: the class is read off a token of its own, else off the mean."""
 
-    def __init__(self, patch: int, size: int, width: int, body: nn.Module, classes: int) -> None:
+    def __init__(
+        self, patch: int, size: int, width: int, body: nn.Module, classes: int, token: bool
+    ) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, patch)
-        self.place = nn.Parameter(torch.zeros(1, (size // patch) ** 2, width))
+        self.token = nn.Parameter(torch.zeros(1, 1, width)) if token else None
+        self.place = nn.Parameter(torch.zeros(1, (size // patch) ** 2 + token, width))
         self.body, self.norm, self.head = body, nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.patches(x).flatten(2).transpose(1, 2) + self.place
-        return self.head(self.norm(self.body(x)).mean(1))
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        if self.token is not None:
+            x = torch.cat((self.token.expand(x.shape[0], -1, -1), x), 1)
+        x = self.norm(self.body(x + self.place))
+        return self.head(x.mean(1) if self.token is None else x[:, 0])
 
 
 def _word_loss(output: Tensor, batch: int) -> Tensor:
@@ -121,19 +105,26 @@ def _word_loss(output: Tensor, batch: int) -> Tensor:
 
 def draw(random: Random) -> Drawn:
     """One Transformer: of the thesis' kind, a language model or an image model."""
-    kind = random.choice(("classifier", "classifier", "words", "words", "image"))
+    kind = random.choice(("classifier", "classifier", "words", "words", "image", "image", "stages"))
+    if kind == "stages" or (kind == "image" and random.random() < 0.4):
+        return _stages(random)
     thesis = kind == "classifier" and random.random() < 0.7
-    width = random.choice((128, 256, 512, 768, 1024, *(() if thesis else (384, 1280, 1600, 2048))))
+    small = (192, 384, 576) if kind == "image" else ()
+    more = () if thesis else (384, 1280, 1600, 2048)
+    width = random.choice((128, 256, 512, 768, 1024, *small, *more))
     layers = random.randint(2, 12) if thesis else random.choice((2, 4, 6, 8, 12, 12, 24))
     heads = random.choice([count for count in HEADS if width % count == 0])
     inner = random.randint(2 * width, 4 * width) if thesis else 4 * width
-    rate = random.uniform(0.1, 0.5) if kind != "image" else random.choice((0.0, 0.1))
+    rate = random.uniform(0.1, 0.5) if kind != "image" else random.choice((0.0, 0.0, 0.1))
     tokens = random.choice((128, 256, 512, *(() if thesis else (64, 384, 1024))))
     words = random.randint(50_000, 1_000_000) if thesis else random.choice(
         (21_128, 28_996, 30_522, 32_000, 50_257, 50_265, 119_547)
     )  # fmt: skip
-    eager, joined, first, tied = (random.random() < 0.5 for _ in range(4))
-    patch, size = random.choice((8, 14, 16, 16, 32)), 224
+    eager, joined, first, tied, token = (random.random() < 0.5 for _ in range(5))
+    scaled = kind == "image" and random.random() < 0.3
+    if kind == "image":  # as published: one projection, normalised first, fused more often
+        joined, first, eager = True, True, eager and token
+    patch, size = random.choice((8, 14, 16, 16, 16, 32)), random.choice((224, 224, 224, 256, 384))
     classes = random.randint(2, 1000)
 
     def body() -> nn.Module:
@@ -141,12 +132,12 @@ def draw(random: Random) -> Drawn:
             layer = nn.TransformerEncoderLayer(width, heads, inner, rate, batch_first=True)
             return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         return nn.Sequential(
-            *(Layer(width, heads, inner, rate, eager, joined, first) for _ in range(layers))
+            *(Layer(width, heads, inner, rate, eager, joined, first, scaled) for _ in range(layers))
         )
 
     def make() -> nn.Module:
         if kind == "image":
-            return Image(patch, size, width, body(), classes)
+            return Image(patch, size, width, body(), classes, token)
         return Text(words, tokens, width, body(), classes if kind == "classifier" else 0, tied)
 
     def inputs(batch: int) -> tuple[Tensor, ...]:
@@ -160,4 +151,15 @@ def draw(random: Random) -> Drawn:
         inputs=inputs,
         loss=_word_loss if kind == "words" else cross_entropy,
         words={"kind": kind, "width": width, "layers": layers, "tokens": tokens, "eager": eager},
+    )
+
+
+def _stages(random: Random) -> Drawn:
+    plan, classes = stages.plan(random), random.randint(2, 1000)
+    return Drawn(
+        family="transformer",
+        make=lambda: stages.make(plan, classes),
+        inputs=lambda batch: (torch.randn(batch, 3, plan.size, plan.size),),
+        loss=cross_entropy,
+        words={"kind": "stages", "plan": plan},
     )

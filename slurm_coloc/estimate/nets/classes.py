@@ -8,7 +8,7 @@ the last class is open: all that is above, for which a whole GPU is the answer.
 
 from dataclasses import dataclass
 
-CONTEXT_MIB = 1780  #: CUDA context and libraries in the labels of the training rows
+CONTEXT_MIB = 1735  #: CUDA context and libraries in the labels of the training rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,21 @@ ratios; the sums stand there in GB too, for the edges of classes are equally far
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from heapq import nlargest
 from typing import NamedTuple
 
 from slurm_coloc.estimate.kinds import Role, is_attention, role
-from slurm_coloc.estimate.lexing import bounded
+from slurm_coloc.estimate.lexing import Shape, bounded, product
 from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB
 from slurm_coloc.estimate.replay.training import OPTIMIZERS
 from slurm_coloc.estimate.summary import Layer, Summary
 
-SCHEMA = 1
+SCHEMA = 2
 LENGTH = 96  #: tuples of a model at most: of more, the largest are kept, in their order
 EDGES = 12  #: of classes
-SLOPE = 1.1  # memory above the context over the sum, in the middle of the training rows
+#: memory above the context over the sum, in the middle of published models' training rows
+SLOPE = {"mlp": 1.1, "cnn": 1.1, "transformer": 1.02}
 LINEAR_GB = 100.0  #: largest of the features that are no logarithms
 GROUPS = (
     "conv", "linear", "norm", "act_in", "act_out", "pool", "dropout", "embedding", "attention",
@@ -35,6 +37,9 @@ _GROUP = {
 PASSES = -1
 # Groups whose backward reads the input, or the output; the rest reads neither.
 _READS, _MAKES = frozenset((0, 1, 2, 3, 5, 8, 9)), frozenset((4, 8))
+# Those whose input comes out of a function that prints no row where its size is another than that
+# of the row before: attention's product, a gate.
+_FED = frozenset((1, 3, 4, 6))
 ACTIVATIONS = (
     "elu", "gelu", "hardswish", "identity", "leakyrelu", "mish", "prelu", "relu", "relu6", "selu",
     "silu", "softplus", "tanh",
@@ -57,6 +62,13 @@ class Row(NamedTuple):
     group: int
     made: int
     layer: Layer
+
+
+@lru_cache(maxsize=4096)
+def _elements(shapes: tuple[Shape, ...]) -> int:
+    """Of one sample; 0 where a dimension is not printed. The same shapes come again and again."""
+    parts = [product(shape) for shape in shapes]
+    return 0 if None in parts else bounded(sum(part or 0 for part in parts))
 
 
 def _group(kind: str) -> int:
@@ -82,7 +94,7 @@ def counted(summary: Summary) -> list[Row]:
                 continue
             group = 9
         if layer.leaf or (group == 2 and layer.parameters):
-            found.append(Row(group, max(0, layer.output_elements), layer))
+            found.append(Row(group, _elements(layer.outputs), layer))
     return found
 
 
@@ -96,18 +108,24 @@ def vector(
     elements = [0] * len(GROUPS)
     depth = widest = widest_conv = largest = 0
     acts: dict[str, int] = {}
-    rows: list[tuple[int, int]] = []
+    rows: list[tuple[int, int, int]] = []
     for group, made, layer in seen:
-        rows.append((group, made * layer.count))
-        number[group] += layer.count
-        elements[group] += made * layer.count
-        depth += layer.count if layer.parameters else 0
-        widest, largest = max(widest, made), max(largest, layer.parameters)
+        count = layer.count
+        read = _elements(layer.inputs) * count if group in _FED else 0
+        rows.append((group, made * count, read))
+        number[group] += count
+        elements[group] += made * count
+        if layer.parameters:
+            depth += count
+            if layer.parameters > largest:
+                largest = layer.parameters
+        if made > widest:
+            widest = made
         if group == 0 and _has_workspace(layer):
-            widest_conv = max(widest_conv, made + max(0, layer.input_elements))
+            widest_conv = max(widest_conv, made + _elements(layer.inputs))
         if group in (3, 4):
             name = layer.kind.lower()
-            acts[name] = acts.get(name, 0) + layer.count
+            acts[name] = acts.get(name, 0) + count
     rule = OPTIMIZERS[optimizer]
     total = sum(elements)
     bounded(total * batch)
@@ -145,8 +163,9 @@ def vector(
 
 def _edges(family: str, total: float) -> list[float]:
     """How far the sum lies from each class' edge, from -1 (a third below) to 1."""
-    classes = CLASSES.get(family, CLASSES["cnn"])
-    memory = CONTEXT_MIB + SLOPE * total / 2**20
+    family = family if family in CLASSES else "cnn"
+    classes = CLASSES[family]
+    memory = CONTEXT_MIB + SLOPE[family] * total / 2**20
     return [
         max(-1.0, min(1.0, 3.0 * math.log(memory / (classes.step * k))))
         for k in range(1, EDGES + 1)
@@ -162,15 +181,20 @@ def _has_workspace(layer: Layer) -> bool:
     return layer.parameters > (kernel + 1) * channels
 
 
-def _kept(rows: list[tuple[int, int]]) -> int:
-    """Elements a sample that the backward pass finds again, rows taken for a chain: an output is
-    kept where the next layer's backward reads its input, or its own its output. A dropout keeps a
-    byte an element, a pooling two words."""
+def _kept(rows: Sequence[tuple[int, int, int]]) -> int:
+    """Elements a sample that the backward pass finds again, of rows (group, made, read), taken for
+    a chain: an output is kept where the next layer's backward reads its input, or its own its
+    output. A dropout keeps a byte an element, a pooling two words. Between a linear layer and one
+    that reads another size stands a function: it keeps what the first made, and the second what
+    the function made."""
     total = 0
-    for i, (group, made) in enumerate(rows):
-        follower = rows[i + 1][0] if i + 1 < len(rows) else -1
-        if group in _MAKES or follower in _READS:
+    for i, (group, made, _) in enumerate(rows):
+        follower, _, read = rows[i + 1] if i + 1 < len(rows) else (-1, 0, 0)
+        function = read not in (0, made)
+        if group in _MAKES or follower in _READS or (group == 1 and function):
             total += made
+        if function and follower in (1, 3):
+            total += read
         if group == 6:
             total += made // 4
         elif group == 5:
@@ -181,13 +205,16 @@ def _kept(rows: list[tuple[int, int]]) -> int:
 def _unseen(seen: Sequence[Row]) -> int:
     """Elements a sample of what Transformers compute in functions, which print no row: the loss
     over the vocabulary (logits, their logarithms, two gradients), and the softmax over stored
-    attention scores, seen by the dropout that follows it."""
+    attention scores, seen by the dropout that follows it where it has no row itself."""
     total = 3 * seen[-1].made * seen[-1].layer.count if seen else 0
+    before = (PASSES, 0)
     for group, made, layer in seen:
-        if group == 6 and layer.outputs and len(layer.outputs[0]) == 4:
+        own = before not in ((3, made), (4, made))
+        if group == 6 and own and layer.outputs and len(layer.outputs[0]) == 4:
             *_, high, wide = layer.outputs[0]
             if high == wide > 1:
                 total += 2 * made * layer.count
+        before = (group, made)
     return total
 
 
@@ -208,12 +235,13 @@ def tuples(summary: Summary, batch: int, seen: Sequence[Row] | None = None) -> l
         largest = sorted(nlargest(LENGTH, range(len(seen)), key=lambda i: (sizes[i], -i)))
         seen = [seen[i] for i in largest]
     found = []
+    known: dict[tuple[int, int, int, int], list[float]] = {}
     for group, made, layer in seen:
-        row = [0.0] * TUPLE
-        row[group] = 1.0
-        row[-4] = math.log1p(made * batch) / 10
-        row[-3] = math.log1p(layer.parameters) / 10
-        row[-2] = math.log1p(layer.count) / 10
-        row[-1] = 1.0
+        key = (group, made, layer.parameters, layer.count)
+        row = known.get(key)
+        if row is None:
+            row = known[key] = [0.0] * TUPLE
+            row[group] = 1.0
+            row[-4:] = [*(math.log1p(x) / 10 for x in (made * batch, *key[2:])), 1.0]
         found.append(row)
     return found or [[0.0] * (TUPLE - 1) + [1.0]]

@@ -75,6 +75,36 @@ def test_features_by_hand() -> None:
     assert found["kept_gb"] == pytest.approx(4 * 8 * kept / 1e9)
 
 
+def attended(*between: Layer) -> Summary:
+    """Queries, keys and values of 12 tokens, 8 wide, ``between``, and the projection."""
+    tokens = ((1, 12, 8),)
+    rows = (
+        Layer("Linear", inputs=tokens, outputs=((1, 12, 24),), parameters=216),
+        *between,
+        Layer("Linear", inputs=tokens, outputs=tokens, parameters=72),
+        Layer("LayerNorm", inputs=tokens, outputs=tokens, parameters=16),
+    )
+    return Summary("torchinfo", "transformer", 304, 304, rows)
+
+
+def kept_elements(summary: Summary) -> float:
+    """Of one sample, without the weights."""
+    return of(summary, batch=1)["kept_gb"] * 1e9 / 4
+
+
+def test_a_function_between_two_rows_keeps_what_it_read_and_made() -> None:
+    # qkv for the product, its result for the projection, that for the norm; the widest and the loss
+    fused = 12 * 24 + 12 * 8 + 12 * 8 + 12 * 24 + 3 * 12 * 8
+    assert kept_elements(attended()) == pytest.approx(fused)
+    score = ((1, 3, 12, 12),)
+    scores, mask, wider = 3 * 12 * 12, 3 * 12 * 12 // 4, 3 * 12 * 12 - 12 * 24
+    dropout, softmax = (Layer(kind, inputs=score, outputs=score) for kind in ("Dropout", "Softmax"))
+    # a dropout over scores shows the softmax before it, unless that has a row
+    hidden = kept_elements(attended(dropout))
+    assert hidden == pytest.approx(fused + wider + scores + mask + 2 * scores)
+    assert kept_elements(attended(softmax, dropout)) == pytest.approx(hidden - scores)
+
+
 @given(st.integers(1, 2**31 - 1), st.sampled_from(OPTIMIZERS), st.sampled_from(EXAMPLES))
 @settings(max_examples=60, deadline=None)
 def test_features_are_finite_and_grow_with_the_batch(batch: int, optimizer: str, name: str) -> None:
