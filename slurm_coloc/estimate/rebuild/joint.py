@@ -38,11 +38,14 @@ def joint(node: Node) -> Joint | None:
         return None
     if any(b != a + 1 for a, b in pairwise(wide[1:])):
         return None
-    if not all(rows[i].layer.inputs and rows[i].layer.outputs for i in (*wide, *acts)):
+    if not node.layer.outputs or not all(rows[i].layer.outputs for i in (*wide, *acts)):
         return None
-    width, hidden = rows[wide[0]].layer.inputs[0][-1], rows[acts[0]].layer.inputs[0][-1]
-    reads = sum(rows[i].layer.inputs[0][-1] for i in wide[1:])
-    if rows[wide[0]].layer.outputs[0][-1] != 3 * width + hidden or reads != width + hidden:
+    width, hidden = node.layer.outputs[0][-1], rows[acts[0]].layer.outputs[0][-1]
+    if rows[wide[0]].layer.outputs[0][-1] != 3 * width + hidden:
+        return None
+    if sum(rows[i].layer.parameters // width for i in wide[1:]) not in range(
+        width + hidden, width + hidden + len(wide)
+    ):
         return None
     between = (row for row in rows[wide[0] + 1 : acts[0]] if row.layer.role is Role.NORM)
     return Joint(

@@ -163,11 +163,11 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input, and mean and deviation of each channel, row or group."""
     name = layer.kind.lower()
     size = scope.bytes(out, None if "batch" in name else scope.high)
-    # Evolved normalisations are single functions; the third vector is the activation's, and S0a
-    # divides without one, too.
+    # Evolved normalisations are written in single functions; the third vector is the activation's
+    # (torchsummary counts two).
     evolved = 0
     if "evonorm" in name:
-        evolved = 4 if layer.parameters == 3 * out[1] else 2 * name.endswith("a")
+        evolved = 4 if layer.parameters == 3 * out[1] else 3
     if "batch" in name:
         scope.constants.extend((2 * layer.parameters, 2 * layer.parameters, 8))
         rows = 4 * (out[1] if len(out) > 1 else out[0])
