@@ -7,10 +7,11 @@ Above the context: the estimate times a margin that depends on how much is known
 
 - recording: 1.11 leaves 0.81 % of the runs above the bound, 916 MiB too much in the mean.
 - text: 1.10 is the 99 % quantile of models whose modules are all known. The 99.5 % quantile of four
-  fifths of the families is exceeded by 0.4 to 0.5 % of the runs of the other families, at 1.0 GiB too
-  much in the mean (the 99 % one by 1.0 to 1.3 %, at 0.9 GiB). 1.155 and, for the others, 1.4 are for
-  models unlike any here: 99 % quantiles of 127 timm models of other files, text against recording,
-  times what recordings needed on the measured runs. With these 0.2 % of the runs are above the bound.
+  fifths of the families is exceeded by 0.4 to 0.5 % of the runs of the other families, at 1.0 GiB
+  too much in the mean (the 99 % one by 1.0 to 1.3 %, at 0.9 GiB). 1.155 and, for the others, 1.4
+  are for models unlike any here: 99 % quantiles of 127 timm models of other files, text against
+  recording, times what recordings needed on the measured runs. With these 0.2 % of the measured
+  runs are above the bound.
 - cut (torchinfo's default depth of 3, rows that could not be opened): 1.60 is the 99 % quantile of
   194 models; of those whose rows could be opened 1.10, as of whole texts.
 - flat (torchsummary): 1.27 for convolutional nets and 2.17 for Transformers are the 99 % quantiles
