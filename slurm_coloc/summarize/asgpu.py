@@ -8,23 +8,28 @@ that keeps no scores. On fake CPU tensors the CPU's own choices would be recorde
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from slurm_coloc.summarize.autocast import HALF, enabled
+from slurm_coloc.summarize.autocast import HALF, enabled, in_fp32
 
 
 class AsGpu(TorchFunctionMode):
     """Takes the place of functions while model code runs: also of those inside others of
-    torch.nn.functional, as in nn.MultiheadAttention, see step.Session."""
+    torch.nn.functional, as in nn.MultiheadAttention, see step.Session. Where the code switches
+    autocast on, it is CUDA's: one mode for both, for each costs every function its time."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         own = _OWN.get(func)
-        return func(*args, **kwargs) if own is None else own(func, *args, **kwargs)
+        run = func if own is None else partial(own, func)
+        if args and enabled():
+            return in_fp32(func, run, args, kwargs)
+        return run(*args, **kwargs)
 
 
 def _dropout(

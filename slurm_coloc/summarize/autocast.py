@@ -44,12 +44,17 @@ class Fp32(TorchFunctionMode):
         kwargs = kwargs or {}
         if not args or not enabled():
             return func(*args, **kwargs)
-        own = _OWN.get(func)
-        if own is not None and isinstance(args[0], _T) and args[0].dtype is HALF:
-            return own(func, *args, **kwargs)
-        if func in _IN_FP32:
-            args, kwargs = tree_map(_up, (args, kwargs))
-        return func(*args, **kwargs)
+        return in_fp32(func, func, args, kwargs)
+
+
+def in_fp32(func: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """``run``, which stands for ``func``, as CUDA's autocast runs that."""
+    own = _OWN.get(func)
+    if own is not None and isinstance(args[0], _T) and args[0].dtype is HALF:
+        return own(run, *args, **kwargs)
+    if func in _IN_FP32:
+        args, kwargs = tree_map(_up, (args, kwargs))
+    return run(*args, **kwargs)
 
 
 def _up(x: Any) -> Any:

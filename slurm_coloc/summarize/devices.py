@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 _CPU = torch.device("cpu")
 _MAPPED = ("cuda", "xpu", "mps")
+_MOVES = frozenset({torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.to})
 
 
 def mapped(device: Any) -> Any:
@@ -33,16 +34,14 @@ class OnCpu(TorchFunctionMode):
     """See the module."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is torch.Tensor.cuda:
-            return args[0]
-        if "device" in kwargs:
-            kwargs["device"] = mapped(kwargs["device"])
-        if func is torch.Tensor.to and len(args) > 1 and not isinstance(args[1], torch.Tensor):
-            args = (args[0], mapped(args[1]), *args[2:])
-        if func is torch.Tensor.pin_memory:
-            return args[0]
-        return func(*args, **kwargs)
+        if kwargs and "device" in kwargs:
+            kwargs = {**kwargs, "device": mapped(kwargs["device"])}
+        if func in _MOVES:
+            if func is not torch.Tensor.to:
+                return args[0]
+            if len(args) > 1 and not isinstance(args[1], torch.Tensor):
+                args = (args[0], mapped(args[1]), *args[2:])
+        return func(*args, **(kwargs or {}))
 
 
 class _Nothing:

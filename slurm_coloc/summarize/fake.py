@@ -9,7 +9,7 @@ them. And ``.item()`` of a tensor that has none answers with what lets the step 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 from unittest import mock
 
@@ -22,10 +22,9 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from slurm_coloc.summarize.shapes import Shapes
+from slurm_coloc.summarize.shapes import ACTIVE, DEVICE, Shapes
 
 _ATEN = torch.ops.aten
-_DEVICE = torch.ops.prim.device.default
 _NUMBERS = frozenset(
     {
         _ATEN.linspace.default,
@@ -37,6 +36,18 @@ _NUMBERS = frozenset(
         _ATEN.ones.default,
         _ATEN.full.default,
         _ATEN.scalar_tensor.default,
+    }
+)
+_COPY, _LIFT = _ATEN.copy_.default, _ATEN.lift_fresh.default
+_CELLS = frozenset(
+    {
+        _COPY,
+        _LIFT,
+        _ATEN.select.int,
+        _ATEN.slice.Tensor,
+        _ATEN.view.default,
+        _ATEN.unsqueeze.default,
+        _ATEN.detach.default,
     }
 )
 #: elements of the largest tensor whose values are kept
@@ -51,17 +62,30 @@ class _Values(TorchDispatchMode):
         self._mode = mode
         self._shapes = Shapes(mode)
 
+    def __enter__(self) -> _Values:
+        ACTIVE.append(self._shapes)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        ACTIVE.remove(self._shapes)
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # nothing is compiled here, and the switch costs more than most operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is _DEVICE and type(args[0]) is FakeTensor:
+        if func is DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device
         plain = self._shapes(func, args, kwargs)
         if plain is not NotImplemented:
             return plain
+        if func in _CELLS:
+            plain = self._cell(func, args)
+            if plain is not NotImplemented:
+                return plain
         if func is _ATEN._local_scalar_dense.default:
             try:
                 return func(*args, **kwargs)
@@ -70,6 +94,35 @@ class _Values(TorchDispatchMode):
         made = func(*args, **kwargs)
         if func in _NUMBERS and made.numel() <= SMALL:
             return self._with_values(func, args, kwargs)
+        return made
+
+    def _cell(self, func: Any, args: Any) -> Any:
+        """Of a table whose values are known, or NotImplemented: some models fill theirs number by
+        number. As FakeTensorMode does it, in a tenth of the time."""
+        one = args[0]
+        if func is _LIFT:
+            if type(one) is not torch.Tensor or one.numel() > 1 or one.device.type != "cpu":
+                return NotImplemented
+            return self._known(self._shapes.like(one), one)
+        known = one.constant if type(one) is FakeTensor else None
+        if known is None:
+            return NotImplemented
+        if func is _COPY:
+            new = args[1].constant if type(args[1]) is FakeTensor else None
+            if new is None or len(args) > 2:
+                return NotImplemented
+            with torch._C._DisableTorchDispatch():
+                known.copy_(new)
+            return one
+        with torch._C._DisableTorchDispatch():
+            known = func(known, *args[1:])
+        return self._known(self._shapes.view(func, args), known)
+
+    def _known(self, made: FakeTensor, values: torch.Tensor) -> FakeTensor:
+        made.constant = values
+        converter = self._mode.fake_tensor_converter
+        converter.add_constant_storage_mapping(made)
+        converter.set_tensor_memo(values, made)
         return made
 
     def _with_values(self, func: Any, args: Any, kwargs: Any) -> torch.Tensor:
@@ -96,12 +149,38 @@ def fake() -> Iterator[FakeTensorMode]:
         with (
             mode,
             _Values(mode),
+            _without_numbers(),
             mock.patch.object(torch.nn.Module, "_apply", _convert),
             mock.patch.object(torch.Tensor, "__deepcopy__", _copied(torch.Tensor.__deepcopy__)),
         ):
             yield mode
     finally:
         fake_tensor.CONSTANT_NUMEL_LIMIT = before
+
+
+#: through which torch.nn.init writes random numbers and constants
+_INITIAL = "uniform_ normal_ trunc_normal_ fill_ zero_"
+
+
+@contextmanager
+def _without_numbers() -> Iterator[None]:
+    """Tensors whose values nobody knows need no first values."""
+    with ExitStack() as stack:
+        for name in _INITIAL.split():
+            own = getattr(torch.nn.init, f"_no_grad_{name}", None)
+            if own is not None:
+                change = mock.patch.object(torch.nn.init, f"_no_grad_{name}", _drawn(own))
+                stack.enter_context(change)
+        yield
+
+
+def _drawn(own: Any) -> Any:
+    def draw(tensor: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+        if type(tensor) is FakeTensor and tensor.constant is None:
+            return tensor
+        return cast(torch.Tensor, own(tensor, *given, **named))
+
+    return draw
 
 
 def _copied(own: Any) -> Any:

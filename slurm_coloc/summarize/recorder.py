@@ -12,10 +12,12 @@ import weakref
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
+from slurm_coloc.summarize.shapes import DEVICE, shortly
 
 _ATEN = torch.ops.aten
 
@@ -81,7 +83,9 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        if func is DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
+        result = shortly(func, args, kwargs)
         if func is _ATEN.convolution.default:
             self._new(result)
             self._scratch(Work.FORWARD, args[0], args[1], result, args[8])

@@ -13,12 +13,21 @@ but for layer normalisation, which gives what CUDA's gives.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 _ATEN = torch.ops.aten
+#: PyTorch's engine asks for every tensor's device, again and again
+DEVICE = torch.ops.prim.device.default
+#: of the fake modes that are active, the innermost last
+ACTIVE: list[Shapes] = []
+_CPU, _META = torch.device("cpu"), torch.device("meta")
+_new = _ATEN.empty.memory_format
+_subclass = torch.Tensor._make_subclass
+#: reading a fake tensor's memory is an error that says so; not in older releases
+_no_pointer = getattr(torch._C, "_set_throw_on_mutable_data_ptr", lambda made: None)
 
 #: with kernels for meta tensors in C++, results of which depend on shapes and types only
 _DIRECT = """
@@ -41,6 +50,12 @@ threshold_backward.default gelu_backward.default silu_backward.default sigmoid_b
 tanh_backward.default elu_backward.default leaky_relu_backward.default mish_backward.default
 hardsigmoid_backward.default hardswish_backward.default hardtanh_backward.default
 """
+#: of these, those that PyTorch's own kernels for meta tensors give every layout
+_STRIDED_NAMES = """
+add.Tensor sub.Tensor mul.Tensor div.Tensor pow.Tensor_Scalar neg.default sqrt.default relu.default
+gelu.default silu.default sigmoid.default threshold_backward.default gelu_backward.default
+sigmoid_backward.default
+"""
 #: these write into their first argument and change no shape
 _IN_PLACE = """
 normal_.default uniform_.default zero_.default fill_.Scalar copy_.default add_.Tensor mul_.Tensor
@@ -59,16 +74,21 @@ def _named(names: str) -> frozenset[Any]:
     return frozenset(found)
 
 
+_STRIDED = _named(_STRIDED_NAMES)
+
+
 class Shapes:
     """For the tensors of ``mode``. Called with an operator and its arguments it gives the result,
     or NotImplemented."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
+        self._state: dict[torch.device, dict[str, Any]] = {}
         self._rules: dict[Any, Callable[[Any, Any, Any], Any]] = {
             **dict.fromkeys(_named(_DIRECT), self._direct),
             **dict.fromkeys(_named(_ALIKE), self._alike),
             **dict.fromkeys(_named(_IN_PLACE), self._in_place),
+            _ATEN.empty.memory_format: self._made,
             _ATEN.addmm.default: self._addmm,
             _ATEN.convolution.default: self._convolution,
             _ATEN.convolution_backward.default: self._convolution_backward,
@@ -107,17 +127,44 @@ class Shapes:
         with in_kernel_invocation_manager(self._mode):
             made = func(*args, **kwargs)
         if isinstance(made, torch.Tensor):
-            return FakeTensor(self._mode, made, device)
-        return type(made)(FakeTensor(self._mode, one, device) for one in made)
+            return self._fake(made, device)
+        return type(made)(self._fake(one, device) for one in made)
+
+    def _fake(self, made: torch.Tensor, device: torch.device) -> FakeTensor:
+        """``made`` as FakeTensor(mode, made, device), whose checks and memos take longer than most
+        operators: all that a fresh one has is the first one's."""
+        state = self._state.get(device)
+        if state is None:
+            one = FakeTensor(self._mode, made, device)
+            self._state[device] = dict(one.__dict__)
+            return one
+        one = _subclass(
+            FakeTensor, made, False, dispatch_device=True, device_for_backend_keys=device
+        )
+        _no_pointer(one)
+        one.__dict__.update(state)
+        return one
+
+    def view(self, func: Any, args: Any) -> FakeTensor:
+        """The one result of an operator for its first argument's device, values left out."""
+        with in_kernel_invocation_manager(self._mode):
+            made = func(*args)
+        return self._fake(made, args[0].fake_device)
+
+    def like(self, real: torch.Tensor) -> FakeTensor:
+        """Of the shape and type of a tensor on the CPU."""
+        return cast(FakeTensor, self._empty(real.device, (real.shape, real.dtype))[0])
 
     def _alike(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Of floats, where all tensors have one shape and type."""
         first = args[0]
-        if type(first) is not FakeTensor or not first.is_floating_point() or not _contiguous(first):
+        if type(first) is not FakeTensor or not first.is_floating_point():
             return NotImplemented
         device = self._plain(args)
         if device is None:
             return NotImplemented
+        if not _contiguous(first):
+            return self._direct(func, args, kwargs) if func in _STRIDED else NotImplemented
         shape, dtype = first.shape, first.dtype
         for one in args[1:]:
             if isinstance(one, torch.Tensor):
@@ -136,10 +183,18 @@ class Shapes:
         """Contiguous tensors of those shapes; None for None."""
         with in_kernel_invocation_manager(self._mode):
             made = [
-                None if one is None else torch.empty(one[0], dtype=one[1], device="meta")
-                for one in like
+                None if one is None else _new(one[0], dtype=one[1], device=_META) for one in like
             ]
-        return tuple(None if x is None else FakeTensor(self._mode, x, device) for x in made)
+        return tuple(None if x is None else self._fake(x, device) for x in made)
+
+    def _made(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Of numbers alone, on the CPU."""
+        device = kwargs.get("device") or _CPU
+        if device.type != "cpu" or kwargs.get("layout") or kwargs.get("memory_format"):
+            return NotImplemented
+        if not all(type(side) is int and side >= 0 for side in args[0]):
+            return NotImplemented
+        return self._empty(_CPU, (args[0], kwargs.get("dtype") or torch.get_default_dtype()))[0]
 
     def _addmm(self, func: Any, args: Any, kwargs: Any) -> Any:
         device = self._plain(args)
@@ -237,6 +292,16 @@ class Shapes:
             (over, given.dtype) if wanted[1] and weight is not None else None,
             (over, given.dtype) if wanted[2] and bias is not None else None,
         )
+
+
+def shortly(func: Any, args: Any, kwargs: Any) -> Any:
+    """What ``func`` gives, without the way through PyTorch's dispatcher where the innermost fake
+    mode has a rule for it."""
+    if ACTIVE:
+        plain = ACTIVE[-1](func, args, kwargs)
+        if plain is not NotImplemented:
+            return plain
+    return func(*args, **kwargs)
 
 
 def _each(value: Any, many: int) -> list[int]:

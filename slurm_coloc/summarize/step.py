@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.summarize.asgpu import AsGpu
-from slurm_coloc.summarize.autocast import Fp32, amp
+from slurm_coloc.summarize.autocast import amp
 from slurm_coloc.summarize.recorder import Recorder
 
 Loss = Callable[[Any], torch.Tensor]
@@ -60,7 +60,6 @@ class Session:
             if hasattr(F, name):
                 self._stack.enter_context(mock.patch.object(F, name, _no_mode))
         self._stack.enter_context(AsGpu())
-        self._stack.enter_context(Fp32())
         for tensor in (*self._parameters(), *self._buffers(), *self._given):
             self._recorder.forget(tensor)
         return self

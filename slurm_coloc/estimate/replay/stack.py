@@ -10,8 +10,8 @@ from slurm_coloc.estimate.replay.recording import Scratch, Work
 
 #: input channels that TF32's kernels read at once: 16 bytes (cuDNN's guide on tensor cores)
 ALIGNED = 4
-#: channels of a group up to which no workspace shows for the gradient of the input: any limit from
-#: 64 to 128 fits the runs as well, 32 and 63 do not, see ADR 9
+#: channels up to which no workspace shows for the gradient of the input: any limit from 64 to 127
+#: fits the runs as well, 47 and 63 do not, see ADR 9
 WIDE = 64
 FP32 = 4
 #: PyTorch without PYTORCH_CUDA_ALLOC_CONF
@@ -26,7 +26,7 @@ class Stack:
     writes, for its copies of both in the order that tensor cores read (channels last); ``grouped``:
     the same for grouped ones, as a part of that. None for 1x1 and depthwise convolutions, and where
     the channels do not fill what those kernels take at once: an image's three, and for the gradient
-    of the input WIDE or fewer of input or output.
+    of the input groups, or WIDE channels or fewer of input or output.
 
     ``blas``: bytes of the workspace that PyTorch gives each handle of cuBLAS from the allocator's
     memory (aten/src/ATen/cuda/CublasHandlePool.cpp: 2 x 4096 KiB and 8 x 16 KiB, on Hopper 32 MiB).
@@ -55,7 +55,7 @@ class Stack:
         if work.kernel <= 1 or work.groups == work.channels:
             return 0
         inputs = work.weight // (FP32 * work.kernel * max(1, work.channels))  # of a group
-        narrow = min(inputs, work.channels // max(1, work.groups)) <= WIDE
+        narrow = work.groups > 1 or min(inputs, work.channels) <= WIDE
         if inputs * work.groups < ALIGNED or (narrow and work.work is Work.DATA):
             return 0
         share = {Work.FORWARD: self.forward, Work.DATA: self.data, Work.WEIGHT: self.weight}
