@@ -52,17 +52,10 @@ MARGINS = {
 #: what a margin adds at core.levels.LEVELS, over what it adds at 99 %; of doubtful texts from the
 #: models of other files
 SHAPE = {
-<<<<<<< HEAD
-    Tier.RECORDED: (0.0, 0.45, 0.64, 0.91, 1.0, 1.15, 2.09),
+    Tier.RECORDED: (0.0, 0.34, 0.52, 0.74, 1.0, 1.18, 2.52),
     Tier.TEXT: (0.0, 0.32, 0.53, 0.83, 1.0, 1.12, 1.6),
     Tier.DOUBTFUL: (0.0, 0.33, 0.71, 0.9, 1.0, 1.06, 1.5),
     Tier.CUT: (0.0, 0.47, 0.59, 0.85, 1.0, 1.6, 1.7),
-=======
-    Tier.RECORDED: (0.0, 0.34, 0.52, 0.74, 1.0, 1.18, 2.52),
-    Tier.TEXT: (0.0, 0.35, 0.59, 0.84, 1.0, 1.12, 1.66),
-    Tier.DOUBTFUL: (0.02, 0.37, 0.64, 0.93, 1.0, 1.60, 1.63),
-    Tier.CUT: (0.0, 0.42, 0.56, 0.79, 1.0, 1.46, 1.55),
->>>>>>> 5ebaa1c (Recordings: margin 1.09 (0.8 % of the runs above at 735 MiB, other families' 0.8 to 1.1 % at 720); grouped convolutions take no workspace for the input's gradient; summarize takes short ways for tables, first values and fake tensors)
     Tier.FLAT: (0.0, 0.51, 0.59, 0.83, 1.0, 1.11, 1.5),
     Tier.FLAT_TOKENS: (0.15, 0.55, 0.78, 0.95, 1.0, 1.1, 1.3),
 }
