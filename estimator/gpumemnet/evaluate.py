@@ -8,6 +8,7 @@ text lies beside the checkout or among the examples.
 
 import ast
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from estimator.gpumemnet.measure import score
 from slurm_coloc.adapters.onnx import NETS, Onnx
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
-from slurm_coloc.estimate.nets.features import tuples, vector
+from slurm_coloc.estimate.nets.features import merged, tuples, vector
 from slurm_coloc.estimate.nets.runner import use
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
@@ -53,10 +54,10 @@ def measured_mlps(shared: Path, runner: Onnx) -> None:
         told = []
         for summary, row in rows:
             batch = int(row["batch_size"])
-            inputs = {"features": vector(summary, batch, "adam")}
+            inputs: dict[str, Sequence[object]] = {"features": vector(summary, batch, "adam")}
             if network == "transformer":
-                inputs["tokens"] = tuples(summary, batch)  # type: ignore[assignment]
-            chances = runner(file_name(network, "mlp"), inputs)  # type: ignore[arg-type]
+                inputs["tokens"], inputs["counts"] = merged(tuples(summary, batch))
+            chances = runner(file_name(network, "mlp"), inputs)
             told.append(max(range(len(chances)), key=chances.__getitem__))
         print(f"{network:<11} measured MLPs: "
               f"{score(torch.tensor(told), mib, classes.step, classes.count)}")  # fmt: skip

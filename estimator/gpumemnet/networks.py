@@ -126,3 +126,21 @@ class TupleTransformer(nn.Module):
 
     def forward(self, tokens: Tensor, features: Tensor) -> Tensor:
         return torch.softmax(self.logits(tokens, features), -1)
+
+
+class Merged(nn.Module):
+    """The same answers from tokens that are all different, and how often each stands there: nothing
+    in the network knows a token's place, so equal ones stay equal. ``counts``: (rows, length)."""
+
+    def __init__(self, net: TupleTransformer) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, tokens: Tensor, counts: Tensor, features: Tensor) -> Tensor:
+        often = counts.log().unsqueeze(1).unsqueeze(1)
+        x = self.net.enter(tokens)
+        for block in self.net.blocks:
+            x = block(x, often)
+        share = (counts / counts.sum(1, keepdim=True)).unsqueeze(-1)
+        pooled = torch.cat(((x * share).sum(1), x.amax(1), self.net.scale(features)), -1)
+        return torch.softmax(self.net.leave(pooled), -1)

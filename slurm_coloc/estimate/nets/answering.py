@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, file_name
-from slurm_coloc.estimate.nets.features import NAMES, counted, tuples, vector
+from slurm_coloc.estimate.nets.features import NAMES, counted, merged, tuples, vector
 from slurm_coloc.estimate.nets.ranges import RANGES
 from slurm_coloc.estimate.nets.runner import run
 from slurm_coloc.estimate.replay.stack import Stack
@@ -29,7 +29,7 @@ LIKELY = 0.5  # below it the answer is said to be unsure
 class Networked:
     """``network``: "mlp", the ensemble, or "transformer", over layer tuples."""
 
-    version = "1"
+    version = "2"
 
     def __init__(self, name: str, network: str) -> None:
         self.name = name
@@ -57,7 +57,7 @@ def _answer(
     features = vector(shaped, batch, options.optimizer, seen)
     inputs: dict[str, Sequence[object]] = {"features": features}
     if network == "transformer":
-        inputs["tokens"] = tuples(shaped, batch, seen)
+        inputs["tokens"], inputs["counts"] = merged(tuples(shaped, batch, seen))
     try:
         chances = run(file_name(network, shaped.family), inputs)
     except LookupError as err:

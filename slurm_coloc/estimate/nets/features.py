@@ -245,3 +245,14 @@ def tuples(summary: Summary, batch: int, seen: Sequence[Row] | None = None) -> l
             row[-4:] = [*(math.log1p(x) / 10 for x in (made * batch, *key[2:])), 1.0]
         found.append(row)
     return found or [[0.0] * (TUPLE - 1) + [1.0]]
+
+
+def merged(rows: Sequence[list[float]]) -> tuple[list[list[float]], list[float]]:
+    """Different rows of ``tuples`` and how often each stands there: what the graphs take, for the
+    blocks of a model repeat."""
+    found: dict[int, list[float]] = {}
+    counts: dict[int, float] = {}
+    for row in rows:  # equal rows are one object there
+        found[id(row)] = row
+        counts[id(row)] = counts.get(id(row), 0.0) + 1.0
+    return list(found.values()), list(counts.values())

@@ -14,7 +14,7 @@ from slurm_coloc.adapters.onnx import NETS, Onnx
 from slurm_coloc.estimate.api import OPTIMIZERS, TrainingOptions, estimate
 from slurm_coloc.estimate.nets import runner
 from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
-from slurm_coloc.estimate.nets.features import LENGTH, NAMES, TUPLE, WIDTH, tuples, vector
+from slurm_coloc.estimate.nets.features import LENGTH, NAMES, TUPLE, WIDTH, merged, tuples, vector
 from slurm_coloc.estimate.nets.ranges import RANGES
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
@@ -121,6 +121,15 @@ def test_tuples_are_bounded_and_keep_the_largest() -> None:
     assert all(row[0] == 1.0 for row in rows)  # convolutions: they have parameters too
     assert all(row[-1] == 1.0 for row in rows)
     assert tuples(Summary("torchinfo", "cnn", 0, 0, ()), 8)[0][-1] == 1.0
+
+
+def test_equal_tuples_are_counted_once() -> None:
+    rows = tuples(made(layers=5), 8)
+    different, counts = merged(rows)
+    assert len(different) == 2 and counts == [5.0, 5.0]
+    assert sorted(row for row, n in zip(different, counts, strict=True) for _ in range(int(n))) == (
+        sorted(rows)
+    )
 
 
 @pytest.mark.parametrize("family", CLASSES)
