@@ -225,6 +225,32 @@ class HooksConfig(Section):
     nvml: bool = Field(True, description="Ask NVML for UUIDs and free memory in the Prolog.")
 
 
+class SharingConfig(Section):
+    """[sharing] how jobs share a GPU on the node, and what fences their memory."""
+
+    method: Literal["auto", "mps", "streams"] = Field(
+        "auto",
+        description="auto: MPS where the node has it, else streams (the processes take turns);"
+        " streams: MPS is never started.",
+    )
+    users: Literal["one", "all"] = Field(
+        "one",
+        description="Who has MPS on a GPU. one: the first user there, as long as a job of theirs"
+        " runs on it; jobs of others take turns with it. all: one server for all users (Volta and"
+        " later), in which a fault of one client ends all of them.",
+    )
+    thread_percentage: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Share of the SMs that one job may fill (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE);"
+        " 0: no limit.",
+    )
+    mps_control: Path = Field(
+        Path("/usr/bin/nvidia-cuda-mps-control"), description="The MPS control program."
+    )
+
+
 class NetworkConfig(Section):
     """[network] nodes and login nodes to colocd, where they are other hosts than slurmctld's."""
 
@@ -261,6 +287,7 @@ class Config(Section):
     estimate: EstimateConfig = EstimateConfig()
     recovery: RecoveryConfig = RecoveryConfig()
     hooks: HooksConfig = HooksConfig()
+    sharing: SharingConfig = SharingConfig()
     network: NetworkConfig = NetworkConfig()
 
 

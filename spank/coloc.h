@@ -70,6 +70,15 @@ int coloc_remote_task_init(spank_t spank);
 void coloc_step_note(spank_t spank, const struct coloc_args *args);
 void coloc_note_logs(int out, int err);
 
+/* run_dir.c: its path with the node's name in it, false when it does not fit; a descriptor of it,
+ * -1 unless it is root's. */
+bool coloc_node_dir(const char *run_dir, char *out, size_t size);
+int coloc_open_dir(const char *path);
+
+/* fence.c: what the Prolog prepared on a shared GPU. Read as root, joined in the task. */
+void coloc_fence_read(spank_t spank, const struct coloc_args *args);
+void coloc_fence_join(spank_t spank, long shards);
+
 /* forward.c: read, compress, hand to Slurm. Does not return when something is wrong. */
 void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind);
 void coloc_say_not_recovered(const struct coloc_args *args, const char *program);

@@ -159,17 +159,12 @@ static void set_facts(spank_t spank, const char *shards)
 	spank_setenv(spank, "COLOC_SHARDS", value, 1);
 }
 
-/* The place for the MPS pipe directory and the memory fence of a task on shards: read what
- * the Prolog prepared for this job and GPU, set CUDA_MPS_PIPE_DIRECTORY and its kin. */
-static void join_fence(spank_t spank)
-{
-	(void) spank;
-}
-
 void coloc_remote_post_opt(spank_t spank, const struct coloc_args *args)
 {
-	if (spank_remote(spank) == 1 && asked(spank))
-		coloc_step_note(spank, args);
+	if (spank_remote(spank) != 1 || !asked(spank))
+		return;
+	coloc_step_note(spank, args);
+	coloc_fence_read(spank, args);
 }
 
 int coloc_remote_task_init(spank_t spank)
@@ -186,7 +181,7 @@ int coloc_remote_task_init(spank_t spank)
 	set_facts(spank, shared ? shards : NULL);
 	if (shared) {
 		give_step_default(spank, shards);
-		join_fence(spank);
+		coloc_fence_join(spank, atol(shards));
 	}
 	return 0;
 }

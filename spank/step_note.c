@@ -33,37 +33,6 @@
 static int logs_fd = -1;
 static struct stat logs_seen;
 
-/* run_dir with the first %n replaced by the NodeName; false when it does not fit. */
-static bool node_dir(const char *run_dir, char *out, size_t size)
-{
-	const char *mark = strstr(run_dir, "%n");
-	const char *node = getenv("SLURMD_NODENAME");
-	int len;
-
-	if (!mark)
-		len = snprintf(out, size, "%s", run_dir);
-	else if (!node || node[0] == '\0' || node[0] == '.' || strchr(node, '/'))
-		return false;
-	else
-		len = snprintf(out, size, "%.*s%s%s", (int) (mark - run_dir), run_dir, node,
-		               mark + 2);
-	return len > 0 && (size_t) len < size;
-}
-
-/* Only root may have made and may write the folder. */
-static int open_dir(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
-		return fd;
-	close(fd);
-	return -1;
-}
-
 /* The file in its place by temporary name and rename; its descriptor, or -1. */
 static int put(int dir, uint32_t job, const char *suffix, const char *text, size_t len)
 {
@@ -115,9 +84,9 @@ void coloc_step_note(spank_t spank, const struct coloc_args *args)
 	int fd;
 	int len;
 
-	if (!batch_step(spank, &job) || !node_dir(args->run_dir, path, sizeof(path)))
+	if (!batch_step(spank, &job) || !coloc_node_dir(args->run_dir, path, sizeof(path)))
 		return;
-	dir = open_dir(path);
+	dir = coloc_open_dir(path);
 	if (dir < 0)
 		return;
 	if (!has_state(dir, job) ||

@@ -36,6 +36,11 @@ class HookSettings:
     nvml: bool = True
     controllers: tuple[str, ...] = ()
     munge_socket: Path | None = None
+    shard_mib: int = 1024
+    method: str = "auto"
+    users: str = "one"
+    thread_percentage: int = 0
+    mps_control: Path = Path("/usr/bin/nvidia-cuda-mps-control")
 
 
 # Every other field stands in [hooks].
@@ -44,8 +49,20 @@ _SECTION = {
     "slurm_user": "daemon",
     "controllers": "network",
     "munge_socket": "network",
+    "shard_mib": "pool",
+    "method": "sharing",
+    "users": "sharing",
+    "thread_percentage": "sharing",
+    "mps_control": "sharing",
 }
-_KINDS: Mapping[str, type] = {"log_tail_kib": int, "nvml": bool, "controllers": list}
+_KINDS: Mapping[str, type] = {
+    "log_tail_kib": int,
+    "nvml": bool,
+    "controllers": list,
+    "shard_mib": int,
+    "thread_percentage": int,
+}
+_PATHS = ("socket", "spool_dir", "run_dir", "munge_socket", "mps_control")
 
 
 def read_settings(environ: Mapping[str, str]) -> HookSettings:
@@ -73,7 +90,7 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
         kind = _KINDS.get(field.name, str)
         if type(value) is not kind:
             raise ConfigError(f"{path}: {field.name}: must be {kind.__name__}")
-        if field.name in ("socket", "spool_dir", "run_dir", "munge_socket"):
+        if field.name in _PATHS:
             value = Path(str(value))
         if isinstance(value, list):
             if not all(isinstance(item, str) for item in value):
@@ -83,7 +100,14 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     settings = HookSettings(**values)  # type: ignore[arg-type]
     if not 4 <= settings.log_tail_kib <= 16384:
         raise ConfigError(f"{path}: log_tail_kib: must be 4 to 16384")
+    _known(path, "method", settings.method, ("auto", "mps", "streams"))
+    _known(path, "users", settings.users, ("one", "all"))
     return settings
+
+
+def _known(path: Path, name: str, word: str, words: tuple[str, ...]) -> None:
+    if word not in words:
+        raise ConfigError(f"{path}: {name}: must be one of {', '.join(words)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,15 @@ from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath, oom
 from slurm_coloc.core.peak import Peak, Use, peak_of
 from slurm_coloc.errors import ColocError
+from slurm_coloc.flow import share
 from slurm_coloc.flow.deliver import deliver
 from slurm_coloc.flow.launch import log_facts
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
 COLOCD_DEADLINE_S = 2.0
-SUFFIXES = ("json", "step", "logs")  # of a job's files in run_dir; the last two by slurmstepd
+#: of a job's files in run_dir; step and logs by slurmstepd
+SUFFIXES = ("json", "step", "logs", share.SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         sys.stdout.write("\n")
         return _line(report, "nowhere (dry run)")
     where = deliver(report, settings, slurm_uid, COLOCD_DEADLINE_S)
+    share.leave(job, settings, known.state, environ, notes)  # after the report: it may take 2 s
     _forget(settings, job)
     return _line(report, where)
 

@@ -9,8 +9,8 @@ node without NVML, and one that cannot reach colocd, says so and the job goes on
 The log is opened, and perhaps cut, after the Prolog: the marks are for a node whose SPANK plugin
 does not tell the length that slurmstepd saw.
 
-What a shared GPU needs before the job starts (an MPS daemon, a MIG instance) belongs between the
-first state and the last.
+What a shared GPU needs before the job starts (an MPS daemon) comes between the first state and the
+last; see share.
 
 May run twice for a job; the later state replaces the earlier.
 """
@@ -27,6 +27,7 @@ from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath
 from slurm_coloc.errors import ColocError, GpuError
+from slurm_coloc.flow import share
 from slurm_coloc.flow.deliver import ways_of
 from slurm_coloc.flow.reach import reach
 
@@ -50,6 +51,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "log_marks": _log_marks(job),
         "gpu": {"available": False, "reason": "NVML has not answered yet"},
         "reservation": {"available": False, "reason": "colocd has not answered yet"},
+        "sharing": {"method": "unknown", "reason": "the Prolog has not come so far"},
     }
     if dry_run:
         state["gpu"] = look(job, settings.nvml)
@@ -58,12 +60,16 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         return _line(job, state)
     with spool.opened_dir(settings.run_dir, 0o755) as fd:
         # What an Epilog that was killed has left: slurmstepd writes these after the Prolog.
-        for suffix in ("step", "logs"):
+        for suffix in ("step", "logs", share.SUFFIX):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
         state["gpu"] = look(job, settings.nvml)
         state["reservation"] = ask_reservation(job, settings, state["gpu"])
+        _write(fd, state)
+        state["sharing"], text = share.prepare(job, settings, state, environ)
+        if text:
+            spool.write_file(fd, f"{job.job_id}.{share.SUFFIX}", text.encode(), 0o644)
         _write(fd, state)
     return _line(job, state)
 
@@ -196,7 +202,8 @@ def _line(job: hookenv.HookJob, state: dict[str, Any]) -> str:
         if gpu["available"]
         else f"gpu=unavailable reason={gpu['reason']!r}"
     )
-    return f"jobid={job.job_id} restart={job.restart} node={job.node} {seen} {_held(state)}"
+    what = f"{seen} {_held(state)} {_shared(state)}"
+    return f"jobid={job.job_id} restart={job.restart} node={job.node} {what}"
 
 
 def _held(state: dict[str, Any]) -> str:
@@ -204,3 +211,10 @@ def _held(state: dict[str, Any]) -> str:
     if not found["available"]:
         return f"reservation=unknown why={found['reason']!r}"
     return f"decision={found['decision']} shards={found['shards']}"
+
+
+def _shared(state: dict[str, Any]) -> str:
+    found = state["sharing"]
+    return f"sharing={found['method']}" + (
+        f" because={found['reason']!r}" if found["reason"] else ""
+    )

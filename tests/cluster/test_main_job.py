@@ -118,7 +118,7 @@ def test_the_requeued_job_is_preferred(lab: Lab) -> None:
     me = desk(lab, 200, user=2)
     for index in range(2):  # both GPUs are shared by long jobs: a whole GPU is not free
         hold = me.submit(
-            "--mem=100", "--nice=0", wrap=me.train(memory_mib=20000, smact=0.3, work_s=600)
+            "--mem=100", "--nice=0", wrap=me.train(memory_mib=4000, smact=0.3, work_s=600)
         )
         lab.wait(hold, "RUNNING")
         if index == 0:

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MPS control daemons of a node: one for a GPU and a user, from the first job to the last.
+
+``seats``: which jobs use the daemon of a GPU. ``daemon``: start and stop one. ``processes``: who is
+still there, by pid and start time.
+
+Layout, below the hooks' run_dir, all folders root's and writable by root alone but the last two:
+
+    mps/<gpu>/lock              held while anything below changes
+    mps/<gpu>/jobs/<job>.<restart>.<uid>
+    mps/<gpu>/daemon.json       the daemon that we started: pid, start time, uid, GPU
+    mps/<gpu>/<uid or all>/     pipe/ and log/, of the user that the daemon runs as
+
+A daemon runs as the user that it serves, so that nothing that a user does to its folders or its
+limits reaches beyond this user's own jobs; only the one for all users runs as root. Its pid is that
+of the process that we started, never what a file in a user's folder says.
+"""

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One MPS control daemon: start it for one GPU, ask it, stop it."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_coloc.adapters.mps import processes
+from slurm_coloc.adapters.mps.processes import Process
+from slurm_coloc.errors import GpuError
+
+START_S = 3.0
+COMMAND_S = 1.0
+QUIT_S = 1.0
+#: a Unix socket's name has room for 107 bytes; the longest that MPS makes in its pipe directory
+_LONGEST = len("/control_privileged")
+ROOM = 107 - _LONGEST
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose daemon it is; root's serves all users (``-multiuser-server``)."""
+
+    uid: int
+    gid: int
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return str(self.uid) if self.uid else "all"
+
+
+def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str, str]) -> Process:
+    """A daemon that sees this GPU (or MIG device) alone and listens. Raises GpuError; then nothing
+    is left."""
+    pipe, log = folder / "pipe", folder / "log"
+    if len(os.fsencode(pipe)) > ROOM:
+        raise GpuError(f"{pipe} is too long a name for a socket", "mps")
+    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+    for each in (folder, pipe, log):
+        each.mkdir(mode=0o755)
+    for each in (log, pipe, folder):  # the folder last: then what is in it is the user's to change
+        os.chown(each, who.uid, who.gid, follow_symlinks=False)
+    try:
+        made = subprocess.Popen(
+            [control, "-f", *(() if who.uid else ("-multiuser-server",))],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=_environment(environ, uuid, pipe, log),
+            cwd="/",
+            start_new_session=True,  # slurmd ends the Prolog's process group
+            user=who.uid,
+            group=who.gid,
+            extra_groups=[],
+        )
+    except OSError as err:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise GpuError(f"{control} cannot be started: {err.strerror}", "mps") from err
+    began = processes.started(made.pid)
+    process = Process(made.pid, began or 0)
+    end_s = time.monotonic() + START_S
+    while not listens(pipe):
+        if made.poll() is not None or time.monotonic() > end_s:
+            stop(control, folder, process, environ)
+            why = "ended at once" if made.poll() is not None else "did not listen in time"
+            raise GpuError(f"the MPS control daemon {why}", "mps")
+        time.sleep(0.005)
+    return process
+
+
+def listens(pipe: Path) -> bool:
+    """Somebody accepts at the control socket."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(0.2)
+        try:
+            sock.connect(str(pipe / "control"))
+        except OSError:
+            return False
+        return True
+
+
+def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[str, str]) -> None:
+    """Quit as MPS wants it, then end what did not, and remove the folders. ``process``: the daemon
+    as it was started; None where that is not known. Raises GpuError for what cannot be ended."""
+    pipe = folder / "pipe"
+    if process is not None and processes.alive(process):
+        _command(control, folder, "quit", environ)
+        processes.wait(process, QUIT_S)
+    left = {process, *processes.of_pipe(pipe)} - {None}
+    stubborn = [one for one in left if one is not None and not processes.end(one, 0.5)]
+    if stubborn:
+        raise GpuError(f"an MPS daemon cannot be ended (pid {stubborn[0].pid})", "mps")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str]) -> str:
+    """What the daemon answers; "" where it does not in time. Asked as the daemon's own user."""
+    try:
+        owner = folder.stat()
+        done = subprocess.run(
+            [control],
+            input=f"{text}\n",
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            env=_environment(environ, "", folder / "pipe", folder / "log"),
+            cwd="/",
+            user=owner.st_uid,
+            group=owner.st_gid,
+            extra_groups=[],
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _environment(environ: Mapping[str, str], uuid: str, pipe: Path, log: Path) -> dict[str, str]:
+    """The hook's own, without what Slurm and the user say of the job."""
+    own = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(("SPANK_", "SLURM_", "CUDA_"))
+    }
+    own["CUDA_MPS_PIPE_DIRECTORY"] = str(pipe)
+    own["CUDA_MPS_LOG_DIRECTORY"] = str(log)
+    if uuid:
+        own["CUDA_VISIBLE_DEVICES"] = uuid
+    return own

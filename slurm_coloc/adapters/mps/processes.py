@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes by pid and start time: a number that was given to another process is not the same."""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+#: programs of MPS; what a user calls by such a name and gives our variables is ended, too
+NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+_COMM_MAX = 15  # the kernel cuts a program's name in /proc/PID/comm
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """``started``: clock ticks since boot, field 22 of /proc/PID/stat."""
+
+    pid: int
+    started: int
+
+
+def started(pid: int) -> int | None:
+    """When a process began; None where it is gone or a zombie."""
+    try:
+        text = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if text[0] in (b"Z", b"X") else int(text[19])
+
+
+def alive(process: Process) -> bool:
+    """The very process is there."""
+    return started(process.pid) == process.started
+
+
+def of_pipe(pipe: Path) -> list[Process]:
+    """MPS programs whose environment names this pipe directory, whoever started them."""
+    wanted = f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()
+    names = {name[:_COMM_MAX].encode() for name in NAMES}
+    found = []
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if (entry / "comm").read_bytes().strip() not in names:
+                continue
+            if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+                continue
+            began = started(int(entry.name))
+            if began is not None:
+                found.append(Process(int(entry.name), began))
+    return found
+
+
+def end(process: Process, patience_s: float) -> bool:
+    """SIGTERM, after ``patience_s`` SIGKILL; whether it is gone. By a descriptor of the process, so
+    that a number that is given away meanwhile is not hit."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not alive(process):
+            return True
+        for number, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 1.0)):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, number)
+            if gone(fd, wait_s):
+                return True
+        return not alive(process)
+    finally:
+        os.close(fd)
+
+
+def gone(fd: int, wait_s: float) -> bool:
+    """Whether the process of a pidfd ends within ``wait_s``."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0, int(wait_s * 1000))))
+
+
+def wait(process: Process, wait_s: float) -> bool:
+    """Whether it is gone within ``wait_s`` by itself."""
+    end_s = time.monotonic() + wait_s
+    while alive(process):
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs use the MPS daemon of a GPU: the first brings it, the last takes it away."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_coloc.adapters.mps import daemon, processes
+from slurm_coloc.adapters.mps.daemon import Who
+from slurm_coloc.adapters.mps.processes import Process
+from slurm_coloc.core.sharing import Chosen, Method, Rules, chosen
+from slurm_coloc.errors import GpuError
+
+LOCK_S = 4.0
+_SEAT = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})\.([0-9]{1,10})")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A run of a job, and its owner."""
+
+    job_id: int
+    restart: int
+    uid: int
+    gid: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.job_id}.{self.restart}.{self.uid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The seats of one GPU (or MIG device). ``run_dir``: the hooks' folder, where a job that is
+    still there has its state; ``control``: the program."""
+
+    run_dir: Path
+    uuid: str
+    control: Path
+    environ: Mapping[str, str]
+
+    @property
+    def folder(self) -> Path:
+        """Short, for sockets' names are: the first part of the UUID tells the GPUs of a node
+        apart, and the record in it holds the whole."""
+        return self.run_dir / "mps" / self.uuid.removeprefix("GPU-")[:12]
+
+    def sit(self, seat: Seat, rules: Rules) -> tuple[Chosen, Path | None]:
+        """Take a seat: the method, and the pipe directory under MPS. Never raises GpuError: what
+        does not work is a reason to take turns."""
+        if missing := self._missing(rules):
+            return chosen(rules, seat.uid, (), missing), None
+        try:
+            with self._locked():
+                return self._sit(seat, rules)
+        except GpuError as err:
+            return chosen(rules, seat.uid, (), err.message), None
+
+    def _missing(self, rules: Rules) -> str:
+        if rules.method == "streams" or os.access(self.control, os.X_OK):
+            return ""
+        return f"{self.control} is not on this node"
+
+    def _sit(self, seat: Seat, rules: Rules) -> tuple[Chosen, Path | None]:
+        who = Who(0, 0) if rules.users == "all" else Who(seat.uid, seat.gid)
+        others = self._seats() - {seat.name}
+        found = chosen(rules, seat.uid, {_uid(name) for name in others})
+        if found.method is not Method.MPS:
+            return found, None
+        running = self._running()
+        if running is None or running[1] != who.uid:
+            self._stop(running)
+            self._keep(daemon.start(self.control, self._of(who), self.uuid, who, self.environ), who)
+        (self.folder / "jobs" / seat.name).touch(0o644)
+        return found, self._of(who) / "pipe"
+
+    def leave(self, seat: Seat) -> None:
+        """Give the seat back; the last one stops the daemon. Raises GpuError."""
+        if not self.folder.is_dir():
+            return
+        with self._locked():
+            (self.folder / "jobs" / seat.name).unlink(missing_ok=True)
+            if not self._seats():
+                self._stop(self._running())
+
+    def _seats(self) -> set[str]:
+        """Taken ones. A job without its state has gone: its Epilog did not come this far."""
+        found = set()
+        for entry in list((self.folder / "jobs").iterdir()):
+            match = _SEAT.fullmatch(entry.name)
+            if match and (self.run_dir / f"{match[1]}.json").exists():
+                found.add(entry.name)
+            else:
+                entry.unlink(missing_ok=True)
+        return found
+
+    def _of(self, who: Who) -> Path:
+        return self.folder / who.name
+
+    def _record(self) -> Path:
+        return self.folder / "daemon.json"
+
+    def _keep(self, process: Process, who: Who) -> None:
+        text = json.dumps(
+            {"pid": process.pid, "started": process.started, "uid": who.uid, "uuid": self.uuid}
+        )
+        new = self.folder / ".daemon.json"
+        new.write_text(text + "\n", encoding="ascii")
+        new.rename(self._record())
+
+    def _running(self) -> tuple[Process, int] | None:
+        """Our daemon and its uid, where it still listens."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            kept = json.loads(self._record().read_text(encoding="ascii"))
+            process, uid = Process(int(kept["pid"]), int(kept["started"])), int(kept["uid"])
+            if kept["uuid"] != self.uuid:
+                raise GpuError(f"{self.folder} is that of another GPU ({kept['uuid']})", "mps")
+            if processes.alive(process) and daemon.listens(self._of(Who(uid, uid)) / "pipe"):
+                return process, uid
+        return None
+
+    def _stop(self, running: tuple[Process, int] | None) -> None:
+        """Stop the daemon, and what is left of one that was killed."""
+        for entry in list(self.folder.iterdir()):
+            if entry.name == "jobs" or not entry.is_dir():
+                continue
+            ours = running is not None and entry.name == Who(running[1], 0).name
+            process = running[0] if ours and running is not None else None
+            daemon.stop(self.control, entry, process, self.environ)
+        self._record().unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Prologs and Epilogs of several jobs run at once. Raises GpuError after LOCK_S."""
+        for folder in (self.run_dir / "mps", self.folder, self.folder / "jobs"):
+            folder.mkdir(mode=0o755, exist_ok=True)
+        with (self.folder / "lock").open("a") as file:
+            if not _within(LOCK_S, lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+                raise GpuError(f"{self.folder} is in use by another hook", "mps")
+            yield
+
+
+def _within(limit_s: float, take: Callable[[], object]) -> bool:
+    end_s = time.monotonic() + limit_s
+    while True:
+        try:
+            take()
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                return False
+            time.sleep(0.005)
+        else:
+            return True
+
+
+def _uid(seat: str) -> int:
+    return int(seat.rpartition(".")[2])

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage launch and finish, the shared GPU: MPS for the job, and the file for slurmstepd.
+
+<run_dir>/<job id>.share tells the SPANK plugin what the tasks of this run get; see spank/README.md.
+It is written for every job of ours that may run on shards; the plugin, which knows whether this
+step does, sets the environment and says in the job's output what stands between the job and its
+neighbours.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_coloc.adapters import hookenv
+from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.core.sharing import Chosen, Method, Rules
+from slurm_coloc.errors import GpuError
+
+SUFFIX = "share"
+
+
+def prepare(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    state: Mapping[str, Any],
+    environ: Mapping[str, str],
+) -> tuple[dict[str, Any], str]:
+    """Set up what the run needs; what was done, for the state, and the text of the .share file.
+    Never fails: what cannot be had is a reason."""
+    held = state["reservation"]
+    devices = state["gpu"].get("devices", [])
+    if held["available"] and held["shards"] == 0:
+        return {"method": Method.ALONE.value, "reason": ""}, ""
+    found, pipe = _sit(job, settings, devices, environ)
+    lines = [f"method {found.method}", f"shard_mib {held.get('shard_mib', settings.shard_mib)}"]
+    if len(devices) == 1:
+        lines += [f"uuid {devices[0]['uuid']}", f"gpu_mib {devices[0]['total_mib']}"]
+    if pipe is not None:
+        lines += [f"pipe {pipe}", f"log {pipe.parent / 'log'}"]
+        if settings.thread_percentage:
+            lines.append(f"threads {settings.thread_percentage}")
+    if found.reason:
+        lines.append(f"why {found.reason}")
+    text = "\n".join(["share 1", *lines]) + "\n"
+    return {"method": found.method.value, "reason": found.reason}, text
+
+
+def _sit(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    devices: list[dict[str, Any]],
+    environ: Mapping[str, str],
+) -> tuple[Chosen, Any]:
+    if len(devices) != 1:
+        why = "the job has several GPUs here" if devices else "the GPU is not known"
+        return Chosen(Method.STREAMS, why), None
+    rules = Rules(settings.method, settings.users)  # type: ignore[arg-type]
+    return _gpu(settings, str(devices[0]["uuid"]), environ).sit(_seat(job), rules)
+
+
+def leave(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    state: Mapping[str, Any],
+    environ: Mapping[str, str],
+    notes: list[str],
+) -> None:
+    """Give back what ``prepare`` took; a fault is a note."""
+    for device in state.get("gpu", {}).get("devices", []):
+        try:
+            _gpu(settings, str(device["uuid"]), environ).leave(_seat(job))
+        except (GpuError, OSError) as err:
+            notes.append(f"MPS: {str(getattr(err, 'message', '') or err)[:200]}")
+
+
+def _gpu(settings: hookenv.HookSettings, uuid: str, environ: Mapping[str, str]) -> Gpu:
+    return Gpu(settings.run_dir, uuid, settings.mps_control, environ)
+
+
+def _seat(job: hookenv.HookJob) -> Seat:
+    return Seat(job.job_id, job.restart, job.uid, job.gid)

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * slurmstepd: the MPS pipe and the memory fence of a task on shards of one GPU, from the file
+ * <run_dir>/<job id>.share that the Prolog wrote (README.md here has its lines).
+ *
+ * It is read as root before the tasks are made, and used in each task as the user. The size of
+ * the fence is the shards that Slurm itself gave this step times the size of a shard, shared among
+ * the tasks that this step has here. Without the file, or inside a container that does not show
+ * the pipe, the task runs as it would have without us, and says so.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h> /* SLURM_BATCH_SCRIPT */
+
+#include "coloc.h"
+
+#define FILE_MAX 4096
+
+static struct {
+	bool known;
+	long shard_mib;
+	long gpu_mib;
+	long threads;
+	char method[16];
+	char uuid[128];
+	char pipe[256];
+	char log[256];
+	char why[256];
+	dev_t shm_device; /* /dev/shm as the daemon has it */
+	ino_t shm_inode;
+} share;
+
+static void text_of(const char *value, char *out, size_t size)
+{
+	if (strlen(value) < size)
+		strcpy(out, value);
+}
+
+static void take(const char *name, const char *value)
+{
+	if (strcmp(name, "method") == 0)
+		text_of(value, share.method, sizeof(share.method));
+	else if (strcmp(name, "shard_mib") == 0)
+		share.shard_mib = atol(value);
+	else if (strcmp(name, "gpu_mib") == 0)
+		share.gpu_mib = atol(value);
+	else if (strcmp(name, "threads") == 0)
+		share.threads = atol(value);
+	else if (strcmp(name, "uuid") == 0)
+		text_of(value, share.uuid, sizeof(share.uuid));
+	else if (strcmp(name, "pipe") == 0)
+		text_of(value, share.pipe, sizeof(share.pipe));
+	else if (strcmp(name, "log") == 0)
+		text_of(value, share.log, sizeof(share.log));
+	else if (strcmp(name, "why") == 0)
+		text_of(value, share.why, sizeof(share.why));
+}
+
+static void parse(char *text)
+{
+	char *save = NULL;
+	char *line = strtok_r(text, "\n", &save);
+
+	if (!line || strcmp(line, "share 1") != 0)
+		return; /* of another release of slurm-coloc */
+	while ((line = strtok_r(NULL, "\n", &save))) {
+		char *value = strchr(line, ' ');
+
+		if (!value)
+			continue;
+		*value = '\0';
+		take(line, value + 1);
+	}
+	share.known = true;
+}
+
+void coloc_fence_read(spank_t spank, const struct coloc_args *args)
+{
+	char path[sizeof(args->run_dir) + 256];
+	char name[48];
+	char text[FILE_MAX];
+	uint32_t job = 0;
+	struct stat st;
+	ssize_t len = -1;
+	int dir;
+	int fd;
+
+	memset(&share, 0, sizeof(share));
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    !coloc_node_dir(args->run_dir, path, sizeof(path)))
+		return;
+	dir = coloc_open_dir(path);
+	if (dir < 0)
+		return;
+	snprintf(name, sizeof(name), "%" PRIu32 ".share", job);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	close(dir);
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+	    !(st.st_mode & 022))
+		len = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (len <= 0)
+		return;
+	text[len] = '\0';
+	parse(text);
+	if (stat("/dev/shm", &st) == 0) {
+		share.shm_device = st.st_dev;
+		share.shm_inode = st.st_ino;
+	}
+}
+
+/* Whether the task sees the daemon's socket and its /dev/shm: not in a container or under
+ * job_container/tmpfs that hides them, where a client would wait or fail. */
+static const char *hidden(void)
+{
+	char path[sizeof(share.pipe) + 16];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/control", share.pipe);
+	if (access(path, W_OK) != 0)
+		return "the MPS pipe cannot be seen from inside of the job";
+	if (stat("/dev/shm", &st) != 0 || st.st_dev != share.shm_device ||
+	    st.st_ino != share.shm_inode)
+		return "the job has a /dev/shm of its own";
+	return NULL;
+}
+
+/* Processes of this step here, among which its memory is shared: MPS fences each by itself. */
+static long tasks_here(spank_t spank, bool batch)
+{
+	uint32_t tasks = 1;
+
+	if (batch || spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS)
+		return 1;
+	return tasks > 0 ? (long) tasks : 1;
+}
+
+static void join_mps(spank_t spank, long limit_mib)
+{
+	char value[64];
+
+	spank_setenv(spank, "CUDA_MPS_PIPE_DIRECTORY", share.pipe, 1);
+	spank_setenv(spank, "CUDA_MPS_LOG_DIRECTORY", share.log, 1);
+	/* The daemon has this GPU alone, as its number 0: Slurm's number may be another. */
+	spank_setenv(spank, "CUDA_VISIBLE_DEVICES", share.uuid, 1);
+	/* By the daemon's number: by UUID the limit was seen not to apply. */
+	snprintf(value, sizeof(value), "0=%ldM", limit_mib);
+	spank_setenv(spank, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", value, 1);
+	if (share.threads > 0) {
+		snprintf(value, sizeof(value), "%ld", share.threads);
+		spank_setenv(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", value, 0);
+	}
+}
+
+/* Frameworks that take all memory of the GPU at their start. What the user has set stays. */
+static void grow_slowly(spank_t spank)
+{
+	spank_setenv(spank, "XLA_PYTHON_CLIENT_PREALLOCATE", "false", 0);
+	spank_setenv(spank, "TF_FORCE_GPU_ALLOW_GROWTH", "true", 0);
+}
+
+void coloc_fence_join(spank_t spank, long shards)
+{
+	uint32_t step = 0;
+	bool batch = spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
+	             step == SLURM_BATCH_SCRIPT;
+	const char *why = share.why;
+	bool mps;
+	long limit_mib;
+
+	if (!share.known || share.shard_mib <= 0)
+		return;
+	grow_slowly(spank);
+	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
+	if (mps && (why = hidden()))
+		mps = false;
+	limit_mib = shards * share.shard_mib;
+	if (mps)
+		join_mps(spank, limit_mib / tasks_here(spank, batch));
+	if (!batch || share.gpu_mib <= 0)
+		return;
+	/* One line in the job's output. */
+	if (mps)
+		dprintf(STDERR_FILENO, "coloc: %.0f GiB GPU, %.1f GiB for this job (MPS)\n",
+		        (double) share.gpu_mib / 1024, (double) limit_mib / 1024);
+	else
+		dprintf(STDERR_FILENO,
+		        "coloc: %.0f GiB GPU, %.1f GiB for this job, not fenced: no MPS, %s\n",
+		        (double) share.gpu_mib / 1024, (double) limit_mib / 1024, why);
+}
