@@ -163,7 +163,7 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
     """Processes of a lab that are in no record: job steps, what jobs left, unrecorded daemons.
 
     They are told by what only this lab gives: a lab daemon's own file in its arguments, or in
-    COLOC_CONFIG of colocd and its agents, make's BUILD=folder, a slurmstepd that logs below the
+    COLOC_CONFIG of colocd, its agents and MPS daemons, make's BUILD=folder, a slurmstepd that logs below the
     folder, the variable COLOC_LAB_JOB that the lab's TaskProlog sets, a lab account as owner; and
     the descendants of all these. A shell that merely sourced the lab's env.sh is none of them.
     """
@@ -182,7 +182,8 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
         words = _read(pid, "cmdline").split(b"\0")
         environ = _read(pid, "environ").split(b"\0")
         daemon = name in ("munged", "slurmctld", "slurmd") and any(below in w for w in words)
-        if b"slurm_coloc" in words and (b"serve" in words or b"agent" in words):
+        ours = b"slurm_coloc" in words and (b"serve" in words or b"agent" in words)
+        if ours or name.startswith("nvidia-cuda-mps"):  # root's own, of a Prolog of this lab
             daemon = any(one.startswith(config) for one in environ)
         # slurmstepd works in / and writes its title over its environment: its log tells it
         step = name == "slurmstepd" and _holds_file_below(pid, folder)

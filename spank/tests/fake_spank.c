@@ -5,10 +5,44 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "fake_spank.h"
 
 struct fake_job fake_job;
+
+/* The task's environment as set by the plugin. */
+static struct {
+	char name[64];
+	char value[512];
+} task_env[32];
+
+const char *fake_task_env(const char *name)
+{
+	for (size_t i = 0; i < 32; i++)
+		if (strcmp(task_env[i].name, name) == 0)
+			return task_env[i].value;
+	return NULL;
+}
+
+void fake_task_clear(void)
+{
+	memset(task_env, 0, sizeof(task_env));
+}
+
+spank_err_t spank_setenv(spank_t spank, const char *name, const char *value, int overwrite)
+{
+	size_t i = 0;
+
+	(void) spank;
+	while (i < 31 && task_env[i].name[0] != '\0' && strcmp(task_env[i].name, name) != 0)
+		i++;
+	if (task_env[i].name[0] != '\0' && !overwrite)
+		return ESPANK_ENV_EXISTS;
+	snprintf(task_env[i].name, sizeof(task_env[i].name), "%s", name);
+	snprintf(task_env[i].value, sizeof(task_env[i].value), "%s", value);
+	return ESPANK_SUCCESS;
+}
 
 const char *spank_strerror(spank_err_t err)
 {
@@ -50,6 +84,9 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 		break;
 	case S_JOB_ARRAY_TASK_ID:
 		*out = fake_job.task;
+		break;
+	case S_JOB_LOCAL_TASK_COUNT:
+		*out = fake_job.tasks;
 		break;
 	default:
 		err = ESPANK_BAD_ARG;

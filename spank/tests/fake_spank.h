@@ -14,8 +14,13 @@ struct fake_job {
 	uint32_t master;
 	uint32_t task;
 	const char *name; /* NULL = the environment has none */
+	uint32_t tasks;   /* of the step on this node */
 };
 
 extern struct fake_job fake_job;
+
+/* What the plugin has set for the task, NULL = nothing; and none of it. */
+const char *fake_task_env(const char *name);
+void fake_task_clear(void);
 
 #endif

@@ -273,6 +273,7 @@ int main(void)
 	test_strip();
 	test_step_note();
 	test_note_logs();
+	test_fence();
 	if (chdir("/") != 0)
 		return 99;
 	snprintf(command, sizeof(command), "rm -rf %s", dir);

@@ -26,4 +26,7 @@ void put(const char *path, const void *bytes, size_t len);
 void test_step_note(void);
 void test_note_logs(void);
 
+/* unit_fence.c */
+void test_fence(void);
+
 #endif

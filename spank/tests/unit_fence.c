@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Unit tests of fence.c on real files; run by unit.c in an empty folder, after unit_note.c.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+
+#include "fake_spank.h"
+#include "unit.h"
+
+#define MPS                                                                                        \
+	"share 1\nmethod mps\nshard_mib 1024\nuuid GPU-a\ngpu_mib 40960\npipe pipe\nlog log\n"
+
+/* What the plugin says in the job's output, kept in a file. */
+static char said[512];
+
+static void join(const char *text, long shards)
+{
+	struct coloc_args args = { .run_dir = "n1/jobs" };
+	int kept = dup(STDERR_FILENO);
+	int file = open("said", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	ssize_t len;
+
+	fake_task_clear();
+	unlink("n1/jobs/7.share");
+	if (text)
+		put("n1/jobs/7.share", text, strlen(text));
+	chmod("n1/jobs/7.share", 0644);
+	coloc_fence_read(NULL, &args);
+	dup2(file, STDERR_FILENO);
+	coloc_fence_join(NULL, shards);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	len = pread(file, said, sizeof(said) - 1, 0);
+	said[len > 0 ? len : 0] = '\0';
+	close(file);
+}
+
+static bool has(const char *name, const char *value)
+{
+	const char *found = fake_task_env(name);
+
+	return found && value ? strcmp(found, value) == 0 : found == value;
+}
+
+#define LIMIT "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+
+void test_fence(void)
+{
+	CHECK(mkdir("pipe", 0755) == 0);
+	put("pipe/control", "", 0);
+	fake_job = (struct fake_job){ .id = 7, .step = SLURM_BATCH_SCRIPT, .tasks = 4 };
+
+	join(MPS, 11);
+	CHECK(has("CUDA_MPS_PIPE_DIRECTORY", "pipe") && has("CUDA_VISIBLE_DEVICES", "GPU-a"));
+	CHECK(has(LIMIT, "0=11264M") && has("TF_FORCE_GPU_ALLOW_GROWTH", "true"));
+	CHECK(has("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", NULL));
+	CHECK(strcmp(said, "coloc: 40 GiB GPU, 11.0 GiB for this job (MPS)\n") == 0);
+
+	/* The tasks of a step share the memory; only the batch script says so. */
+	fake_job.step = 0;
+	join(MPS "threads 40\n", 11);
+	CHECK(has(LIMIT, "0=2816M") && has("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "40"));
+	CHECK(said[0] == '\0');
+	fake_job.step = SLURM_BATCH_SCRIPT;
+
+	/* Not seen from inside of the job. */
+	CHECK(rename("pipe", "away") == 0);
+	join(MPS, 11);
+	CHECK(has("CUDA_MPS_PIPE_DIRECTORY", NULL) && has("CUDA_VISIBLE_DEVICES", NULL));
+	CHECK(strstr(said, "not fenced") && strstr(said, "cannot be seen"));
+	CHECK(rename("away", "pipe") == 0);
+
+	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\nwhy of this\n", 2);
+	CHECK(has(LIMIT, NULL) && has("XLA_PYTHON_CLIENT_PREALLOCATE", "false"));
+	CHECK(strstr(said, "2.0 GiB for this job, not fenced: no MPS, of this\n"));
+
+	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was. */
+	join(NULL, 11);
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
+	join("share 2\nmethod mps\nshard_mib 1024\n", 11);
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
+	put("n1/jobs/real", MPS, strlen(MPS));
+	unlink("n1/jobs/7.share");
+	CHECK(symlink("real", "n1/jobs/7.share") == 0);
+	fake_task_clear();
+	coloc_fence_read(NULL, &(struct coloc_args){ .run_dir = "n1/jobs" });
+	coloc_fence_join(NULL, 11);
+	CHECK(has(LIMIT, NULL));
+	unlink("n1/jobs/7.share");
+}

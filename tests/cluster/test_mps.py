@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MPS and the memory fence on a real Slurm: who starts it, who has it, what it holds back."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.adapters.mps import processes
+from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import desk, shards, until
+
+
+def daemons(lab: Lab, node: str = "n1") -> list[int]:
+    """MPS programs of our folders on a node, by pid."""
+    pipes = (lab.dir / "nodes" / node / "jobs" / "mps").glob("*/*/pipe")
+    return sorted(one.pid for pipe in pipes for one in processes.of_pipe(pipe))
+
+
+def controls(lab: Lab) -> list[int]:
+    """Of these, the control daemons."""
+    return [pid for pid in daemons(lab) if b"-f" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def untouched(lab: Lab) -> None:
+    """No node was drained."""
+    assert "DRAIN" not in lab.run(["scontrol", "show", "node", "-o"]).stdout.upper()
+
+
+def test_it_comes_with_the_first_and_goes_with_the_last(lab: Lab) -> None:
+    me = desk(lab, 200)
+    assert daemons(lab) == []
+    train = me.train(memory_mib=3000, smact=0.1, work_s=600)
+    jobs = [me.submit("--mem=50", wrap=train) for _ in range(5)]
+    for job_id in jobs:
+        lab.wait(job_id, "RUNNING")
+    until(lambda: all("step " in lab.output(job) for job in jobs), 40, "all of them train")
+    (control,) = controls(lab)
+    lab.run(["scontrol", "requeue", str(jobs[0])])
+    lab.run(["scancel", *map(str, jobs[1:4])])
+    for job_id in jobs[1:4]:
+        lab.wait(job_id, "CANCELLED")
+    until(lambda: lab.job(jobs[0])["JobState"] == "PENDING", 30, "one waits again")
+    assert controls(lab) == [control]
+    assert "step " in lab.output(jobs[4])
+    lab.run(["scancel", str(jobs[0]), str(jobs[4])])
+    until(lambda: daemons(lab) == [], 30, "the last one takes it away")
+    untouched(lab)
+
+
+def test_the_job_is_told_its_share(lab: Lab) -> None:
+    me = desk(lab, 200)
+    job_id = me.submit("--mem=50", wrap=me.train(memory_mib=2000, smact=0.1, work_s=1))
+    lab.wait(job_id, "COMPLETED", 60)
+    count = shards(lab.job(job_id))
+    assert f"coloc: 40 GiB GPU, {count}.0 GiB for this job (MPS)" in lab.output(job_id)
+
+
+def test_a_liar_hurts_only_itself(lab: Lab) -> None:
+    me = desk(lab, 200)
+    honest = [
+        me.submit("--mem=50", wrap=me.train(memory_mib=4000, smact=0.1, work_s=8)) for _ in range(2)
+    ]
+    for job_id in honest:
+        lab.wait(job_id, "RUNNING")
+    # The card has room for it, its reservation has not.
+    liar = me.submit(
+        "--mem=50", "--no-requeue", wrap=me.train(memory_mib=12000, smact=0.1, work_s=1)
+    )
+    lab.wait(liar, "FAILED", 60)
+    assert "out of memory" in lab.output(liar)
+    for job_id in honest:
+        lab.wait(job_id, "COMPLETED", 60)
+    untouched(lab)
+
+
+def test_two_users_on_one_gpu(lab: Lab) -> None:
+    first, second = desk(lab, 200, user=0), desk(lab, 200, user=1)
+    train = first.train(memory_mib=3000, smact=0.1, work_s=600)
+    one = first.submit("--mem=50", wrap=train)
+    lab.wait(one, "RUNNING")
+    until(lambda: "step " in lab.output(one), 40, "the first trains")
+    before = daemons(lab)
+    other = second.submit("--mem=50", wrap=second.train(memory_mib=3000, smact=0.1, work_s=1))
+    lab.wait(other, "COMPLETED", 60)  # it never waits for the first one's server
+    assert "not fenced: no MPS, another user has MPS on this GPU" in lab.output(other)
+    assert daemons(lab) == before
+    lab.run(["scancel", str(one)])
+    until(lambda: daemons(lab) == [], 30, "the daemon goes")
+    again = second.submit("--mem=50", wrap=second.train(memory_mib=3000, smact=0.1, work_s=1))
+    lab.wait(again, "COMPLETED", 60)
+    assert "(MPS)" in lab.output(again)
+
+
+@pytest.mark.parametrize("what", ["control", "server"])
+def test_a_dead_daemon_is_replaced(lab: Lab, what: str) -> None:
+    me = desk(lab, 200)
+    train = me.train(memory_mib=3000, smact=0.1, work_s=600)
+    first = me.submit("--mem=50", "--no-requeue", wrap=train)
+    until(lambda: "step " in lab.output(first), 40, "the first trains")
+    (control,) = controls(lab)
+    (server,) = set(daemons(lab)) - {control}
+    os.kill(control if what == "control" else server, signal.SIGKILL)
+    lab.wait(first, "FAILED", 60)  # its clients die with it: that is MPS
+    after = me.submit("--mem=50", wrap=me.train(memory_mib=3000, smact=0.1, work_s=1))
+    lab.wait(after, "COMPLETED", 60)
+    assert "(MPS)" in lab.output(after)
+    until(lambda: daemons(lab) == [], 30, "nothing is left")
+    untouched(lab)

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MPS daemons of a node: the first job brings one, the last takes it away, whatever dies between.
+
+On the stand-in of nvidia-cuda-mps-control: real processes, sockets, users and signals.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.adapters.mps import daemon, processes
+from slurm_coloc.adapters.mps.daemon import Who
+from slurm_coloc.adapters.mps.processes import Process
+from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.core.sharing import Method, Rules
+
+from .conftest import Node
+
+ADA, BEN = 54321, 54322  # no account needs to exist
+ONE, ALL = Rules(users="one"), Rules(users="all")
+
+
+class Table:
+    """A GPU and its jobs."""
+
+    def __init__(self, node: Node, folder: Path) -> None:
+        self.node = node
+        shutil.copytree(node.bin, folder / "bin")
+        node.ledger.chmod(0o666)
+        self.run_dir = folder / "run"
+        self.run_dir.mkdir(mode=0o755)
+        self.gpu = Gpu(
+            self.run_dir,
+            str(node.show()["gpus"][1]["uuid"]),
+            folder / "bin" / "nvidia-cuda-mps-control",
+            {**node.env, "SPANK_COLOC_V": "1", "SLURM_JOB_ID": "1"},
+        )
+
+    def sit(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
+        (self.run_dir / f"{job}.json").write_text("{}")
+        found, pipe = self.gpu.sit(Seat(job, 0, uid, uid), rules)
+        return found.method, found.reason, pipe
+
+    def leave(self, job: int, uid: int = ADA) -> None:
+        self.gpu.leave(Seat(job, 0, uid, uid))
+        (self.run_dir / f"{job}.json").unlink(missing_ok=True)
+
+    def daemons(self) -> list[int]:
+        """Control daemons and servers of this GPU, by pid."""
+        if not self.gpu.folder.is_dir():
+            return []
+        pipes = [entry / "pipe" for entry in self.gpu.folder.iterdir() if entry.name != "jobs"]
+        return sorted(one.pid for pipe in pipes for one in processes.of_pipe(pipe))
+
+    def record(self) -> Process:
+        kept = json.loads((self.gpu.folder / "daemon.json").read_text())
+        return Process(kept["pid"], kept["started"])
+
+
+@pytest.fixture
+def table(make_node: Callable[..., Node]) -> Iterator[Table]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: daemons run as their users")
+    folder = Path(tempfile.mkdtemp(prefix="seats-", dir="/tmp"))
+    folder.chmod(0o755)
+    made = Table(make_node("2xa100-40gb", "--sharing", "auto"), folder)
+    made.node.folder.chmod(0o755)
+    for parent in made.node.folder.parents:  # the ledger must be reachable for other users
+        if str(parent).startswith("/tmp/"):
+            parent.chmod(0o755)
+    yield made
+    for pid in made.daemons():
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder)
+
+
+def owner_of(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def test_the_first_brings_it_and_the_last_takes_it_away(table: Table) -> None:
+    pipes = set()
+    for job in range(1, 6):
+        method, reason, pipe = table.sit(job)
+        assert (method, reason) == (Method.MPS, "")
+        pipes.add(pipe)
+    (pid,) = table.daemons()
+    assert len(pipes) == 1
+    assert owner_of(pid) == ADA
+    for job in range(1, 5):
+        table.leave(job)
+        assert table.daemons() == [pid]
+    table.leave(5)
+    assert table.daemons() == []
+    assert sorted(entry.name for entry in table.gpu.folder.iterdir()) == ["jobs", "lock"]
+
+
+def test_the_daemon_sees_one_gpu_and_nothing_of_the_job(table: Table) -> None:
+    table.sit(1)
+    (pid,) = table.daemons()
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    assert f"CUDA_VISIBLE_DEVICES={table.gpu.uuid}" in words
+    assert not [word for word in words if word.startswith(("SPANK_", "SLURM_"))]
+    table.leave(1)
+
+
+def test_a_second_user_takes_turns_until_the_first_has_gone(table: Table) -> None:
+    table.sit(1, ADA)
+    pids = table.daemons()
+    assert table.sit(2, BEN) == (Method.STREAMS, "another user has MPS on this GPU", None)
+    assert table.daemons() == pids
+    table.leave(2, BEN)
+    assert table.daemons() == pids
+    table.leave(1, ADA)
+    method, _, _ = table.sit(3, BEN)
+    assert method is Method.MPS
+    assert [owner_of(pid) for pid in table.daemons()] == [BEN]
+    table.leave(3, BEN)
+
+
+def test_one_server_for_all_users(table: Table) -> None:
+    first, second = table.sit(1, ADA, ALL), table.sit(2, BEN, ALL)
+    assert first == second
+    assert first[0] is Method.MPS
+    (pid,) = table.daemons()
+    assert owner_of(pid) == 0
+    assert b"-multiuser-server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    table.leave(1, ADA)
+    assert table.daemons() == [pid]
+    table.leave(2, BEN)
+    assert table.daemons() == []
+
+
+def test_a_client_joins_and_is_fenced(table: Table) -> None:
+    _, _, pipe = table.sit(1)
+    env = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
+        "CUDA_VISIBLE_DEVICES": table.gpu.uuid,
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M",
+    }
+    train = [str(table.gpu.control.parent / "emu-train"), "--ramp-s", "0", "--smact", "0.2"]
+
+    def run(mib: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*train, "--memory-mib", str(mib), "--work-s", "0.1"],
+            env=table.node.env | env,
+            user=ADA,
+            group=ADA,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert run(4000).returncode == 0
+    over = run(4200)
+    assert over.returncode == 1
+    assert "out of memory" in over.stderr
+    table.leave(1)
+    assert table.daemons() == []
+
+
+def test_a_killed_daemon_is_replaced_at_the_same_place(table: Table) -> None:
+    _, _, pipe = table.sit(1)
+    (old,) = table.daemons()
+    os.kill(old, signal.SIGKILL)
+    os.waitpid(old, 0)
+    again = table.sit(2)
+    assert again == (Method.MPS, "", pipe)
+    assert table.daemons() != [old]
+    assert len(table.daemons()) == 1
+    table.leave(1)
+    table.leave(2)
+    assert table.daemons() == []
+
+
+def test_a_number_that_is_another_process_now_is_left_alone(table: Table) -> None:
+    table.sit(1)
+    (old,) = table.daemons()
+    os.kill(old, signal.SIGKILL)
+    os.waitpid(old, 0)
+    with subprocess.Popen(["sleep", "60"]) as other:
+        file = table.gpu.folder / "daemon.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "pid": other.pid}))
+        table.leave(1)
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_job_whose_epilog_never_came_holds_nothing(table: Table) -> None:
+    table.sit(1)
+    (table.run_dir / "1.json").unlink()
+    table.sit(2)
+    table.leave(2)
+    assert table.daemons() == []
+
+
+def test_what_a_user_plants_in_the_own_folder_is_not_followed(table: Table) -> None:
+    _, _, pipe = table.sit(1)
+    assert pipe is not None
+    victim = table.run_dir / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / "file").write_text("mine")
+    for name in ("pipe", "log"):
+        os.rename(pipe.parent / name, pipe.parent / f"{name}.away")
+        os.symlink(victim, pipe.parent / name)
+    os.kill(table.record().pid, signal.SIGKILL)
+    os.waitpid(table.record().pid, 0)
+    assert table.sit(2)[0] is Method.MPS
+    table.leave(1)
+    table.leave(2)
+    assert (victim / "file").read_text() == "mine"
+    assert victim.stat().st_uid == 0
+
+
+@pytest.mark.parametrize(
+    ("control", "words"),
+    [("/no/such/program", "is not on this node"), ("/bin/false", "ended at once")],
+)
+def test_without_a_daemon_the_job_takes_turns(table: Table, control: str, words: str) -> None:
+    table.gpu = Gpu(table.run_dir, table.gpu.uuid, Path(control), table.gpu.environ)
+    method, reason, pipe = table.sit(1)
+    assert (method, pipe) == (Method.STREAMS, None)
+    assert words in reason
+    table.leave(1)
+    assert table.daemons() == []
+
+
+def test_a_folder_whose_name_is_too_long_for_a_socket(table: Table) -> None:
+    deep = table.run_dir / ("d" * 90)
+    deep.mkdir()
+    table.gpu = Gpu(deep, table.gpu.uuid, table.gpu.control, table.gpu.environ)
+    (deep / "1.json").write_text("{}")
+    found, pipe = table.gpu.sit(Seat(1, 0, ADA, ADA), ONE)
+    assert (found.method, pipe) == (Method.STREAMS, None)
+    assert "too long" in found.reason
+
+
+def test_many_hooks_at_once(table: Table) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            assert all(one[0] is Method.MPS for one in pool.map(table.sit, range(1, 9)))
+            assert len(table.daemons()) == 1
+            list(pool.map(table.leave, range(1, 9)))
+            assert table.daemons() == []
+
+
+def test_a_daemon_that_does_not_quit_is_ended(table: Table) -> None:
+    table.sit(1)
+    (pid,) = table.daemons()
+    os.kill(pid, signal.SIGSTOP)
+    table.leave(1)
+    assert table.daemons() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_lives(table: Table, seed: int) -> None:
+    """Jobs come and go in any order, daemons are killed: after each event there is one daemon where
+    somebody sits who came after the last death, and none where nobody does."""
+    dice = random.Random(seed)
+    here: dict[int, int] = {}
+    for job in range(1, 25):
+        what = dice.choice(("come", "come", "go", "die"))
+        if what == "come":
+            uid = dice.choice((ADA, ADA, BEN))
+            method, reason, _ = table.sit(job, uid)
+            if method is Method.MPS:
+                here[job] = uid
+                assert len(set(here.values())) == 1
+            else:
+                assert set(here.values()) == {ADA + BEN - uid}, reason
+                table.leave(job, uid)
+        elif what == "go" and here:
+            gone = dice.choice(sorted(here))
+            table.leave(gone, here.pop(gone))
+        elif what == "die":
+            for pid in table.daemons():
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        if not here:
+            assert table.daemons() == []
+        assert len(table.daemons()) <= 1
+    for job, uid in list(here.items()):
+        table.leave(job, uid)
+    assert table.daemons() == []
+
+
+def test_start_leaves_nothing_where_it_fails(table: Table) -> None:
+    folder = table.run_dir / "x"
+    with pytest.raises(Exception, match="ended at once"):
+        daemon.start(Path("/bin/false"), folder, table.gpu.uuid, Who(ADA, ADA), {})
+    assert not folder.exists()
+
+
+def test_a_process_is_its_pid_and_its_start() -> None:
+    with subprocess.Popen(["sleep", "60"]) as one:
+        began = processes.started(one.pid)
+        assert began is not None
+        assert processes.alive(Process(one.pid, began))
+        assert not processes.alive(Process(one.pid, began + 1))
+        assert processes.end(Process(one.pid, began + 1), 0.1)
+        time.sleep(0.05)
+        assert one.poll() is None
+        assert processes.end(Process(one.pid, began), 1.0)
+    assert processes.started(one.pid) is None
