@@ -21,6 +21,7 @@ from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath, oom
 from slurm_coloc.core.peak import Peak, Use, peak_of
+from slurm_coloc.core.sharing import Method
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow import share
 from slurm_coloc.flow.deliver import deliver
@@ -72,6 +73,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "evidence": evidence,
         "peak_mib": peak.peak_mib if peak else None,
         "alone": peak.alone if peak else None,
+        "method": _method(known.state),
         "notes": notes,
     }
     if dry_run:
@@ -170,6 +172,11 @@ def _peak(state: dict[str, Any], settings: hookenv.HookSettings, notes: list[str
     except (ColocError, OSError) as err:  # TimeoutError is one
         notes.append(f"peak not known: {str(getattr(err, 'message', '') or err)[:200]}")
         return None
+
+
+def _method(state: dict[str, Any]) -> str | None:
+    method = state.get("sharing", {}).get("method")
+    return method if method in set(Method) else None
 
 
 def _wants(

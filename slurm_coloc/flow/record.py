@@ -96,7 +96,8 @@ class Recorder:
             if not closed:
                 return
             self._store.use_report(run)
-            self._tell(run, outcome, verdict, evidence, now)
+            limit_mib = share_mib if body.get("method") == "mps" else 0
+            self._tell(run, outcome, verdict, evidence, limit_mib, now)
             self._learning.note(over, decision, outcome, peak_mib, self._type_of(run["node"]))
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)
@@ -124,9 +125,18 @@ class Recorder:
         )
 
     def _tell(
-        self, run: Row, outcome: Outcome, verdict: Verdict, evidence: Row | None, now: float
+        self,
+        run: Row,
+        outcome: Outcome,
+        verdict: Verdict,
+        evidence: Row | None,
+        limit_mib: int,
+        now: float,
     ) -> None:
+        """``limit_mib``: the fence around the run, 0 where there was none."""
         text = TOLD[outcome]
+        if outcome is Outcome.OOM_GPU and limit_mib:
+            text += f" at its own limit of {limit_mib / 1024:.1f} GiB, which MPS holds"
         caught = outcome is Outcome.COMPLETED and evidence and evidence.get("oom")
         if caught:
             text += ", although its log shows a GPU out-of-memory (caught by the program)"

@@ -51,6 +51,7 @@ class RunReport(BaseModel):
     evidence: Evidence | None = None
     peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
     alone: bool | None = None  # no process of before was on them; None: not known
+    method: Literal["mps", "streams", "alone"] | None = None  # how it shared its GPU
     notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
 
 

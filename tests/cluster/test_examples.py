@@ -166,7 +166,7 @@ def test_submitit(lab: Lab, python_path: str) -> None:
     )
     found = re.search(r"job (\d+)\n", done.stdout)
     assert found, done.stdout + done.stderr
-    assert re.search(r"lr 0.001 on GPU \d", done.stdout)
+    assert re.search(r"lr 0.001 on GPU GPU-", done.stdout)
     assert shared(lab, int(found[1]))
 
 
@@ -184,7 +184,7 @@ def test_hydra_sweep_is_an_array(lab: Lab, python_path: str) -> None:
     assert sorted(job["ArrayTaskId"] for job in mine) == ["0", "1", "2"]
     assert all("shard" in job["TresPerNode"] for job in mine)
     said = "".join(path.read_text() for path in where.rglob("*_log.out"))
-    assert set(re.findall(r"lr (\S+) on GPU \d", said)) == {"0.1", "0.01", "0.001"}
+    assert set(re.findall(r"lr (\S+) on GPU GPU-", said)) == {"0.1", "0.01", "0.001"}
 
 
 def test_a_container_runtime_s_environment(lab: Lab) -> None:
@@ -197,7 +197,7 @@ def test_a_container_runtime_s_environment(lab: Lab) -> None:
     (where / "train.sh").write_text(re.sub(r"(?m)^srun ", train_line + "srun ", script, count=1))
     job_id = sbatch(lab, where, "--export=NONE", SECRET="of the login node")
     out = ended(lab, where, job_id)
-    assert re.search(r"^CUDA_VISIBLE_DEVICES=\d$", out, re.MULTILINE)
+    assert re.search(r"^CUDA_VISIBLE_DEVICES=GPU-[0-9a-f-]+$", out, re.MULTILINE)
     assert "SECRET" not in out and "SLURM_" not in out, "nothing but what is let through"
     assert "done work_s" in out
     told = explained(lab, job_id)

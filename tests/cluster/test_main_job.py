@@ -106,7 +106,7 @@ def test_an_oom_job_comes_back_on_a_whole_gpu_and_completes(lab: Lab) -> None:
     assert [run["outcome"] for run in told["runs"]] == ["oom-gpu", "completed"]
     assert told["runs"][0]["evidence"]["oom"] is True
     story = " / ".join(line["text"] for line in told["story"])
-    assert "ran out of GPU memory" in story
+    assert f"ran out of GPU memory at its own limit of {before}.0 GiB, which MPS holds" in story
     assert "requeued on a whole GPU" in story
     assert "Priority" in story
     # Both runs' words stand in one log: the first was not truncated.
@@ -138,7 +138,7 @@ def test_the_requeued_job_is_preferred(lab: Lab) -> None:
     ("name", "options", "sbatch", "state", "outcome"),
     [
         ("exit", {"exit_code": 1}, (), "FAILED", "failed"),
-        ("caught", {"memory_mib": 60000, "catch_oom": True}, (), "COMPLETED", "completed"),
+        ("caught", {"memory_mib": 9000, "catch_oom": True}, (), "COMPLETED", "completed"),
     ],
 )
 def test_other_ends_are_not_requeued(

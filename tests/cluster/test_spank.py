@@ -191,10 +191,13 @@ def test_srun_works_inside_after_the_rewrite(me: Desk, request_: list[str]) -> N
     lines = me.lab.output(job).splitlines()
     # A busy slurmctld makes srun say that it tries again.
     said = dict(line.split(": ", 1) for line in lines if not line.startswith("srun: "))
+    assert said.pop("coloc").endswith(" for this job (MPS)")
     assert said == dict.fromkeys(["plain", "one", "shard", "none", "without", "elsewhere"], "ok")
     for which in ("batch", "step"):
         seen = environment(Path(f"{out}.{which}").read_text())
         assert seen["COLOC_SHARDS"] == str(count), which
+        assert seen["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={count * 1024}M", which
+        assert seen["CUDA_VISIBLE_DEVICES"].startswith("GPU-"), which
         assert not [name for name in seen if "_OPTION_" in name or "SUMMARY" in name], which
         stale = {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_CPUS_PER_GPU"}
         assert not (stale | {"SLURM_MEM_PER_GPU", "SLURM_GPU_BIND"}) & set(seen), which

@@ -211,8 +211,8 @@ def test_what_a_user_plants_in_the_own_folder_is_not_followed(table: Table) -> N
     victim.mkdir(mode=0o700)
     (victim / "file").write_text("mine")
     for name in ("pipe", "log"):
-        os.rename(pipe.parent / name, pipe.parent / f"{name}.away")
-        os.symlink(victim, pipe.parent / name)
+        (pipe.parent / name).rename(pipe.parent / f"{name}.away")
+        (pipe.parent / name).symlink_to(victim)
     os.kill(table.record().pid, signal.SIGKILL)
     os.waitpid(table.record().pid, 0)
     assert table.sit(2)[0] is Method.MPS
