@@ -165,7 +165,8 @@ def leftovers(folder: Path, uids: frozenset[int]) -> list[Proc]:
     They are told by what only this lab gives: a lab daemon's own file in its arguments, or in
     COLOC_CONFIG of colocd, its agents and MPS daemons, make's BUILD=folder, a slurmstepd that logs
     below the folder, the variable COLOC_LAB_JOB that the lab's TaskProlog sets, a lab account as
-    owner; and the descendants of all these. A shell that merely sourced the lab's env.sh is none of them.
+    owner; and the descendants of all these. A shell that merely sourced the lab's env.sh is none of
+    them.
     """
     mark = b"COLOC_LAB_JOB=" + os.fsencode(folder)
     below = os.fsencode(folder) + b"/"

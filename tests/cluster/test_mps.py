@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MPS and the memory fence on a real Slurm: who starts it, who has it, what it holds back."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,11 +12,17 @@ from slurm_coloc.adapters.mps import processes
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import desk, shards, until
 
+#: every daemon that was seen
+LEADERS: set[processes.Process] = set()
+
 
 def daemons(lab: Lab, node: str = "n1") -> list[int]:
     """MPS programs of our folders on a node, by pid."""
-    pipes = (lab.dir / "nodes" / node / "jobs" / "mps").glob("*/*/pipe")
-    return sorted(one.pid for pipe in pipes for one in processes.of_pipe(pipe))
+    for record in (lab.dir / "nodes" / node / "jobs" / "mps").glob("*/daemon.json"):
+        kept = json.loads(record.read_text())
+        LEADERS.add(processes.Process(kept["pid"], kept["started"]))
+    nowhere = Path("/nowhere")  # by session alone: in some containers root reads no environment
+    return sorted({one.pid for each in LEADERS for one in processes.of_daemon(nowhere, each)})
 
 
 def controls(lab: Lab) -> list[int]:

@@ -87,13 +87,14 @@ def listens(pipe: Path) -> bool:
 
 def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[str, str]) -> None:
     """Quit as MPS wants it, then end what did not, and remove the folders. ``process``: the daemon
-    as it was started; None where that is not known. Raises GpuError for what cannot be ended."""
-    pipe = folder / "pipe"
+    as it was started, dead or alive; None where that is not known. Raises GpuError for what cannot
+    be ended."""
+    left = processes.of_daemon(folder / "pipe", process)
     if process is not None and processes.alive(process):
         _command(control, folder, "quit", environ)
         processes.wait(process, QUIT_S)
-    left = {process, *processes.of_pipe(pipe)} - {None}
-    stubborn = [one for one in left if one is not None and not processes.end(one, 0.5)]
+        left.append(process)
+    stubborn = [one for one in left if not processes.end(one, 0.5)]
     if stubborn:
         raise GpuError(f"an MPS daemon cannot be ended (pid {stubborn[0].pid})", "mps")
     shutil.rmtree(folder, ignore_errors=True)

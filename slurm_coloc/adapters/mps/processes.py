@@ -37,8 +37,10 @@ def alive(process: Process) -> bool:
     return started(process.pid) == process.started
 
 
-def of_pipe(pipe: Path) -> list[Process]:
-    """MPS programs whose environment names this pipe directory, whoever started them."""
+def of_daemon(pipe: Path, leader: Process | None) -> list[Process]:
+    """MPS programs of one daemon: of the session that ``leader`` began, also after its own death (a
+    session keeps its number from being given away), and those whose environment names this pipe
+    directory, which root may not read in every container."""
     wanted = f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()
     names = {name[:_COMM_MAX].encode() for name in NAMES}
     found = []
@@ -48,12 +50,19 @@ def of_pipe(pipe: Path) -> list[Process]:
         with contextlib.suppress(OSError):
             if (entry / "comm").read_bytes().strip() not in names:
                 continue
-            if wanted not in (entry / "environ").read_bytes().split(b"\0"):
-                continue
             began = started(int(entry.name))
-            if began is not None:
+            if began is None:
+                continue
+            mine = leader is not None and began >= leader.started
+            if (mine and leader is not None and _session(entry) == leader.pid) or wanted in (
+                entry / "environ"
+            ).read_bytes().split(b"\0"):
                 found.append(Process(int(entry.name), began))
     return found
+
+
+def _session(entry: Path) -> int:
+    return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[3])
 
 
 def end(process: Process, patience_s: float) -> bool:

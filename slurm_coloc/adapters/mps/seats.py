@@ -74,9 +74,8 @@ class Gpu:
         found = chosen(rules, seat.uid, {_uid(name) for name in others})
         if found.method is not Method.MPS:
             return found, None
-        running = self._running()
-        if running is None or running[1] != who.uid:
-            self._stop(running)
+        if self._serves() != who.uid:
+            self._stop()
             self._keep(daemon.start(self.control, self._of(who), self.uuid, who, self.environ), who)
         (self.folder / "jobs" / seat.name).touch(0o644)
         return found, self._of(who) / "pipe"
@@ -88,7 +87,7 @@ class Gpu:
         with self._locked():
             (self.folder / "jobs" / seat.name).unlink(missing_ok=True)
             if not self._seats():
-                self._stop(self._running())
+                self._stop()
 
     def _seats(self) -> set[str]:
         """Taken ones. A job without its state has gone: its Epilog did not come this far."""
@@ -115,25 +114,30 @@ class Gpu:
         new.write_text(text + "\n", encoding="ascii")
         new.rename(self._record())
 
-    def _running(self) -> tuple[Process, int] | None:
-        """Our daemon and its uid, where it still listens."""
+    def _kept(self) -> tuple[Process, int] | None:
+        """The daemon that we started, dead or alive, and its uid. Raises GpuError."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads(self._record().read_text(encoding="ascii"))
-            process, uid = Process(int(kept["pid"]), int(kept["started"])), int(kept["uid"])
             if kept["uuid"] != self.uuid:
                 raise GpuError(f"{self.folder} is that of another GPU ({kept['uuid']})", "mps")
-            if processes.alive(process) and daemon.listens(self._of(Who(uid, uid)) / "pipe"):
-                return process, uid
+            return Process(int(kept["pid"]), int(kept["started"])), int(kept["uid"])
         return None
 
-    def _stop(self, running: tuple[Process, int] | None) -> None:
+    def _serves(self) -> int | None:
+        """The uid of our daemon (0: of all), where it is there and listens."""
+        kept = self._kept()
+        if kept is None or not processes.alive(kept[0]):
+            return None
+        return kept[1] if daemon.listens(self._of(Who(kept[1], 0)) / "pipe") else None
+
+    def _stop(self) -> None:
         """Stop the daemon, and what is left of one that was killed."""
+        kept = self._kept()
         for entry in list(self.folder.iterdir()):
             if entry.name == "jobs" or not entry.is_dir():
                 continue
-            ours = running is not None and entry.name == Who(running[1], 0).name
-            process = running[0] if ours and running is not None else None
-            daemon.stop(self.control, entry, process, self.environ)
+            ours = kept is not None and entry.name == Who(kept[1], 0).name
+            daemon.stop(self.control, entry, kept[0] if kept and ours else None, self.environ)
         self._record().unlink(missing_ok=True)
 
     @contextlib.contextmanager

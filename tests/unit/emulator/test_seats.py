@@ -27,6 +27,7 @@ from slurm_coloc.core.sharing import Method, Rules
 from .conftest import Node
 
 ADA, BEN = 54321, 54322  # no account needs to exist
+NOWHERE = Path("/nowhere")  # by session alone: in some containers root reads no environment
 ONE, ALL = Rules(users="one"), Rules(users="all")
 
 
@@ -37,6 +38,7 @@ class Table:
         self.node = node
         shutil.copytree(node.bin, folder / "bin")
         node.ledger.chmod(0o666)
+        self.leaders: set[Process] = set()  # every daemon that was there
         self.run_dir = folder / "run"
         self.run_dir.mkdir(mode=0o755)
         self.gpu = Gpu(
@@ -49,6 +51,7 @@ class Table:
     def sit(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
         (self.run_dir / f"{job}.json").write_text("{}")
         found, pipe = self.gpu.sit(Seat(job, 0, uid, uid), rules)
+        self.daemons()
         return found.method, found.reason, pipe
 
     def leave(self, job: int, uid: int = ADA) -> None:
@@ -57,10 +60,11 @@ class Table:
 
     def daemons(self) -> list[int]:
         """Control daemons and servers of this GPU, by pid."""
-        if not self.gpu.folder.is_dir():
-            return []
-        pipes = [entry / "pipe" for entry in self.gpu.folder.iterdir() if entry.name != "jobs"]
-        return sorted(one.pid for pipe in pipes for one in processes.of_pipe(pipe))
+        if (self.gpu.folder / "daemon.json").exists():
+            self.leaders.add(self.record())
+        return sorted(
+            {one.pid for leader in self.leaders for one in processes.of_daemon(NOWHERE, leader)}
+        )
 
     def record(self) -> Process:
         kept = json.loads((self.gpu.folder / "daemon.json").read_text())
@@ -188,6 +192,7 @@ def test_a_number_that_is_another_process_now_is_left_alone(table: Table) -> Non
     (old,) = table.daemons()
     os.kill(old, signal.SIGKILL)
     os.waitpid(old, 0)
+    time.sleep(0.02)  # a start time counts in hundredths
     with subprocess.Popen(["sleep", "60"]) as other:
         file = table.gpu.folder / "daemon.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "pid": other.pid}))

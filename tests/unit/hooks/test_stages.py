@@ -244,7 +244,7 @@ def test_a_program_that_hangs_is_ended(node: Node) -> None:
     node.program.write_text("#!/bin/sh\nexec sleep 60\n")
     start = time.monotonic()
     assert "ended with 124" in node.run("epilog")
-    assert time.monotonic() - start < 12
+    assert time.monotonic() - start < 16
 
 
 @pytest.fixture(scope="session")
