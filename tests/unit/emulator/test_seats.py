@@ -112,7 +112,10 @@ def test_the_first_brings_it_and_the_last_takes_it_away(table: Table) -> None:
 def test_the_daemon_sees_one_gpu_and_nothing_of_the_job(table: Table) -> None:
     table.sit(1)
     (pid,) = table.daemons()
-    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    except PermissionError:
+        pytest.skip("root may not read others' environments here (no CAP_SYS_PTRACE)")
     assert f"CUDA_VISIBLE_DEVICES={table.gpu.uuid}" in words
     assert not [word for word in words if word.startswith(("SPANK_", "SLURM_"))]
     table.leave(1)
