@@ -22,7 +22,8 @@ SAME = {
     "byob": "gernet botnet halonet sehalonet lamhalobotnet lambda sebotnet haloregnetz regnetz gc"
     " mobilevitv",
     "metaformer": "caformer convformer poolformerv poolformer",
-    "vit": "vit flexivit beitv beit samvit dm deit tiny",
+    "vit": "vit flexivit beitv beit samvit deit tiny",
+    "nfnet": "nfnet dm",
     "darknet": "darknet darknetaa cspdarknet cs",
     "maxxvit": "coatnet maxvit maxxvit coatnext",
     "swin": "swin swinv",
