@@ -13,8 +13,7 @@
 #include "fake_spank.h"
 #include "unit.h"
 
-#define MPS                                                                                        \
-	"share 1\nmethod mps\nshard_mib 1024\nuuid GPU-a\ngpu_mib 40960\npipe pipe\nlog log\n"
+#define MPS "share 1\nmethod mps\nshard_mib 1024\nuuid GPU-a\ngpu_mib 40960\npipe pipe\nlog log\n"
 
 /* What the plugin says in the job's output, kept in a file. */
 static char said[512];
