@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that PyTorch runs in another way on CUDA than on the CPU, as CUDA runs them.
 
-Dropout is one kernel there that keeps a mask of one byte an element, and attention a fused kernel
-that keeps no scores. On fake CPU tensors the CPU's own choices would be recorded.
+Dropout is one kernel there that keeps a mask of one byte an element, attention a fused kernel that
+keeps no scores, and RMSNorm one that keeps its input. On fake CPU tensors the CPU's own choices would be recorded.
 """
 
 from __future__ import annotations
@@ -73,8 +73,41 @@ def _attention(
     return fused(query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale)[0]
 
 
+class _FusedRmsNorm(torch.autograd.Function):
+    """One kernel there, that keeps its input and one number a row; the CPU has a chain of
+    functions, which keep three tensors of the input's size."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, rows: int) -> torch.Tensor:
+        root = x.new_empty((*x.shape[:rows], *[1] * (x.dim() - rows)), dtype=torch.float32)
+        ctx.save_for_backward(x, weight, root)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx: Any, *of: Any) -> Any:
+        x, weight, _ = ctx.saved_tensors
+        asked = weight is not None and weight.requires_grad
+        return torch.empty_like(x), torch.empty_like(weight) if asked else None, None
+
+
+def _rms_norm(
+    func: Any,
+    x: torch.Tensor,
+    normalized_shape: Any,
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor:
+    # aten/src/ATen/native/layer_norm.cpp: not where the weight has another precision.
+    other = weight is not None and weight.dtype is not x.dtype
+    if other or not hasattr(torch.ops.aten, "_fused_rms_norm"):
+        return func(x, normalized_shape, weight, eps)
+    made: torch.Tensor = _FusedRmsNorm.apply(x, weight, x.dim() - len(normalized_shape))
+    return made
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     F.dropout: _dropout,
     torch.dropout: _of_builtin,
     F.scaled_dot_product_attention: _attention,
+    **dict.fromkeys((getattr(F, "rms_norm", None), getattr(torch, "rms_norm", None)), _rms_norm),
 }

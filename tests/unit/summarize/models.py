@@ -107,6 +107,11 @@ def attention() -> tuple[nn.Module, torch.Tensor]:
     return nn.Sequential(nn.Linear(32, 32), layer), torch.randn(8, 64, 32)
 
 
+def rms_norms() -> tuple[nn.Module, torch.Tensor]:
+    layers = [nn.Linear(32, 96), nn.RMSNorm(96), nn.Linear(96, 48), nn.RMSNorm(48)]
+    return nn.Sequential(*layers), torch.randn(8, 64, 32)
+
+
 def misfit() -> tuple[nn.Module, torch.Tensor]:
     return Small(), torch.randn(8, 4, 32, 32)
 

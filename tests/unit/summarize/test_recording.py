@@ -201,6 +201,13 @@ def test_attention_and_dropout_inside_functions_are_as_on_cuda() -> None:
     assert grows.count(tokens * width) >= 2 and tokens * inner in grows
 
 
+def test_rms_norm_is_one_kernel_that_keeps_its_input() -> None:
+    grows = [e.sample for e in summarized("rms_norms").recording.events if isinstance(e, Size)]
+    # A product and its gradient, a result and its own; the last result has the loss' two, too.
+    assert (grows.count(64 * 96 * 4), grows.count(64 * 48 * 4)) == (4, 6)
+    assert grows.count(64 * 4) == 2  # one number a row of each
+
+
 def test_half_of_what_attention_reads_under_amp() -> None:
     found = summarized("attention", precision="amp").recording
     grows = [event.sample for event in found.events if isinstance(event, Size)]
