@@ -2,7 +2,8 @@
 """Operators that PyTorch runs in another way on CUDA than on the CPU, as CUDA runs them.
 
 Dropout is one kernel there that keeps a mask of one byte an element, attention a fused kernel that
-keeps no scores, and RMSNorm one that keeps its input. On fake CPU tensors the CPU's own choices would be recorded.
+keeps no scores, and RMSNorm one that keeps its input. On fake CPU tensors the CPU's own choices
+would be recorded.
 """
 
 from __future__ import annotations
