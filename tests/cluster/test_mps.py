@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPS and the memory fence on a real Slurm: who starts it, who has it, what it holds back."""
+"""MPS and the memory fence on a real Slurm: who starts it, who has it, what it holds back.
+
+Tests have models of their own: one that ran out of memory is remembered.
+"""
 
 import json
 import os
@@ -48,7 +51,7 @@ def untouched(lab: Lab) -> None:
 
 
 def test_it_comes_with_the_first_and_goes_with_the_last(lab: Lab) -> None:
-    me = desk(lab, 200)
+    me = desk(lab, 150)
     assert daemons(lab) == []
     train = me.train(memory_mib=3000, smact=0.1, work_s=600)
     jobs = [me.submit("--mem=50", wrap=train) for _ in range(5)]
@@ -69,7 +72,7 @@ def test_it_comes_with_the_first_and_goes_with_the_last(lab: Lab) -> None:
 
 
 def test_the_job_is_told_its_share(lab: Lab) -> None:
-    me = desk(lab, 200)
+    me = desk(lab, 150)
     job_id = me.submit("--mem=50", wrap=me.train(memory_mib=2000, smact=0.1, work_s=1))
     lab.wait(job_id, "COMPLETED", 60)
     count = shards(lab.job(job_id))
@@ -77,7 +80,7 @@ def test_the_job_is_told_its_share(lab: Lab) -> None:
 
 
 def test_a_liar_hurts_only_itself(lab: Lab) -> None:
-    me = desk(lab, 190)  # a model of its own: an out-of-memory is remembered
+    me = desk(lab, 190)
     honest = [
         me.submit("--mem=50", wrap=me.train(memory_mib=4000, smact=0.1, work_s=8)) for _ in range(2)
     ]
@@ -95,7 +98,7 @@ def test_a_liar_hurts_only_itself(lab: Lab) -> None:
 
 
 def test_two_users_on_one_gpu(lab: Lab) -> None:
-    first, second = desk(lab, 200, user=0), desk(lab, 200, user=1)
+    first, second = desk(lab, 160, user=0), desk(lab, 160, user=1)
     train = first.train(memory_mib=3000, smact=0.1, work_s=600)
     one = first.submit("--mem=50", wrap=train)
     lab.wait(one, "RUNNING")
