@@ -119,7 +119,7 @@ def test_two_tasks_on_two_shared_gpus(four: Lab) -> None:
 
 
 def test_single_jobs_fill_the_rest_and_are_never_split(four: Lab) -> None:
-    me = desk(four, 400)
+    me = desk(four, 340)  # 10 or 11 shards: four GPUs' rests are enough for one more
     two = submit(me, "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     four.wait(two, "RUNNING")
     each = share_of(four, two)
