@@ -35,11 +35,11 @@ class Layer:
     recursive: bool = False
     attributes: tuple[tuple[str, int], ...] = ()
     frozen: bool = False
+    #: what the class name says, see kinds; asked for several times a row
+    role: Role = field(init=False, repr=False, compare=False)
 
-    @property
-    def role(self) -> Role:
-        """What the class name says, see kinds."""
-        return role(self.kind)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", role(self.kind))
 
     @property
     def output_elements(self) -> int:

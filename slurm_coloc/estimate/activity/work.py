@@ -9,6 +9,7 @@ have no weights: tokens times tokens times width, twice.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from slurm_coloc.estimate.kinds import Role, holds_activation, is_attention
 from slurm_coloc.estimate.lexing import Shape
@@ -19,8 +20,7 @@ from slurm_coloc.estimate.summary import NOT_KNOWN, Layer, Summary
 _NOTHING = (Role.ALIAS, Role.INPUT, Role.BLOCK)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """One row's forward for one sample, and how often the row runs.
 
     ``products``: multiply-adds. ``read``, ``made``: elements of input and output. ``weights``: its
