@@ -98,11 +98,17 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
             value = tuple(value)
         values[field.name] = value
     settings = HookSettings(**values)  # type: ignore[arg-type]
-    if not 4 <= settings.log_tail_kib <= 16384:
-        raise ConfigError(f"{path}: log_tail_kib: must be 4 to 16384")
+    _within(path, "log_tail_kib", settings.log_tail_kib, 4, 16384)
+    _within(path, "shard_mib", settings.shard_mib, 64, 65536)
+    _within(path, "thread_percentage", settings.thread_percentage, 0, 100)
     _known(path, "method", settings.method, ("auto", "mps", "streams"))
     _known(path, "users", settings.users, ("one", "all"))
     return settings
+
+
+def _within(path: Path, name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{path}: {name}: must be {least} to {most}")
 
 
 def _known(path: Path, name: str, word: str, words: tuple[str, ...]) -> None:

@@ -53,15 +53,20 @@ class Gpu:
         return self.run_dir / "mps" / self.uuid.removeprefix("GPU-")[:12]
 
     def sit(self, seat: Seat, rules: Rules) -> tuple[Chosen, Path | None]:
-        """Take a seat: the method, and the pipe directory under MPS. Never raises GpuError: what
-        does not work is a reason to take turns."""
+        """Take a seat: the method, and the pipe directory under MPS. Never raises: what does not
+        work is a reason to take turns."""
         if missing := self._missing(rules):
             return chosen(rules, seat.uid, (), missing), None
         try:
             with self._locked():
                 return self._sit(seat, rules)
-        except GpuError as err:
-            return chosen(rules, seat.uid, (), err.message), None
+        except (GpuError, OSError) as err:
+            why = (
+                err.message
+                if isinstance(err, GpuError)
+                else f"MPS cannot be set up: {err.strerror}"
+            )
+            return chosen(rules, seat.uid, (), why), None
 
     def _missing(self, rules: Rules) -> str:
         if rules.method == "streams" or os.access(self.control, os.X_OK):

@@ -16,8 +16,9 @@ from slurm_coloc.estimate.rebuild.gathering import Past, gathered, split, stacke
 from slurm_coloc.estimate.rebuild.joint import joint, run_joint
 from slurm_coloc.estimate.rebuild.lambdas import lambda_of, run_lambda
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
+from slurm_coloc.estimate.rebuild.meeting import gated, joined, multiplied, pooled, pools, widens
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
-from slurm_coloc.estimate.rebuild.tree import Node
+from slurm_coloc.estimate.rebuild.tree import Node, unlisted
 from slurm_coloc.estimate.summary import Layer
 
 _RESIDUAL = re.compile(r"block|bottleneck|residual|layer\Z|encoderlayer|unit\Z", re.IGNORECASE)
@@ -100,14 +101,14 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     else:
         made = run(scope, rows, x, [x], product=_multiplies(node), past=past)
     if _GATE.search(node.layer.kind) and made.size < x.size:
-        made = _gated(scope, made, x)
+        made = gated(scope, made, x)
     made = _end(scope, node, x, made, past)
     for value in past.left:  # a shortcut that ran first
         if value.shape == made.shape and value.storage != made.storage:
-            made = _joined(scope, made, scope.same(value, value.shape))
+            made = joined(scope, made, scope.same(value, value.shape))
     _let_go(scope, past)
     if sums and made.storage != x.storage and made.shape == x.shape:
-        made = _joined(scope, made, scope.same(x, x.shape), bool(after))
+        made = joined(scope, made, scope.same(x, x.shape), bool(after))
     if node.layer.kind in ENDS_IN_RELU and rows and rows[-1].layer.role is Role.NORM:
         after = [Node(Layer("ReLU"))]
     if after:
@@ -143,7 +144,7 @@ def run(
     current = x
     shared = past is not None
     past = past or Past()
-    rows = _unlisted(nodes)
+    rows = unlisted(nodes)
     for place, node in enumerate(rows):
         if stack := stacked(scope, past, node.layer):
             tape.drop(current.storage)
@@ -157,13 +158,13 @@ def run(
             tape.drop(made.storage)
         elif older and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
-            if product or (place and _widens(rows[place - 1], node)):
-                current = _multiplied(scope, current, made)
+            if product or (place and widens(rows[place - 1], node)):
+                current = multiplied(scope, current, made)
             else:
-                current = _joined(scope, current, made, _acts(rows, place + 1))
+                current = joined(scope, current, made, _acts(rows, place + 1))
             past.add(current, current)
-        elif older and _pools(current.shape, made.shape):
-            current = _joined(scope, _pooled(scope, current, made.shape), made)
+        elif older and pools(current.shape, made.shape):
+            current = joined(scope, pooled(scope, current, made.shape), made)
         else:
             past.add(made, x if older else current)
             if older and current.storage != x.storage:
@@ -187,15 +188,6 @@ def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
     return made
 
 
-def _widens(first: Node, second: Node) -> bool:
-    """Two rows of one kind that make more channels of the same: one is the other's gate."""
-    one, other = first.layer, second.layer
-    alike = one.kind == other.kind and one.inputs == other.inputs and one.outputs == other.outputs
-    if not alike or not one.inputs or not one.outputs:
-        return False
-    return elements(one.outputs[0]) > elements(one.inputs[0])
-
-
 def _acts(rows: list[Node], place: int) -> bool:
     """An activation stands there."""
     return place < len(rows) and rows[place].layer.role in (Role.ACT_OUT, Role.ACT_IN)
@@ -207,34 +199,6 @@ def _let_go(scope: Scope, past: Past) -> None:
     past.left.clear()
 
 
-def _unlisted(nodes: list[Node]) -> list[Node]:
-    """A ModuleList has no code of its own: its rows are run by the code around it."""
-    if not any(node.layer.kind == "ModuleList" for node in nodes):
-        return nodes
-    return [
-        row for node in nodes for row in (_unlisted(node.children) if _is_list(node) else (node,))
-    ]
-
-
-def _is_list(node: Node) -> bool:
-    own = node.layer.outputs or node.layer.parameters or node.times > 1
-    return node.layer.kind == "ModuleList" and bool(node.children) and not own
-
-
-def _pools(shape: Shape, to: Shape) -> bool:
-    """The same channels of a whole number of times as many tokens: a shortcut that is pooled."""
-    tokens = len(shape) == len(to) == 3 and shape[-1] == to[-1] and shape[0] == to[0]
-    return tokens and shape[1] > to[1] and shape[1] % to[1] == 0
-
-
-def _pooled(scope: Scope, x: Value, shape: Shape) -> Value:
-    """The largest of some tokens each (Hiera): keeps what it reads and makes."""
-    size = scope.bytes(shape)
-    made = scope.run([x], size, shape, saves_inputs=[x], saves_output=True)
-    scope.tape.drop(x.storage)
-    return made
-
-
 def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     """Rows with rows of their own on ``x`` each, summed; then the others in order."""
     tape = scope.tape
@@ -243,19 +207,12 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     lists = [node.children if node.layer.kind == "ModuleList" else [node] for node in apart]
     for node in chain.from_iterable(lists):
         own = run(scope, [node], x, [x])
-        made = own if made is None else _joined(scope, made, own)
+        made = own if made is None else joined(scope, made, own)
     if made is None:
         made = scope.same(x, x.shape)
     after = run(scope, [node for node in nodes if node not in apart], made, [made])
     tape.drop(made.storage)
     return after
-
-
-def _gated(scope: Scope, made: Value, x: Value) -> Value:
-    """The product of one half of ``x`` with what the rows made of the other."""
-    result = scope.run([x, made], made.size, made.shape, saves_inputs=[x, made])
-    scope.tape.drop(made.storage)
-    return result
 
 
 def _given(
@@ -296,26 +253,6 @@ def _is_product(layer: Layer, made: Shape) -> bool:
     return layer.parameters in (third * out, (third + 1) * out)
 
 
-def _joined(scope: Scope, current: Value, other: Value, inplace: bool = False) -> Value:
-    """Their sum, a new tensor. ``inplace``: ResNets, whose activation comes after the sum, add to
-    the first, where no operator saved it: autograd would refuse else."""
-    tape = scope.tape
-    alone = inplace and tape.holders(current.storage) == 1
-    result = scope.run([current, other], current.size, current.shape, inplace=alone, through=True)
-    tape.drop(current.storage)
-    tape.drop(other.storage)
-    return result
-
-
-def _multiplied(scope: Scope, current: Value, other: Value) -> Value:
-    """Their product, for which both are kept."""
-    both = [current, other]
-    result = scope.run(both, current.size, current.shape, saves_inputs=both)
-    for value in both:
-        scope.tape.drop(value.storage)
-    return result
-
-
 def _normalised(scope: Scope, node: Node, x: Value) -> Value:
     """timm's BatchNormAct2d and its kin: a normalisation, then its children."""
     first = norm(scope, node.layer, x, node.layer.outputs[0] if node.layer.outputs else x.shape)
@@ -331,11 +268,11 @@ def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     tape = scope.tape
     if made.shape != out:
         if out == x.shape and made.size < x.size:
-            gated = scope.run([x, made], x.size, out, saves_inputs=[x, made])
+            shaped = scope.run([x, made], x.size, out, saves_inputs=[x, made])
         else:
-            gated = gathered(scope, past, [x], out) or scope.reshaped(made, out)
+            shaped = gathered(scope, past, [x], out) or scope.reshaped(made, out)
         tape.drop(made.storage)
-        made = gated
+        made = shaped
     if layer.parameters and layer.role is Role.BLOCK:
         # A block's own vectors scale its branches (ConvNeXt, BEiT), one each: the last is applied
         # here, the others kept what they scaled before. Elsewhere they are added: a bias, a

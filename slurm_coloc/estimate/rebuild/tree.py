@@ -60,3 +60,17 @@ def _in_order(node: Node) -> None:
             rows.insert(wide[0] + (0 if early else 1), moved)
     for row in rows:
         _in_order(row)
+
+
+def unlisted(nodes: list[Node]) -> list[Node]:
+    """A ModuleList has no code of its own: its rows are run by the code around it."""
+    if not any(node.layer.kind == "ModuleList" for node in nodes):
+        return nodes
+    return [
+        row for node in nodes for row in (unlisted(node.children) if _is_list(node) else (node,))
+    ]
+
+
+def _is_list(node: Node) -> bool:
+    own = node.layer.outputs or node.layer.parameters or node.times > 1
+    return node.layer.kind == "ModuleList" and bool(node.children) and not own

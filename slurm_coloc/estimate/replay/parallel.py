@@ -19,7 +19,7 @@ DataParallel is one process with several GPUs, the first of which is the fullest
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slurm_coloc.estimate.replay.recording import Event, Recording
+from slurm_coloc.estimate.replay.recording import Event, Numbered, Recording
 
 MIB = 2**20
 FIRST_BUCKET, BUCKET = MIB, 25 * MIB
@@ -106,9 +106,9 @@ def replicated(step: Recording, count: int, apart: bool) -> Recording:
     there, and its own are dropped. Gradients of replicas wait until the backward is over: then the
     sums come, chunk by chunk, and the replica's go.
     """
-    loop = _Numbers()
+    loop = _Between()
     left = step.left
-    sizes = loop.sizes(step.events)
+    sizes = [event for event in step.events if isinstance(event, int) and event >= 0]
     first, beside = min(step.gradients, default=-1), list[int]()
     for event in step.events:
         made = loop.play(event)
@@ -133,27 +133,12 @@ def replicated(step: Recording, count: int, apart: bool) -> Recording:
     return replace(step, events=tuple(loop.events), gradients=frozenset(gradients))
 
 
-class _Numbers:
+class _Between(Numbered):
     """Events of a step with others between them. ``now``: numbers of its allocations."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        super().__init__()
         self.now: list[int] = []
-        self._count = 0
-
-    def sizes(self, events: Sequence[Event]) -> list[int]:
-        """Bytes of the allocations."""
-        return [event for event in events if isinstance(event, int) and event >= 0]
-
-    def new(self, size: int) -> int:
-        """One more; its number."""
-        self.events.append(size)
-        self._count += 1
-        return self._count - 1
-
-    def free(self, index: int) -> None:
-        """Of a number that ``new`` gave."""
-        self.events.append(-1 - index)
 
     def play(self, event: Event) -> int:
         """The number that an allocation has in the step; -1 for what is none."""

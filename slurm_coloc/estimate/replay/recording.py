@@ -34,6 +34,24 @@ class Scratch(NamedTuple):
 Event = int | Scratch
 
 
+class Numbered:
+    """Allocations that are put one after another, by their numbers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.count = 0
+
+    def new(self, size: int) -> int:
+        """One more of ``size`` bytes; its number."""
+        self.events.append(size)
+        self.count += 1
+        return self.count - 1
+
+    def free(self, index: int) -> None:
+        """Of a number that ``new`` gave."""
+        self.events.append(-1 - index)
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """Forward, loss and backward of one step, as bytes.

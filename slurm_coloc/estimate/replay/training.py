@@ -7,9 +7,10 @@ left it, so two steps are played; a third adds nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from slurm_coloc.estimate.replay.parallel import ALONE, Ranks, spread
-from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
+from slurm_coloc.estimate.replay.recording import Event, Numbered, Recording, Scratch
 
 STEPS = 2
 Sizes = Callable[[Scratch], int]
@@ -46,21 +47,12 @@ OPTIMIZERS = {
 }
 
 
-class Loop:
-    """Renumbers allocations while events are put one after another."""
+class Loop(Numbered):
+    """Steps one after another; a convolution's scratch is a workspace that comes and goes."""
 
     def __init__(self, workspace: Sizes) -> None:
-        self.events: list[int] = []
-        self.count = 0
+        super().__init__()
         self._workspace = workspace
-
-    def new(self, size: int) -> int:
-        self.events.append(size)
-        self.count += 1
-        return self.count - 1
-
-    def free(self, index: int) -> None:
-        self.events.append(-1 - index)
 
     def play(
         self,
@@ -155,7 +147,7 @@ def training(
                 loop.free(index)
         if rule.in_turn:
             loop.step_in_turn(stepped)
-    return loop.events
+    return cast("list[int]", loop.events)  # what was scratch has become sizes
 
 
 def lasting(step: Recording, optimizer: str) -> int:

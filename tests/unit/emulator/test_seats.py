@@ -253,6 +253,13 @@ def test_a_folder_whose_name_is_too_long_for_a_socket(table: Table) -> None:
     assert "too long" in found.reason
 
 
+def test_a_folder_that_cannot_be_used_is_a_reason(table: Table) -> None:
+    (table.run_dir / "mps").write_text("a file where the folder belongs")
+    method, reason, pipe = table.sit(1)
+    assert (method, pipe) == (Method.STREAMS, None)
+    assert "cannot be set up" in reason
+
+
 def test_many_hooks_at_once(table: Table) -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(3):
