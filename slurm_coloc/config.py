@@ -251,6 +251,33 @@ class SharingConfig(Section):
     )
 
 
+class GateConfig(Section):
+    """[gate] a look at the GPUs before a job starts on them."""
+
+    enabled: bool = Field(
+        True,
+        description="Put a job back into the queue where its GPUs have less free memory than it was"
+        " promised, or a process of no job. It has not begun then, and no node is drained.",
+    )
+    slack_mib: int = Field(
+        512, ge=0, description="So much less free memory (MiB) than promised will do."
+    )
+    wait_s: float = Field(
+        60.0,
+        ge=1,
+        description="Seconds before a job that was put back is tried again; they double each time.",
+    )
+    longest_wait_s: float = Field(600.0, ge=1, description="The longest such wait.")
+    exclude_s: float = Field(
+        300.0,
+        ge=0,
+        description="Seconds for which such a job avoids the node, where another could take it.",
+    )
+    max_per_job: int = Field(
+        20, ge=0, description="How often one job is put back; then it starts and takes its chance."
+    )
+
+
 class NetworkConfig(Section):
     """[network] nodes and login nodes to colocd, where they are other hosts than slurmctld's."""
 
@@ -288,6 +315,7 @@ class Config(Section):
     recovery: RecoveryConfig = RecoveryConfig()
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
+    gate: GateConfig = GateConfig()
     network: NetworkConfig = NetworkConfig()
 
 

@@ -26,6 +26,7 @@ from slurm_coloc.flow.accounted import Accounted
 from slurm_coloc.flow.adopt import adopt
 from slurm_coloc.flow.decide import Decider
 from slurm_coloc.flow.explain import Known, explain
+from slurm_coloc.flow.gate import Gate
 from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.nodes import Nodes
@@ -110,7 +111,14 @@ class Daemon:
             lambda: self._modes.switched_off,
             self._watcher.see,
         )
-
+        self._gate = Gate(
+            config.gate,
+            self._store,
+            self._slurm,
+            lambda: self._modes.switched_off,
+            lambda: self._seen.shape,
+            self._watcher.see,
+        )
         self._resizer = Resizer(self._store, self._slurm, lambda: self._modes.switched_off)
 
     # requests
@@ -198,7 +206,11 @@ class Daemon:
                 raise UsageFault("report: restart: which run is it", "bad-request")
             await self._nodes.require_run(self._slurm, asked.job_id, asked.restart, node)
         if isinstance(asked, LaunchMessage):
-            return await launched(self._store, self._slurm, self._watcher.see, asked)
+            see = self._watcher.see
+            answer = await launched(self._store, self._slurm, see, self._gate, asked)
+            if answer.get("unfit"):
+                self._recovering.set()
+            return answer
         await self._take(asked)
         return {}
 
@@ -309,10 +321,12 @@ class Daemon:
             await asyncio.sleep(0.1)
 
     async def _recover(self) -> None:
-        if not self._store.open_work() and not self._store.open_siblings():
+        store = self._store
+        if not (store.open_work() or store.open_siblings() or store.putbacks.open()):
             self._recovering.clear()
             await self._recovering.wait()
         if not self._standby:
+            await self._gate.round()
             await self._recoverer.round()
             await self._resizer.round()
 

@@ -13,6 +13,11 @@ TERMINAL = frozenset(
 )  # fmt: skip
 
 
+# The reason of a job that was put back in a hold, until it is released. An owner who holds it then
+# too leaves no trace (tried on 22.05 and 24.11), so a release of ours ends both.
+REQUEUED_HELD = "job requeued in held state"
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     """One job. ``state`` is Slurm's base word; ``completing`` its COMPLETING flag.
@@ -70,6 +75,11 @@ class JobView:
     def held(self) -> bool:
         """Whether the job waits in a hold; a held job has priority 0 in every release."""
         return self.state == "PENDING" and self.priority == 0
+
+    @property
+    def held_by_requeue(self) -> bool:
+        """Whether that hold came with a requeue, and nobody has ended it since."""
+        return self.held and self.reason == REQUEUED_HELD
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Outcome(StrEnum):
     PREEMPTED = "preempted"
     NODE_FAIL = "node-fail"
     REQUEUED = "requeued"  # somebody else put it back into the queue
+    PUT_BACK = "put-back"  # we did, before it began: its GPU was not fit for it
     GONE = "gone"
 
 

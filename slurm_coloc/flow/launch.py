@@ -26,14 +26,19 @@ from typing import Any
 from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath
-from slurm_coloc.errors import ColocError, GpuError
+from slurm_coloc.errors import ColocError, DaemonUnreachable, GpuError
 from slurm_coloc.flow import share
 from slurm_coloc.flow.deliver import ways_of
+from slurm_coloc.flow.holders import holders
 from slurm_coloc.flow.reach import reach
 
 MARKS_DEADLINE_S = 1.0
 ASK_S = 0.5  # all that colocd may cost the start of a job
-GPU_FACTS = ("uuid", "minor", "free_mib")
+# GPUs that are not fit are looked at again after so many seconds: what was killed gives its memory
+# back a little later.
+PAUSES_S = (0.0, 0.5, 1.0)
+PUT_BACK_S, SETTLE_S = 4.0, 1.0  # for slurmctld to requeue the job, and to tell slurmd
+GPU_FACTS = ("uuid", "minor", "total_mib", "free_mib")
 
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
@@ -64,9 +69,12 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
-        state["gpu"] = look(job, settings.nvml)
-        state["reservation"] = ask_reservation(job, settings, state["gpu"])
+        why = _fit(job, settings, state)
         _write(fd, state)
+        if why:
+            # slurmctld has the requeue; slurmd must have heard of it before this Prolog ends.
+            time.sleep(SETTLE_S)
+            return f"{_line(job, state)} put-back={why!r}"
         state["sharing"], text = share.prepare(job, settings, state, environ)
         if text:
             spool.write_file(fd, f"{job.job_id}.{share.SUFFIX}", text.encode(), 0o644)
@@ -74,12 +82,27 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     return _line(job, state)
 
 
-def ask_reservation(
-    job: hookenv.HookJob, settings: hookenv.HookSettings, gpu: dict[str, Any]
-) -> dict[str, Any]:
-    """What colocd has reserved for this run, or "available": false with a reason; never an error.
+def _fit(job: hookenv.HookJob, settings: hookenv.HookSettings, state: dict[str, Any]) -> str:
+    """Look at the GPUs and ask colocd, which judges whether they are fit for the job; why the job
+    was put back, "" where it may start. Without colocd it starts."""
+    for pause_s in PAUSES_S:
+        time.sleep(pause_s)
+        last = pause_s == PAUSES_S[-1]
+        state["gpu"] = look(job, settings.nvml)
+        state["reservation"], unfit = ask_reservation(job, settings, state["gpu"], last=last)
+        if not unfit:
+            return ""
+    return str(unfit.get("why") or "not fit") if unfit.get("back") is True else ""
 
-    Nothing here may take longer than ASK_S: the job waits for its Prolog.
+
+def ask_reservation(
+    job: hookenv.HookJob, settings: hookenv.HookSettings, gpu: dict[str, Any], *, last: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What colocd has reserved for this run, or "available": false with a reason; and what it says
+    of GPUs that are not fit for it, {} where they are. Never an error.
+
+    Nothing here may take longer than ASK_S: the job waits for its Prolog. Only the ``last`` look at
+    GPUs that are not fit may, since the job is put back before the answer comes.
     """
     request = {
         "v": 1,
@@ -87,32 +110,42 @@ def ask_reservation(
         "job_id": job.job_id,
         "restart": job.restart,
         "node": job.node,
-        # A figure that NVML did not give is an object with the reason.
-        "gpus": [
-            {name: one[name] for name in GPU_FACTS if not isinstance(one[name], dict)}
-            for one in gpu.get("devices", [])
-        ],
+        "gpus": [_facts(one, settings) for one in gpu.get("devices", [])],
+        "last": last,
     }
+    deadline_s = PUT_BACK_S if last else ASK_S
     try:
-        return limited(lambda: _ask(job, settings, request), ASK_S)
+        answer = limited(lambda: _ask(job, settings, request, deadline_s), deadline_s)
     except (ColocError, OSError) as err:  # TimeoutError is one
-        return _unavailable(getattr(err, "message", None) or f"colocd: {err}")
+        return _unavailable(getattr(err, "message", None) or f"colocd: {err}"), {}
+    unfit = answer.get("unfit")
+    found = answer.get("reservation")
+    if not isinstance(found, dict):
+        return _unavailable("colocd has decided nothing for this job"), {}
+    return {"available": True, **found}, unfit if isinstance(unfit, dict) else {}
+
+
+def _facts(device: Mapping[str, Any], settings: hookenv.HookSettings) -> dict[str, Any]:
+    """A GPU for colocd. A figure that NVML did not give is an object with the reason: left out."""
+    facts = {name: device[name] for name in GPU_FACTS if not isinstance(device[name], dict)}
+    seen = device["processes"]
+    return facts | {"holders": holders(seen, settings.run_dir) if isinstance(seen, list) else []}
 
 
 def _ask(
-    job: hookenv.HookJob, settings: hookenv.HookSettings, request: dict[str, Any]
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    request: dict[str, Any],
+    deadline_s: float,
 ) -> dict[str, Any]:
     ways = ways_of(settings, job.cluster, job.node, spool.uid_of(settings.slurm_user))
     if not ways.any:
-        return _unavailable("no colocd on this host and no network.controllers")
-    wire, answer = reach(ways, json.dumps(request).encode(), ASK_S)
+        raise DaemonUnreachable("no colocd on this host and no network.controllers")
+    wire, answer = reach(ways, json.dumps(request).encode(), deadline_s)
     wire.close()
     if answer.get("ok") is not True:
-        return _unavailable(f"colocd refused: {str(answer.get('error'))[:200]}")
-    found = answer.get("reservation")
-    if not isinstance(found, dict):
-        return _unavailable("colocd has decided nothing for this job")
-    return {"available": True, **found}
+        raise DaemonUnreachable(f"colocd refused: {str(answer.get('error'))[:200]}")
+    return answer
 
 
 def look(job: hookenv.HookJob, use_nvml: bool) -> dict[str, Any]:

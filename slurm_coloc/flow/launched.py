@@ -10,26 +10,51 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.comment import decision_in
+from slurm_coloc.core.fitness import GpuNow, Holder
 from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.gate import Gate
 from slurm_coloc.flow.record import shared
 
 Answer = dict[str, Any]
 
 
+Mib = Annotated[int, Field(ge=0, le=2**40)] | None
+
+
+class SeenHolder(BaseModel):
+    """A compute process on a GPU, as the asking node sees it; see core/fitness.Holder."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    pid: Annotated[int, Field(ge=0, le=2**32)]
+    used_mib: Mib = None
+    job_id: Annotated[int, Field(ge=1, le=2**32)] | None = None
+    uid: Annotated[int, Field(ge=0, le=2**32)] | None = None
+    name: Annotated[str, Field(max_length=64)] = ""
+
+
 class LaunchedGpu(BaseModel):
-    """One GPU of the job on the asking node; free memory (MiB) before the job starts."""
+    """One GPU of the job on the asking node; memory (MiB) before the job starts."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     minor: Annotated[int, Field(ge=0, le=4095)] | None = None
-    free_mib: Annotated[int, Field(ge=0, le=2**40)] | None = None
+    total_mib: Mib = None
+    free_mib: Mib = None
+    holders: tuple[SeenHolder, ...] = Field((), max_length=64)
+
+    def now(self) -> GpuNow:
+        """As core judges it."""
+        holders = tuple(Holder(**one.model_dump()) for one in self.holders)
+        return GpuNow(self.uuid, self.total_mib, self.free_mib, holders)
 
 
 class LaunchMessage(BaseModel):
-    """The request of op ``launch``."""
+    """The request of op ``launch``. ``last``: the Prolog looks no more, and waits for what is done
+    about GPUs that are not fit."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -38,6 +63,7 @@ class LaunchMessage(BaseModel):
     restart: Annotated[int, Field(ge=0, le=2**16)]
     node: Annotated[str, Field(max_length=256)]
     gpus: tuple[LaunchedGpu, ...] = Field((), max_length=64)
+    last: bool = False
 
 
 def read_launch(message: Answer) -> LaunchMessage:
@@ -51,9 +77,14 @@ def read_launch(message: Answer) -> LaunchMessage:
 
 
 async def launched(
-    store: Store, slurm: SlurmClient, see: Callable[[JobView], None], asked: LaunchMessage
+    store: Store,
+    slurm: SlurmClient,
+    see: Callable[[JobView], None],
+    gate: Gate,
+    asked: LaunchMessage,
 ) -> Answer:
-    """The reservation of a run that begins, null where the job is none of ours; its GPUs are kept.
+    """The reservation of a run that begins, null where the job is none of ours, and what is wrong
+    with its GPUs (``unfit``, see Gate.judge); the GPUs are kept.
 
     ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
     """
@@ -65,20 +96,30 @@ async def launched(
     decision = store.decision(decision_id) if decision_id else None
     if decision is None or decision_id is None:
         return {"reservation": None}
-    _keep(store, decision_id, asked)
-    held = shared({"tres": view.tres_per_node}, decision)
+    held = shared({"tres": view.tres}, decision)
     # The owner, a sibling's outcome or an admin may have changed the count since.
     shards = count_of(view.tres_per_node, "shard")
-    return {
-        "reservation": {
-            "decision": decision_id,
-            "action": decision["action"] if held else "exclusive",
-            "shards": (shards if shards is not None else decision["shards"]) if held else 0,
-            "shard_mib": decision["shard_mib"],
-            "memory_mib": decision["memory_mib"],
-            "upper_mib": decision["upper_mib"],
-        }
+    reservation = {
+        "decision": decision_id,
+        "action": decision["action"] if held else "exclusive",
+        "shards": (shards if shards is not None else decision["shards"]) if held else 0,
+        "shard_mib": decision["shard_mib"],
+        "memory_mib": decision["memory_mib"],
+        "upper_mib": decision["upper_mib"],
     }
+    need_mib = _promised_mib(reservation) if held else None
+    gpus = [gpu.now() for gpu in asked.gpus]
+    unfit = await gate.judge(view, decision, asked.node, gpus, need_mib, last=asked.last)
+    if unfit is None or (asked.last and not unfit["back"]):
+        _keep(store, decision_id, asked)
+    return {"reservation": reservation, "unfit": unfit}
+
+
+def _promised_mib(reservation: Answer) -> int:
+    """What the job was promised of each GPU: what it will not exceed, within its shards."""
+    whole = int(reservation["shards"] * reservation["shard_mib"])
+    upper: int | None = reservation["upper_mib"]
+    return min(whole, upper) if upper else whole
 
 
 def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:

@@ -34,6 +34,7 @@ TOLD = {
     Outcome.PREEMPTED: "preempted: left to Slurm",
     Outcome.NODE_FAIL: "its node failed: left to Slurm",
     Outcome.REQUEUED: "put back into the queue, not by colocd",
+    Outcome.PUT_BACK: "put back before it began: its GPU was not fit for it",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
 
@@ -77,7 +78,8 @@ class Recorder:
         verdict = self._verdict(run, decision, outcome, now)
         share_mib = decision["shards"] * decision["shard_mib"] if shared(run, decision) else 0
         over = ended(run, view, (view.end_s if view else None) or now, share_mib)
-        peak_mib = own_peak(self._store, over, decision, body, over["end_s"])
+        began = outcome is not Outcome.PUT_BACK
+        peak_mib = own_peak(self._store, over, decision, body, over["end_s"]) if began else None
         # Only a recovery must survive a loss of power: a write that waits for the disk delays the
         # submissions that come meanwhile.
         with self._store.transaction(durable=verdict is Verdict.REQUEUE):

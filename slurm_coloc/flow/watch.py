@@ -37,10 +37,6 @@ FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
 # where nothing is turned away, and leave places at Slurm's gate to recoveries.
 LOOKS_AT_ONCE = 16
 
-# The reason of a job that was put back in a hold, until it is released. An owner who holds it then
-# too leaves no trace (tried on 22.05 and 24.11), so a release of ours ends both.
-OUR_HOLD = "job requeued in held state"
-
 # Rows between two turns of the event loop, which has submissions to answer meanwhile.
 CHUNK = 20
 
@@ -227,7 +223,7 @@ class Watcher:
         if view is None or run["restart"] == 0:
             return
         failed = view.restarts == run["restart"] - 1 and view.state == "FAILED"
-        held = view.restarts == run["restart"] and view.held and view.reason == OUR_HOLD
+        held = view.restarts == run["restart"] and view.held_by_requeue
         if not failed and not held:
             return
         work = self._store.work_of(run["decision"], run["job_id"], run["restart"] - 1)
@@ -249,8 +245,10 @@ class Watcher:
             return  # an older look: the run began after it
         elif view.restarts > run["restart"]:
             # Whoever put it back: what its log told holds for the next run too.
-            outcome = Outcome.OOM_GPU if ran_out(body) else cause
-            self._recorder.end(run, outcome, None, body)
+            key = (run["decision"], run["job_id"], run["restart"])
+            ours = self._store.putbacks.of(*key)
+            why = Outcome.PUT_BACK if ours and ours["state"] in ("open", "done") else cause
+            self._recorder.end(run, Outcome.OOM_GPU if ran_out(body) else why, None, body)
         elif view.ended or out_of_memory(view, body):
             waited = time.time() - (view.end_s or 0.0)
             if view.state == "FAILED" and body is None and waited < REPORT_GRACE_S:

@@ -52,6 +52,9 @@ class SlurmClient(Protocol):
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""
 
+    async def excluded(self, handle: str) -> str:
+        """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""
+
     async def placement(self, job_id: int) -> str:
         """Node and GPU index of a running job, for people; "" where Slurm does not show it."""
 

@@ -16,6 +16,7 @@ from sqlite_utils import Database
 
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.peaks import Peaks
+from slurm_coloc.adapters.store.putbacks import Putbacks
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.errors import ConfigError
 
@@ -32,6 +33,7 @@ class Store:
     def __init__(self, db: Database) -> None:
         self._db = db
         self.peaks = Peaks(db.conn)
+        self.putbacks = Putbacks(db.conn)
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -248,7 +250,7 @@ class Store:
         self.peaks.forget(before_s)
         with self.transaction():
             for row in old:
-                for table in ("events", "work", "siblings", "runs"):
+                for table in ("events", "work", "siblings", "putbacks", "runs"):
                     self._write(f"DELETE FROM {table} WHERE decision = ?", row["id"])
                 self._write("DELETE FROM decisions WHERE id = ?", row["id"])
         return len(old)

@@ -71,6 +71,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE decisions ADD COLUMN learning TEXT",
         "CREATE INDEX runs_by_end ON runs (end_s)",
     ),
+    # 4: runs that were put back before they began, and what a run used
+    (
+        """CREATE TABLE putbacks (
+             decision TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER NOT NULL,
+             uid INTEGER NOT NULL, node TEXT NOT NULL, why TEXT NOT NULL, was TEXT,
+             excluded INTEGER NOT NULL DEFAULT 0, delayed INTEGER NOT NULL DEFAULT 0,
+             state TEXT NOT NULL DEFAULT 'open', note TEXT NOT NULL DEFAULT '',
+             tries INTEGER NOT NULL DEFAULT 0, created_s REAL NOT NULL, updated_s REAL NOT NULL,
+             PRIMARY KEY (decision, job_id, restart))""",
+        "CREATE INDEX putbacks_open ON putbacks (state)",
+        "CREATE INDEX putbacks_by_time ON putbacks (created_s)",
+        "ALTER TABLE runs ADD COLUMN used TEXT",
+    ),
 )
 
 

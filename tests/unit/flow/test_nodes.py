@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
+from slurm_coloc.config import Config, GateConfig
 from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, SlurmError, UsageFault
 from slurm_coloc.flow.adopt import adopt, exclusive_tres
+from slurm_coloc.flow.gate import Gate
 from slurm_coloc.flow.launched import launched, read_launch
 from slurm_coloc.flow.nodes import Nodes
 
@@ -197,7 +198,8 @@ def test_launched_keeps_the_gpus_and_tells_the_share(store: Store) -> None:
     def ask(name: str, uuid: str, slurm: Any) -> Any:
         gpus = [{"uuid": uuid, "minor": 0, "free_mib": 40000}]
         body = {"v": 1, "job_id": 7, "restart": 0, "node": name, "gpus": gpus}
-        return asyncio.run(launched(store, slurm, see, read_launch(body)))["reservation"]
+        gate = Gate(GateConfig(), store, slurm, lambda: False, lambda: SHAPE, see)
+        return asyncio.run(launched(store, slurm, see, gate, read_launch(body)))["reservation"]
 
     found = ask("gpu01", "GPU-1", Slurm())
     assert (found["decision"], found["action"]) == ("0123456789ab", "collocate")

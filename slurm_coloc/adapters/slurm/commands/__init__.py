@@ -24,6 +24,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     FORMAT,
     SACCT_COLUMNS,
     SACCT_DELIMITER,
+    UNSET,
     VAIN_FORMAT,
     job_view,
     node_shape,
@@ -68,6 +69,7 @@ SACCT = (
 )
 ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
 ONE_JOB = ("squeue", "--states=all")
+EXCLUDED = 4096  # characters of a list of nodes; a longer one is cut there
 USERS_APART = 4  # so many users are asked for one by one
 
 
@@ -176,6 +178,17 @@ class SlurmCommands:
                 return None
             raise
         return parse_need(lines[0]) if lines else None
+
+    async def excluded(self, handle: str) -> str:
+        """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""
+        columns = f"--Format=ExcNodes:{EXCLUDED}"
+        lines = (await self._run(*ONE_JOB, "--noheader", columns, f"--jobs={handle}")).splitlines()
+        found = lines[0].strip() if lines else ""
+        if len(found) >= EXCLUDED:
+            raise SlurmError(
+                f"job {handle}: its list of excluded nodes is too long", "slurm-layout"
+            )
+        return "" if found in UNSET else found
 
     async def placement(self, job_id: int) -> str:
         """Node and GPU index of a running job, for people; "" where Slurm does not show it."""

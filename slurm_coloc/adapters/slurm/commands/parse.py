@@ -68,6 +68,7 @@ VAIN_COLUMNS: tuple[tuple[str, int], ...] = (
 VAIN_FORMAT = ",".join(f"{name}:{width}" for name, width in VAIN_COLUMNS)
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
+UNSET = ("N/A", "n/a", "(null)", "NONE")
 GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")
 # UNKNOWN is a node's state for a moment after slurmctld started; 22.05 may refuse shards then.
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
@@ -106,7 +107,7 @@ def parse_columns(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, st
     start = 0
     for name, width in columns:
         text = line[start : start + width].strip()
-        values[name] = "" if text in ("N/A", "n/a", "(null)", "NONE") else text
+        values[name] = "" if text in UNSET else text
         start += width
     return values
 

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the GPUs that a job was given are fit for it, as its node sees them before it starts.
+
+Slurm counts what was promised. A process that no job owns, or a neighbour that took more than its
+share, is seen by the node alone; a job that starts beside it runs out of memory for no fault of its
+own. Facts in, words out: no I/O.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# What a driver, its daemons and an ending process may hold of a card that nobody uses. A whole GPU
+# with more than this taken is not whole.
+IDLE_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A compute process on a GPU. ``job_id`` None: no job's; ``used_mib`` None: not told."""
+
+    pid: int
+    used_mib: int | None = None
+    job_id: int | None = None
+    uid: int | None = None
+    name: str = ""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether nobody answers for it: no job's, and not root's (the driver's own, DCGM)."""
+        return self.job_id is None and self.uid != 0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNow:
+    """A GPU at one moment. ``free_mib`` None: not told."""
+
+    uuid: str
+    total_mib: int | None
+    free_mib: int | None
+    holders: tuple[Holder, ...] = ()
+
+
+def unfit(gpu: GpuNow, need_mib: int | None, slack_mib: int = 0) -> str:
+    """Why a job that was promised ``need_mib`` of ``gpu`` (None: the whole of it) cannot start
+    there; "" where it can. ``slack_mib``: so much less than promised will do."""
+    foreign = [one for one in gpu.holders if one.foreign]
+    if foreign:
+        return f"{gpu.uuid}: {_told(foreign)} of no job runs there"
+    if gpu.free_mib is None:
+        return ""
+    if need_mib is None:
+        if gpu.total_mib is None or gpu.free_mib >= gpu.total_mib * (1 - IDLE_SHARE):
+            return ""
+        need_mib = gpu.total_mib
+    elif gpu.free_mib + slack_mib >= need_mib:
+        return ""
+    beside = f"; {_told(gpu.holders)} runs there" if gpu.holders else ""
+    return f"{gpu.uuid}: {_gib(gpu.free_mib)} free, {_gib(need_mib)} promised{beside}"
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:.1f} GiB"
+
+
+def _told(holders: Iterable[Holder]) -> str:
+    """The largest of them in words, and how many more."""
+    ranked = sorted(holders, key=lambda one: -(one.used_mib or 0))
+    first = ranked[0]
+    text = f"process {first.pid}"
+    if first.name:
+        text += f" ({first.name})"
+    if first.job_id is not None:
+        text += f" of job {first.job_id}"
+    elif first.uid is not None:
+        text += f" of uid {first.uid}"
+    if first.used_mib is not None:
+        text += f" with {_gib(first.used_mib)}"
+    return text + (f" and {len(ranked) - 1} more" if len(ranked) > 1 else "")

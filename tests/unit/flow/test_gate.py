@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Putting a job back when slurmctld refuses, is away, or colocd dies between two steps.
+
+On real daemons: tests/cluster/test_gate.py. A slurmctld that refuses on demand is a stand-in here.
+"""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import Config, GateConfig
+from slurm_coloc.core.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.fitness import GpuNow
+from slurm_coloc.core.job import REQUEUED_HELD, JobView
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow import gate as flow
+from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.flow.gate import Gate
+
+ID = "0123456789ab"
+VIEW = JobView(
+    7, "RUNNING", uid=1000, tres_per_node="gres/shard:12", partition="gpu", nodes="n1",
+    admin_comment=f"coloc:1:{ID}:collocate:fits:12", requeue=True, batch=True,
+)  # fmt: skip
+NODE = NodeShape("n1", ("gpu",), (), None, 2, 78)
+ALONE = ClusterShape("c", (24, 11, 5), (NODE,))
+TWO = replace(ALONE, nodes=(NODE, replace(NODE, name="n2")))
+FULL = [GpuNow("GPU-1", 40536, 100)]
+
+
+class Slurm:
+    """One job; ``refuse``: words for each order that is refused."""
+
+    def __init__(self, view: JobView = VIEW, excluded: str = "", **refuse: str) -> None:
+        self.view = view
+        self.list = excluded
+        self.refuse = refuse
+        self.orders: list[str] = []
+
+    def _order(self, name: str, text: str = "") -> None:
+        self.orders.append(f"{name}{text}")
+        if words := self.refuse.get(name):
+            raise SlurmError(words, "slurm-away" if words == "away" else "slurm-refused")
+
+    async def job(self, job_id: int) -> JobView:
+        return self.view
+
+    async def excluded(self, handle: str) -> str:
+        return self.list
+
+    async def requeue_hold(self, handle: str) -> None:
+        self._order("requeue")
+        self.view = replace(
+            self.view, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD, nodes=""
+        )
+
+    async def release(self, handle: str) -> None:
+        self._order("release")
+        self.view = replace(self.view, priority=9, reason="Priority")
+
+    async def update(self, handle: str, **fields: Any) -> None:
+        for name, value in fields.items():
+            self._order(name, f"={value}")
+            if name == "ExcNodeList":
+                self.list = value
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store.open(tmp_path)
+    adopt(Config(), found, ALONE, VIEW)
+    return found
+
+
+def judge(store: Store, slurm: Any, shape: ClusterShape = ALONE, **more: Any) -> Any:
+    """The answer of a last look at a full GPU, and what is done about it."""
+    last = more.pop("last", True)
+    off = more.pop("off", False)
+    gate = Gate(GateConfig(**more), store, slurm, lambda: off, lambda: shape, lambda view: None)
+    decision = store.decision(ID)
+    assert decision is not None
+    return asyncio.run(gate.judge(VIEW, decision, "n1", FULL, 12288, last=last))
+
+
+def go_on(store: Store, slurm: Any, **more: Any) -> None:
+    """A round by a colocd that knows nothing but its database."""
+    gate = Gate(GateConfig(**more), store, slurm, lambda: False, lambda: TWO, lambda view: None)
+    asyncio.run(gate.round())
+
+
+def test_it_waits_for_its_only_node(store: Store) -> None:
+    slurm = Slurm()
+    assert judge(store, slurm, last=False) == {"back": False, "why": judge(store, slurm)["why"]}
+    go_on(store, slurm)
+    assert slurm.orders == ["requeue", "StartTime=now+60", "release"]
+    row = store.putbacks.of(ID, 7, 0)
+    assert row is not None and row["state"] == "done"
+
+
+def test_it_goes_elsewhere_and_may_come_back(store: Store) -> None:
+    slurm = Slurm(excluded="x[1-3]")
+    assert judge(store, slurm, TWO)["back"]
+    go_on(store, slurm)
+    assert slurm.orders == ["requeue", "ExcNodeList=x[1-3],n1", "StartTime=now+5", "release"]
+    go_on(store, slurm)
+    assert len(slurm.orders) == 4  # not yet
+    go_on(store, slurm, exclude_s=0)
+    assert slurm.list == "x[1-3]"
+    assert store.putbacks.open() == []
+
+
+def test_a_node_that_must_not_be_excluded_is_waited_for(store: Store) -> None:
+    slurm = Slurm(ExcNodeList="Requested node configuration is not available")
+    judge(store, slurm, TWO)
+    go_on(store, slurm)
+    assert slurm.orders[-2:] == ["StartTime=now+60", "release"]
+    assert not slurm.view.held
+
+
+@pytest.mark.parametrize(
+    ("slurm", "more", "why"),
+    [
+        (Slurm(requeue="Job is not requeueable"), {}, "not requeueable"),
+        (Slurm(), {"max_per_job": 0}, "put back 0 times"),
+        (Slurm(), {"off": True}, "switched off"),
+    ],
+)
+def test_what_is_not_put_back_starts(
+    store: Store, slurm: Slurm, more: dict[str, Any], why: str
+) -> None:
+    assert judge(store, slurm, **more)["back"] is False
+    assert why in store.story(ID, 7)[-1]["text"]
+    go_on(store, slurm)
+    assert slurm.orders in ([], ["requeue"]) and store.putbacks.open() == []
+    assert judge(store, slurm, **more)["back"] is False  # its Prolog again
+
+
+def test_an_owner_who_wants_no_requeue(store: Store) -> None:
+    decision = store.decision(ID)
+    assert decision is not None
+    gate = Gate(GateConfig(), store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
+    for view in (replace(VIEW, requeue=False), replace(VIEW, batch=False)):
+        found = asyncio.run(gate.judge(view, decision, "n1", FULL, 12288, last=True))
+        assert found is not None and not found["back"]
+
+
+@pytest.mark.parametrize(("mode", "action"), [("observe", "collocate"), ("on", "asis")])
+def test_jobs_that_are_not_ours_to_judge(store: Store, mode: str, action: str) -> None:
+    gate = Gate(GateConfig(), store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
+    decision = {**(store.decision(ID) or {}), "mode": mode, "action": action}
+    assert asyncio.run(gate.judge(VIEW, decision, "n1", FULL, 12288, last=True)) is None
+
+
+def test_an_order_without_an_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm(requeue="away")
+    assert judge(store, slurm)["back"] is False
+    go_on(store, slurm)  # it runs: perhaps the order comes yet
+    assert len(store.putbacks.open()) == 1
+    slurm.refuse = {}
+    asyncio.run(slurm.requeue_hold("7"))  # it does
+    go_on(store, slurm)
+    assert not slurm.view.held and store.putbacks.open() == []
+
+
+def test_an_order_that_never_came(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm(requeue="away")
+    judge(store, slurm)
+    monkeypatch.setattr(flow, "ORDER_S", 0.0)
+    go_on(store, slurm)
+    assert store.putbacks.open() == [] and slurm.orders == ["requeue"]
+
+
+def test_nothing_stays_in_our_hold(store: Store) -> None:
+    slurm = Slurm(StartTime="refused")
+    judge(store, slurm)
+    for _ in range(flow.MAX_TRIES):
+        assert slurm.view.held
+        go_on(store, slurm)
+    assert not slurm.view.held and store.putbacks.open() == []
