@@ -236,6 +236,7 @@ class Daemon:
         requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
         state has never failed for the jobs that depend on it."""
         reports.keep(self._store, report)
+        self._recorder.late(report.job_id)
         looked = self._look_at(report.job_id)
         if report.evidence is not None and report.evidence.oom:
             with contextlib.suppress(TimeoutError):

@@ -19,7 +19,7 @@ from slurm_coloc.core.pending import base_reason, pending_text, resources_may_bi
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import answers
-from slurm_coloc.flow.record import shared
+from slurm_coloc.flow.shares import shared
 
 Answer = dict[str, Any]
 

@@ -15,7 +15,7 @@ from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.gate import Gate
-from slurm_coloc.flow.record import shared
+from slurm_coloc.flow.shares import shared
 
 Answer = dict[str, Any]
 

@@ -15,13 +15,15 @@ import structlog
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import EstimateConfig
+from slurm_coloc.core import usage
 from slurm_coloc.core.decision import Action
-from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.learned import Past, correct, warm_up
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.core.request import JobRequest, gpu_demand
+from slurm_coloc.core.usage import OwnPeak
 from slurm_coloc.flow.estimating import Estimated
+from slurm_coloc.flow.shares import shared
 
 log = structlog.get_logger()
 
@@ -108,16 +110,18 @@ class Learning:
         )
 
     def note(
-        self, run: Row, decision: Row, outcome: Outcome, own_mib: int | None, gpu: str
+        self, run: Row, decision: Row, outcome: Outcome, peak: OwnPeak | None, gpu: str
     ) -> None:
         """Remember how an ended run did; within the transaction that closes it. ``run`` with its
-        ``end_s``; ``own_mib``: its own measured peak; ``gpu``: the type that it ran on."""
+        ``end_s``; ``peak``: its own, measured; ``gpu``: the type that it ran on."""
         kept = read_note(decision.get("learning"))
         if kept is None or not self._config.history:
             return
         share_mib = run["share_mib"] or 0
         lasted_s = run["end_s"] - run["start_s"] if run["start_s"] else 0.0
-        whole = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
+        own_mib = peak.peak_mib if peak else 0
+        lasted = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
+        whole = lasted and peak is not None and peak.whole
         ran_out = outcome is Outcome.OOM_GPU
         row = {
             "fingerprint": kept.fingerprint,
@@ -125,8 +129,8 @@ class Learning:
             "options": kept.options,
             "gpu": gpu,
             "batch": kept.batch,
-            "peak_mib": own_mib if own_mib and whole else 0,
-            "at_least_mib": own_mib if own_mib and not whole and not ran_out else 0,
+            "peak_mib": own_mib if whole else 0,
+            "at_least_mib": own_mib if not whole and not ran_out else 0,
             "oom_mib": share_mib if ran_out else 0,
             "estimator": kept.estimator,
             "memory_mib": kept.memory_mib,
@@ -154,24 +158,30 @@ def _past(row: Row, estimator: str, types: set[str]) -> Past:
     )
 
 
-def own_peak(store: Store, run: Row, decision: Row, body: Row, end_s: float) -> int | None:
-    """The run's own measured peak (MiB), or None where it was not measured or where others' may be
-    in it. The driver tells of all processes that began on a GPU meanwhile: they are this run's
-    where it had the GPU whole, or where nothing else was there."""
+def own_peak(store: Store, run: Row, decision: Row, body: Row, uses: list[Row]) -> OwnPeak | None:
+    """The run's own measured peak, or None where it was not measured or where others' may be in it.
+    ``run`` with its ``end_s``; ``uses``: what its nodes' agents saw of it, told apart from others.
+
+    Without them the driver's accounting counts, which tells of all processes that began on a GPU
+    meanwhile: they are this run's where it had the GPU whole, or where nothing else was there.
+    """
+    if found := usage.own_peak(uses, run["start_s"], run["end_s"]):
+        return found
     peak, start_s = body.get("peak_mib"), run["start_s"]
     if not peak:
         return None
-    whole = same_gres(run["tres"] or "", decision["exclusive_tres"])
-    if decision["action"] == Action.EXCLUSIVE or (decision["action"] == Action.COLLOCATE and whole):
-        return int(peak)
+    if decision["action"] == Action.EXCLUSIVE or (
+        decision["action"] == Action.COLLOCATE and not shared(run, decision)
+    ):
+        return OwnPeak(int(peak), whole=True)
     if not body.get("alone") or not start_s:
         return None
     mine = set(body.get("gpu_uuids") or ()) | set(json.loads(run["gpu_uuids"] or "[]"))
-    for other in store.peaks.beside(run, start_s, end_s):
+    for other in store.peaks.beside(run, start_s, run["end_s"]):
         theirs = set(json.loads(other["gpu_uuids"] or "[]"))
         if mine & theirs or (not theirs and other["node"] == run["node"]):
             return None
-    return int(peak)
+    return OwnPeak(int(peak), whole=True)
 
 
 def ended(run: Row, view: JobView | None, end_s: float, share_mib: int) -> Row:

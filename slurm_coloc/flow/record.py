@@ -8,13 +8,14 @@ import structlog
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.gres import same_gres
+from slurm_coloc.core.blame import Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
-from slurm_coloc.flow import siblings
+from slurm_coloc.flow import at_fault, siblings
 from slurm_coloc.flow.decide import rules_of
 from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
+from slurm_coloc.flow.shares import promised_mib, shared
 
 log = structlog.get_logger()
 
@@ -64,8 +65,20 @@ class Recorder:
 
     def body_for(self, run: Row) -> Row | None:
         """The Epilog's report on a run, if it came."""
-        since = (run["submit_s"] or 0.0) - CLOCK_SLACK_S
-        return self._store.report_for(run, since)
+        body = self._store.reports.newest(run, _since_s(run))
+        return body and at_fault.from_telemetry(self._store, run, body)
+
+    def late(self, job_id: int) -> None:
+        """A report came; where its run is closed already, another of its nodes told first: what
+        this one used is added."""
+        for run in self._store.runs_of_job(job_id):
+            if run["open"]:
+                continue
+            uses = self._store.reports.uses(run, _since_s(run))
+            if len(uses) > len(json.loads(run["used"] or "[]")):
+                with self._store.transaction():
+                    self._store.keep_uses(run, uses)
+                    self._store.reports.use(run)
 
     def end(self, run: Row, outcome: Outcome, view: JobView | None, body: Row | None) -> None:
         """Close ``run`` and plan its recovery where that is due; safe to call twice."""
@@ -76,10 +89,12 @@ class Recorder:
         body = body or {}
         evidence = body.get("evidence")
         verdict = self._verdict(run, decision, outcome, now)
-        share_mib = decision["shards"] * decision["shard_mib"] if shared(run, decision) else 0
+        share_mib = promised_mib(run, decision)
         over = ended(run, view, (view.end_s if view else None) or now, share_mib)
+        uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
-        peak_mib = own_peak(self._store, over, decision, body, over["end_s"]) if began else None
+        peak = own_peak(self._store, over, decision, body, uses) if began else None
+        fault, why = at_fault.of(self._store, over, outcome, body, uses)
         # Only a recovery must survive a loss of power: a write that waits for the disk delays the
         # submissions that come meanwhile.
         with self._store.transaction(durable=verdict is Verdict.REQUEUE):
@@ -89,7 +104,9 @@ class Recorder:
                 outcome=str(outcome),
                 exit_code=view.exit_code if view else body.get("exit_code"),
                 end_s=over["end_s"],
-                peak_mib=peak_mib,
+                peak_mib=peak.peak_mib if peak else None,
+                used=json.dumps(uses) if uses else None,
+                blame=str(fault) if fault else None,
                 gpu_uuids=_gpus(run, body),
                 evidence=json.dumps(evidence) if evidence else None,
                 share_mib=share_mib,
@@ -97,10 +114,12 @@ class Recorder:
             )
             if not closed:
                 return
-            self._store.use_report(run)
-            limit_mib = share_mib if body.get("method") == "mps" else 0
+            self._store.reports.use(run)
+            limit_mib = share_mib if at_fault.fenced(body) else 0
             self._tell(run, outcome, verdict, evidence, limit_mib, now)
-            self._learning.note(over, decision, outcome, peak_mib, self._type_of(run["node"]))
+            if fault and fault is not Blame.UNKNOWN:
+                self._store.note(now, run["decision"], run["job_id"], "blame", f"{fault}: {why}")
+            self._learning.note(over, decision, outcome, peak, self._type_of(run["node"]))
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)
             if shared(run, decision) and self._config.recovery.resize_siblings:
@@ -165,18 +184,16 @@ class Recorder:
         self._store.note(now, run["decision"], run["job_id"], "recover", text)
 
 
+def _since_s(run: Row) -> float:
+    """Reports from before are another job's of that id."""
+    return float(run["submit_s"] or 0.0) - CLOCK_SLACK_S
+
+
 def _gpus(run: Row, body: Row) -> str | None:
     """The GPUs of a run: those that its Prologs told, and those of the Epilog's report."""
     known = json.loads(run.get("gpu_uuids") or "[]")
     found = list(dict.fromkeys([*known, *(body.get("gpu_uuids") or ())]))
     return json.dumps(found) if found else None
-
-
-def shared(run: Row, decision: Row) -> bool:
-    """Whether this run held a share of a GPU: it was taken, and not yet put on a whole one."""
-    return decision["action"] == "collocate" and not same_gres(
-        run["tres"] or "", decision["exclusive_tres"]
-    )
 
 
 def out_of_memory(view: JobView, body: Row | None) -> bool:

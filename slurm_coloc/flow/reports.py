@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow import used
+from slurm_coloc.flow.used import UsedRecord
 
 log = structlog.get_logger()
 
@@ -52,22 +54,32 @@ class RunReport(BaseModel):
     peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
     alone: bool | None = None  # no process of before was on them; None: not known
     method: Literal["mps", "streams", "alone"] | None = None  # how it shared its GPU
+    used: UsedRecord | None = None  # what the node's agent saw of it
     notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
 
 
 def read(message: dict[str, Any]) -> RunReport:
-    """A report, checked; raises UsageFault where it is malformed."""
+    """A report, checked; raises UsageFault where it is malformed. A record of its use that is
+    nonsense is left out, with a note: the report is still that of an end."""
+    told = {name: value for name, value in message.items() if name != "used"}
     try:
-        return RunReport.model_validate(message)
+        report = RunReport.model_validate(told)
     except ValidationError as err:
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageFault(f"report: {where}: {first['msg']}", "bad-request") from err
+    if message.get("used") is None:
+        return report
+    record, wrong = used.read(message["used"], report.job_id, report.restart)
+    if wrong:
+        log.warning("used", jobid=report.job_id, node=report.node, error=wrong)
+    notes = (*report.notes[:15], wrong) if wrong else report.notes
+    return report.model_copy(update={"used": record, "notes": notes})
 
 
 def keep(store: Store, report: RunReport) -> None:
     """Keep a report; the same again replaces it."""
-    store.add_report(
+    store.reports.add(
         {
             "cluster": report.cluster,
             "job_id": report.job_id,

@@ -123,7 +123,7 @@ class Watcher:
                 await asyncio.sleep(0)
         now = time.time()
         self._store.abandon(now - ABANDON_AFTER_S)
-        self._store.forget_reports(now - REPORTS_KEPT_S)
+        self._store.reports.forget(now - REPORTS_KEPT_S)
 
     async def look_once(self, job_id: int) -> JobView | None:
         """Look at one job and close the run of it that has ended; None where Slurm is away."""

@@ -17,6 +17,7 @@ from sqlite_utils import Database
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.peaks import Peaks
 from slurm_coloc.adapters.store.putbacks import Putbacks
+from slurm_coloc.adapters.store.reports import Reports
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.errors import ConfigError
 
@@ -34,6 +35,7 @@ class Store:
         self._db = db
         self.peaks = Peaks(db.conn)
         self.putbacks = Putbacks(db.conn)
+        self.reports = Reports(db.conn)
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -198,45 +200,16 @@ class Store:
         )
         return done > 0
 
-    # reports of the Epilog
-
-    def add_report(self, row: Row, body: Row) -> None:
-        """Keep a report; the same again, as from a spool that cannot be emptied, replaces it."""
-        keys = (row["job_id"], row["restart"], row["node"])
-        same = "job_id = ? AND restart IS ? AND node = ?"
-        used = self._one(
-            f"SELECT decision FROM reports WHERE {same} AND at_s = ?", *keys, row["at_s"]
-        )
-        self._write(f"DELETE FROM reports WHERE {same}", *keys)
-        decision = used["decision"] if used else None
-        self._insert("reports", {**row, "body": json.dumps(body), "decision": decision})
-
-    def report_for(self, run: Row, not_before_s: float) -> Row | None:
-        """Newest report on a run. ``not_before_s`` keeps those of an older job of that id out, and
-        so does it that a run of another decision has ended with them."""
-        row = self._one(
-            """SELECT body FROM reports WHERE job_id = ? AND (restart = ? OR restart IS NULL)
-               AND at_s >= ? AND (decision IS NULL OR decision = ?) ORDER BY rowid DESC""",
-            run["job_id"],
-            run["restart"],
-            not_before_s,
-            run["decision"],
-        )
-        return json.loads(row["body"]) if row else None
-
-    def use_report(self, run: Row) -> None:
-        """A run has ended with the reports on it: they are nobody else's."""
+    def keep_uses(self, run: Row, uses: list[Row]) -> None:
+        """Keep the records of an ended run whose nodes reported one after the other."""
         self._write(
-            """UPDATE reports SET decision = ? WHERE job_id = ?
-               AND (restart = ? OR restart IS NULL) AND decision IS NULL""",
+            """UPDATE runs SET used = ? WHERE decision = ? AND job_id = ? AND restart = ?
+               AND open = 0""",
+            json.dumps(uses),
             run["decision"],
             run["job_id"],
             run["restart"],
         )
-
-    def forget_reports(self, before_s: float) -> None:
-        """Drop reports older than ``before_s``."""
-        self._write("DELETE FROM reports WHERE at_s < ?", before_s)
 
     def forget_history(self, before_s: float) -> int:
         """Drop some decisions made before ``before_s`` whose runs have all ended, with all of

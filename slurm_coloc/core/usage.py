@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run used, read from the records of its nodes' agents (flow/used has their form).
+
+A run on several nodes has a record of each. Everything here is of this run alone, also where its
+GPU was shared.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+
+# An agent that came later than this after the start, and than this part of the run, may have missed
+# a peak; a training takes most of its memory in its first steps.
+LATE_S, LATE_PART = 10.0, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPeak:
+    """``peak_mib`` of the fullest GPU. ``whole``: the run was watched from its start, else it may
+    have taken more before."""
+
+    peak_mib: int
+    whole: bool
+
+
+def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> OwnPeak | None:
+    """The largest memory that the run held of one GPU; None where no record tells it."""
+    held = [gpu["peak_mib"] for one in records for gpu in one["gpus"] if gpu["peak_mib"]]
+    if not held:
+        return None
+    began_s = start_s or 0.0
+    late_s = max(one["since_s"] for one in records) - began_s
+    return OwnPeak(max(held), late_s <= max(LATE_S, LATE_PART * (end_s - began_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Over all GPUs of a run. ``smact``: mean SM activity (ratio) and how it was come by: ``alone``
+    where every figure was measured, ``split`` where the activity of a shared GPU was divided.
+    ``energy_j``: the run's share. None: was not measured, ``why`` says the reason."""
+
+    smact: float | None
+    smact_how: str
+    energy_j: float | None
+    neighbours: int
+    why: str
+
+
+def totals(records: Sequence[Record]) -> Totals:
+    """What the records sum up to."""
+    gpus = [gpu for one in records for gpu in one["gpus"]]
+    acts = [gpu["smact_mean"] for gpu in gpus if gpu.get("smact_mean") is not None]
+    split = any(gpu.get("smact_how") == "split" for gpu in gpus)
+    energy = [gpu["energy_j"] for gpu in gpus if gpu.get("energy_j") is not None]
+    others = {beside["job_id"] for one in records for beside in one.get("neighbours", ())}
+    reasons = [text for one in records for text in (one.get("why") or {}).values() if text]
+    return Totals(
+        sum(acts) / len(acts) if acts else None,
+        "" if not acts else "split" if split else "alone",
+        sum(energy) if energy else None,
+        len(others),
+        reasons[0] if reasons else "",
+    )
+
+
+def fullest(records: Sequence[Record]) -> Record | None:
+    """The record with a series whose memory is highest: the one to draw."""
+    drawn = [one for one in records if (one.get("series") or {}).get("memory_mib")]
+    return max(drawn, key=lambda one: max(one["series"]["memory_mib"]), default=None)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage record: whose fault it was that a run ended out of memory, or by a fault of MPS.
+
+Also: an out-of-memory of which no log tells, seen by the node's agent alone.
+"""
+
+from typing import Any
+
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.core.blame import Blame, Scene, at_fence, blame
+from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.flow.shares import promised_mib, promised_to
+
+#: kind of an evidence that is not the log's but the agent's
+BY_TELEMETRY = "telemetry"
+#: runs on one GPU whose faults lie so close together have one cause (s)
+TOGETHER_S = 20.0
+#: kinds of an Epilog's evidence of a fault (core/faults)
+FAULTS = ("mps", "device")
+
+
+def fenced(body: Row) -> bool:
+    """Whether the node held the run to what it was promised."""
+    return body.get("method") == "mps"
+
+
+def from_telemetry(store: Store, run: Row, body: Row) -> Row:
+    """The report with an evidence of the agent's, where the log has none and the run stood at its
+    limit when it failed."""
+    if body.get("evidence") or not body.get("exit_code") or not fenced(body):
+        return body
+    decision = store.decision(run["decision"])
+    limit_mib = promised_mib(run, decision) if decision else 0
+    last = (body.get("used") or {}).get("last")
+    if last is None or not at_fence(last, limit_mib, body.get("ended_s") or 0.0):
+        return body
+    held = f"{last['held_mib'] / 1024:.1f} of {limit_mib / 1024:.1f} GiB"
+    line = f"its log does not tell; it held {held} when it was last seen"
+    return {**body, "evidence": {"oom": True, "kind": BY_TELEMETRY, "line": line}}
+
+
+def of(
+    store: Store, run: Row, outcome: Outcome, body: Row, uses: list[Row]
+) -> tuple[Blame | None, str]:
+    """Who is to blame for the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None
+    where there is nothing to blame anybody for."""
+    evidence = body.get("evidence") or {}
+    fault = outcome is Outcome.FAILED and evidence.get("kind") in FAULTS
+    if fault and not _mps_fault(store, run, body, evidence, uses):
+        return None, ""
+    if outcome is not Outcome.OOM_GPU and not fault:
+        return None, ""
+    seen = [one["last"] for one in uses if one.get("last")]
+    last = max(seen, key=lambda one: one["held_mib"], default=None)
+    others = [one["job_id"] for one in (last or {}).get("neighbours", ())]
+    scene = Scene(
+        share_mib=run["share_mib"] or 0,
+        fenced=fenced(body) and bool(run["share_mib"]),
+        last=last,
+        promised=promised_to(store, others),
+        requested_mib=evidence.get("requested_mib"),
+        free_mib=evidence.get("free_mib"),
+        mps_fault=fault,
+    )
+    return blame(scene)
+
+
+def _mps_fault(
+    store: Store, run: Row, body: Row, evidence: dict[str, Any], uses: list[Row]
+) -> bool:
+    """Whether the run's fault came from its MPS server: MPS says so, its agent saw it, or another
+    client of the same GPU ended by a fault at the same time."""
+    if body.get("method") != "mps":
+        return False
+    events = [event for one in uses for event in one.get("events", ())]
+    if evidence["kind"] == "mps" or any(event["kind"] == "mps-fault" for event in events):
+        return True
+    mine = set(body.get("gpu_uuids") or ())
+    return store.reports.faulted_beside(
+        run, mine, run["end_s"] - TOGETHER_S, run["end_s"] + TOGETHER_S
+    )
