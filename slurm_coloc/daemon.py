@@ -21,7 +21,7 @@ from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.limits import NO_LIMITS
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow import answers, reports
+from slurm_coloc.flow import answers, report, reports
 from slurm_coloc.flow.accounted import Accounted
 from slurm_coloc.flow.adopt import adopt
 from slurm_coloc.flow.decide import Decider
@@ -155,6 +155,11 @@ class Daemon:
                 return answers.jobs(self._store, seen_as, message, private)
             case "history":
                 return answers.history(self._store, seen_as, message)
+            case "report":
+                if message.get("job_id") is None:
+                    return report.summary(self._store, seen_as, message)
+                private = answers.is_private(self._seen.shape)
+                return report.report(self._store, seen_as, message, private)
             case "explain":
                 if isinstance(job_id := message.get("job_id"), int):
                     await self._watcher.look(job_id, peer.uid, trusted=seen_as is None)
@@ -231,14 +236,14 @@ class Daemon:
 
     # loops
 
-    async def _take(self, report: reports.RunReport) -> None:
+    async def _take(self, told: reports.RunReport) -> None:
         """Take an Epilog's report. Where it tells of an out-of-memory the answer waits for the
         requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
         state has never failed for the jobs that depend on it."""
-        reports.keep(self._store, report)
-        self._recorder.late(report.job_id)
-        looked = self._look_at(report.job_id)
-        if report.evidence is not None and report.evidence.oom:
+        reports.keep(self._store, told)
+        self._recorder.late(told.job_id)
+        looked = self._look_at(told.job_id)
+        if told.evidence is not None and told.evidence.oom:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(looked.wait(), ANSWER_S)
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "jobs": "jobs",
     "history": "history",
     "explain": "explain",
+    "report": "report",
     "config": "configcmd",
     "doctor": "doctor",
     "limits": "limits",

@@ -24,7 +24,7 @@ def _limit(message: dict[str, Any]) -> int:
 def _told(row: Row) -> Row:
     """A row as it is shown: JSON columns opened."""
     opened = dict(row)
-    for name in ("gpu_uuids", "evidence", "features", "request", "learning"):
+    for name in ("gpu_uuids", "evidence", "features", "request", "learning", "used"):
         if isinstance(opened.get(name), str):
             opened[name] = json.loads(opened[name])
     return opened
@@ -39,7 +39,7 @@ def _hidden(row: Row) -> Row:
     """Another user's run or decision: without what his log, his model or his files told."""
     kept = dict(row)
     told = ("evidence", "features", "fingerprint", "options", "request", "detail", "learning")
-    for name in told:
+    for name in (*told, "used", "blame"):
         if name in kept:
             kept[name] = {} if name in ("features", "request") else None
     return kept
@@ -61,7 +61,7 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
     whom = user if user is not None else None if everybody or uid is None else uid
     if uid is not None and private and others:
         whom = uid
-    rows = store.recent_runs(whom, _limit(message), only_open=not everybody)
+    rows = store.asked.recent_runs(whom, _limit(message), only_open=not everybody)
     told = [_told(row) if uid in (None, row["uid"]) else _hidden(_told(row)) for row in rows]
     hidden = uid is not None and private and others
     if hidden and user is not None:
@@ -73,8 +73,8 @@ def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
     """Newest runs, ended or not; and what was decided in observe mode, which has no job."""
     limit = _limit(message)
     return {
-        "runs": [_told(row) for row in store.recent_runs(uid, limit)],
-        "observed": [_told(row) for row in store.observed(uid, limit)],
+        "runs": [_told(row) for row in store.asked.recent_runs(uid, limit)],
+        "observed": [_told(row) for row in store.asked.observed(uid, limit)],
     }
 
 
@@ -120,5 +120,5 @@ def status(
         "shards": sum(node.shards for node in shape.nodes) if shape else 0,
         "linked_nodes": sum(link["linked"] for link in links),
         **({"links": links} if trusted else {}),
-        **store.counts(),
+        **store.asked.counts(),
     }

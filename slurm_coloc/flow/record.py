@@ -107,6 +107,7 @@ class Recorder:
                 peak_mib=peak.peak_mib if peak else None,
                 used=json.dumps(uses) if uses else None,
                 blame=str(fault) if fault else None,
+                method=body.get("method"),
                 gpu_uuids=_gpus(run, body),
                 evidence=json.dumps(evidence) if evidence else None,
                 share_mib=share_mib,

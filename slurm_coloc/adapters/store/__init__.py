@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from slurm_coloc.adapters.store.asked import Asked
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.peaks import Peaks
 from slurm_coloc.adapters.store.putbacks import Putbacks
@@ -33,6 +34,7 @@ class Store:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self.asked = Asked(db)
         self.peaks = Peaks(db.conn)
         self.putbacks = Putbacks(db.conn)
         self.reports = Reports(db.conn)
@@ -328,42 +330,3 @@ class Store:
             job_id,
             job_id,
         )
-
-    # what people ask
-
-    def recent_runs(self, uid: int | None, limit: int, *, only_open: bool = False) -> list[Row]:
-        """Newest runs with their decisions; of one user where ``uid`` is given."""
-        return self._rows(
-            f"""SELECT runs.*, decisions.account, decisions.partition, decisions.action,
-                       decisions.reason, decisions.shards, decisions.shard_mib,
-                       decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
-                       decisions.estimator, decisions.made_s
-                FROM runs JOIN decisions ON decisions.id = runs.decision
-                WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
-                ORDER BY runs.rowid DESC LIMIT ?""",
-            uid,
-            uid,
-            limit,
-        )
-
-    def observed(self, uid: int | None, limit: int) -> list[Row]:
-        """Newest decisions made in observe mode; of one user where ``uid`` is given."""
-        return self._rows(
-            """SELECT id, made_s, uid, account, partition, action, reason, detail, shards,
-                      shard_mib, shards_per_gpu, estimator, memory_mib, upper_mib
-               FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
-               ORDER BY rowid DESC LIMIT ?""",
-            uid,
-            uid,
-            limit,
-        )
-
-    def counts(self) -> Row:
-        """Rows by kind, for `status`."""
-        row = self._one(
-            """SELECT (SELECT count(*) FROM decisions) AS decisions,
-                      (SELECT count(*) FROM decisions WHERE bound = 0) AS unbound,
-                      (SELECT count(*) FROM runs WHERE open = 1) AS open_runs,
-                      (SELECT count(*) FROM work WHERE state = 'open') AS open_work"""
-        )
-        return row or {}

@@ -55,11 +55,13 @@ class Peaks:
         self._connection.execute("DELETE FROM peaks WHERE last_s < ?", (before_s,))
 
     def beside(self, run: Row, start_s: float, end_s: float) -> list[Row]:
-        """Node and GPUs of the other runs that ran at some time from ``start_s`` to ``end_s``. One
-        that ended in the second in which this one began, by Slurm's clock, was before it."""
+        """The other runs that ran at some time from ``start_s`` to ``end_s``, with node, GPUs and
+        what they used. One that ended in the second in which this one began, by Slurm's clock, was
+        before it."""
         found = self._connection.execute(
-            """SELECT node, gpu_uuids FROM runs WHERE (end_s > ? OR open = 1)
-               AND start_s IS NOT NULL AND start_s < ?
+            """SELECT decision, job_id, restart, uid, node, gpu_uuids, start_s, end_s, used
+               FROM runs WHERE (end_s > ? OR open = 1)
+               AND start_s IS NOT NULL AND start_s < ? AND outcome IS NOT 'put-back'
                AND NOT (decision = ? AND job_id = ? AND restart = ?)""",
             (start_s, end_s, run["decision"], run["job_id"], run["restart"]),
         )

@@ -84,6 +84,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX putbacks_by_time ON putbacks (created_s)",
         "ALTER TABLE runs ADD COLUMN used TEXT",
         "ALTER TABLE runs ADD COLUMN blame TEXT",
+        "ALTER TABLE runs ADD COLUMN method TEXT",
     ),
 )
 

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc report: what a job used of its GPU, beside what it asked for; like seff, for a share."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from slurm_coloc.cli import render
+from slurm_coloc.cli.chart import chart
+from slurm_coloc.config import load_config
+from slurm_coloc.flow.ask import ask
+
+COLUMNS = (
+    *("USER", "RUNS>", "SHARED>", "OK>", "OOM>", "PUT BACK>", "HOURS>"),
+    *("PEAK>", "ESTIMATE>", "RESERVED>", "UNUSED>"),
+)
+FENCES = {
+    "mps": "MPS holds it to {limit}",
+    "mig": "a MIG instance holds it",
+    "streams": "none: it took turns with its neighbours",
+    "alone": "none: it had the GPU alone",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+
+    @app.command()
+    def report(
+        job_id: int | None = typer.Argument(None, metavar="[JOBID]", min=1, help="Slurm's job id."),
+        days: int = typer.Option(30, "--days", min=1, max=3660, help="Without JOBID: so far back."),
+        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+    ) -> None:
+        """What a job used: memory, SM activity and energy, its neighbours, and what sharing cost
+        and gained. Without JOBID: your runs of the last days in sum, everybody's for root.
+
+        Ends with 1 where there is no such --coloc job of yours, or it has not begun.
+        """
+        wanted: dict[str, Any] = {"days": days} if job_id is None else {"job_id": job_id}
+        answer = ask(load_config(), "report", wanted)
+        del answer["v"], answer["ok"]
+        if as_json:
+            render.print_json(answer)
+        elif job_id is None:
+            render.show(render.table("", COLUMNS, map(_row, answer["users"])))
+        else:
+            render.show(render.facts(_lines(answer)), *_picture(answer))
+
+
+def _row(user: render.Row) -> tuple[object, ...]:
+    def mean(name: str) -> str:
+        return render.gib(user[name] // user["measured"]) if user["measured"] else render.NONE
+
+    unused = user["reserved_mib"] - user["peak_mib"]
+    return (
+        render.user_name(user["uid"]),
+        *(user[name] for name in ("runs", "shared", "completed", "oom", "put_back")),
+        f"{user['hours']:.1f}",
+        *(mean(name) for name in ("peak_mib", "estimate_mib", "reserved_mib")),
+        render.gib(unused // user["measured"]) if user["measured"] else render.NONE,
+    )
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    run, decision, use = answer["run"], answer["decision"], answer["use"]
+    state = run["outcome"] or run["state"].lower()
+    end_s = run["end_s"]
+    lasted = render.span((end_s or 0) - run["start_s"]) if end_s else render.ago(run["start_s"])
+    yield "Job", f"{answer['job_id']} of {render.user_name(run['uid'])}: {state} after {lasted}"
+    yield "GPU", render.gpu(run)
+    yield "Memory", _memory(answer)
+    yield "Fence", _fence(run, answer["reserved_mib"])
+    yield "SM activity", _activity(use)
+    if use["energy_j"] is not None:
+        yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
+    yield "Neighbours", _neighbours(answer["neighbours"])
+    yield "Speed", _speed(answer)
+    if answer["sooner_s"] >= 60:
+        yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
+    if run["blame"]:
+        yield "Blame", run["blame"]
+    for event in answer["events"]:
+        yield "Event", f"{render.moment(event['at_s'])} {event['kind']}: {event['text']}"
+    if decision.get("learning") and decision["learning"]["why"]:
+        yield "Earlier runs", decision["learning"]["why"]
+
+
+def _memory(answer: dict[str, Any]) -> str:
+    decision, peak = answer["decision"], answer["run"]["peak_mib"]
+    parts = [f"peak {render.gib(peak)} GiB" if peak is not None else "peak not measured"]
+    if decision["memory_mib"] is not None:
+        bound = render.gib(decision["upper_mib"])
+        parts.append(f"estimate {render.gib(decision['memory_mib'])} GiB, at most {bound}")
+    reserved = answer["reserved_mib"]
+    parts.append(f"reserved {render.gib(reserved)} GiB" if reserved else "a whole GPU")
+    return "; ".join(parts)
+
+
+def _fence(run: dict[str, Any], reserved: int | None) -> str:
+    text = FENCES.get(run["method"] or "", "not known")
+    return text.format(limit=f"{render.gib(reserved)} GiB")
+
+
+def _activity(use: dict[str, Any]) -> str:
+    if use["smact"] is None:
+        return f"not measured: {use['why'] or 'no agent saw this run'}"
+    note = {"split": " (its part of a shared GPU's, by what each process used)"}
+    return f"{use['smact']:.0%} in the mean{note.get(use['smact_how'], '')}"
+
+
+def _neighbours(found: list[dict[str, Any]]) -> str:
+    if not found:
+        return "none"
+    names = [f"{one['job_id']} ({render.user_name(one['uid'])})" for one in found if one["job_id"]]
+    hidden = len(found) - len(names)
+    if hidden:
+        names.append(f"{hidden} of other users")
+    return f"{len(found)}: {', '.join(names)}"
+
+
+def _speed(answer: dict[str, Any]) -> str:
+    factor = answer["slower"]
+    if answer["slower_how"] == "alone":
+        return "nobody was beside it"
+    if factor is None:
+        return "not known: the activity of it or of a neighbour was not measured"
+    how = {
+        "measured": "by your earlier runs of it alone",
+        "predicted": "by the model of interference, from measured activity",
+    }[answer["slower_how"]]
+    return f"{factor:.2f}x the time that it takes alone, {how}"
+
+
+def _picture(answer: dict[str, Any]) -> Iterator[Text]:
+    series = answer["series"]
+    if not series or len(series["memory_mib"]) < 2:
+        return
+    length = render.span(series["step_s"] * len(series["memory_mib"]))
+    top = max([*series["memory_mib"], answer["reserved_mib"] or 0])
+    yield Text(f"\nMemory, GiB, over {length}", style="bold")
+    yield Text(chart([mib / 1024 for mib in series["memory_mib"]], top / 1024))
+    if any(value is not None for value in series["smact"]):
+        yield Text("SM activity, %", style="bold")
+        yield Text(chart([None if v is None else v * 100 for v in series["smact"]], 100))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc report: what a run used, as colocd answers and as people see it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.cli import report as page
+from slurm_coloc.cli.app import build
+from slurm_coloc.cli.chart import chart
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow import report as flow
+from tests.unit.cli.conftest import NOW, OWNER, STRANGER, decision, run_row
+
+GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
+
+
+def used(job_id: int, peak: int, smact: float | None, *beside: int) -> dict[str, Any]:
+    return {
+        "v": 1, "job_id": job_id, "restart": 0, "node": "n1", "since_s": NOW - 199,
+        "until_s": NOW - 1, "samples": 198,
+        "why": {} if smact is not None else {"smact": "no DCGM, no GPM: an A100"},
+        "gpus": [{"uuid": GPU, "peak_mib": peak, "smact_mean": smact,
+                  "smact_how": "split" if beside else "alone", "energy_j": 21000.0}],
+        "neighbours": [{"job_id": one, "overlap_s": 50.0} for one in beside],
+        "events": [{"at_s": NOW - 5, "kind": "idle", "text": "nothing ran for 30m"}],
+        "series": {"start_s": NOW - 199, "step_s": 5, "memory_mib": [100, 9000, 9100],
+                   "smact": [None, 0.4, 0.5]},
+    }  # fmt: skip
+
+
+def close(store: Store, row: dict[str, Any], **changes: Any) -> None:
+    values = {
+        "state": "COMPLETED", "outcome": "completed", "end_s": NOW - 1, "share_mib": 12288,
+        "gpu_uuids": json.dumps([GPU]), "method": "mps", **changes,
+    }  # fmt: skip
+    store.see_run(row)
+    store.close_run(row, **values)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Job 5 ran from 200 s to 1 s ago beside a stranger's job 6, which was there before and went
+    100 s ago; job 7 was put back; 8 still waits."""
+    found = Store.open(tmp_path)
+    for name, uid, smact in (("a5", OWNER, 0.5), ("a6", STRANGER, 0.6), ("a7", OWNER, None)):
+        found.add_decision(decision(f"0000000000{name}", uid=uid, smact=smact))
+    close(
+        found,
+        run_row("0000000000a5", 5),
+        peak_mib=9100,
+        used=json.dumps([used(5, 9100, 0.4, 6)]),
+        blame=None,
+    )
+    close(
+        found,
+        run_row("0000000000a6", 6, uid=STRANGER, start_s=NOW - 400),
+        end_s=NOW - 100,
+        used=json.dumps([used(6, 5000, 0.3, 5)]),
+    )
+    close(found, run_row("0000000000a7", 7), outcome="put-back", start_s=NOW - 10)
+    found.see_run(run_row("0000000000a7", 8, state="PENDING", start_s=None, node=None))
+    return found
+
+
+def ask(store: Store, job_id: int, uid: int | None = OWNER, private: bool = False) -> Any:
+    return flow.report(store, uid, {"job_id": job_id}, private)
+
+
+def test_one_run(store: Store) -> None:
+    found = ask(store, 5)
+    assert found["run"]["peak_mib"] == 9100 and found["reserved_mib"] == 12288
+    assert found["use"]["smact"] == 0.4 and found["use"]["energy_j"] == 21000.0
+    assert [one["job_id"] for one in found["neighbours"]] == [6]
+    # alone on that GPU it would have begun when job 6 had gone
+    assert found["sooner_s"] == pytest.approx(100, abs=1)
+    assert found["slower_how"] == "predicted" and 1.0 < found["slower"] < 1.3
+    assert found["series"]["memory_mib"] == [100, 9000, 9100]
+
+
+def test_private_data_hides_whose_the_neighbours_are(store: Store) -> None:
+    (beside,) = ask(store, 5, private=True)["neighbours"]
+    assert beside["job_id"] is None and beside["uid"] is None
+    (beside,) = ask(store, 5, uid=None, private=True)["neighbours"]
+    assert beside["job_id"] == 6 and beside["uid"] == STRANGER
+
+
+@pytest.mark.parametrize(("job_id", "uid"), [(7, OWNER), (8, OWNER), (99, OWNER), (5, STRANGER)])
+def test_nothing_to_report(store: Store, job_id: int, uid: int) -> None:
+    with pytest.raises(UsageFault):
+        ask(store, job_id, uid)
+
+
+def test_run_times_alone_are_believed_before_the_model(store: Store) -> None:
+    for number in (21, 22):
+        close(
+            store,
+            run_row("0000000000a5", number, start_s=NOW - 5000 + number),
+            end_s=NOW - 4900 + number,
+            gpu_uuids=json.dumps(["GPU-x"]),
+            used=json.dumps([used(number, 9000, 0.5)]),
+        )
+    found = ask(store, 5)
+    assert found["slower_how"] == "measured" and found["slower"] == pytest.approx(1.99, abs=0.05)
+
+
+def test_the_sum(store: Store) -> None:
+    (user,) = flow.summary(store, OWNER, {})["users"]
+    assert (user["runs"], user["completed"], user["put_back"], user["measured"]) == (2, 1, 1, 1)
+    assert (user["peak_mib"], user["reserved_mib"]) == (9100, 12288)
+    assert {one["uid"] for one in flow.summary(store, None, {"days": 1})["users"]} == {
+        OWNER,
+        STRANGER,
+    }
+    with pytest.raises(UsageFault):
+        flow.summary(store, None, {"days": 0})
+
+
+def shown(store: Store, monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
+    def answer(config: object, op: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        told = (
+            flow.report(store, OWNER, wanted, False)
+            if "job_id" in wanted
+            else flow.summary(store, OWNER, wanted)
+        )
+        return {"v": 1, "ok": True, **told}
+
+    monkeypatch.setattr(page, "ask", answer)
+    done = CliRunner().invoke(build(), ["report", *args])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(store, monkeypatch, "5")
+    for words in (
+        "completed after 3m",
+        "peak 8.9 GiB; estimate 9.6 GiB, at most 11.6; reserved 12.0 GiB",
+        "MPS holds it to 12.0 GiB",
+        "40% in the mean (its part of",
+        "21.0 kJ",
+        "1: 6 (",
+        "sooner than on this GPU alone",
+        "by the model of interference",
+        "idle: nothing ran for 30m",
+        "Memory, GiB, over 15s",
+    ):
+        assert words in text, words
+    assert "0.0" in shown(store, monkeypatch).splitlines()[-1]  # hours
+    assert json.loads(shown(store, monkeypatch, "5", "--json"))["schema"] == 1
+
+
+def test_a_chart() -> None:
+    lines = chart([0, 5, 10, None, 20], 10, rows=2).splitlines()
+    assert lines == ["    10 |  █ █", "     0 | ██ █"]
+    assert chart([1.0], 0.0, rows=1).startswith("     0 |")
