@@ -150,7 +150,7 @@ def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         "Memory, GiB, over 15s",
     ):
         assert words in text, words
-    assert "0.0" in shown(store, monkeypatch).splitlines()[-1]  # hours
+    assert shown(store, monkeypatch).splitlines()[-1].split()[-1] == "3.1"  # unused, GiB
     assert json.loads(shown(store, monkeypatch, "5", "--json"))["schema"] == 1
 
 
