@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG devices of this node: what NVML tells of them, and which device file lets a job use one.
+
+A MIG device is a compute instance inside a GPU instance. Two device files guard it
+(/dev/nvidia-caps/nvidia-capN, N for the GPU instance and N for the compute instance); the numbers
+are fixed by the driver for each GPU minor, GPU instance and compute instance, and stand in
+/proc/driver/nvidia-caps/mig-minors (NVIDIA's MIG user guide, "Device Nodes and Capabilities").
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from slurm_coloc.core.mig import CARDS, kind_of
+from slurm_coloc.errors import GpuError
+
+MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
+CAPS = "/dev/nvidia-caps/nvidia-cap"
+MOST_ON_A_GPU = 16  # NVML itself says how many; a driver that lies must not hang a Prolog
+MIB = 2**20
+T = TypeVar("T")
+_LINE = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci(\d+))?/access (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class MigDevice:
+    """One MIG device. ``profile`` as gres.conf's Type names it (1g.5gb, 2c.3g.20gb); ``total_mib``,
+    ``free_mib`` of its memory, which the compute instances of one GPU instance share; ``sms``: its
+    own SMs; ``fraction``: of the GPU's (0 to 1, None for a card that is not known)."""
+
+    uuid: str
+    parent_uuid: str
+    parent_minor: int
+    parent_pci_bus_id: str
+    parent_index: int
+    gi: int
+    ci: int
+    profile: str
+    sms: int
+    fraction: float | None
+    total_mib: int
+    free_mib: int
+    gi_cap: int
+    ci_cap: int
+
+    @property
+    def files(self) -> tuple[str, str, str]:
+        """The GPU's device file, the GPU instance's and the compute instance's."""
+        return (
+            f"/dev/nvidia{self.parent_minor}",
+            f"{CAPS}{self.gi_cap}",
+            f"{CAPS}{self.ci_cap}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MigGpu:
+    """A GPU in MIG mode, cut or not."""
+
+    uuid: str
+    index: int
+    minor: int
+    name: str
+    devices: tuple[MigDevice, ...]
+
+
+def cap_minor(gpu: int, gi: int, ci: int | None = None) -> int:
+    """Minor number of the device file of an instance, by the driver's fixed scheme: 3 + 135 a GPU
+    + 9 a GPU instance, then the GPU instance itself and its eight compute instances
+    (gpu31/gi14/ci7 is 4322 in NVIDIA's list)."""
+    return 3 + 135 * gpu + 9 * gi + (0 if ci is None else 1 + ci)
+
+
+def read_caps(path: Path = MINORS) -> dict[tuple[int, int, int | None], int]:
+    """(GPU minor, GPU instance, compute instance or None) -> minor number, as the driver lists
+    them; {} where there is no list."""
+    try:
+        text = path.read_text("ascii", "replace")
+    except OSError:
+        return {}
+    return {
+        (int(gpu), int(gi), int(ci) if ci else None): int(minor)
+        for gpu, gi, ci, minor in _LINE.findall(text)
+    }
+
+
+class Mig:
+    """MIG devices by NVML, started at the first question. Use as a context manager."""
+
+    def __init__(self, minors: Path = MINORS) -> None:
+        self._minors = minors
+        self._lib: Any = None
+
+    def __enter__(self) -> "Mig":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lib is not None:
+            try:
+                self._lib.nvmlShutdown()
+            except self._lib.NVMLError:
+                pass  # nothing is left to be done with it
+            self._lib = None
+
+    def gpus(self) -> list[MigGpu]:
+        """The GPUs that are in MIG mode, in NVML's order; a GPU that is lost or busy counts as not
+        cut. Raises GpuError where NVML does not start."""
+        caps = read_caps(self._minors)
+        found = []
+        for index in range(self._call("nvmlDeviceGetCount")):
+            gpu = self._try(lambda index=index: self._gpu(index, caps))  # type: ignore[misc]
+            if gpu is not None:
+                found.append(gpu)
+        return found
+
+    def devices(self) -> list[MigDevice]:
+        """All MIG devices of the node. Raises GpuError."""
+        return [device for gpu in self.gpus() for device in gpu.devices]
+
+    def _gpu(self, index: int, caps: dict[tuple[int, int, int | None], int]) -> MigGpu | None:
+        handle = self._call("nvmlDeviceGetHandleByIndex", index)
+        current, _pending = self._call("nvmlDeviceGetMigMode", handle)
+        if not current:
+            return None
+        minor = int(self._call("nvmlDeviceGetMinorNumber", handle))
+        name = _text(self._call("nvmlDeviceGetName", handle))
+        whole = _Whole(
+            _text(self._call("nvmlDeviceGetUUID", handle)),
+            index,
+            minor,
+            _text(self._call("nvmlDeviceGetPciInfo", handle).busId),
+            kind_of(name, int(self._call("nvmlDeviceGetMemoryInfo", handle).total) // MIB),
+        )
+        most = min(MOST_ON_A_GPU, self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
+        found = []
+        for number in range(most):
+            mine = self._try(
+                lambda number=number: self._call(  # type: ignore[misc]
+                    "nvmlDeviceGetMigDeviceHandleByIndex", handle, number
+                )
+            )
+            if mine is not None:
+                found.append(self._device(mine, whole, caps))
+        return MigGpu(whole.uuid, index, minor, name, tuple(found))
+
+    def _device(
+        self, handle: Any, whole: "_Whole", caps: dict[tuple[int, int, int | None], int]
+    ) -> MigDevice:
+        gi = int(self._call("nvmlDeviceGetGpuInstanceId", handle))
+        ci = int(self._call("nvmlDeviceGetComputeInstanceId", handle))
+        has = self._call("nvmlDeviceGetAttributes_v2", handle)
+        memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+        name = _text(self._call("nvmlDeviceGetName", handle))
+        sms = int(has.multiprocessorCount)
+        gpu = whole.minor
+        return MigDevice(
+            uuid=_text(self._call("nvmlDeviceGetUUID", handle)),
+            parent_uuid=whole.uuid,
+            parent_minor=gpu,
+            parent_pci_bus_id=whole.pci_bus_id,
+            parent_index=whole.index,
+            gi=gi,
+            ci=ci,
+            profile=_profile(name),
+            sms=sms,
+            fraction=sms / CARDS[whole.kind].sms if whole.kind else None,
+            total_mib=int(memory.total) // MIB,
+            free_mib=int(memory.free) // MIB,
+            gi_cap=caps.get((gpu, gi, None), cap_minor(gpu, gi)),
+            ci_cap=caps.get((gpu, gi, ci), cap_minor(gpu, gi, ci)),
+        )
+
+    def _try(self, ask: Callable[[], T]) -> T | None:
+        try:
+            return ask()
+        except GpuError:
+            return None
+
+    def _call(self, name: str, *args: Any) -> Any:
+        """Call one function of NVML; raises GpuError with NVML's own words."""
+        if self._lib is None:
+            try:
+                import pynvml
+            except ImportError as err:
+                raise GpuError("the Python package nvidia-ml-py is missing", "nvml") from err
+            try:
+                pynvml.nvmlInit()
+            except pynvml.NVMLError as err:
+                raise GpuError(f"NVML does not start: {err}", "nvml") from err
+            self._lib = pynvml
+        try:
+            return getattr(self._lib, name)(*args)
+        except self._lib.NVMLError as err:
+            raise GpuError(f"{name}: {err}", "nvml") from err
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What is asked once of a GPU for all its instances."""
+
+    uuid: str
+    index: int
+    minor: int
+    pci_bus_id: str
+    kind: str | None
+
+
+def _profile(name: str) -> str:
+    """``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``; media engines are left out of it, for
+    gres.conf's Type and nvidia-smi spell them apart."""
+    return re.split(r"[+]", name.rpartition(" ")[2])[0]
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
