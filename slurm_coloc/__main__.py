@@ -7,7 +7,7 @@ import only what they need; everything else goes through typer.
 
 import sys
 
-HOOKS = ("prolog", "epilog")
+HOOKS = ("prolog", "epilog", "fence")
 
 
 def main() -> None:

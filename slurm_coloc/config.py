@@ -246,6 +246,17 @@ class SharingConfig(Section):
         description="Share of the SMs that one job may fill (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE);"
         " 0: no limit.",
     )
+    cgroup: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: where the driver knows limits of cgroups (r615, CUDA 13.4; cgroup v2, no"
+        " MIG), the kernel holds a job's memory, in addition to MPS.",
+    )
+    frameworks: Literal["known", "always", "off"] = Field(
+        "known",
+        description="PyTorch's and JAX's own limits where nothing stronger holds a job. known: in"
+        " steps whose program is a Python with a PyTorch that takes one (2.10); always: in all"
+        " tasks (no PyTorch before 2.10 is in use here); off: never.",
+    )
     mps_control: Path = Field(
         Path("/usr/bin/nvidia-cuda-mps-control"), description="The MPS control program."
     )

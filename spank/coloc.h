@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* All our own symbols are hidden (-fvisibility=hidden); what spank.h declares must stay
  * visible, or exports.map has nothing to export. */
@@ -78,6 +79,17 @@ int coloc_open_dir(const char *path);
 /* fence.c: what the Prolog prepared on a shared GPU. Read as root, joined in the task. */
 void coloc_fence_read(spank_t spank, const struct coloc_args *args);
 void coloc_fence_join(spank_t spank, long shards);
+
+/* limit.c: the kernel's limit on the job's cgroup, set as root before the tasks run by the program
+ * that the Prolog named ("": none); whether it stands. */
+void coloc_limit_prepare(uint32_t job, const char *program, const char *config);
+void coloc_limit_set(spank_t spank);
+bool coloc_limit_held(void);
+
+/* frameworks.c: let JAX and TensorFlow grow; let frameworks hold themselves to the limit, true where
+ * one does. mode: known, always, off. */
+void coloc_frameworks_grow(spank_t spank);
+bool coloc_frameworks_limit(spank_t spank, const char *mode, long limit_mib, long gpu_mib);
 
 /* forward.c: read, compress, hand to Slurm. Does not return when something is wrong. */
 void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind);

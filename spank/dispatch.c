@@ -73,3 +73,14 @@ int slurm_spank_task_init(spank_t spank, int ac, char *argv[])
 
 	return coloc_remote_task_init(spank);
 }
+
+/* In slurmstepd, as root, for each task that is made and waits: the job's cgroup is there. */
+int slurm_spank_task_post_fork(spank_t spank, int ac, char *argv[])
+{
+	(void) ac;
+	(void) argv;
+
+	if (spank_remote(spank) == 1)
+		coloc_limit_set(spank);
+	return 0;
+}

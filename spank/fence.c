@@ -5,7 +5,8 @@
  * It is read as root before the tasks are made, and used in each task as the user. The size of
  * the fence is the shards that Slurm itself gave this step times the size of a shard, shared among
  * the tasks that this step has here. Without the file, or inside a container that does not show
- * the pipe, the task runs as it would have without us, and says so.
+ * the pipe, the task runs as it would have without us, and says so. The other rungs of the ladder
+ * are in limit.c (the kernel's limit, which stands already) and frameworks.c.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,6 +33,10 @@ static struct {
 	char pipe[256];
 	char log[256];
 	char why[256];
+	char frameworks[16];
+	char
+	    program[256]; /* sets the limit of the job's cgroup; "" where there is none to be had */
+	char config[256];
 	dev_t shm_device; /* /dev/shm as the daemon has it */
 	ino_t shm_inode;
 } share;
@@ -58,6 +63,12 @@ static void take(const char *name, const char *value)
 		text_of(value, share.pipe, sizeof(share.pipe));
 	else if (strcmp(name, "log") == 0)
 		text_of(value, share.log, sizeof(share.log));
+	else if (strcmp(name, "frameworks") == 0)
+		text_of(value, share.frameworks, sizeof(share.frameworks));
+	else if (strcmp(name, "program") == 0)
+		text_of(value, share.program, sizeof(share.program));
+	else if (strcmp(name, "config") == 0)
+		text_of(value, share.config, sizeof(share.config));
 	else if (strcmp(name, "why") == 0)
 		text_of(value, share.why, sizeof(share.why));
 }
@@ -92,6 +103,7 @@ void coloc_fence_read(spank_t spank, const struct coloc_args *args)
 	int fd;
 
 	memset(&share, 0, sizeof(share));
+	coloc_limit_prepare(0, "", "");
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
 	    !coloc_node_dir(args->run_dir, path, sizeof(path)))
 		return;
@@ -111,6 +123,7 @@ void coloc_fence_read(spank_t spank, const struct coloc_args *args)
 		return;
 	text[len] = '\0';
 	parse(text);
+	coloc_limit_prepare(job, share.program, share.config);
 	if (stat("/dev/shm", &st) == 0) {
 		share.shm_device = st.st_dev;
 		share.shm_inode = st.st_ino;
@@ -160,11 +173,22 @@ static void join_mps(spank_t spank, long limit_mib)
 	}
 }
 
-/* Frameworks that take all memory of the GPU at their start. What the user has set stays. */
-static void grow_slowly(spank_t spank)
+/* One line in the job's output: what stands between the job and its neighbours. */
+static void tell(bool mps, bool kernel, bool framework, long limit_mib, const char *why)
 {
-	spank_setenv(spank, "XLA_PYTHON_CLIENT_PREALLOCATE", "false", 0);
-	spank_setenv(spank, "TF_FORCE_GPU_ALLOW_GROWTH", "true", 0);
+	double gpu_gib = (double) share.gpu_mib / 1024;
+	double own_gib = (double) limit_mib / 1024;
+
+	if (mps || kernel)
+		dprintf(STDERR_FILENO, "coloc: %.0f GiB GPU, %.1f GiB for this job (%s)\n", gpu_gib,
+		        own_gib,
+		        !kernel ? "MPS"
+		        : mps   ? "MPS, held by the kernel"
+		                : "held by the kernel");
+	else
+		dprintf(STDERR_FILENO,
+		        "coloc: %.0f GiB GPU, %.1f GiB for this job, %s: no MPS, %s\n", gpu_gib,
+		        own_gib, framework ? "held by its framework only" : "not fenced", why);
 }
 
 void coloc_fence_join(spank_t spank, long shards)
@@ -172,27 +196,27 @@ void coloc_fence_join(spank_t spank, long shards)
 	uint32_t step = 0;
 	bool batch = spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
 	             step == SLURM_BATCH_SCRIPT;
+	bool kernel = coloc_limit_held();
+	bool framework = false;
 	const char *why = share.why;
-	bool mps;
 	long limit_mib;
+	long each_mib;
+	bool mps;
 
 	if (!share.known || share.shard_mib <= 0)
 		return;
-	grow_slowly(spank);
+	coloc_frameworks_grow(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
 	if (mps && (why = hidden()))
 		mps = false;
 	limit_mib = shards * share.shard_mib;
+	/* The kernel counts all processes of the job together, MPS each by itself. */
+	each_mib = kernel ? limit_mib : limit_mib / tasks_here(spank, batch);
 	if (mps)
-		join_mps(spank, limit_mib / tasks_here(spank, batch));
-	if (!batch || share.gpu_mib <= 0)
-		return;
-	/* One line in the job's output. */
-	if (mps)
-		dprintf(STDERR_FILENO, "coloc: %.0f GiB GPU, %.1f GiB for this job (MPS)\n",
-		        (double) share.gpu_mib / 1024, (double) limit_mib / 1024);
-	else
-		dprintf(STDERR_FILENO,
-		        "coloc: %.0f GiB GPU, %.1f GiB for this job, not fenced: no MPS, %s\n",
-		        (double) share.gpu_mib / 1024, (double) limit_mib / 1024, why);
+		join_mps(spank, each_mib);
+	else if (!kernel)
+		framework =
+		    coloc_frameworks_limit(spank, share.frameworks, each_mib, share.gpu_mib);
+	if (batch && share.gpu_mib > 0)
+		tell(mps, kernel, framework, limit_mib, why);
 }

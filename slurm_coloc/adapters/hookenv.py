@@ -40,6 +40,8 @@ class HookSettings:
     method: str = "auto"
     users: str = "one"
     thread_percentage: int = 0
+    cgroup: str = "auto"
+    frameworks: str = "known"
     mps_control: Path = Path("/usr/bin/nvidia-cuda-mps-control")
 
 
@@ -53,6 +55,8 @@ _SECTION = {
     "method": "sharing",
     "users": "sharing",
     "thread_percentage": "sharing",
+    "cgroup": "sharing",
+    "frameworks": "sharing",
     "mps_control": "sharing",
 }
 _KINDS: Mapping[str, type] = {
@@ -103,6 +107,8 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     _within(path, "thread_percentage", settings.thread_percentage, 0, 100)
     _known(path, "method", settings.method, ("auto", "mps", "streams"))
     _known(path, "users", settings.users, ("one", "all"))
+    _known(path, "cgroup", settings.cgroup, ("auto", "off"))
+    _known(path, "frameworks", settings.frameworks, ("known", "always", "off"))
     return settings
 
 

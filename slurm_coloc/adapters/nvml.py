@@ -19,6 +19,8 @@ PROC_GPUS = Path("/proc/driver/nvidia/gpus")
 MIB = 2**20
 US = 1e-6  # accounting tells microseconds since the epoch, and milliseconds of run time
 MS = 1e-3
+#: NVML_DEVICE_MEMORY_LIMIT_MAX
+NO_LIMIT = 2**64 - 1
 T = TypeVar("T")
 
 
@@ -136,6 +138,37 @@ class Nvml:
         """The driver's version, "" where it is not told."""
         found = self._maybe(lambda: _text(self._call("nvmlSystemGetDriverVersion")))
         return "" if isinstance(found, Missing) else found
+
+    def limit_group(self, uuid: str, folder: str, hard_mib: int) -> None:
+        """Let a cgroup (v2, by its folder) have this much of a GPU's memory, nothing reserved.
+        Needs root and a driver from r615 on; not of MIG devices. Raises GpuError."""
+        limits = self._struct("c_nvmlSetMemoryLimits_v1_t")
+        limits.nameSpace = folder.encode()
+        limits.softLimit, limits.hardLimit = 0, hard_mib * MIB
+        handle = self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        self._call("nvmlDeviceSetMemoryLimits_v1", handle, limits)
+
+    def group_limit_mib(self, uuid: str, folder: str) -> int | None:
+        """A cgroup's hard limit on a GPU's memory; None where it has none, or where the driver does
+        not tell one that was never set from an unknown kind. Raises GpuError."""
+        limits = self._struct("c_nvmlGetMemoryLimits_v1_t")
+        limits.nameSpace = folder.encode()
+        handle = self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        try:
+            self._call("nvmlDeviceGetMemoryLimits_v1", handle, limits)
+        except GpuError as err:
+            lib = self._started()
+            told = getattr(err.__cause__, "value", None)
+            if told in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_NOT_SUPPORTED):
+                return None
+            raise
+        return None if limits.hardLimit == NO_LIMIT else int(limits.hardLimit) // MIB
+
+    def _struct(self, name: str) -> Any:
+        found = getattr(self._started(), name, None)
+        if found is None:
+            raise GpuError("nvidia-ml-py is older than 13.615: no limits of cgroups", "nvml")
+        return found()
 
     def _handles_by_minor(self) -> dict[int, Any]:
         handles: dict[int, Any] = {}

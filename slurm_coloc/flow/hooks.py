@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`coloc prolog` and `coloc epilog`: choose the stage, map every failure to an exit code.
+"""`coloc prolog`, `coloc epilog`, `coloc fence`: choose the stage, map failures to exit codes.
 
 The scripts of prolog/ and epilog/ always exit 0 towards slurmd; this code is for their log line.
+The last is called by the SPANK plugin in slurmstepd; see limit.
 """
 
 import os
@@ -12,12 +13,17 @@ from slurm_coloc.errors import ColocError, UsageFault
 
 
 def run(name: str, argv: Sequence[str]) -> int:
-    """Run the hook ``name`` ("prolog" or "epilog") on this process' environment.
+    """Run the hook ``name`` ("prolog", "epilog", "fence") on this process' environment.
 
     ``--dry-run`` prints what would be written and changes nothing. Returns the documented exit
     code; one line on stderr says what was done or why not. Never raises.
     """
     try:
+        if name == "fence":
+            from slurm_coloc.flow import limit
+
+            print(f"coloc fence: {limit.run(os.environ, argv)}", file=sys.stderr)
+            return 0
         unknown = [word for word in argv if word not in ("--dry-run", "--json")]
         if unknown:
             raise UsageFault(f"unknown argument {unknown[0]!r}: only --dry-run is known")

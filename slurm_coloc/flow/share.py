@@ -10,8 +10,9 @@ neighbours.
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_coloc.adapters import hookenv
+from slurm_coloc.adapters import cgroup, hookenv, nvml
 from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.core import fence
 from slurm_coloc.core.sharing import Chosen, Method, Rules
 from slurm_coloc.errors import GpuError
 
@@ -34,6 +35,7 @@ def prepare(
     lines = [f"method {found.method}", f"shard_mib {held.get('shard_mib', settings.shard_mib)}"]
     if len(devices) == 1:
         lines += [f"uuid {devices[0]['uuid']}", f"gpu_mib {devices[0]['total_mib']}"]
+    lines += _ladder(settings, held, devices, environ)
     if pipe is not None:
         lines += [f"pipe {pipe}", f"log {pipe.parent / 'log'}"]
         if settings.thread_percentage:
@@ -42,6 +44,36 @@ def prepare(
         lines.append(f"why {found.reason}")
     text = "\n".join(["share 1", *lines]) + "\n"
     return {"method": found.method.value, "reason": found.reason}, text
+
+
+def _ladder(
+    settings: hookenv.HookSettings,
+    held: Mapping[str, Any],
+    devices: list[dict[str, Any]],
+    environ: Mapping[str, str],
+) -> list[str]:
+    """What the other rungs need: the limit of the job's cgroup and who sets it, and which tasks
+    are given their framework's own."""
+    lines = [f"frameworks {settings.frameworks}"]
+    program = environ.get("COLOC_PROGRAM", "")
+    uuid = str(devices[0]["uuid"]) if len(devices) == 1 else ""
+    if settings.cgroup == "off" or not program.startswith("/") or not uuid.startswith("GPU-"):
+        return lines
+    if held["available"] and cgroup.unified() and fence.has_limits(_driver(settings)):
+        lines += [f"cgroup_mib {held['shards'] * held['shard_mib']}", f"program {program}"]
+        config = environ.get("COLOC_CONFIG", "")
+        lines += [f"config {config}"] if config else []
+    return lines
+
+
+def _driver(settings: hookenv.HookSettings) -> str:
+    if not settings.nvml:
+        return ""
+    try:
+        with nvml.Nvml() as lib:
+            return lib.driver()
+    except GpuError:
+        return ""
 
 
 def _sit(

@@ -57,6 +57,11 @@ spank_err_t spank_option_register(spank_t spank, struct spank_option *opt)
 	return ESPANK_NOT_AVAIL;
 }
 
+void slurm_info(const char *format, ...)
+{
+	(void) format;
+}
+
 void slurm_error(const char *format, ...)
 {
 	(void) format;
@@ -70,7 +75,9 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 
 	(void) spank;
 	va_start(values, item);
-	out = va_arg(values, uint32_t *);
+	out = va_arg(values, uint32_t *); /* an int * or a pid_t * is as wide */
+	if (item == S_JOB_ARGV)
+		*va_arg(values, char ***) = fake_job.argv;
 	va_end(values);
 	switch (item) {
 	case S_JOB_ID:
@@ -88,6 +95,13 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 	case S_JOB_LOCAL_TASK_COUNT:
 		*out = fake_job.tasks;
 		break;
+	case S_JOB_ARGV:
+		for (*out = 0; fake_job.argv && fake_job.argv[*out];)
+			(*out)++;
+		break;
+	case S_TASK_PID:
+		*out = (uint32_t) fake_job.pid;
+		break;
 	default:
 		err = ESPANK_BAD_ARG;
 	}
@@ -96,11 +110,14 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 
 spank_err_t spank_getenv(spank_t spank, const char *name, char *value, int size)
 {
+	const char *found = fake_task_env(name);
+
 	(void) spank;
-	(void) name;
-	if (!fake_job.name)
+	if (!found && strcmp(name, "SLURM_JOB_NAME") == 0)
+		found = fake_job.name;
+	if (!found)
 		return ESPANK_ENV_NOEXIST;
-	if (snprintf(value, (size_t) size, "%s", fake_job.name) >= size)
+	if (snprintf(value, (size_t) size, "%s", found) >= size)
 		return ESPANK_NOSPACE;
 	return ESPANK_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #define FAKE_SPANK_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "coloc.h"
 
@@ -15,6 +16,8 @@ struct fake_job {
 	uint32_t task;
 	const char *name; /* NULL = the environment has none */
 	uint32_t tasks;   /* of the step on this node */
+	char **argv;      /* of the task, NULL at its end; NULL = not told */
+	pid_t pid;        /* of the task */
 };
 
 extern struct fake_job fake_job;

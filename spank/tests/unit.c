@@ -274,6 +274,8 @@ int main(void)
 	test_step_note();
 	test_note_logs();
 	test_fence();
+	test_limit();
+	test_frameworks();
 	if (chdir("/") != 0)
 		return 99;
 	snprintf(command, sizeof(command), "rm -rf %s", dir);

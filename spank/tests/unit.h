@@ -29,4 +29,8 @@ void test_note_logs(void);
 /* unit_fence.c */
 void test_fence(void);
 
+/* unit_ladder.c */
+void test_limit(void);
+void test_frameworks(void);
+
 #endif

@@ -49,7 +49,7 @@ void test_step_note(void)
 	char name[2000];
 
 	CHECK(mkdir("n1", 0700) == 0 && mkdir("n1/jobs", 0755) == 0);
-	fake_job = (struct fake_job){ 7, SLURM_BATCH_SCRIPT, 5, 2, "a b", 1 };
+	fake_job = (struct fake_job){ 7, SLURM_BATCH_SCRIPT, 5, 2, "a b", 1, NULL, 0 };
 	setenv("SLURMD_NODENAME", "n1", 1);
 	CHECK(notes("n1/jobs", NULL)); /* no Prolog, no Epilog */
 	put("n1/jobs/7.json", "{}", 2);

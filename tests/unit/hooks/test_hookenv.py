@@ -107,7 +107,10 @@ def test_defaults_are_those_of_the_configuration() -> None:
             section = config.network
         elif field.name == "shard_mib":
             section = config.pool
-        elif field.name in ("method", "users", "thread_percentage", "mps_control"):
+        elif field.name in (
+            *("method", "users", "thread_percentage", "mps_control"),
+            *("cgroup", "frameworks"),
+        ):
             section = config.sharing
         assert getattr(ours, field.name) == getattr(section, field.name)
 

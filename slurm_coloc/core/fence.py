@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ladder of memory fences, the strongest first. Rules and words only, no I/O.
+
+1. ``cgroup``: the kernel counts all device memory of all processes of the job and refuses what is
+   above the limit (driver r615 / CUDA 13.4, cgroup v2, no MIG).
+2. ``mps``: the MPS server refuses each of its clients what is above that client's share.
+3. ``framework``: PyTorch or JAX refuses itself; a program that asks CUDA directly is not held.
+4. ``none``: a promise.
+"""
+
+import re
+from enum import StrEnum
+
+#: First driver with memory limits of cgroups, "MPS v3 Memory Partitioning" in NVIDIA's MPS guide.
+FIRST_DRIVER = 615
+#: A task of Slurm is in <job>/step_<n>/...; the job's own folder is job_<n>, from 26.05 on a SLUID.
+_STEP = re.compile(r"/step_(?:[0-9]+|batch|interactive|extern)(?:/|$)")
+_UNSAFE = re.compile(r"(?:^|/)\.\.?(?:/|$)|//|[\x00-\x1f\x7f]")
+
+
+class Rung(StrEnum):
+    """What holds a job's memory on its GPU."""
+
+    CGROUP = "cgroup"
+    MPS = "mps"
+    FRAMEWORK = "framework"
+    NONE = "none"
+
+
+#: Who holds the limit that a run met, for people.
+HOLDER = {
+    Rung.CGROUP: "which the kernel holds for all of its processes",
+    Rung.MPS: "which MPS holds",
+    Rung.FRAMEWORK: "which its framework holds",
+}
+#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
+_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
+
+
+def has_limits(driver: str) -> bool:
+    """Whether a driver of this version ("615.71.04") may know memory limits of cgroups."""
+    first = driver.partition(".")[0]
+    return first.isascii() and first.isdigit() and int(first[:6]) >= FIRST_DRIVER
+
+
+def job_cgroup(text: str) -> str | None:
+    """The cgroup v2 path of the job whose task's /proc/PID/cgroup says ``text``; None where the
+    task is in no cgroup of a job's own (proctrack/linuxproc, cgroup v1)."""
+    for line in text.splitlines():
+        if not line.startswith("0::/"):
+            continue
+        path = line.removeprefix("0::")
+        step = _STEP.search(path)
+        if step and step.start() > 0 and not _UNSAFE.search(path):
+            return path[: step.start()]
+    return None
+
+
+def met(method: str | None, rung: str | None, line: str) -> str:
+    """Who held the limit that a run met whose Epilog tells of this method and rung and whose
+    evidence is ``line``; "" where nothing held it."""
+    if rung == Rung.CGROUP:
+        return HOLDER[Rung.CGROUP]
+    if method == "mps":
+        return HOLDER[Rung.MPS]
+    return HOLDER[Rung.FRAMEWORK] if _ALLOWED.search(line) else ""
