@@ -16,34 +16,34 @@ ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 
 
-def unified(root: Path = ROOT) -> bool:
+def unified() -> bool:
     """Whether cgroup v2 is there (and not v1, or v2 beside it)."""
-    return (root / "cgroup.controllers").is_file()
+    return (ROOT / "cgroup.controllers").is_file()
 
 
-def of_job(pid: int, root: Path = ROOT, proc: Path = PROC) -> Path:
+def of_job(pid: int) -> Path:
     """The folder of the job that a process belongs to. Raises GpuError where it has none."""
     try:
-        text = (proc / str(pid) / "cgroup").read_text("ascii", "replace")
+        text = (PROC / str(pid) / "cgroup").read_text("ascii", "replace")
     except OSError as err:
         raise GpuError(f"process {pid}: {err.strerror}", "cgroup") from err
     path = job_cgroup(text)
     if path is None:
         raise GpuError("the job has no cgroup (v2) of its own", "cgroup")
-    folder = root / path.removeprefix("/")
+    folder = ROOT / path.removeprefix("/")
     if not folder.is_dir():
         raise GpuError(f"{folder} is not there", "cgroup")
     return folder
 
 
-def pass_dmem_on(folder: Path, root: Path = ROOT) -> bool:
+def pass_dmem_on(folder: Path) -> bool:
     """Let ``folder`` have limits of device memory; whether the kernel's controller counts there.
     May be called again, by several at once. Raises GpuError."""
     if (folder / "dmem.max").exists():
         return True
-    if "dmem" not in (root / "cgroup.controllers").read_text("ascii").split():
+    if "dmem" not in (ROOT / "cgroup.controllers").read_text("ascii").split():
         return False
-    for parent in reversed([one for one in folder.parents if one.is_relative_to(root)]):
+    for parent in reversed([one for one in folder.parents if one.is_relative_to(ROOT)]):
         try:
             if "dmem" not in (parent / "cgroup.subtree_control").read_text("ascii").split():
                 (parent / "cgroup.subtree_control").write_text("+dmem", "ascii")

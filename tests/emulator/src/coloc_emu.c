@@ -15,7 +15,7 @@ static int usage(FILE *f, int rc)
 {
     fputs("usage: coloc-emu machines [--json]\n"
           "       coloc-emu init --machine NAME [--uuid-seed S] [--minors 1,0,..] [--force]\n"
-          "                      [--sharing mps|streams|auto] LEDGER\n"
+          "                      [--sharing mps|streams|auto] [--driver VERSION] LEDGER\n"
           "       coloc-emu show [LEDGER] [--json]\n"
           "       coloc-emu fault LEDGER GPU|all lost|nvml-busy|mps-fault|stale|clear\n"
           "       coloc-emu reap [LEDGER]\n"
@@ -63,7 +63,7 @@ static int parse_sharing(const char *text)
 
 static int cmd_init(int argc, char **argv)
 {
-    const char *name = NULL, *path = NULL, *minors_text = NULL;
+    const char *name = NULL, *path = NULL, *minors_text = NULL, *driver = NULL;
     char seed[64] = "";
     uint32_t minors[EMU_MAX_DEVICES];
     int i, rc, force = 0, sharing = EMU_SHARING_MPS;
@@ -81,6 +81,8 @@ static int cmd_init(int argc, char **argv)
             minors_text = argv[++i];
         else if (strcmp(argv[i], "--sharing") == 0 && i + 1 < argc)
             sharing = parse_sharing(argv[++i]);
+        else if (strcmp(argv[i], "--driver") == 0 && i + 1 < argc)
+            driver = argv[++i];
         else if (argv[i][0] != '-' && path == NULL)
             path = argv[i];
         else
@@ -101,6 +103,8 @@ static int cmd_init(int argc, char **argv)
         random_seed(seed, sizeof(seed));
     machine_build(&st, m, seed, minors_text != NULL ? minors : NULL);
     st.sharing = (uint32_t)sharing;
+    if (driver != NULL)
+        snprintf(st.driver, sizeof(st.driver), "%s", driver);
     rc = emu_create(path, &st, force);
     if (rc < 0) {
         fprintf(stderr, "coloc-emu: %s: %s\n", path, strerror(-rc));

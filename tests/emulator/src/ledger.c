@@ -286,6 +286,7 @@ struct emu_proc *emu_proc_add(struct emu_ledger *l, int device, int mig, const c
         if (getenv("SLURM_JOB_ID") != NULL)
             p->job = (uint32_t)strtoul(getenv("SLURM_JOB_ID"), NULL, 10);
         snprintf(p->label, sizeof(p->label), "%s", label);
+        emu_own_group(p->group, sizeof(p->group));
         if (l->st->n_slots <= (uint32_t)i)
             l->st->n_slots = (uint32_t)i + 1;
         p->kind = EMU_TRAIN;

@@ -18,13 +18,15 @@
 #include <sys/types.h>
 
 #define EMU_MAGIC 0x554d45434f4c4f43ull /* "COLOCEMU" */
-#define EMU_VERSION 2u
+#define EMU_VERSION 3u
 #define EMU_MAX_DEVICES 16
 #define EMU_MAX_MIG 8
 #define EMU_MAX_PROCS 1024
 #define EMU_MAX_STATS 64
 #define EMU_MAX_PAST 512 /* ended processes that accounting remembers, the newest */
+#define EMU_MAX_LIMITS 128
 #define EMU_UUID_LEN 48
+#define EMU_GROUP_LEN 192
 #define EMU_NAME_LEN 64
 
 enum emu_fault { EMU_FAULT_LOST = 1, EMU_FAULT_NVML_BUSY = 2, EMU_FAULT_STALE = 4 };
@@ -74,6 +76,14 @@ struct emu_proc {
     double sm_active_s; /* integral of its share of SM activity */
     uint64_t start_us;  /* since the epoch */
     char label[32];
+    char group[EMU_GROUP_LEN]; /* its cgroup (v2) as /proc/self/cgroup has it, "" for none */
+};
+
+/* Memory limits of a cgroup on a device, as nvmlDeviceSetMemoryLimits_v1 sets them; in bytes. */
+struct emu_limit {
+    char group[EMU_GROUP_LEN]; /* below the mount point, like emu_proc's; "": a free entry */
+    int32_t device;
+    uint64_t soft, hard;
 };
 
 /* One that has ended, as NVML's accounting remembers it. */
@@ -108,6 +118,7 @@ struct emu_state {
     struct emu_stats stats[EMU_MAX_STATS];
     uint64_t n_past; /* ended processes so far; past[n % EMU_MAX_PAST] */
     struct emu_past past[EMU_MAX_PAST];
+    struct emu_limit limit[EMU_MAX_LIMITS];
 };
 
 struct emu_ledger {
@@ -140,6 +151,17 @@ int emu_proc_resize(struct emu_ledger *l, struct emu_proc *p, uint64_t mib); /* 
 uint64_t emu_used_mib(const struct emu_state *st, int device, int mig);
 uint64_t emu_capacity_mib(const struct emu_state *st, int device, int mig);
 int emu_proc_on(const struct emu_state *st, const struct emu_proc *p, int device, int mig);
+
+/* The least hard limit around a cgroup on a device, and what its processes there hold; in MiB,
+ * UINT64_MAX without one. limits.c */
+uint64_t emu_group_limit(const struct emu_state *st, int device, const char *group,
+                         uint64_t *held_mib);
+/* Whether `group` is `around` or below it. */
+int emu_group_within(const char *group, const char *around);
+/* The path below the mount point of cgroup v2; NULL where it is in none. */
+const char *emu_group_of(const char *folder);
+/* Of this process. */
+void emu_own_group(char *buf, size_t len);
 
 uint64_t emu_now_ns(void);
 uint64_t emu_epoch_us(void);

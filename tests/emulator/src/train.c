@@ -57,7 +57,8 @@ static int ramp(struct run *r, struct oom *why)
     int i;
 
     for (i = 1; i <= RAMP_STEPS; i++) {
-        if (gpus_resize(&r->g, r->footprint_mib * (uint64_t)i / RAMP_STEPS, why) < 0)
+        uint64_t mib = r->footprint_mib * (uint64_t)i / RAMP_STEPS;
+        if (mib > r->g.slot[0]->memory_mib && gpus_resize(&r->g, mib, why) < 0)
             return 1;
         if (stop_signal)
             return 2;
@@ -177,6 +178,10 @@ static int run_rank(const struct options *o, int rank)
         rc = 128 + stop_signal; /* while it waited for another user's MPS server */
     if (rc != 0)
         goto out;
+    rc = framework_refuses(o->framework);
+    if (rc != 0)
+        goto out;
+    r.footprint_mib = gpus_preallocate(&r.g, o, &why);
     ramped = ramp(&r, &why);
     if (ramped == 1) {
         oom_print(o->framework, &why, o->catch_oom);

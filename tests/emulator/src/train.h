@@ -54,12 +54,15 @@ struct gpus {
     int device[MAX_GPUS], mig[MAX_GPUS], ordinal[MAX_GPUS]; /* ordinal: CUDA's own numbering */
     struct emu_proc *slot[MAX_GPUS];
     uint64_t fence_mib[MAX_GPUS]; /* 0: none */
+    uint64_t cap_mib[MAX_GPUS];   /* of the framework itself, 0: none */
+    uint64_t total_mib;           /* of the first, as CUDA shows it */
 };
 
 /* What an out-of-memory message tells; all in MiB. */
 struct oom {
     int ordinal;
     uint64_t asked_mib, total_mib, free_mib, own_mib;
+    uint64_t allowed_mib; /* of the framework itself, 0: none */
     const struct emu_state *st;
     const struct emu_proc *slot;
 };
@@ -83,6 +86,16 @@ int gpus_attach(struct gpus *g, const struct options *o, int rank);
 void gpus_detach(struct gpus *g);
 /* Sets the footprint on every GPU; fills *why and returns -1 where one is full or fenced. */
 int gpus_resize(struct gpus *g, uint64_t mib, struct oom *why);
+/* A framework that takes memory at its start whatever it needs takes what it gets: the footprint.
+ */
+uint64_t gpus_preallocate(struct gpus *g, const struct options *o, struct oom *why);
+/* train_framework.c: what a framework allows itself of a GPU of `total_mib` by its environment, 0
+ * where it says nothing; what it takes at its start whatever it needs, 0 where it grows. */
+uint64_t framework_cap(int fw, uint64_t total_mib);
+uint64_t framework_takes(int fw, uint64_t total_mib);
+/* Not 0, and said why, where the framework refuses its environment. */
+int framework_refuses(int fw);
+
 /* One look: own speed (the slowest GPU's), neighbours; enum gpu_failure. */
 int gpus_tick(struct gpus *g, double *speed, int *neighbours);
 void gpus_set(struct gpus *g, double smact, double work_s, double done_s);

@@ -121,6 +121,28 @@ static uint64_t fence(const struct gpus *g, int ordinal)
     return own != 0 && (servers == 0 || own < servers) ? own : servers;
 }
 
+/* What CUDA shows as the GPU's memory: the limit of the cgroup where there is one. */
+static uint64_t total(const struct gpus *g, int i)
+{
+    const struct emu_state *st = g->ledger.st;
+    uint64_t capacity = emu_capacity_mib(st, g->device[i], g->mig[i]), held;
+    uint64_t limit =
+        g->mig[i] < 0 ? emu_group_limit(st, g->device[i], g->slot[i]->group, &held) : UINT64_MAX;
+
+    return limit < capacity ? limit : capacity;
+}
+
+/* Whether the cgroup's limit is in the way of `mib` for this process. */
+static int group_refuses(const struct gpus *g, int i, uint64_t mib)
+{
+    const struct emu_proc *p = g->slot[i];
+    uint64_t held = 0;
+    uint64_t limit =
+        p->mig < 0 ? emu_group_limit(g->ledger.st, p->device, p->group, &held) : UINT64_MAX;
+
+    return limit != UINT64_MAX && held - p->memory_mib + mib > limit;
+}
+
 /* Keeps `want` of the n visible GPUs, from the rank'th on. */
 static void choose(struct gpus *g, int n, int want, int rank)
 {
@@ -178,6 +200,9 @@ static int take_slots(struct gpus *g, const struct options *o)
         g->slot[i]->mps_client = g->mps.server_pid != 0;
         g->slot[i]->mps_server_pid = g->mps.server_pid;
         g->fence_mib[i] = fence(g, g->ordinal[i]);
+        if (i == 0)
+            g->total_mib = total(g, i);
+        g->cap_mib[i] = framework_cap(o->framework, total(g, i));
     }
     return 0;
 }
@@ -256,7 +281,9 @@ int gpus_resize(struct gpus *g, uint64_t mib, struct oom *why)
         return 0; /* the next step tries again */
     for (i = 0; i < g->n && rc == 0; i++) {
         struct emu_proc *p = g->slot[i];
-        int fenced = g->fence_mib[i] != 0 && mib > g->fence_mib[i];
+        int capped = g->cap_mib[i] != 0 && mib > g->cap_mib[i];
+        int fenced =
+            (g->fence_mib[i] != 0 && mib > g->fence_mib[i]) || capped || group_refuses(g, i, mib);
         if (!fenced && emu_proc_resize(&g->ledger, p, mib) == 0)
             continue;
         why->ordinal = g->ordinal[i];
@@ -264,12 +291,22 @@ int gpus_resize(struct gpus *g, uint64_t mib, struct oom *why)
         why->own_mib = p->memory_mib;
         why->total_mib = emu_capacity_mib(g->ledger.st, p->device, p->mig);
         why->free_mib = why->total_mib - emu_used_mib(g->ledger.st, p->device, p->mig);
+        why->allowed_mib = g->cap_mib[i];
         why->st = g->ledger.st;
         why->slot = p;
         rc = -1;
     }
     emu_unlock(&g->ledger);
     return rc;
+}
+
+uint64_t gpus_preallocate(struct gpus *g, const struct options *o, struct oom *why)
+{
+    uint64_t mib = framework_takes(o->framework, g->total_mib);
+
+    while (mib > o->memory_mib && gpus_resize(g, mib, why) < 0)
+        mib -= mib / 10 + 1; /* as XLA and TensorFlow: a tenth less each time */
+    return mib > o->memory_mib ? mib : o->memory_mib;
 }
 
 int gpus_tick(struct gpus *g, double *speed, int *neighbours)

@@ -91,6 +91,8 @@ static void pytorch_new(const struct oom *o)
             "capacity of %s of which %s is free.",
             SIZE(o->asked_mib), o->ordinal, SIZE(o->total_mib), SIZE(o->free_mib));
     neighbours(o);
+    if (o->allowed_mib != 0)
+        fprintf(stderr, " %s allowed;", SIZE(o->allowed_mib));
     fprintf(stderr,
             " Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch "
             "but unallocated. If reserved but unallocated memory is large try setting "
