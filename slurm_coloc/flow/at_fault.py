@@ -8,6 +8,7 @@ from typing import Any
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.core.blame import Blame, Scene, at_fence, blame
+from slurm_coloc.core.fence import Rung
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.flow.shares import promised_mib, promised_to
 
@@ -21,7 +22,7 @@ FAULTS = ("mps", "device")
 
 def fenced(body: Row) -> bool:
     """Whether the node held the run to what it was promised."""
-    return body.get("method") == "mps"
+    return body.get("method") == "mps" or body.get("fence") == Rung.CGROUP
 
 
 def from_telemetry(store: Store, run: Row, body: Row) -> Row:

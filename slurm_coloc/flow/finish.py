@@ -23,7 +23,7 @@ from slurm_coloc.core import logpath, oom
 from slurm_coloc.core.peak import Peak, Use, peak_of
 from slurm_coloc.core.sharing import Method
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow import share
+from slurm_coloc.flow import limit, share
 from slurm_coloc.flow.deliver import deliver
 from slurm_coloc.flow.launch import log_facts
 
@@ -31,7 +31,7 @@ LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
 COLOCD_DEADLINE_S = 2.0
 #: of a job's files in run_dir; step and logs by slurmstepd
-SUFFIXES = ("json", "step", "logs", share.SUFFIX)
+SUFFIXES = ("json", "step", "logs", limit.SUFFIX, share.SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "peak_mib": peak.peak_mib if peak else None,
         "alone": peak.alone if peak else None,
         "method": _method(known.state),
+        "fence": known.state.get("fence"),
         "notes": notes,
     }
     if dry_run:
@@ -94,6 +95,7 @@ def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: lis
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
             logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
+            held = spool.read_file(fd, f"{job.job_id}.{limit.SUFFIX}", owners, 1024)
         state = json.loads(raw) if raw is not None else None
     except (ColocError, OSError, ValueError) as err:
         notes.append(f"state unreadable: {str(err)[:100]}")
@@ -102,6 +104,7 @@ def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: lis
         notes.append("no state of this run: the Prolog did not write one")
         # The numbers and the name are those of every run, the logs' lengths are not.
         return Known({}, step, {})
+    state["fence"] = limit.rung_of(held)
     return Known(state, step, _starts(logs or b""))
 
 

@@ -27,7 +27,7 @@ from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath
 from slurm_coloc.errors import ColocError, DaemonUnreachable, GpuError
-from slurm_coloc.flow import share
+from slurm_coloc.flow import limit, share
 from slurm_coloc.flow.deliver import ways_of
 from slurm_coloc.flow.holders import holders
 from slurm_coloc.flow.reach import reach
@@ -65,7 +65,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         return _line(job, state)
     with spool.opened_dir(settings.run_dir, 0o755) as fd:
         # What an Epilog that was killed has left: slurmstepd writes these after the Prolog.
-        for suffix in ("step", "logs", share.SUFFIX):
+        for suffix in ("step", "logs", limit.SUFFIX, share.SUFFIX):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)

@@ -8,6 +8,7 @@ import structlog
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
+from slurm_coloc.core import fence
 from slurm_coloc.core.blame import Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
@@ -116,8 +117,11 @@ class Recorder:
             if not closed:
                 return
             self._store.reports.use(run)
-            limit_mib = share_mib if at_fault.fenced(body) else 0
-            self._tell(run, outcome, verdict, evidence, limit_mib, now)
+            holder = fence.met(
+                body.get("method"), body.get("fence"), (evidence or {}).get("line", "")
+            )
+            limit = f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}" if holder else ""
+            self._tell(run, outcome, verdict, evidence, limit if share_mib else "", now)
             if fault and fault is not Blame.UNKNOWN:
                 self._store.note(now, run["decision"], run["job_id"], "blame", f"{fault}: {why}")
             self._learning.note(over, decision, outcome, peak, self._type_of(run["node"]))
@@ -152,13 +156,13 @@ class Recorder:
         outcome: Outcome,
         verdict: Verdict,
         evidence: Row | None,
-        limit_mib: int,
+        limit: str,
         now: float,
     ) -> None:
-        """``limit_mib``: the fence around the run, 0 where there was none."""
+        """``limit``: the fence around the run, in words; "" where there was none."""
         text = TOLD[outcome]
-        if outcome is Outcome.OOM_GPU and limit_mib:
-            text += f" at its own limit of {limit_mib / 1024:.1f} GiB, which MPS holds"
+        if outcome is Outcome.OOM_GPU:
+            text += limit
         caught = outcome is Outcome.COMPLETED and evidence and evidence.get("oom")
         if caught:
             text += ", although its log shows a GPU out-of-memory (caught by the program)"

@@ -54,6 +54,7 @@ class RunReport(BaseModel):
     peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
     alone: bool | None = None  # no process of before was on them; None: not known
     method: Literal["mps", "streams", "alone"] | None = None  # how it shared its GPU
+    fence: Literal["cgroup"] | None = None  # what held its memory beside MPS
     used: UsedRecord | None = None  # what the node's agent saw of it
     notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
 
