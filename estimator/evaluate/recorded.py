@@ -2,6 +2,7 @@
 """Recordings of timm models as `coloc summarize timm:NAME` writes them. Needs torch and timm."""
 
 import csv
+import gc
 import subprocess
 import sys
 import time
@@ -54,6 +55,8 @@ def record(models: list[str], folder: Path) -> None:
         with (folder / SECONDS).open("a", encoding="utf-8") as out:
             csv.writer(out).writerow((name, f"{time.process_time() - begin:.2f}"))
         (folder / f"{name}.{KIND}").write_text(text, encoding="utf-8")
+        del job
+        gc.collect()  # of one model only, as in a process of its own
 
 
 def seconds(folder: Path) -> str:

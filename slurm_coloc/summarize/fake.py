@@ -22,47 +22,23 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from slurm_coloc.summarize.fresh import Fresh
+from slurm_coloc.summarize.operators import ATEN
 from slurm_coloc.summarize.shapes import ACTIVE, DEVICE, Shapes
+from slurm_coloc.summarize.values import SMALL, Values
 
-_ATEN = torch.ops.aten
-_NUMBERS = frozenset(
-    {
-        _ATEN.linspace.default,
-        _ATEN.logspace.default,
-        _ATEN.arange.default,
-        _ATEN.arange.start,
-        _ATEN.arange.start_step,
-        _ATEN.zeros.default,
-        _ATEN.ones.default,
-        _ATEN.full.default,
-        _ATEN.scalar_tensor.default,
-    }
-)
-_COPY, _LIFT = _ATEN.copy_.default, _ATEN.lift_fresh.default
-_CELLS = frozenset(
-    {
-        _COPY,
-        _LIFT,
-        _ATEN.select.int,
-        _ATEN.slice.Tensor,
-        _ATEN.view.default,
-        _ATEN.unsqueeze.default,
-        _ATEN.detach.default,
-    }
-)
-#: elements of the largest tensor whose values are kept
-SMALL = 4096
+_ITEM = ATEN._local_scalar_dense.default
 
 
-class _Values(TorchDispatchMode):
-    """See the module."""
+class _Short(TorchDispatchMode):
+    """Answers before FakeTensorMode where that takes long; see the module."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()
-        self._mode = mode
-        self._shapes = Shapes(mode)
+        fresh = Fresh(mode)
+        self._shapes, self._values = Shapes(fresh), Values(fresh)
 
-    def __enter__(self) -> _Values:
+    def __enter__(self) -> _Short:
         ACTIVE.append(self._shapes)
         super().__enter__()
         return self
@@ -79,57 +55,20 @@ class _Values(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device
+        plain = self._values(func, args, kwargs)
+        if plain is not NotImplemented:
+            return plain
         plain = self._shapes(func, args, kwargs)
         if plain is not NotImplemented:
             return plain
-        if func in _CELLS:
-            plain = self._cell(func, args)
-            if plain is not NotImplemented:
-                return plain
-        if func is _ATEN._local_scalar_dense.default:
+        if func is _ITEM:
             try:
                 return func(*args, **kwargs)
             except DataDependentOutputException:
                 return _scalar(args[0])
         made = func(*args, **kwargs)
-        if func in _NUMBERS and made.numel() <= SMALL:
-            return self._with_values(func, args, kwargs)
+        self._shapes.learn(func, args, kwargs, made)
         return made
-
-    def _cell(self, func: Any, args: Any) -> Any:
-        """Of a table whose values are known, or NotImplemented: some models fill theirs number by
-        number. As FakeTensorMode does it, in a tenth of the time."""
-        one = args[0]
-        if func is _LIFT:
-            if type(one) is not torch.Tensor or one.numel() > 1 or one.device.type != "cpu":
-                return NotImplemented
-            return self._known(self._shapes.like(one), one)
-        known = one.constant if type(one) is FakeTensor else None
-        if known is None:
-            return NotImplemented
-        if func is _COPY:
-            new = args[1].constant if type(args[1]) is FakeTensor else None
-            if new is None or len(args) > 2:
-                return NotImplemented
-            with torch._C._DisableTorchDispatch():
-                known.copy_(new)
-            return one
-        with torch._C._DisableTorchDispatch():
-            known = func(known, *args[1:])
-        return self._known(self._shapes.view(func, args), known)
-
-    def _known(self, made: FakeTensor, values: torch.Tensor) -> FakeTensor:
-        made.constant = values
-        converter = self._mode.fake_tensor_converter
-        converter.add_constant_storage_mapping(made)
-        converter.set_tensor_memo(values, made)
-        return made
-
-    def _with_values(self, func: Any, args: Any, kwargs: Any) -> torch.Tensor:
-        with fake_tensor.unset_fake_temporarily():
-            real = func(*args, **kwargs)
-        convert = self._mode.fake_tensor_converter.from_real_tensor
-        return convert(self._mode, real, make_constant=True)
 
 
 def _scalar(tensor: torch.Tensor) -> bool | int | float:
@@ -148,7 +87,7 @@ def fake() -> Iterator[FakeTensorMode]:
     try:
         with (
             mode,
-            _Values(mode),
+            _Short(mode),
             _without_numbers(),
             mock.patch.object(torch.nn.Module, "_apply", _convert),
             mock.patch.object(torch.Tensor, "__deepcopy__", _copied(torch.Tensor.__deepcopy__)),

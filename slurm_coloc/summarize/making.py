@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import gc
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +19,10 @@ from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.summarize.devices import OnCpu
 from slurm_coloc.summarize.fake import fake
 from slurm_coloc.summarize.jobs import Job, Wish, arguments
+from slurm_coloc.summarize.rows import Rows
 from slurm_coloc.summarize.sized import Facts, Taken, traced
 from slurm_coloc.summarize.step import record, tensors
-from slurm_coloc.summarize.table import table
+from slurm_coloc.summarize.table import shown
 
 BATCH = 32
 #: bytes after compression that the SPANK plugin forwards at most (spank/coloc.h)
@@ -39,13 +42,14 @@ def made(job_of: Callable[[], Job], wish: Wish) -> Made:
     """Record the job's step at two batch sizes and print it. ``job_of`` is called inside the mode
     that makes all tensors fake. Raises UsageFault and whatever the user's code raises."""
     torch.manual_seed(0)
-    with fake(), OnCpu():
+    with _uncollected(), fake(), OnCpu():
         job = job_of()
         batch = wish.batch_size or job.batch_size or BATCH
         model = job.model.train()
         if wish.precision == "bf16":
             model = model.to(torch.bfloat16)
-        first = _taken(job, model, batch, wish.precision)
+        rows = Rows(model, whole=wish.precision == "amp")
+        first = _taken(job, model, batch, wish.precision, rows)
         second = _second(job, model, batch * 2, wish.precision)
         if first.step.events and not first.step.gradients:
             raise UsageFault("no parameter of the model got a gradient", "no_gradients")
@@ -58,9 +62,21 @@ def made(job_of: Callable[[], Job], wish: Wish) -> Made:
             elements=sum(p.numel() for p in model.parameters()),
             trainable=sum(p.numel() for p in model.parameters() if p.requires_grad),
         )
-        args, keywords = _batch(job, batch, wish.precision)
-        shown = table(model, args, keywords)
-    return finished([shown], first, second, facts)
+        text = shown(model, rows, first.step.inputs)
+    return finished([text], first, second, facts)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected inside: torch alone is half a million objects to look through, again
+    and again, and what is made here has no numbers."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _batch(job: Job, size: int, precision: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -75,9 +91,11 @@ def _batch(job: Job, size: int, precision: str) -> tuple[tuple[Any, ...], dict[s
     return tuple(map(half, args)), {key: half(value) for key, value in keywords.items()}
 
 
-def _taken(job: Job, model: torch.nn.Module, size: int, precision: str) -> Taken:
+def _taken(
+    job: Job, model: torch.nn.Module, size: int, precision: str, rows: Rows | None = None
+) -> Taken:
     args, keywords = _batch(job, size, precision)
-    step = record(model, args, job.loss, keywords=keywords, precision=precision)
+    step = record(model, args, job.loss, keywords=keywords, precision=precision, rows=rows)
     if not any(x.dim() for x in tensors(args, keywords)):
         raise UsageFault("the inputs hold no tensor", "no_inputs")
     return Taken(size, step)

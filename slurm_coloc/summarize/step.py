@@ -17,6 +17,7 @@ from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.summarize.asgpu import AsGpu
 from slurm_coloc.summarize.autocast import amp
 from slurm_coloc.summarize.recorder import Recorder
+from slurm_coloc.summarize.rows import Rows
 
 Loss = Callable[[Any], torch.Tensor]
 
@@ -104,19 +105,21 @@ def record(
     keywords: dict[str, Any] | None = None,
     beside: Sequence[torch.Tensor] = (),
     precision: str = "fp32",
+    rows: Rows | None = None,
 ) -> Recording:
     """Of ``model(*inputs, **keywords)`` and the backward of ``loss`` of what it gives.
 
     All tensors are fake: make them inside the FakeTensorMode that is active here. ``beside``: what
     the loss needs of a batch (labels). ``precision`` amp: under CUDA's autocast; bf16 is for the
-    caller, who makes model and inputs so.
+    caller, who makes model and inputs so. ``rows``: note the modules that the forward calls.
     """
     keywords = keywords or {}
     for parameter in model.parameters():
         parameter.grad = None
     with Session([model], tensors(inputs, keywords, beside)) as session:
         with amp() if precision == "amp" else nullcontext():
-            output = model(*inputs, **keywords)
+            with rows or nullcontext():
+                output = model(*inputs, **keywords)
             value = loss(output)
         value.backward()
         return session.recording()

@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from slurm_coloc.estimate.replay.recording import Event, Recording  # noqa: E402
 from slurm_coloc.summarize.fake import fake  # noqa: E402
-from slurm_coloc.summarize.shapes import Shapes  # noqa: E402
+from slurm_coloc.summarize.shapes import ACTIVE, Shapes  # noqa: E402
 from slurm_coloc.summarize.step import record  # noqa: E402
 
 
@@ -128,3 +128,49 @@ def test_copies_of_modules() -> None:
         assert second[0] is second[1] and second[0].weight is not first.weight
         assert isinstance(second[0].weight, nn.Parameter) and not second[0].bias.requires_grad
         assert second[0](torch.randn(2, 3)).shape == (2, 4)
+
+
+def test_what_was_seen_is_made_again() -> None:
+    """With the same layout, in a storage of its own; not of other shapes, types or numbers."""
+    roll = torch.ops.aten.roll.default
+    with fake():
+        shapes = ACTIVE[-1]
+        x = torch.randn(2, 3, 4).transpose(0, 1)
+        assert shapes(roll, (x, [1], [0]), {}) is NotImplemented
+        first = torch.roll(x, 1, 0)
+        again = shapes(roll, (x.detach(), [1], [0]), {})
+        assert (again.shape, again.stride(), again.dtype) == (
+            first.shape, first.stride(), first.dtype,
+        )  # fmt: skip
+        held = {one.untyped_storage()._cdata for one in (x, first, again)}
+        assert len(held) == 3
+        for other in (x.contiguous(), x.double(), torch.randn(3, 2, 5)):
+            assert shapes(roll, (other, [1], [0]), {}) is NotImplemented
+        assert shapes(roll, (x, [2], [0]), {}) is NotImplemented
+        whole = torch.randint(9, (5,))
+        kinds = [torch.remainder(whole, by).dtype for by in (2, 2.0, 2, 2.0)]
+        assert kinds == [torch.int64, torch.float32] * 2
+
+
+def test_views_and_writes_are_never_made_again() -> None:
+    with fake():
+        shapes = ACTIVE[-1]
+        x = torch.randn(4, 4)
+        for _ in range(2):
+            assert x.diagonal().untyped_storage()._cdata == x.untyped_storage()._cdata
+            assert x.clamp_min_(0) is x
+        assert shapes(torch.ops.aten.diagonal.default, (x,), {}) is NotImplemented
+        assert shapes(torch.ops.aten.clamp_min_.default, (x, 0), {}) is NotImplemented
+
+
+def test_a_view_of_known_values_has_no_storage_of_its_own() -> None:
+    with fake():
+        table = torch.zeros(2, 3, 4)
+        table[1, 2] = torch.arange(4.0)
+        views = (table.permute(2, 0, 1), table.transpose(0, 1), table[1:], *table.unbind(0))
+        for one in views:
+            assert one.untyped_storage()._cdata == table.untyped_storage()._cdata
+        assert table.permute(2, 0, 1)[3, 1, 2].item() == 3.0
+        table.mul_(2).add_(1)
+        assert [x.item() for x in views[-1][2]] == [1.0, 3.0, 5.0, 7.0]
+        assert torch.zeros(100, 100).constant is None and torch.zeros(64, 64).constant is not None
