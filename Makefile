@@ -45,6 +45,15 @@ test: setup ## all tests: unit, contract, and real Slurm daemons (needs root or 
 	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
 	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider --durations=8 -n $(JOBS) --dist loadfile $(TESTS) $(ARGS)
 
+# Fifty rounds take about ten minutes; SEED=n for others.
+ROUNDS ?= 50
+SEED ?= 1
+
+.PHONY: chaos
+chaos: setup ## sharing jobs while they are cancelled and requeued and daemons are killed at random (ROUNDS=50 SEED=1)
+	@echo 'chaos: $(ROUNDS) rounds from seed $(SEED) on a private Slurm; they follow from the seed'
+	$(AS_ROOT) env COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider tests/cluster/test_chaos.py $(ARGS)
+
 .PHONY: test-unit
 test-unit: .venv ## the tests that need neither Slurm nor root
 	@echo 'test-unit: tests/unit'

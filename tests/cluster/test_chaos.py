@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that share GPUs while everything around them is cancelled, requeued and killed at random.
+
+COLOC_CHAOS_ROUNDS (3) rounds from COLOC_CHAOS_SEED (1): `make chaos` runs fifty. Whatever happened,
+nothing is left behind at the end of a round, no node is drained, and every job that nothing struck
+has completed. A killed MPS daemon takes its clients along: those, and only those, may fail.
+"""
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import Desk, desk, until
+from tests.cluster.test_mps import daemons, parent
+
+ROUNDS = int(os.environ.get("COLOC_CHAOS_ROUNDS", "3"))
+SEED = int(os.environ.get("COLOC_CHAOS_SEED", "1"))
+JOBS = 5
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
+
+
+@pytest.fixture(scope="module")
+def chaos(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """One lab for all rounds: what a round leaves behind the next one meets."""
+    from slurm_coloc.lab.spec import LabSpec
+
+    lab = Lab.up(LabSpec(name=f"chaos{os.getpid()}"[:20], network=True, settings=FAST))
+    yield lab
+    lab.down()
+
+
+FAST: dict[str, dict[str, object]] = {"daemon": {"idle_s": 1.0}, "gate": {"wait_s": 3.0}}
+
+
+@dataclass
+class Round:
+    """One round's jobs and what was done to them."""
+
+    lab: Lab
+    draw: random.Random
+    jobs: list[int] = field(default_factory=list)
+    may_fail: set[int] = field(default_factory=set)
+    done: list[str] = field(default_factory=list)
+
+    def state(self, job_id: int) -> str:
+        return self.lab.job(job_id)["JobState"]
+
+    def cancel(self) -> None:
+        job_id = self.draw.choice(self.jobs)
+        self.may_fail.add(job_id)
+        self.lab.run(["scancel", str(job_id)], check=False)
+        self.done.append(f"cancel {job_id}")
+
+    def requeue(self) -> None:
+        job_id = self.draw.choice(self.jobs)
+        self.lab.run(["scontrol", "requeue", str(job_id)], check=False)
+        self.done.append(f"requeue {job_id}")
+
+    def slurmd(self) -> None:
+        self.lab.daemon("slurmd-n1").kill()
+        time.sleep(self.draw.uniform(0, 1))
+        self.lab.start("slurmd-n1")  # it serves again when its node has come to rest
+        self.done.append("slurmd")
+
+    def agent(self) -> None:
+        self.lab.daemon("agent-n1").kill()
+        time.sleep(self.draw.uniform(0, 1))
+        self.lab.start("agent-n1")
+        self.done.append("agent")
+
+    def colocd(self) -> None:
+        self.lab.colocd.kill()
+        self.lab.colocd.start()
+        self.done.append("colocd")
+
+    def mps(self) -> None:
+        """Kill a program of MPS: a control daemon or a server."""
+        found = daemons(self.lab)
+        if not found:
+            return
+        # Which of the jobs are its clients cannot be told from here: those that run now.
+        self.may_fail |= {job for job in self.jobs if self.state(job) == "RUNNING"}
+        victim = self.draw.choice(found)
+        what = "server" if parent(victim) in found else "control"
+        os.kill(victim, signal.SIGKILL)
+        self.done.append(f"mps {what}")
+
+    def strike(self) -> None:
+        """Some of these, at random moments."""
+        ways = (self.cancel, self.requeue, self.slurmd, self.agent, self.colocd, self.mps)
+        for _ in range(self.draw.randint(2, 4)):
+            time.sleep(self.draw.uniform(0.2, 2.0))
+            self.draw.choice(ways)()
+
+    def all_over(self) -> bool:
+        """Whether every job has ended; one that was put back may start now."""
+        states = {job: self.lab.job(job) for job in self.jobs}
+        for job, shown in states.items():
+            if shown["JobState"] == "PENDING" and shown["Reason"] == "BeginTime":
+                self.lab.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
+        return all(shown["JobState"] in OVER for shown in states.values())
+
+
+def leftovers(lab: Lab) -> list[str]:
+    """What a round must not leave: MPS programs, seats, states of jobs, processes on GPUs."""
+    run_dir = lab.dir / "nodes" / "n1" / "jobs"
+    found = [f"MPS {pid}" for pid in daemons(lab)]
+    found += [str(path.relative_to(run_dir)) for path in run_dir.glob("mps/*/jobs/*")]
+    found += [path.name for path in run_dir.glob("*.json")]
+    shown = lab.run(["coloc-emu", "show", str(lab.dir / "nodes" / "n1" / "ledger"), "--json"])
+    for gpu in json.loads(shown.stdout)["gpus"]:
+        found += [f"process {one['pid']}" for one in gpu["processes"]]
+    return found
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_round(chaos: Lab, number: int, record_property: Callable[[str, object], None]) -> None:
+    lab = chaos
+    this = Round(lab, random.Random(f"{SEED}/{number}"))
+    desks: list[Desk] = [desk(lab, 140, user=0), desk(lab, 145, user=1)]
+    for _ in range(JOBS):
+        me = this.draw.choice(desks)
+        work = this.draw.randint(3, 9)
+        wrap = me.train(memory_mib=this.draw.randint(1500, 3500), smact=0.1, work_s=work)
+        this.jobs.append(me.submit("--mem=50", wrap=wrap))
+    this.strike()
+    print(f"round {number}: {', '.join(this.done)}")
+    until(this.all_over, 280, f"all jobs of round {number} end: {this.done}")
+    for job_id in this.jobs:
+        if job_id not in this.may_fail:
+            assert this.state(job_id) == "COMPLETED", f"{job_id}: {this.done}"
+    until(lambda: leftovers(lab) == [], 60, "nothing is left")
+    shown = lab.run(["scontrol", "show", "node", "-o"]).stdout.upper()
+    assert "DRAIN" not in shown and "DOWN" not in shown
