@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent of a GPU node: one lasting, authenticated connection to the active colocd.
+"""The agent of a GPU node: samples of what each job uses, and a connection to the active colocd.
 
-It brings the reports that the Epilog had to spool, within seconds of the link's return, and says
-every 20 s that the node is there. It decides nothing and keeps nothing: killed at any line it loses
-nothing, and a report that goes twice replaces itself. ``coloc agent``, as SlurmUser or root.
+The samples (flow/sampler) go on whether colocd can be reached or not. The connection brings the
+reports that the Epilog had to spool, within seconds of its return, and says every 20 s that the
+node is there and how its GPUs are. Killed at any line it loses nothing: records go on where they
+were written last, and a report that goes twice replaces itself. ``coloc agent``, as root; as
+SlurmUser it links and shows figures, and keeps no records.
 """
 
 import asyncio
@@ -18,10 +20,11 @@ import structlog
 from slurm_coloc import __version__
 from slurm_coloc.adapters import hookenv, notify, spool
 from slurm_coloc.adapters.link.client import Me
-from slurm_coloc.adapters.link.stream import Link
-from slurm_coloc.errors import ColocError, ConfigError, DaemonUnreachable
+from slurm_coloc.adapters.link.stream import Link, UnixLink
+from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.deliver import read_spooled, settle_spooled
 from slurm_coloc.flow.reach import STANDBY, error_code
+from slurm_coloc.flow.sampler import Sampler
 
 log = structlog.get_logger()
 
@@ -34,20 +37,25 @@ DAY_S = 86400.0
 
 
 class Agent:
-    """One node's link."""
+    """One node's samples and its link."""
 
     def __init__(self, settings: hookenv.HookSettings, node: str) -> None:
-        """Raises ConfigError where there is no colocd to reach or no SlurmUser."""
-        if not settings.controllers:
-            raise ConfigError("network.controllers is empty: there is no colocd to link to")
+        """Raises ConfigError where there is no SlurmUser."""
         self._uid = spool.uid_of(settings.slurm_user)
         self._settings = settings
+        self._sampler = Sampler(settings, self._uid) if settings.sample else None
         self._me = Me(self._uid, "", node, settings.munge_socket)
         self._later: dict[str, float] = {}  # reports that were refused for now, until when
         self._cleaned_s = 0.0
 
     async def run(self) -> None:
-        """Link and link again until cancelled."""
+        """Sample and link until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._link())
+            if self._sampler:
+                group.create_task(self._sampler.run())
+
+    async def _link(self) -> None:
         pause, told = FIRST_PAUSE_S, ""
         while True:
             try:
@@ -64,11 +72,18 @@ class Agent:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _open(self) -> Link:
-        """A link to the active colocd; its first heartbeat has been taken."""
+        """A link to the active colocd, of this host first; its first heartbeat has been taken."""
         why: list[str] = []
-        for target in self._settings.controllers:
+        path = self._settings.socket
+        here = [path] if path.exists() or not self._settings.controllers else []
+        targets: list[Path | str] = [*here, *self._settings.controllers]
+        for target in targets:
             try:
-                link = await Link.open(target, self._me)
+                link: Link = (
+                    await Link.open(target, self._me)
+                    if isinstance(target, str)
+                    else await UnixLink.connect(target, {0, self._uid, os.geteuid()})
+                )
             except DaemonUnreachable as err:
                 why.append(err.message)
                 continue
@@ -84,7 +99,8 @@ class Agent:
     async def _serve(self, link: Link) -> None:
         next_beat = time.monotonic() + BEAT_S
         while True:
-            await self._drain(link)
+            if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
+                await self._drain(link)
             await asyncio.sleep(LOOK_S)
             if time.monotonic() >= next_beat:
                 await self._beat(link)
@@ -92,7 +108,11 @@ class Agent:
 
     async def _beat(self, link: Link) -> None:
         """Say that we are there; raises DaemonUnreachable where it is a standby's, or refused."""
-        answer = await link.ask("beat", version=__version__, spooled=len(self._names()))
+        told = self._sampler.told() if self._sampler else {}
+        node = self._me.node
+        answer = await link.ask(
+            "beat", node=node, version=__version__, spooled=len(self._names()), **told
+        )
         if code := error_code(answer):
             error = answer.get("error")
             text = str(error.get("message", "")) if isinstance(error, dict) else ""

@@ -289,6 +289,31 @@ class GateConfig(Section):
     )
 
 
+class AgentConfig(Section):
+    """[agent] what `coloc agent` measures on a GPU node, each second."""
+
+    sample: bool = Field(
+        True, description="Measure what each job uses; false: the agent is a link to colocd alone."
+    )
+    dcgmi: Path = Field(
+        Path("/usr/bin/dcgmi"),
+        description="DCGM's program, for SM activity and the other profiling counters. Where it is"
+        " missing they come from NVML (GPM, Hopper and later).",
+    )
+    idle_after_s: int = Field(
+        1800,
+        ge=0,
+        le=30 * 86400,
+        description="Seconds without SM activity after which a job is told to hold its GPU idle; 0:"
+        " never.",
+    )
+    job_mapping_dir: Path | None = Field(
+        None,
+        description="Folder for dcgm-exporter's --hpc-job-mapping-dir: one file for each GPU with"
+        " the ids of the jobs on it; none: no such files.",
+    )
+
+
 class NetworkConfig(Section):
     """[network] nodes and login nodes to colocd, where they are other hosts than slurmctld's."""
 
@@ -327,6 +352,7 @@ class Config(Section):
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
     gate: GateConfig = GateConfig()
+    agent: AgentConfig = AgentConfig()
     network: NetworkConfig = NetworkConfig()
 
 

@@ -152,7 +152,10 @@ class Daemon:
             case "jobs":
                 await self._watcher.freshen(peer.uid)
                 private = answers.is_private(self._seen.shape)
-                return answers.jobs(self._store, seen_as, message, private)
+                found = answers.jobs(self._store, seen_as, message, private)
+                return self._nodes.live.mark(found)
+            case "gpus":
+                return self._nodes.gpus(seen_as)
             case "history":
                 return answers.history(self._store, seen_as, message)
             case "report":
@@ -200,8 +203,7 @@ class Daemon:
                 raise ColocError("Slurm has not answered yet: ask again", "not-now")
             node = await self._nodes.speaker(peer)
         if op == "beat":
-            if node:
-                self._nodes.hear(node, peer, message)
+            self._nodes.hear(node, peer, message)
             return {}
         asked = read_launch(message) if op == "launch" else reports.read(message)
         if node is not None:

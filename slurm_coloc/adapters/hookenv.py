@@ -26,7 +26,7 @@ _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}")
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """The part of the configuration that the hooks need (see config.py for the meaning)."""
+    """The part of the configuration that hooks and agent need (see config.py for the meaning)."""
 
     socket: Path = Path("/run/slurm-coloc/colocd.sock")
     slurm_user: str = "slurm"
@@ -43,6 +43,10 @@ class HookSettings:
     cgroup: str = "auto"
     frameworks: str = "known"
     mps_control: Path = Path("/usr/bin/nvidia-cuda-mps-control")
+    sample: bool = True
+    dcgmi: Path = Path("/usr/bin/dcgmi")
+    idle_after_s: int = 1800
+    job_mapping_dir: Path | None = None
 
 
 # Every other field stands in [hooks].
@@ -58,6 +62,10 @@ _SECTION = {
     "cgroup": "sharing",
     "frameworks": "sharing",
     "mps_control": "sharing",
+    "sample": "agent",
+    "dcgmi": "agent",
+    "idle_after_s": "agent",
+    "job_mapping_dir": "agent",
 }
 _KINDS: Mapping[str, type] = {
     "log_tail_kib": int,
@@ -65,8 +73,13 @@ _KINDS: Mapping[str, type] = {
     "controllers": list,
     "shard_mib": int,
     "thread_percentage": int,
+    "sample": bool,
+    "idle_after_s": int,
 }
-_PATHS = ("socket", "spool_dir", "run_dir", "munge_socket", "mps_control")
+_PATHS = (
+    *("socket", "spool_dir", "run_dir", "munge_socket", "mps_control"),
+    *("dcgmi", "job_mapping_dir"),
+)
 
 
 def read_settings(environ: Mapping[str, str]) -> HookSettings:
@@ -105,6 +118,7 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     _within(path, "log_tail_kib", settings.log_tail_kib, 4, 16384)
     _within(path, "shard_mib", settings.shard_mib, 64, 65536)
     _within(path, "thread_percentage", settings.thread_percentage, 0, 100)
+    _within(path, "idle_after_s", settings.idle_after_s, 0, 30 * 86400)
     _known(path, "method", settings.method, ("auto", "mps", "streams"))
     _known(path, "users", settings.users, ("one", "all"))
     _known(path, "cgroup", settings.cgroup, ("auto", "off"))

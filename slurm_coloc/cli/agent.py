@@ -16,10 +16,11 @@ def register(app: typer.Typer) -> None:
         ),
         config: Path | None = typer.Option(None, help="Configuration file; default $COLOC_CONFIG."),
     ) -> None:
-        """Keep a GPU node linked to colocd: reports that an Epilog had to keep, and a heartbeat.
+        """Measure what each job of a GPU node uses, and keep the node linked to colocd.
 
-        Runs as SlurmUser or root. Without it a report waits in the node's spool until the next
-        Epilog there reaches colocd.
+        Each second: memory, SM activity and its like, power, by GPU and by job; the Epilog's report
+        takes them along. Reports that an Epilog had to keep go to colocd within seconds. Runs as
+        root; as SlurmUser it links and shows figures, and keeps no records of jobs.
         """
         from slurm_coloc.agent import serve
         from slurm_coloc.logs import set_up_log

@@ -17,6 +17,7 @@ COMMANDS = {
     "serve": "serve",
     "agent": "agent",
     "jobs": "jobs",
+    "gpus": "gpus",
     "history": "history",
     "explain": "explain",
     "report": "report",

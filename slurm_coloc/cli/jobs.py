@@ -24,7 +24,7 @@ def row_of(run: render.Row) -> tuple[object, ...]:
     return (
         f"{run['job_id']}{restart}",
         render.user_name(run["uid"]),
-        run["state"],
+        _state(run),
         render.gpu(run),
         render.share(run),
         render.gib(run["memory_mib"]),
@@ -34,6 +34,11 @@ def row_of(run: render.Row) -> tuple[object, ...]:
         run["reason"],
         render.ago(run["end_s"] if run["outcome"] else run["start_s"] or run["submit_s"]),
     )
+
+
+def _state(run: render.Row) -> str:
+    idle_s = run.get("idle_since_s")
+    return run["state"] if idle_s is None else f"{run['state']}, idle {render.ago(idle_s)}"
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +56,8 @@ def register(app: typer.Typer) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
         JOB+1 is a job that was put back once. ESTIMATE, UPPER (the bound that was reserved for)
-        and PEAK (measured) are GiB of GPU memory. Of others you see what squeue shows too, never
+        and PEAK (measured) are GiB of GPU memory; "idle" is a job that holds a GPU and has not used
+        it for a while. Of others you see what squeue shows too, never
         what their logs or models hold.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}

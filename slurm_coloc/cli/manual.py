@@ -25,7 +25,7 @@ A training job submitted with
 gets as many shards of one GPU as its model needs by estimate; a job that ran out of GPU memory
 comes back on a whole GPU.
 .B coloc
-is the program behind it: for users (jobs, explain, history, estimate, summarize), for admins
+is the program behind it: for users (jobs, gpus, explain, history, estimate, summarize), for admins
 (doctor, config, serve) and for trying it out (lab).
 .PP
 Data go to standard output, talk to standard error. With

@@ -18,8 +18,8 @@ LATE_S, LATE_PART = 10.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class OwnPeak:
-    """``peak_mib`` of the fullest GPU. ``whole``: the run was watched from its start, else it may
-    have taken more before."""
+    """``peak_mib`` of the fullest GPU. ``whole``: the run was watched from its start and nothing of
+    it was missed, else it may have taken more."""
 
     peak_mib: int
     whole: bool
@@ -32,7 +32,10 @@ def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> 
         return None
     began_s = start_s or 0.0
     late_s = max(one["since_s"] for one in records) - began_s
-    return OwnPeak(max(held), late_s <= max(LATE_S, LATE_PART * (end_s - began_s)))
+    # What the driver accounted makes up for an agent that came late, or was away; it says so.
+    told = [one["complete"] for one in records if "complete" in one]
+    late = late_s > max(LATE_S, LATE_PART * (end_s - began_s))
+    return OwnPeak(max(held), all(told) and (len(told) == len(records) or not late))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +71,9 @@ def totals(records: Sequence[Record]) -> Totals:
 def fullest(records: Sequence[Record]) -> Record | None:
     """The record with a series whose memory is highest: the one to draw."""
     drawn = [one for one in records if (one.get("series") or {}).get("memory_mib")]
-    return max(drawn, key=lambda one: max(one["series"]["memory_mib"]), default=None)
+    return max(drawn, key=_highest, default=None)
+
+
+def _highest(record: Record) -> int:
+    """Of the series; a step without a sample is null."""
+    return max((mib for mib in record["series"]["memory_mib"] if mib is not None), default=0)

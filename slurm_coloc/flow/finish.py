@@ -22,8 +22,9 @@ from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import logpath, oom
 from slurm_coloc.core.peak import Peak, Use, peak_of
 from slurm_coloc.core.sharing import Method
+from slurm_coloc.core.telemetry.closing import peak_mib
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow import limit, share
+from slurm_coloc.flow import closing, limit, share
 from slurm_coloc.flow.deliver import deliver
 from slurm_coloc.flow.launch import log_facts
 
@@ -57,7 +58,11 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     evidence = _evidence(job, settings, known, notes) if job.batch else None
     if not job.batch:
         notes.append("no batch job: no log")
-    peak = _peak(known.state, settings, notes)
+    ended_s = round(time.time(), 3)
+    accounted = _accounted(known.state, settings, notes)
+    peak = _peak(known.state, accounted, ended_s)
+    used = closing.used(settings.run_dir, known.state, accounted, ended_s, notes)
+    own_mib = peak_mib(used) if used else None
     report = {
         "v": 1,
         "op": "report",
@@ -69,12 +74,13 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "exit_code": job.exit_code,
         "signal": job.signal,
         "gpu_uuids": _uuids(known.state, job),
-        "ended_s": round(time.time(), 3),
+        "ended_s": ended_s,
         "evidence": evidence,
-        "peak_mib": peak.peak_mib if peak else None,
+        "peak_mib": own_mib or (peak.peak_mib if peak else None),
         "alone": peak.alone if peak else None,
         "method": _method(known.state),
         "fence": known.state.get("fence"),
+        "used": used,
         "notes": notes,
     }
     if dry_run:
@@ -158,23 +164,34 @@ def _evidence(
     return found
 
 
-def _peak(state: dict[str, Any], settings: hookenv.HookSettings, notes: list[str]) -> Peak | None:
-    """What the processes took that began on the run's GPUs since its Prolog, as the driver's
-    accounting tells: all of them, a neighbour's too. colocd knows whether there was one."""
-    started_s = state.get("started_s")
+def _accounted(
+    state: dict[str, Any], settings: hookenv.HookSettings, notes: list[str]
+) -> dict[str, list[Use]] | None:
+    """The processes of the run's GPUs that the driver remembers, everybody's; None where it does
+    not tell."""
     uuids = [str(one["uuid"]) for one in state.get("gpu", {}).get("devices", [])]
-    if not uuids or not started_s or not settings.nvml:
+    if not uuids or not state.get("started_s") or not settings.nvml:
         return None
 
-    def ask() -> list[list[Use]]:
+    def ask() -> dict[str, list[Use]]:
         with nvml.Nvml() as lib:
-            return [lib.accounted(uuid) for uuid in uuids]
+            return {uuid: lib.accounted(uuid) for uuid in uuids}
 
     try:
-        return peak_of(limited(ask, NVML_DEADLINE_S), float(started_s), time.time())
+        return limited(ask, NVML_DEADLINE_S)
     except (ColocError, OSError) as err:  # TimeoutError is one
         notes.append(f"peak not known: {str(getattr(err, 'message', '') or err)[:200]}")
         return None
+
+
+def _peak(
+    state: dict[str, Any], accounted: dict[str, list[Use]] | None, ended_s: float
+) -> Peak | None:
+    """What the processes took that began on the run's GPUs since its Prolog: all of them, a
+    neighbour's too. colocd knows whether there was one."""
+    if accounted is None:
+        return None
+    return peak_of(accounted.values(), float(state["started_s"]), ended_s)
 
 
 def _method(state: dict[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.hosts import in_nodes
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, UsageFault
+from slurm_coloc.flow.gpus import Live
 
 log = structlog.get_logger()
 
@@ -37,6 +38,7 @@ class Nodes:
         self._store = store
         self._names = Names()
         self._heard: dict[str, dict[str, Any]] = {}
+        self.live = Live(store)
 
     async def speaker(self, peer: Peer) -> str:
         """The node that a remote peer is. Raises UsageFault ``not-allowed``, or ColocError
@@ -81,8 +83,14 @@ class Nodes:
         log.warning("refused", jobid=job_id, restart=restart, node=node, reason="not its job")
         raise UsageFault(f"job {job_id}, restart {restart}: was not on {node}", "not-yours")
 
-    def hear(self, node: str, peer: Peer, message: dict[str, Any]) -> None:
-        """An agent's heartbeat."""
+    def hear(self, node: str | None, peer: Peer, message: dict[str, Any]) -> None:
+        """An agent's heartbeat. ``node``: who it was found to be over the network; on this host it
+        is root or SlurmUser, who says."""
+        if node is None:
+            shape, name = self._shape(), message.get("node")
+            node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
+            if node is None:
+                return
         spooled = message.get("spooled")
         self._heard[node] = {
             "address": peer.address,
@@ -90,6 +98,13 @@ class Nodes:
             "spooled": spooled if isinstance(spooled, int) else None,
             "last_s": time.time(),
         }
+        self.live.take(node, message)
+
+    def gpus(self, uid: int | None) -> dict[str, Any]:
+        """The GPUs as ``uid`` may see them (None: all)."""
+        shape = self._shape()
+        private = shape is None or "jobs" in shape.private_data
+        return self.live.answer(hide_jobs=uid is not None and private)
 
     def links(self) -> list[dict[str, Any]]:
         """Each GPU node with what its agent said last; ``last_s`` null: never since the start."""

@@ -110,11 +110,12 @@ class UsedEvent(_Bounded):
 
 
 class Series(_Bounded):
-    """Memory (MiB, the maximum of a step) and SM activity (mean of a step) over the run."""
+    """Memory (MiB, the maximum of a step) and SM activity (mean of a step) over the run; None: no
+    sample in that step."""
 
     start_s: Time
     step_s: Annotated[float, Field(gt=0, le=MAX_TIME_S, allow_inf_nan=False)]
-    memory_mib: tuple[Mib, ...] = Field((), max_length=MAX_POINTS)
+    memory_mib: tuple[Mib | None, ...] = Field((), max_length=MAX_POINTS)
     smact: tuple[Ratio | None, ...] = Field((), max_length=MAX_POINTS)
 
     @model_validator(mode="after")
@@ -133,6 +134,7 @@ class UsedRecord(_Bounded):
     since_s: Time
     until_s: Time
     samples: Annotated[int, Field(ge=0, le=MAX_SAMPLES)]
+    complete: bool = False  # nothing that the run held was missed: its peaks are its own
     sources: dict[Name, Name | None] = Field(default_factory=dict, max_length=16)
     why: dict[Name, Text] = Field(default_factory=dict, max_length=16)
     gpus: tuple[UsedGpu, ...] = Field((), max_length=MAX_GPUS)

@@ -272,9 +272,16 @@ def _start_colocd(lab: "Lab", programs: parts.Programs) -> None:
     argv = [f"{lab.dir}/bin/coloc", "serve"]
     who = (slurm.pw_uid, slurm.pw_gid)
     _launch(lab, "colocd", argv, env, who)
-    for node in lab.spec.node_names if lab.spec.network else ():
-        own = env | {"COLOC_CONFIG": f"{lab.dir}/nodes/{node}/coloc.toml"}
-        _launch(lab, f"agent-{node}", [argv[0], "agent", "--node", node], own, who)
+    for node in lab.spec.node_names:
+        own = env | {
+            "COLOC_CONFIG": f"{lab.dir}/nodes/{node}/coloc.toml",
+            # what stands for the node's driver
+            "LD_LIBRARY_PATH": f"{lab.dir}/lib",
+            "COLOC_EMU_LEDGER": f"{lab.dir}/nodes/{node}/ledger",
+            "HOME": "/",
+            "USER": "root",
+        }
+        _launch(lab, f"agent-{node}", [argv[0], "agent", "--node", node], own, None)
 
 
 def _launch(

@@ -139,6 +139,7 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         "pool": {"shard_mib": spec.shard_mib},
         "hooks": {"spool_dir": f"{d}/coloc/spool"},
         "sharing": {"mps_control": f"{d}/bin/nvidia-cuda-mps-control"},
+        "agent": {"dcgmi": f"{d}/bin/dcgmi"},
     }
     if site.link_port:
         where = f"127.0.0.1:{site.link_port}"

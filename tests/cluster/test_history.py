@@ -78,14 +78,14 @@ def test_the_same_model_three_times(short_lab: Lab) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_neighbours_on_a_gpu_are_not_measured_as_one(short_lab: Lab) -> None:
-    """Two that share a GPU are not measured: the driver does not tell whose a process was."""
+def test_neighbours_on_a_gpu_are_measured_apart(short_lab: Lab) -> None:
+    """The agent knows whose each process is."""
     me = desk(short_lab, 601)
-    work = train(short_lab, memory_mib=6000, smact=0.2, work_s=4)
-    jobs = [submit(me, f"--coloc={me.summary}", "--gpus=1", wrap=work)[0] for _ in range(2)]
+    works = [train(short_lab, memory_mib=mib, smact=0.2, work_s=6) for mib in (6000, 5000)]
+    jobs = [submit(me, f"--coloc={me.summary}", "--gpus=1", wrap=work)[0] for work in works]
     runs = [ended(me, job) for job in jobs]
     assert runs[0]["gpu_uuids"] == runs[1]["gpu_uuids"]
-    assert [run["peak_mib"] for run in runs] == [None, None]
+    assert [run["peak_mib"] for run in runs] == [6000, 5000]
 
 
 @pytest.mark.timeout(240)

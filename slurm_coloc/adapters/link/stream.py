@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lasting connection to colocd on asyncio, for the agent."""
+"""One lasting connection to colocd on asyncio, for the agent: TCP, or this host's Unix socket."""
 
 import asyncio
 import json
 import secrets
+import socket
+import struct
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from slurm_coloc.adapters.link import frames
@@ -64,16 +68,23 @@ class Link:
 
     async def exchange(self, text: bytes) -> dict[str, Any]:
         """Send a request's JSON as it stands, return the answer; raises DaemonUnreachable."""
-        assert self._session is not None
         try:
-            self._writer.write(self._session.seal(text))
+            self._writer.write(self._seal(text))
             line = await asyncio.wait_for(self._reader.readline(), ANSWER_S)
             if not line:
                 raise frames.ProtocolError("the connection was closed")
-            return frames.read_answer(self._session.open(line))
+            return frames.read_answer(self._opened(line))
         except (OSError, ValueError, frames.ProtocolError, frames.Refused) as err:
             told = getattr(err, "message", None) or str(err) or "no answer in time"
             raise DaemonUnreachable(f"{self.where}: {told}") from err
+
+    def _seal(self, text: bytes) -> bytes:
+        assert self._session is not None
+        return self._session.seal(text)
+
+    def _opened(self, line: bytes) -> bytes:
+        assert self._session is not None
+        return self._session.open(line)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -82,3 +93,30 @@ class Link:
             await self._writer.wait_closed()
         except OSError:
             pass
+
+
+class UnixLink(Link):
+    """A connection to colocd's socket on this host: the kernel says who is there."""
+
+    @classmethod
+    async def connect(cls, path: Path, trusted: Collection[int]) -> "UnixLink":
+        """``trusted``: uids that colocd may run as. Raises DaemonUnreachable."""
+        try:
+            opening = asyncio.open_unix_connection(path, limit=2**20)
+            reader, writer = await asyncio.wait_for(opening, OPEN_S)
+        except (OSError, TimeoutError) as err:
+            told = getattr(err, "strerror", None) or "no answer in time"
+            raise DaemonUnreachable(f"{path}: {told}: {HINT}") from err
+        sock: socket.socket = writer.get_extra_info("socket")
+        peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        uid = struct.unpack("3i", peer)[1]
+        if uid not in trusted:
+            writer.close()
+            raise DaemonUnreachable(f"{path}: served by uid {uid}, not by SlurmUser")
+        return cls(str(path), reader, writer)
+
+    def _seal(self, text: bytes) -> bytes:
+        return text + b"\n"
+
+    def _opened(self, line: bytes) -> bytes:
+        return line

@@ -94,6 +94,15 @@ class Gpu:
             if not self._seats():
                 self._stop()
 
+    def reap(self) -> bool:
+        """Stop the daemon where no job has a seat any more; whether there was one. Raises GpuError
+        or OSError."""
+        with self._locked():
+            if self._seats() or not self._record().exists():
+                return False
+            self._stop()
+            return True
+
     def _seats(self) -> set[str]:
         """Taken ones. A job without its state has gone: its Epilog did not come this far."""
         found = set()
@@ -154,6 +163,19 @@ class Gpu:
             if not _within(LOCK_S, lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)):
                 raise GpuError(f"{self.folder} is in use by another hook", "mps")
             yield
+
+
+def reap(run_dir: Path, control: Path, environ: Mapping[str, str]) -> list[str]:
+    """Stop the daemons of this node whose jobs' Epilogs never came; the UUIDs of their GPUs."""
+    ended = []
+    with contextlib.suppress(FileNotFoundError):
+        for entry in sorted((run_dir / "mps").iterdir()):
+            with contextlib.suppress(GpuError, OSError, ValueError, KeyError, TypeError):
+                uuid = str(json.loads((entry / "daemon.json").read_text("ascii"))["uuid"])
+                gpu = Gpu(run_dir, uuid, control, environ)
+                if gpu.folder == entry and gpu.reap():
+                    ended.append(uuid)
+    return ended
 
 
 def _within(limit_s: float, take: Callable[[], object]) -> bool:

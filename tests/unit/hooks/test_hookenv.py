@@ -112,6 +112,8 @@ def test_defaults_are_those_of_the_configuration() -> None:
             *("cgroup", "frameworks"),
         ):
             section = config.sharing
+        elif field.name in ("sample", "dcgmi", "idle_after_s", "job_mapping_dir"):
+            section = config.agent
         assert getattr(ours, field.name) == getattr(section, field.name)
 
 

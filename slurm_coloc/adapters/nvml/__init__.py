@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one place where NVML is called: lazy start, errors mapped, "not available" with a reason.
 
-Every call goes through ``_call``. A missing library, a lost GPU or a busy driver raises GpuError
+Every call goes through ``call``. A missing library, a lost GPU or a busy driver raises GpuError
 from the functions here; what one device or driver does not tell is a ``Missing`` with its reason,
 never 0.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,6 +65,10 @@ class Nvml:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End NVML; the next question starts it again."""
         if self._lib is not None:
             try:
                 self._lib.nvmlShutdown()
@@ -80,7 +84,7 @@ class Nvml:
         for minor in minors:
             handle: Any = Missing("not in /proc/driver/nvidia")
             if minor in bus_ids:
-                handle = self._maybe(functools.partial(self._by_bus_id, bus_ids[minor]))
+                handle = self.maybe(functools.partial(self._by_bus_id, bus_ids[minor]))
             if isinstance(handle, Missing):
                 # The index in NVML's order is not the minor number: ask each device for its own.
                 by_scan = self._handles_by_minor() if by_scan is None else by_scan
@@ -92,25 +96,28 @@ class Nvml:
         return found
 
     def _by_bus_id(self, bus_id: str) -> Any:
-        return self._call("nvmlDeviceGetHandleByPciBusId", bus_id.encode("ascii"))
+        return self.call("nvmlDeviceGetHandleByPciBusId", bus_id.encode("ascii"))
 
     def by_uuid(self, uuids: Sequence[str]) -> list[Gpu]:
         """The GPUs (or MIG devices) with these UUIDs, in order. Raises GpuError."""
         return [
-            self._gpu(self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii")))
+            self._gpu(self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii")))
             for uuid in uuids
         ]
 
-    def accounted(self, uuid: str) -> list[Use]:
-        """Processes that took memory of this GPU and that the driver remembers, ended or not.
-        Raises GpuError, also where accounting mode is off (`nvidia-smi -am 1` switches it on)."""
-        handle = self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
-        if not self._call("nvmlDeviceGetAccountingMode", handle):
+    def accounted(self, uuid: str, pids: Collection[int] | None = None) -> list[Use]:
+        """Processes that took memory of this GPU and that the driver remembers, ended or not; those
+        of ``pids`` alone, where it is given. Raises GpuError, also where accounting mode is off
+        (`nvidia-smi -am 1` switches it on)."""
+        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        if not self.call("nvmlDeviceGetAccountingMode", handle):
             raise GpuError("accounting mode is off: nvidia-smi -am 1", "nvml")
         found = []
-        for pid in dict.fromkeys(self._call("nvmlDeviceGetAccountingPids", handle)):
-            stats = self._maybe(
-                functools.partial(self._call, "nvmlDeviceGetAccountingStats", handle, pid)
+        if pids is None:
+            pids = dict.fromkeys(self.call("nvmlDeviceGetAccountingPids", handle))
+        for pid in pids:
+            stats = self.maybe(
+                functools.partial(self.call, "nvmlDeviceGetAccountingStats", handle, pid)
             )
             if isinstance(stats, Missing) or stats.maxMemoryUsage is None:
                 continue  # it left the driver's buffer meanwhile
@@ -119,24 +126,32 @@ class Nvml:
             found.append(Use(int(pid), start_s, end_s, -(-int(stats.maxMemoryUsage) // MIB)))
         return found
 
+    def accounted_pids(self, uuid: str) -> list[int]:
+        """Every pid that the accounting of this GPU remembers, the same perhaps twice. Raises
+        GpuError."""
+        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        if not self.call("nvmlDeviceGetAccountingMode", handle):
+            raise GpuError("accounting mode is off: nvidia-smi -am 1", "nvml")
+        return [int(pid) for pid in self.call("nvmlDeviceGetAccountingPids", handle)]
+
     def not_accounted(self) -> list[str]:
         """UUIDs of the GPUs whose accounting mode is off or not supported. Raises GpuError."""
         found = []
-        for index in range(self._call("nvmlDeviceGetCount")):
-            handle = self._call("nvmlDeviceGetHandleByIndex", index)
-            mode = self._maybe(functools.partial(self._call, "nvmlDeviceGetAccountingMode", handle))
+        for index in range(self.call("nvmlDeviceGetCount")):
+            handle = self.call("nvmlDeviceGetHandleByIndex", index)
+            mode = self.maybe(functools.partial(self.call, "nvmlDeviceGetAccountingMode", handle))
             if isinstance(mode, Missing) or not mode:
-                found.append(_text(self._call("nvmlDeviceGetUUID", handle)))
+                found.append(as_text(self.call("nvmlDeviceGetUUID", handle)))
         return found
 
     def all(self) -> list[Gpu]:
         """Every GPU in NVML's order. Raises GpuError."""
-        count = self._call("nvmlDeviceGetCount")
-        return [self._gpu(self._call("nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
+        count = self.call("nvmlDeviceGetCount")
+        return [self._gpu(self.call("nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
 
     def driver(self) -> str:
         """The driver's version, "" where it is not told."""
-        found = self._maybe(lambda: _text(self._call("nvmlSystemGetDriverVersion")))
+        found = self.maybe(lambda: as_text(self.call("nvmlSystemGetDriverVersion")))
         return "" if isinstance(found, Missing) else found
 
     def limit_group(self, uuid: str, folder: str, hard_mib: int) -> None:
@@ -145,17 +160,17 @@ class Nvml:
         limits = self._struct("c_nvmlSetMemoryLimits_v1_t")
         limits.nameSpace = folder.encode()
         limits.softLimit, limits.hardLimit = 0, hard_mib * MIB
-        handle = self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
-        self._call("nvmlDeviceSetMemoryLimits_v1", handle, limits)
+        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        self.call("nvmlDeviceSetMemoryLimits_v1", handle, limits)
 
     def group_limit_mib(self, uuid: str, folder: str) -> int | None:
         """A cgroup's hard limit on a GPU's memory; None where it has none, or where the driver does
         not tell one that was never set from an unknown kind. Raises GpuError."""
         limits = self._struct("c_nvmlGetMemoryLimits_v1_t")
         limits.nameSpace = folder.encode()
-        handle = self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
         try:
-            self._call("nvmlDeviceGetMemoryLimits_v1", handle, limits)
+            self.call("nvmlDeviceGetMemoryLimits_v1", handle, limits)
         except GpuError as err:
             lib = self._started()
             told = getattr(err.__cause__, "value", None)
@@ -172,30 +187,30 @@ class Nvml:
 
     def _handles_by_minor(self) -> dict[int, Any]:
         handles: dict[int, Any] = {}
-        for index in range(self._call("nvmlDeviceGetCount")):
+        for index in range(self.call("nvmlDeviceGetCount")):
             try:
-                handle = self._call("nvmlDeviceGetHandleByIndex", index)
-                handles[int(self._call("nvmlDeviceGetMinorNumber", handle))] = handle
+                handle = self.call("nvmlDeviceGetHandleByIndex", index)
+                handles[int(self.call("nvmlDeviceGetMinorNumber", handle))] = handle
             except GpuError as err:
                 # A lost neighbour must not hide the GPU that was asked for.
                 self._lost.append(f"index {index}: {err.message}")
         return handles
 
     def _gpu(self, handle: Any) -> Gpu:
-        memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+        memory = self.call("nvmlDeviceGetMemoryInfo", handle)
         return Gpu(
-            uuid=_text(self._call("nvmlDeviceGetUUID", handle)),
-            minor=self._maybe(lambda: int(self._call("nvmlDeviceGetMinorNumber", handle))),
-            pci_bus_id=_text(self._call("nvmlDeviceGetPciInfo", handle).busId),
-            name=_text(self._call("nvmlDeviceGetName", handle)),
+            uuid=as_text(self.call("nvmlDeviceGetUUID", handle)),
+            minor=self.maybe(lambda: int(self.call("nvmlDeviceGetMinorNumber", handle))),
+            pci_bus_id=as_text(self.call("nvmlDeviceGetPciInfo", handle).busId),
+            name=as_text(self.call("nvmlDeviceGetName", handle)),
             total_mib=int(memory.total) // MIB,
             free_mib=int(memory.free) // MIB,
             used_mib=int(memory.used) // MIB,
-            processes=self._maybe(lambda: self._processes(handle)),
+            processes=self.maybe(lambda: self._processes(handle)),
         )
 
     def _processes(self, handle: Any) -> tuple[Process, ...]:
-        running = self._call("nvmlDeviceGetComputeRunningProcesses", handle)
+        running = self.call("nvmlDeviceGetComputeRunningProcesses", handle)
         return tuple(
             Process(
                 int(each.pid),
@@ -206,13 +221,14 @@ class Nvml:
             for each in running
         )
 
-    def _maybe(self, ask: Callable[[], T]) -> T | Missing:
+    def maybe(self, ask: Callable[[], T]) -> T | Missing:
+        """What ``ask`` answers, or why it does not."""
         try:
             return ask()
         except GpuError as err:
             return Missing(err.message)
 
-    def _call(self, name: str, *args: Any) -> Any:
+    def call(self, name: str, *args: Any) -> Any:
         """Call one function of NVML; raises GpuError with NVML's own words."""
         lib = self._started()
         try:
@@ -253,5 +269,6 @@ def _proc_bus_ids(root: Path) -> dict[int, str]:
     return found
 
 
-def _text(value: bytes | str) -> str:
+def as_text(value: bytes | str) -> str:
+    """NVML's strings are bytes in some releases of nvidia-ml-py."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

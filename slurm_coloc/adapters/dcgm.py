@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DCGM's profiling counters, by ``dcgmi dmon`` as a child that is read line by line.
+
+One child for all GPUs, started again with growing pauses where it ends. It speaks to the host
+engine, so no right is needed here; a node without DCGM costs nothing. GPUs alone: what dcgmi shows
+of a GPU that is cut by MIG is "N/A".
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+from pathlib import Path
+
+import structlog
+
+from slurm_coloc.core.telemetry.reading import Profile
+
+log = structlog.get_logger()
+
+#: field of Profile: DCGM's field, factor
+FIELDS = {
+    "smact": (1002, 1.0),
+    "smocc": (1003, 1.0),
+    "dram": (1005, 1.0),
+    "pcie_tx_mib_s": (1009, 1 / 2**20),
+    "pcie_rx_mib_s": (1010, 1 / 2**20),
+}
+MOST = 1e13  # bytes a second: a hundred times PCIe 6
+STALE_S = 3.5  # a line comes each second
+COMMAND_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+_ID = re.compile(r"^\|\s*(\d+)\s*\|")
+_UUID = re.compile(r"(GPU-[0-9A-Za-z-]{8,80})")
+
+
+def read_discovery(text: str) -> dict[int, str]:
+    """UUID by DCGM's number of the GPU, from `dcgmi discovery -l`."""
+    found: dict[int, str] = {}
+    number: int | None = None
+    for line in text.splitlines():
+        if hit := _ID.match(line):
+            number = int(hit[1])
+        if number is not None and (uuid := _UUID.search(line)):
+            found[number] = uuid[1]
+    return found
+
+
+def read_line(line: str) -> tuple[int, Profile | None] | None:
+    """The GPU's number and figures of one line of dmon, None for those where dcgmi says N/A in
+    every column; None for a heading."""
+    words = line.split()
+    if len(words) != 2 + len(FIELDS) or words[0] != "GPU" or not words[1].isdigit():
+        return None
+    values: dict[str, float] = {}
+    for word, (name, (_, factor)) in zip(words[2:], FIELDS.items(), strict=True):
+        with contextlib.suppress(ValueError):
+            value = float(word)
+            if 0.0 <= value <= MOST:  # DCGM's blanks are near 2^63; nan is none of these
+                values[name] = min(value, 1.0) if factor == 1.0 else value * factor
+    return int(words[1]), Profile(**values) if values else None
+
+
+class Dcgm:
+    """The last figures of each GPU. ``why``: the reason where there are none."""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+        self._latest: dict[str, tuple[float, Profile | None]] = {}
+        self.numbers: dict[str, int] = {}
+        self.why = "DCGM has not answered yet"
+        self.there = False
+
+    def read(self, uuid: str) -> Profile | None:
+        """A GPU's figures, where they are fresh."""
+        at_s, profile = self._latest.get(uuid, (0.0, None))
+        return profile if time.monotonic() - at_s < STALE_S else None
+
+    async def run(self) -> None:
+        """Read for ever; a node without dcgmi is looked at again every five minutes."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            began_s = time.monotonic()
+            why = await self._stream()
+            if why != self.why or self.there:
+                log.info("dcgm", available=False, reason=why)
+            self.why, self.there = why, False
+            if time.monotonic() - began_s > LONGEST_PAUSE_S:
+                pause_s = FIRST_PAUSE_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _stream(self) -> str:
+        """Start dmon and read it to its end; why it ended."""
+        if not os.access(self._program, os.X_OK):
+            return f"DCGM: {self._program} is not on this node"
+        done, text = await self._command("discovery", "-l")
+        gpus = read_discovery(text) if done else {}
+        if not gpus:
+            return f"DCGM: {_first(text) or 'no GPUs'}"
+        self.numbers = {uuid: number for number, uuid in gpus.items()}
+        fields = ",".join(str(field) for field, _ in FIELDS.values())
+        try:
+            child = await asyncio.create_subprocess_exec(
+                str(self._program),
+                *("dmon", "-e", fields, "-d", "1000"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+        except OSError as err:
+            return f"DCGM: {self._program}: {err.strerror}"
+        try:
+            return await self._lines(child, gpus)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+
+    async def _lines(self, child: asyncio.subprocess.Process, gpus: dict[int, str]) -> str:
+        assert child.stdout is not None
+        last = ""
+        while True:
+            try:
+                line = await asyncio.wait_for(child.stdout.readline(), 30.0)
+            except TimeoutError:
+                return "DCGM: dcgmi dmon says nothing"
+            except ValueError:
+                return "DCGM: a line without end"
+            if not line:
+                return f"DCGM: dcgmi dmon ended: {last}"
+            last = line.decode("utf-8", "replace").strip()[:120] or last
+            found = read_line(last)
+            if found is None or found[0] not in gpus:
+                continue
+            self._latest[gpus[found[0]]] = (time.monotonic(), found[1])
+            if not self.there and found[1] is not None:
+                self.there, self.why = True, "DCGM says N/A"
+                log.info("dcgm", available=True)
+
+    async def pause(self) -> bool:
+        """Free the profiling counters for a job's own profiler; whether DCGM did."""
+        return (await self._command("profile", "--pause"))[0]
+
+    async def resume(self) -> bool:
+        """Take them again."""
+        return (await self._command("profile", "--resume"))[0]
+
+    async def _command(self, *words: str) -> tuple[bool, str]:
+        """Whether it succeeded, and its output."""
+        try:
+            child = await asyncio.create_subprocess_exec(
+                str(self._program),
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+        except OSError as err:
+            return False, err.strerror or ""
+        try:
+            out, _ = await asyncio.wait_for(child.communicate(), COMMAND_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            return False, f"no answer within {COMMAND_S:g} s"
+        return child.returncode == 0, out.decode("utf-8", "replace")
+
+
+def _first(text: str) -> str:
+    return next((line.strip()[:120] for line in text.splitlines() if line.strip()), "")

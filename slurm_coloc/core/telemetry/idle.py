@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU that a job holds and does not use."""
+
+# An idle context keeps no SM busy; a training that waits for its data all the time shows some per
+# cent. DCGM rounds to 0.001.
+NOTHING = 0.01
+
+
+class Idle:
+    """Watches the SM activity of one run. ``since_s``: idle for long enough, since then."""
+
+    def __init__(self, after_s: float) -> None:
+        """``after_s``: seconds without activity; 0: never."""
+        self._after_s = after_s
+        self._quiet_s: float | None = None
+        self.since_s: float | None = None
+
+    def see(self, at_s: float, smact: float | None) -> bool:
+        """Take a sample; true at the moment in which it becomes idle. What is not told changes
+        nothing, so an hour without figures is no hour of idleness."""
+        if smact is None:
+            self._quiet_s = None if self.since_s is None else self._quiet_s
+            return False
+        if smact >= NOTHING:
+            self._quiet_s = self.since_s = None
+            return False
+        if self._quiet_s is None:
+            self._quiet_s = at_s
+        if not self._after_s or self.since_s is not None or at_s - self._quiet_s < self._after_s:
+            return False
+        self.since_s = self._quiet_s
+        return True

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mean of a figure over the last 90 s."""
+
+from collections import deque
+
+SPAN_S = 90.0
+
+
+class Window:
+    """Values with their times (monotonic seconds); what is None is left out of the mean."""
+
+    def __init__(self, span_s: float = SPAN_S) -> None:
+        self._span_s = span_s
+        self._kept: deque[tuple[float, float]] = deque()
+        self._sum = 0.0
+
+    def add(self, at_s: float, value: float | None) -> None:
+        """Take a value and forget those that are too old."""
+        if value is not None:
+            self._kept.append((at_s, value))
+            self._sum += value
+        while self._kept and self._kept[0][0] <= at_s - self._span_s:
+            self._sum -= self._kept.popleft()[1]
+        if not self._kept:
+            self._sum = 0.0  # what rounding left
+
+    @property
+    def mean(self) -> float | None:
+        """None where nothing was told in that time."""
+        return max(0.0, self._sum / len(self._kept)) if self._kept else None

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs stage measure: a sample each second, DCGM beside it, profilers let by, MPS tidied up.
+
+NVML is asked in a thread of its own: where the driver hangs, samples stop and all else goes on.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import Any
+
+import structlog
+
+from slurm_coloc.adapters import hookenv
+from slurm_coloc.adapters.dcgm import Dcgm
+from slurm_coloc.adapters.mps import seats
+from slurm_coloc.adapters.nvml import Nvml
+from slurm_coloc.adapters.procs.watch import Procs
+from slurm_coloc.errors import ColocError, GpuError
+from slurm_coloc.flow import uses
+from slurm_coloc.flow.measure import Measurer
+from slurm_coloc.flow.worker import Worker
+
+log = structlog.get_logger()
+
+SAMPLE_S = 1.0
+LIMIT_S = 10.0  # NVML answers in milliseconds; a driver that is reset takes seconds
+WITHOUT_S = 60.0  # between two tries on a node without NVML
+REAP_S = 60.0
+FRESH_S = 5.0  # older figures are not told
+
+
+class Sampler:
+    """The samples of this node, for as long as the agent runs."""
+
+    def __init__(self, settings: hookenv.HookSettings, slurm_uid: int) -> None:
+        self._settings = settings
+        self._lib = Nvml()
+        self._dcgm = Dcgm(settings.dcgmi)
+        self._root = os.geteuid() == 0
+        procs = Procs({0, slurm_uid, os.geteuid()})
+        self._measurer = Measurer(settings, self._lib, self._dcgm, procs, may_write=self._root)
+        self._worker = Worker("nvml")
+        self._sampled_s = 0.0
+        self._reaped_s = 0.0
+        self._told = ""
+        self._mark = settings.run_dir / uses.FOLDER / ".profiling-paused"
+
+    def told(self) -> dict[str, Any]:
+        """What a heartbeat says of this node's GPUs."""
+        if time.monotonic() - self._sampled_s > FRESH_S:
+            return {"gpus": [], "idle": [], "gpus_why": self._told or "no sample yet"}
+        return {"gpus": self._measurer.figures[:64], "idle": self._measurer.idle[:64]}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if not self._root:
+            log.warning(
+                "agent",
+                user=os.geteuid(),
+                reason="not root: no records of what jobs use, no environment of other users'"
+                " processes, no tidying of MPS; figures and link go on",
+            )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._dcgm.run())
+            group.create_task(self._each_second())
+
+    async def _each_second(self) -> None:
+        if self._root and self._mark.exists():
+            await self._resume()  # an agent that was killed has left the counters paused
+        next_s = time.monotonic()
+        while True:
+            next_s = max(next_s + SAMPLE_S, time.monotonic())
+            pause_s = 0.0
+            try:
+                await self._profilers(await self._worker.call(self._measurer.tick, LIMIT_S))
+                self._sampled_s = time.monotonic()
+                self._tell("")
+            except TimeoutError as err:
+                self._tell(f"the driver does not answer: {err}")
+            except GpuError as err:
+                self._tell(err.message)
+                pause_s = WITHOUT_S
+                with contextlib.suppress(TimeoutError, ColocError):
+                    await self._worker.call(self._lib.close, LIMIT_S)
+            except Exception:
+                log.exception("sample")
+                pause_s = SAMPLE_S
+            await self._reap()
+            await asyncio.sleep(max(pause_s, next_s - time.monotonic()))
+
+    def _tell(self, why: str) -> None:
+        if why.partition(":")[0] != self._told.partition(":")[0]:
+            if why:
+                log.warning("sample", error=why)
+            else:
+                log.info("sample", result="goes on")
+        self._told = why
+
+    async def _profilers(self, job_id: int | None) -> None:
+        """Free the profiling counters while a job's own profiler runs."""
+        if job_id == self._measurer.paused_by:
+            return
+        before, self._measurer.paused_by = self._measurer.paused_by, job_id
+        if job_id is None:
+            await self._resume()
+        elif before is None:
+            log.info("profiling", jobid=job_id, result="counters paused")
+            if self._root and self._mark.parent.is_dir():
+                self._mark.touch()
+            await self._dcgm.pause()
+
+    async def _resume(self) -> None:
+        log.info("profiling", result="counters resumed")
+        await self._dcgm.resume()
+        if self._root:
+            self._mark.unlink(missing_ok=True)
+
+    async def _reap(self) -> None:
+        """Take away MPS daemons whose last job went without its Epilog. The hooks' own lock keeps
+        it apart from a Prolog."""
+        if not self._root or time.monotonic() - self._reaped_s < REAP_S:
+            return
+        self._reaped_s = time.monotonic()
+
+        settings = self._settings
+        try:
+            for gpu in await asyncio.to_thread(
+                seats.reap, settings.run_dir, settings.mps_control, os.environ
+            ):
+                log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
+        except (ColocError, OSError) as err:
+            log.warning("mps", error=str(err)[:200])
