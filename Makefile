@@ -99,6 +99,11 @@ gpu-estimates: .venv ## 534 trainings measured on the GPU here, beside all estim
 	@echo 'gpu-estimates: needs the packages of slurm-coloc[gpu-estimates]; results in build/gpu-estimates'
 	$(TORCH) -m estimator.measure $(ARGS)
 
+# As root: daemons and trainings run as another user. A Python with torch: TORCH=/path/to/python.
+.PHONY: test-gpu
+test-gpu: .venv ## MPS, the fence, NVML and sharing on the GPU that is here; on the emulated one elsewhere
+	@$(AS_ROOT) env TORCH='$(if $(filter $(PY),$(TORCH)),,$(TORCH))' $(abspath $(PY)) tests/gpu/run.py $(ARGS)
+
 .PHONY: lint
 lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
 	@etc/setup/packages python lint
