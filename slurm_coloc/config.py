@@ -228,10 +228,12 @@ class HooksConfig(Section):
 class SharingConfig(Section):
     """[sharing] how jobs share a GPU on the node, and what fences their memory."""
 
-    method: Literal["auto", "mps", "streams"] = Field(
+    method: Literal["auto", "mps", "streams", "mig"] = Field(
         "auto",
-        description="auto: MPS where the node has it, else streams (the processes take turns);"
-        " streams: MPS is never started.",
+        description="auto: MPS where the node has it, else streams (the processes take turns), and"
+        " a MIG device for a job that fits the smallest profile, or where no GPU has shards; mig: a"
+        " MIG device for every job that fits one; mps, streams: no MIG device is given; streams:"
+        " MPS is never started.",
     )
     users: Literal["one", "all"] = Field(
         "one",

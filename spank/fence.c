@@ -30,6 +30,7 @@ static struct {
 	long threads;
 	char method[16];
 	char uuid[128];
+	char visible[2048]; /* where Slurm's numbers are not CUDA's: the run's GPUs by UUID */
 	char pipe[256];
 	char log[256];
 	char why[256];
@@ -59,6 +60,8 @@ static void take(const char *name, const char *value)
 		share.threads = atol(value);
 	else if (strcmp(name, "uuid") == 0)
 		text_of(value, share.uuid, sizeof(share.uuid));
+	else if (strcmp(name, "visible") == 0)
+		text_of(value, share.visible, sizeof(share.visible));
 	else if (strcmp(name, "pipe") == 0)
 		text_of(value, share.pipe, sizeof(share.pipe));
 	else if (strcmp(name, "log") == 0)
@@ -173,13 +176,43 @@ static void join_mps(spank_t spank, long limit_mib)
 	}
 }
 
+static size_t items(const char *list)
+{
+	size_t count = *list != '\0';
+
+	for (; *list; list++)
+		count += *list == ',';
+	return count;
+}
+
+/* A step that has fewer devices than the run keeps Slurm's numbers: which are its own is not known
+ * here. */
+static void name_devices(spank_t spank)
+{
+	char now[2048];
+
+	if (share.visible[0] == '\0' ||
+	    spank_getenv(spank, "CUDA_VISIBLE_DEVICES", now, sizeof(now)) != ESPANK_SUCCESS)
+		return;
+	if (items(now) == items(share.visible))
+		spank_setenv(spank, "CUDA_VISIBLE_DEVICES", share.visible, 1);
+}
+
+static bool on_slice(void)
+{
+	return strncmp(share.uuid, "MIG-", 4) == 0;
+}
+
 /* One line in the job's output: what stands between the job and its neighbours. */
 static void tell(bool mps, bool kernel, bool framework, long limit_mib, const char *why)
 {
 	double gpu_gib = (double) share.gpu_mib / 1024;
 	double own_gib = (double) limit_mib / 1024;
 
-	if (mps || kernel)
+	if (on_slice() && limit_mib >= share.gpu_mib)
+		dprintf(STDERR_FILENO, "coloc: MIG device, %.1f GiB for this job%s\n", gpu_gib,
+		        mps ? " (MPS)" : "");
+	else if (mps || kernel)
 		dprintf(STDERR_FILENO, "coloc: %.0f GiB GPU, %.1f GiB for this job (%s)\n", gpu_gib,
 		        own_gib,
 		        !kernel ? "MPS"
@@ -203,7 +236,12 @@ void coloc_fence_join(spank_t spank, long shards)
 	long each_mib;
 	bool mps;
 
-	if (!share.known || share.shard_mib <= 0)
+	if (!share.known)
+		return;
+	name_devices(spank);
+	if (shards <= 0 && on_slice())
+		shards = 1; /* a MIG device is one share of its own size */
+	if (share.shard_mib <= 0 || shards <= 0)
 		return;
 	coloc_frameworks_grow(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';

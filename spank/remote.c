@@ -179,9 +179,8 @@ int coloc_remote_task_init(spank_t spank)
 	drop_forwarded(spank);
 	mend_request(spank, shared);
 	set_facts(spank, shared ? shards : NULL);
-	if (shared) {
+	if (shared)
 		give_step_default(spank, shards);
-		coloc_fence_join(spank, atol(shards));
-	}
+	coloc_fence_join(spank, shared ? atol(shards) : 0);
 	return 0;
 }

@@ -119,7 +119,7 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     _within(path, "shard_mib", settings.shard_mib, 64, 65536)
     _within(path, "thread_percentage", settings.thread_percentage, 0, 100)
     _within(path, "idle_after_s", settings.idle_after_s, 0, 30 * 86400)
-    _known(path, "method", settings.method, ("auto", "mps", "streams"))
+    _known(path, "method", settings.method, ("auto", "mps", "streams", "mig"))
     _known(path, "users", settings.users, ("one", "all"))
     _known(path, "cgroup", settings.cgroup, ("auto", "off"))
     _known(path, "frameworks", settings.frameworks, ("known", "always", "off"))
@@ -218,7 +218,11 @@ def _path(environ: Mapping[str, str], name: str) -> str | None:
 
 
 def _gpus(environ: Mapping[str, str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    for name in ("SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
+    # Only where slurmd finds MIG devices by itself does it write their UUIDs (24.11: as text);
+    # else CUDA's numbers are no better than its own.
+    mig = environ.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG-")
+    names = ("SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
+    for name in reversed(names) if mig else names:
         items = [item.strip() for item in environ.get(name, "").split(",", MAX_GPUS)]
         items = [item for item in items if item]
         if not items or items == ["NoDevFiles"]:

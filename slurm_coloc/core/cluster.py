@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slurm_coloc.core.mig import slice_mib
 from slurm_coloc.core.request import JobRequest
 
 # From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
@@ -19,7 +20,8 @@ MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A node's GPUs: ``gpus`` of ``gpu_type`` (None: untyped) sharing ``shards`` evenly."""
+    """A node's GPUs: ``gpus`` whole ones of ``gpu_type`` (None: untyped, or several types) sharing
+    ``shards`` evenly; ``slices``: gres types of its MIG devices and how many there are of each."""
 
     name: str
     partitions: tuple[str, ...]
@@ -32,6 +34,7 @@ class NodeShape:
     cpus: int = 0
     address: str = ""  # NodeAddr
     hostname: str = ""  # NodeHostName
+    slices: tuple[tuple[str, int], ...] = ()
 
     @property
     def shards_per_gpu(self) -> int:
@@ -106,6 +109,16 @@ class ClusterShape:
         """Whether a job can have shards of several GPUs here, so many of each."""
         return self.splits_shares and self.release >= MULTI_GPU_RELEASE
 
+    @property
+    def whole_type(self) -> str | None:
+        """The type that a request for a whole GPU must name, because an untyped one may land on a
+        MIG device (tried 22.05 and 24.11); None where there is no MIG, or several types of whole
+        GPUs, of which Slurm lets a job name only one."""
+        if not any(node.slices for node in self.nodes):
+            return None
+        types = {node.gpu_type for node in self.nodes if node.gpus}
+        return types.pop() if len(types) == 1 else None
+
     def partition(self, name: str | None) -> PartitionShape | None:
         """The partition called ``name``; the default one for None."""
         for part in self.partitions:
@@ -120,6 +133,16 @@ class SharedGpu:
 
     type: str | None
     shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigType:
+    """A kind of MIG device that a job may get: its gres type, the MiB that a job may count on
+    there, and how many of them there are."""
+
+    type: str
+    mib: int
+    count: int
 
 
 def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
@@ -167,6 +190,30 @@ def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
     return min(found, default=0)
 
 
+def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:
+    """Partitions that the job may start in; none where one of them is not shared."""
+    wanted = wanted_partitions(request, shape)
+    allowed = {name for name in wanted if not pool or name in pool}
+    return allowed if len(allowed) == len(set(wanted)) else set()
+
+
+def mig_types(
+    request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
+) -> tuple[MigType, ...]:
+    """Kinds of MIG device that the job may get, the smallest memory first; () where there is none.
+    A kind whose memory is not known is none."""
+    allowed = _allowed(request, shape, pool)
+    counts: dict[str, int] = {}
+    for node in shape.nodes:
+        if allowed & set(node.partitions) and _features_fit(request.features, node.features):
+            for kind, count in node.slices:
+                counts[kind] = counts.get(kind, 0) + count
+    found = [
+        MigType(kind, mib, count) for kind, count in counts.items() if (mib := slice_mib(kind))
+    ]
+    return tuple(sorted(found, key=lambda one: (one.mib, one.type)))
+
+
 def shared_gpus(
     request: JobRequest,
     gpu_type: str | None,
@@ -179,16 +226,13 @@ def shared_gpus(
 
     ``pool`` names the partitions whose GPUs may be shared, () for all that have shards.
     """
-    wanted = wanted_partitions(request, shape)
-    allowed = [name for name in wanted if not pool or name in pool]
-    if len(allowed) != len(wanted):
-        return ()  # one of the partitions is not shared: the job could start there
+    allowed = _allowed(request, shape, pool)
     kinds = {
         SharedGpu(node.gpu_type, node.shards_per_gpu)
         for node in shape.nodes
         if node.shards_per_gpu > 0
         and node.gpus >= gpus
-        and set(allowed) & set(node.partitions)
+        and allowed & set(node.partitions)
         and (gpu_type is None or node.gpu_type == gpu_type)
         and _features_fit(request.features, node.features)
     }

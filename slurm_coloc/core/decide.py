@@ -21,6 +21,7 @@ from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.sizing import Sizing
+from slurm_coloc.core.slices import Method, Wish, or_slice
 
 # What --gpus-per-task=1 sets by itself: each task sees the one GPU that is its own.
 _OWN_GPU = re.compile(r"(?:gres[:/])?gpu:(?:per_task|single):1")
@@ -32,6 +33,7 @@ class Rules:
 
     sizing: Sizing
     pool: tuple[str, ...] = ()
+    method: Method = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ def decide(
     gpus = max(1, demand.total or 1)
     kinds = shared_gpus(question.request, demand.type, shape, rules.pool, gpus)
     decision = reserve(question, kinds, history, rules)
+    wish = Wish(rules.method, history.oom_share_mib)
+    decision = or_slice(decision, question.estimate, question.request, shape, rules.pool, wish)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision
     return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

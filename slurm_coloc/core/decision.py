@@ -8,7 +8,7 @@ from enum import StrEnum
 class Action(StrEnum):
     """What happens to the request."""
 
-    COLLOCATE = "collocate"  # shards of one GPU, or of one for each task
+    COLLOCATE = "collocate"  # shards of one GPU, or of one for each task; or one MIG device
     EXCLUSIVE = "exclusive"  # a whole GPU
     ASIS = "asis"  # as submitted
 
@@ -17,6 +17,7 @@ class Reason(StrEnum):
     """Why; stands in AdminComment, in the history and in `coloc explain`."""
 
     FITS = "fits"
+    FITS_SLICE = "fits-slice"
     SRUN_STEP = "srun-step"
     GPU_OPTIONS = "gpu-options"
     MANY_TASKS = "many-tasks"
@@ -47,6 +48,7 @@ class Reason(StrEnum):
 # One line a reason, for people; {figures} are filled by explain_reason.
 TEXTS: dict[Reason, str] = {
     Reason.FITS: "the estimate fits beside other jobs",
+    Reason.FITS_SLICE: "the estimate fits a MIG device",
     Reason.SRUN_STEP: "srun asks for the GPU again for its own step",
     Reason.GPU_OPTIONS: "options per GPU (--gpu-freq, --ntasks-per-gpu) need a whole one",
     Reason.MANY_TASKS: "its tasks may need several nodes",
@@ -92,7 +94,8 @@ class Estimate:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE; it is that of each
-    of ``gpus`` GPUs."""
+    of ``gpus`` GPUs. ``slice_mib``: memory of the MIG device of type ``gpu_type`` that it gets
+    instead of shards (0: none); that is one share of its size."""
 
     action: Action
     reason: Reason
@@ -101,6 +104,7 @@ class Decision:
     shards_per_gpu: int = 0
     detail: str = ""
     gpus: int = 1
+    slice_mib: int = 0
 
     @property
     def why(self) -> str:

@@ -206,8 +206,8 @@ def within(
 
     A job that breaks a limit either way is left to Slurm, which says so in its own words.
     """
-    if decision.action is not Action.COLLOCATE:
-        return decision
+    if decision.action is not Action.COLLOCATE or decision.slice_mib:
+        return decision  # a MIG device counts as a GPU
     gpus = max(1, gpu_demand(request).total or 1)
     shards = decision.shards * decision.gpus
     for name in wanted_partitions(request, shape):

@@ -37,10 +37,12 @@ def whole_gpu(
     """The gres that takes whole GPUs on this release.
 
     Before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: there one GPU is asked for as
-    all of its shards, where their number is known.
+    all of its shards, where their number is known. Where a node has MIG devices the type of the
+    whole ones is named.
     """
     if not shape.keeps_whole_apart and count == 1 and shards_per_gpu:
         return f"gres/shard:{shards_per_gpu}"
+    gpu_type = gpu_type or shape.whole_type
     kind = f"{gpu_type}:" if gpu_type else ""
     return f"gres/gpu:{kind}{count}"
 
@@ -151,8 +153,38 @@ def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> 
     return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
 
 
+def _typed(request: JobRequest, kind: str) -> dict[str, Value]:
+    """The fields that ask for GPUs of no type, now of this one; the rest of each as it stands."""
+    changed: dict[str, Value] = {}
+    for name in GPU_FIELDS:
+        text = getattr(request, name)
+        items = parse_gres(text)
+        if any(item.name == "gpu" and item.type is None for item in items):
+            changed[name] = ",".join(
+                f"gres/gpu:{kind}:{item.count}"
+                if item.name == "gpu" and item.type is None
+                else item.raw
+                for item in items
+            )
+    return changed
+
+
+def _to_slice(request: JobRequest, kind: str) -> Rewrite:
+    """One MIG device. It is a gpu to Slurm, so all options per GPU go on meaning what they did."""
+    fields = _typed(request, kind)
+    if gpu_demand(request).total is None:
+        kept = without(request.tres_per_node, "gpu", "shard")
+        fields["tres_per_node"] = with_item(kept, f"gres/gpu:{kind}:1")
+    fields |= {"min_nodes": 1, "max_nodes": 1}
+    if request.batch and request.requeue is None:
+        fields["requeue"] = 1
+    return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+
+
 def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
     """The change that ``decision`` asks for; empty for a job that goes as submitted."""
+    if decision.slice_mib and decision.gpu_type:
+        return _to_slice(request, decision.gpu_type)
     if decision.action is Action.COLLOCATE:
         return _to_shards(request, decision, shape)
     if decision.action is Action.ASIS:
@@ -167,4 +199,6 @@ def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rew
         fields = _drop_gpus(request) | {"tres_per_node": _on_a_whole_gpu(request, shape)}
         fields |= _cpus(request, shape) | _memory(request, shape)
         return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+    if shape.whole_type:
+        return Rewrite(_typed(request, shape.whole_type))
     return Rewrite()

@@ -26,7 +26,7 @@ class Method(StrEnum):
 class Rules:
     """[sharing] of the configuration."""
 
-    method: Literal["auto", "mps", "streams"] = "auto"
+    method: Literal["auto", "mps", "streams", "mig"] = "auto"
     users: Literal["one", "all"] = "one"
 
 

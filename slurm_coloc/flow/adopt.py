@@ -13,6 +13,7 @@ from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.comment import NO_DECISION, mark_in
 from slurm_coloc.core.gres import PER_TASK, parse_gres, with_item, without
 from slurm_coloc.core.job import JobView
+from slurm_coloc.core.mig import slice_mib, slice_of
 from slurm_coloc.core.rewrite import whole_gpu
 
 log = structlog.get_logger()
@@ -41,7 +42,7 @@ def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobVie
             "reason": mark.reason,
             "detail": "taken over from its mark",
             "shards": mark.shards,
-            "shard_mib": config.pool.shard_mib,
+            "shard_mib": _slice_mib(view) or config.pool.shard_mib,
             "shards_per_gpu": per_gpu,
             "features": "{}",
             "request": "{}",
@@ -62,13 +63,22 @@ def exclusive_tres(view: JobView, shape: ClusterShape, per_gpu: int) -> str:
     gpus = [one for one in parse_gres(view.tres) if one.name in ("gpu", "shard")]
     if not gpus:
         return ""
-    if gpus[0].name == "gpu":
+    if gpus[0].name == "gpu" and not slice_of(gpus[0].type):
         return view.tres
+    if gpus[0].name == "gpu":
+        others = without(view.tres_per_node, "gpu")
+        return "" if view.tres.startswith(PER_TASK) else with_item(others, whole_gpu(shape))
     # What is asked for each task keeps its CPUs, which view.tres leaves out.
     each = view.tres.startswith(PER_TASK)
     asked = view.tres_per_task if each else view.tres_per_node
     gpu = whole_gpu(shape, gpus[0].type or None, 1, 0 if each else per_gpu)
     return (PER_TASK if each else "") + with_item(without(asked, "gpu", "shard"), gpu)
+
+
+def _slice_mib(view: JobView) -> int | None:
+    """Memory of the MIG device that the job asks for, None where it asks for none."""
+    kinds = [one.type for one in parse_gres(view.tres) if one.name == "gpu" and one.type]
+    return slice_mib(kinds[0]) if kinds else None
 
 
 def _shards_per_gpu(view: JobView, shape: ClusterShape) -> int:

@@ -42,7 +42,7 @@ def rules_of(config: Config) -> Rules:
     pool = config.pool
     budget = pool.compute_budget if pool.size_by_smact else None
     sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, budget)
-    return Rules(sizing, pool.partitions)
+    return Rules(sizing, pool.partitions, config.sharing.method)
 
 
 class Decider:
@@ -172,7 +172,7 @@ class Decider:
                 "reason": str(decision.reason),
                 "detail": decision.detail,
                 "shards": decision.shards,
-                "shard_mib": self._config.pool.shard_mib,
+                "shard_mib": decision.slice_mib or self._config.pool.shard_mib,
                 "shards_per_gpu": decision.shards_per_gpu,
                 "estimator": found.name if found else None,
                 "memory_mib": found.memory_mib if found else None,
@@ -213,6 +213,8 @@ def _told(decision: Decision, estimated: Estimated) -> str:
     if found.name != HISTORY:
         figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
     more = f"; {estimated.detail}" if estimated.detail else ""
+    if decision.slice_mib:
+        return f"gets a MIG device {decision.gpu_type}, {decision.slice_mib} MiB ({figures}{more})"
     what = "a GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
     each = "" if decision.gpus == 1 else " on each"
     return (

@@ -29,6 +29,7 @@ from slurm_coloc.core import logpath
 from slurm_coloc.errors import ColocError, DaemonUnreachable, GpuError
 from slurm_coloc.flow import limit, share
 from slurm_coloc.flow.deliver import ways_of
+from slurm_coloc.flow.devices import gpus_of_job
 from slurm_coloc.flow.holders import holders
 from slurm_coloc.flow.reach import reach
 
@@ -59,7 +60,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "sharing": {"method": "unknown", "reason": "the Prolog has not come so far"},
     }
     if dry_run:
-        state["gpu"] = look(job, settings.nvml)
+        state["gpu"] = look(job, settings.nvml, environ)
         json.dump(state, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return _line(job, state)
@@ -69,7 +70,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
-        why = _fit(job, settings, state)
+        why = _fit(job, settings, state, environ)
         _write(fd, state)
         if why:
             # slurmctld has the requeue; slurmd must have heard of it before this Prolog ends.
@@ -82,13 +83,18 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     return _line(job, state)
 
 
-def _fit(job: hookenv.HookJob, settings: hookenv.HookSettings, state: dict[str, Any]) -> str:
+def _fit(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    state: dict[str, Any],
+    environ: Mapping[str, str],
+) -> str:
     """Look at the GPUs and ask colocd, which judges whether they are fit for the job; why the job
     was put back, "" where it may start. Without colocd it starts."""
     for pause_s in PAUSES_S:
         time.sleep(pause_s)
         last = pause_s == PAUSES_S[-1]
-        state["gpu"] = look(job, settings.nvml)
+        state["gpu"] = look(job, settings.nvml, environ)
         state["reservation"], unfit = ask_reservation(job, settings, state["gpu"], last=last)
         if not unfit:
             return ""
@@ -148,18 +154,19 @@ def _ask(
     return answer
 
 
-def look(job: hookenv.HookJob, use_nvml: bool) -> dict[str, Any]:
-    """The job's GPUs as NVML sees them now, or "available": false with a reason."""
+def look(job: hookenv.HookJob, use_nvml: bool, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The job's GPUs or MIG devices as NVML sees them now, or "available": false with a reason;
+    "mig": a GPU of this node is in MIG mode, where Slurm's numbers are not CUDA's."""
     if not job.minors and not job.uuids:
         return _unavailable("the job has no GPU on this node")
     if not use_nvml:
         return _unavailable("nvml = false in the configuration")
     try:
         with nvml.Nvml() as lib:
-            gpus = lib.by_minor(job.minors) if job.minors else lib.by_uuid(job.uuids)
+            gpus, cut = gpus_of_job(job, environ, lib)
     except GpuError as err:
         return _unavailable(err.message)
-    return {"available": True, "devices": [_plain(gpu) for gpu in gpus]}
+    return {"available": True, "devices": [_plain(gpu) for gpu in gpus], "mig": cut}
 
 
 def _unavailable(reason: str) -> dict[str, Any]:

@@ -29,10 +29,13 @@ def prepare(
     Never fails: what cannot be had is a reason."""
     held = state["reservation"]
     devices = state["gpu"].get("devices", [])
+    visible = _visible(state["gpu"])
     if held["available"] and held["shards"] == 0:
-        return {"method": Method.ALONE.value, "reason": ""}, ""
+        text = "\n".join(["share 1", "method alone", *visible]) + "\n" if visible else ""
+        return {"method": Method.ALONE.value, "reason": ""}, text
     found, pipe = _sit(job, settings, devices, environ)
     lines = [f"method {found.method}", f"shard_mib {held.get('shard_mib', settings.shard_mib)}"]
+    lines += visible
     if len(devices) == 1:
         lines += [f"uuid {devices[0]['uuid']}", f"gpu_mib {devices[0]['total_mib']}"]
     lines += _ladder(settings, held, devices, environ)
@@ -74,6 +77,14 @@ def _driver(settings: hookenv.HookSettings) -> str:
             return lib.driver()
     except GpuError:
         return ""
+
+
+def _visible(gpu: Mapping[str, Any]) -> list[str]:
+    """The line that names the run's GPUs or MIG devices where a GPU of the node is in MIG mode:
+    there Slurm's numbers, which it puts into CUDA_VISIBLE_DEVICES, are not CUDA's."""
+    if not gpu.get("mig") or not gpu.get("devices"):
+        return []
+    return [f"visible {','.join(str(one['uuid']) for one in gpu['devices'])}"]
 
 
 def _sit(

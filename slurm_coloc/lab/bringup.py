@@ -75,7 +75,10 @@ def _claim(lab: "Lab") -> list[int]:
 def _devices(lab: "Lab") -> None:
     with registry.locked() as data:
         made: list[str] = data["devices_made"]
-        data["labs"][lab.spec.name]["devices"] = registry.make_devices(lab.spec.cards.gpus, made)
+        cards = lab.spec.cards
+        caps = [one.cap for one in cards.slices]
+        devices = registry.make_devices(cards.gpus, caps, made)
+        data["labs"][lab.spec.name]["devices"] = devices
 
 
 def _clear_dead(lab: "Lab") -> None:

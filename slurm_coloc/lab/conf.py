@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_coloc.core.cluster import MULTI_GPU_RELEASE
+from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec
 
 
@@ -71,7 +72,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         lines.append(
             f"NodeName={name} NodeHostname={site.hostname} NodeAddr=127.0.0.1 Port={port}"
             f" CPUs={spec.cpus} RealMemory={spec.memory_mib} State=UNKNOWN"
-            f" Gres=gpu:{cards.gpu_type}:{cards.gpus},shard:{shards}"
+            f" Gres={cards.gres},shard:{shards}"
         )
     lines.append(
         "PartitionName=main Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00"
@@ -81,14 +82,22 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
 
 
 def gres_conf(spec: LabSpec) -> str:
-    """gres.conf: device files for the GPUs, one count of shards a node, no detection."""
+    """gres.conf: device files for the GPUs, one count of shards a node, no detection.
+
+    A MIG device stands by the device file of its compute instance alone: 22.05 takes each file of
+    MultipleFiles for a GPU of its own, and jobs start without any (tried; 24.11 takes both).
+    """
     cards = spec.cards
     shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
     last = f"[0-{cards.gpus - 1}]" if cards.gpus > 1 else "0"
     lines = ["AutoDetect=off"]
     for name in spec.node_names:
         lines.append(f"NodeName={name} Name=gpu Type={cards.gpu_type} File=/dev/nvidia{last}")
-        lines.append(f"NodeName={name} Name=shard Count={shards}")
+        for one in cards.slices:
+            file = f"{CAPS}{one.cap}"
+            lines.append(f"NodeName={name} Name=gpu Type={one.gpu_type} File={file}")
+        where = f" File=/dev/nvidia{last}" if cards.slices else ""
+        lines.append(f"NodeName={name} Name=shard Count={shards}{where}")
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from slurm_coloc.lab.spec import BASE
 FILE = BASE / "registry.json"
 LOCK = BASE / ".lock"
 NVIDIA_MAJOR = 195
+# The kernel gives /dev/nvidia-caps a number of its own at boot; nobody opens these here.
+CAPS, CAPS_MAJOR = "/dev/nvidia-caps/nvidia-cap", 235
 # Below the kernel's range for outgoing connections, which could take a probed port away again.
 PORTS = range(20000, 32000)
 
@@ -81,25 +83,27 @@ def free_ports(count: int, taken: set[int]) -> list[int]:
     return found
 
 
-def make_devices(count: int, made: list[str]) -> list[str]:
-    """Make sure of /dev/nvidia0...; those made now are added to ``made``, others stay untouched.
+def make_devices(count: int, caps: Sequence[int], made: list[str]) -> list[str]:
+    """Make sure of /dev/nvidia0... and of these device files of MIG; those made now are added to
+    ``made``, others stay untouched.
 
     Slurm sets CUDA_VISIBLE_DEVICES and SLURM_JOB_GPUS only for device files of this name.
     Raises SlurmError, with none of them made now left.
     """
-    paths = [Path(f"/dev/nvidia{index}") for index in range(count)]
-    new = [path for path in paths if not path.exists()]
+    numbers = {f"/dev/nvidia{index}": (NVIDIA_MAJOR, index) for index in range(count)}
+    numbers |= {f"{CAPS}{cap}": (CAPS_MAJOR, cap) for cap in caps}
+    new = [Path(name) for name in numbers if not Path(name).exists()]
     try:
         for path in new:
-            number = os.makedev(NVIDIA_MAJOR, int(path.name.removeprefix("nvidia")))
-            os.mknod(path, 0o666 | stat.S_IFCHR, number)
+            path.parent.mkdir(mode=0o755, exist_ok=True)
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(*numbers[str(path)]))
             path.chmod(0o666)  # not less the umask
     except OSError as err:
         for path in new:
             path.unlink(missing_ok=True)
         raise SlurmError(f"cannot make a device node: {err}") from err
     made += [str(path) for path in new]
-    return [str(path) for path in paths]
+    return list(numbers)
 
 
 def drop_devices(data: dict[str, Any], devices: list[str]) -> None:
@@ -109,3 +113,5 @@ def drop_devices(data: dict[str, Any], devices: list[str]) -> None:
         if path in data["devices_made"] and path not in used:
             Path(path).unlink(missing_ok=True)
             data["devices_made"].remove(path)
+    with contextlib.suppress(OSError):  # not there, or not empty
+        Path(CAPS).parent.rmdir()

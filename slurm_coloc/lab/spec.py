@@ -15,8 +15,18 @@ MAX_DIR_CHARS = 60
 
 
 @dataclass(frozen=True)
+class MigSlice:
+    """A MIG device of an emulated machine: its gres type, and the device file of its compute
+    instance by number (adapters/nvml/mig.cap_minor)."""
+
+    gpu_type: str
+    cap: int
+
+
+@dataclass(frozen=True)
 class Machine:
-    """One emulated machine: ``gpus`` equal cards of Slurm type ``gpu_type``.
+    """One emulated machine: ``gpus`` equal whole cards of Slurm type ``gpu_type``, at the first
+    minor numbers; behind them cards that are cut into ``slices``.
 
     ``usable_mib`` of one card is NVML's total less what the driver reserves (the emulator's own
     figure, `coloc-emu show`); the shards of a GPU follow from it.
@@ -25,13 +35,26 @@ class Machine:
     gpu_type: str
     gpus: int
     usable_mib: int
+    slices: tuple[MigSlice, ...] = ()
+
+    @property
+    def gres(self) -> str:
+        """The gpu gres of a node in slurm.conf; equal types are counted together, whole ones first.
+
+        slurmd counts its devices in this order, and CUDA has whole GPUs before MIG devices."""
+        types = dict.fromkeys(one.gpu_type for one in self.slices)
+        counts = {kind: sum(one.gpu_type == kind for one in self.slices) for kind in types}
+        return ",".join(
+            f"gpu:{kind}:{count}" for kind, count in {self.gpu_type: self.gpus, **counts}.items()
+        )
 
     def shards_per_gpu(self, shard_mib: int, margin_mib: int = 512) -> int:
         """Whole shards of one card after the margin that is never handed out (config [pool])."""
         return max(1, (self.usable_mib - margin_mib) // shard_mib)
 
 
-# The names are the emulator's own (tests/emulator); MIG machines are not described to Slurm yet.
+# The names are the emulator's own (tests/emulator). mig-mixed: of two cards the second is cut; its
+# 3g.20gb has two compute instances, which share its memory.
 MACHINES: dict[str, Machine] = {
     "1xa100-40gb": Machine("a100", 1, 40536),
     "2xa100-40gb": Machine("a100", 2, 40536),
@@ -39,6 +62,18 @@ MACHINES: dict[str, Machine] = {
     "2xh100-80gb": Machine("h100", 2, 81009),
     "8xh100-80gb": Machine("h100", 8, 81009),
     "1xh200": Machine("h200", 1, 143155),
+    "mig-mixed": Machine(
+        "a100",
+        1,
+        40536,
+        (
+            MigSlice("1c.3g.20gb", 148),
+            MigSlice("2c.3g.20gb", 149),
+            MigSlice("2g.10gb", 166),
+            MigSlice("1g.5gb", 220),
+            MigSlice("1g.5gb", 229),
+        ),
+    ),
 }
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,19}")

@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -49,8 +50,12 @@ class Gpu:
     @property
     def folder(self) -> Path:
         """Short, for sockets' names are: the first part of the UUID tells the GPUs of a node
-        apart, and the record in it holds the whole."""
-        return self.run_dir / "mps" / self.uuid.removeprefix("GPU-")[:12]
+        apart, and the record in it holds the whole. Drivers before R470 call a MIG device by its
+        GPU's UUID and two numbers, which have no first part of their own."""
+        name = self.uuid.removeprefix("GPU-").removeprefix("MIG-")
+        if "/" in name:
+            name = hashlib.sha256(name.encode()).hexdigest()
+        return self.run_dir / "mps" / name[:12]
 
     def sit(self, seat: Seat, rules: Rules) -> tuple[Chosen, Path | None]:
         """Take a seat: the method, and the pipe directory under MPS. Never raises: what does not

@@ -201,13 +201,18 @@ class Nvml:
         return Gpu(
             uuid=as_text(self.call("nvmlDeviceGetUUID", handle)),
             minor=self.maybe(lambda: int(self.call("nvmlDeviceGetMinorNumber", handle))),
-            pci_bus_id=as_text(self.call("nvmlDeviceGetPciInfo", handle).busId),
+            pci_bus_id=self._bus_id(handle),
             name=as_text(self.call("nvmlDeviceGetName", handle)),
             total_mib=int(memory.total) // MIB,
             free_mib=int(memory.free) // MIB,
             used_mib=int(memory.used) // MIB,
             processes=self.maybe(lambda: self._processes(handle)),
         )
+
+    def _bus_id(self, handle: Any) -> str:
+        """Empty for a MIG device whose driver tells it of the whole GPU only."""
+        found = self.maybe(lambda: as_text(self.call("nvmlDeviceGetPciInfo", handle).busId))
+        return "" if isinstance(found, Missing) else found
 
     def _processes(self, handle: Any) -> tuple[Process, ...]:
         running = self.call("nvmlDeviceGetComputeRunningProcesses", handle)

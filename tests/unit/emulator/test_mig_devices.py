@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MIG devices of a node as adapters/mig finds them through NVML."""
+"""The MIG devices of a node as adapters/nvml/mig finds them through NVML."""
 
 from pathlib import Path
 
-from slurm_coloc.adapters.mig import cap_minor, read_caps
+from slurm_coloc.adapters.nvml.mig import cap_minor, read_caps
 
 
 def test_cap_minors_follow_the_drivers_scheme() -> None:

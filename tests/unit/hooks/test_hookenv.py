@@ -136,7 +136,7 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
         "[hooks]\nlog_tail_kib = true",
         "[hooks]\nlog_tail_kib = 1",
         "[hooks]\nnvml = 1",
-        "[sharing]\nmethod = 'mig'",
+        "[sharing]\nmethod = 'vgpu'",
         "[sharing]\nusers = 'two'",
         "[sharing]\nthread_percentage = 101",
         "[pool]\nshard_mib = 0",

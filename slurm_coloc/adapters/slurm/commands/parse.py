@@ -21,12 +21,13 @@ writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from slurm_coloc.core.cluster import Controller, NodeShape, PartitionShape
-from slurm_coloc.core.gres import count_of, parse_gres
+from slurm_coloc.core.gres import Gres, count_of, parse_gres
 from slurm_coloc.core.job import EndedJob, JobView
+from slurm_coloc.core.mig import slice_of
 from slurm_coloc.errors import SlurmError
 
 # Column and width. A value that fills its column may be cut, so widths are generous.
@@ -183,9 +184,10 @@ def job_view(values: Mapping[str, str]) -> JobView:
 def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
     """A node from scontrol's names; None for a node without GPUs."""
     gres = pairs.get("Gres", "")
-    gpus = [item for item in parse_gres(gres) if item.name == "gpu"]
-    if not gpus or not sum(item.count for item in gpus):
+    found = [item for item in parse_gres(gres) if item.name == "gpu" and item.count]
+    if not found:
         return None
+    gpus = [item for item in found if slice_of(item.type) is None]
     types = {item.type for item in gpus}
     state = pairs.get("State", "").upper()
     return NodeShape(
@@ -204,7 +206,17 @@ def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
         cpus=number(pairs.get("CPUTot", "")),
         address=pairs.get("NodeAddr", ""),
         hostname=pairs.get("NodeHostName", ""),
+        slices=_slices(found),
     )
+
+
+def _slices(gpus: Iterable[Gres]) -> tuple[tuple[str, int], ...]:
+    """MIG devices among the gres of a node, which Slurm calls gpu as well."""
+    counts: dict[str, int] = {}
+    for item in gpus:
+        if item.type and slice_of(item.type):
+            counts[item.type] = counts.get(item.type, 0) + item.count
+    return tuple(sorted(counts.items()))
 
 
 def parse_partition(line: str, site: str = "") -> PartitionShape:

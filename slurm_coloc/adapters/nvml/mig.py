@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
 from slurm_coloc.core.mig import CARDS, kind_of
-from slurm_coloc.errors import GpuError
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 CAPS = "/dev/nvidia-caps/nvidia-cap"
@@ -87,22 +87,12 @@ def read_caps(path: Path = MINORS) -> dict[tuple[int, int, int | None], int]:
 
 
 class Mig:
-    """MIG devices by NVML, started at the first question. Use as a context manager."""
+    """MIG devices, by a library that is at hand."""
 
-    def __init__(self, minors: Path = MINORS) -> None:
+    def __init__(self, lib: Nvml, minors: Path = MINORS) -> None:
+        self._lib = lib
+        self._call = lib.call
         self._minors = minors
-        self._lib: Any = None
-
-    def __enter__(self) -> "Mig":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._lib is not None:
-            try:
-                self._lib.nvmlShutdown()
-            except self._lib.NVMLError:
-                pass  # nothing is left to be done with it
-            self._lib = None
 
     def gpus(self) -> list[MigGpu]:
         """The GPUs that are in MIG mode, in NVML's order; a GPU that is lost or busy counts as not
@@ -125,12 +115,12 @@ class Mig:
         if not current:
             return None
         minor = int(self._call("nvmlDeviceGetMinorNumber", handle))
-        name = _text(self._call("nvmlDeviceGetName", handle))
+        name = as_text(self._call("nvmlDeviceGetName", handle))
         whole = _Whole(
-            _text(self._call("nvmlDeviceGetUUID", handle)),
+            as_text(self._call("nvmlDeviceGetUUID", handle)),
             index,
             minor,
-            _text(self._call("nvmlDeviceGetPciInfo", handle).busId),
+            as_text(self._call("nvmlDeviceGetPciInfo", handle).busId),
             kind_of(name, int(self._call("nvmlDeviceGetMemoryInfo", handle).total) // MIB),
         )
         most = min(MOST_ON_A_GPU, self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
@@ -152,11 +142,11 @@ class Mig:
         ci = int(self._call("nvmlDeviceGetComputeInstanceId", handle))
         has = self._call("nvmlDeviceGetAttributes_v2", handle)
         memory = self._call("nvmlDeviceGetMemoryInfo", handle)
-        name = _text(self._call("nvmlDeviceGetName", handle))
+        name = as_text(self._call("nvmlDeviceGetName", handle))
         sms = int(has.multiprocessorCount)
         gpu = whole.minor
         return MigDevice(
-            uuid=_text(self._call("nvmlDeviceGetUUID", handle)),
+            uuid=as_text(self._call("nvmlDeviceGetUUID", handle)),
             parent_uuid=whole.uuid,
             parent_minor=gpu,
             parent_pci_bus_id=whole.pci_bus_id,
@@ -173,27 +163,8 @@ class Mig:
         )
 
     def _try(self, ask: Callable[[], T]) -> T | None:
-        try:
-            return ask()
-        except GpuError:
-            return None
-
-    def _call(self, name: str, *args: Any) -> Any:
-        """Call one function of NVML; raises GpuError with NVML's own words."""
-        if self._lib is None:
-            try:
-                import pynvml
-            except ImportError as err:
-                raise GpuError("the Python package nvidia-ml-py is missing", "nvml") from err
-            try:
-                pynvml.nvmlInit()
-            except pynvml.NVMLError as err:
-                raise GpuError(f"NVML does not start: {err}", "nvml") from err
-            self._lib = pynvml
-        try:
-            return getattr(self._lib, name)(*args)
-        except self._lib.NVMLError as err:
-            raise GpuError(f"{name}: {err}", "nvml") from err
+        found = self._lib.maybe(ask)
+        return None if isinstance(found, Missing) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +182,3 @@ def _profile(name: str) -> str:
     """``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``; media engines are left out of it, for
     gres.conf's Type and nvidia-smi spell them apart."""
     return re.split(r"[+]", name.rpartition(" ")[2])[0]
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
