@@ -53,6 +53,17 @@ def timm_rows(path: Path) -> dict[str, list[tuple[int, int]]]:
     return {model: sorted(found) for model, found in rows.items() if _sound(sorted(found))}
 
 
+def published_rows(path: Path) -> dict[str, list[tuple[int, float]]]:
+    """(batch, MiB) by model that fake tensors gave, of timm_a100_dev.csv: all rows, for those that
+    a card cut short were computed as well."""
+    rows: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    with path.open() as lines:
+        for row in csv.DictReader(lines):
+            if row["faketensor_mib"]:
+                rows[row["model"]].append((int(row["batch_size"]), float(row["faketensor_mib"])))
+    return dict(rows)
+
+
 def _sound(rows: list[tuple[int, int]]) -> bool:
     steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(rows)]
     if any(more <= 0 for _, more in steps):

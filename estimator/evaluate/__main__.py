@@ -15,6 +15,8 @@
     python -m estimator.evaluate mlp               all estimators on its measured MLPs
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
+They are of a timm of about 1.0.9; a model that the installed timm makes another way is named and
+counted apart (see published), where its recording is in CACHE. A folder is for one timm.
 """
 
 import argparse
@@ -22,10 +24,19 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from estimator.evaluate import architectures, configs, judging, mlp, picture, recorded
+from estimator.evaluate import (
+    architectures,
+    configs,
+    drawn,
+    judging,
+    mlp,
+    picture,
+    published,
+    recorded,
+)
 from estimator.evaluate.runs import CONTEXT_MIB, FOLDINGS, Judged, judge, kept_out, table, worst
 from estimator.evaluate.texts import FLAT, KINDS, make, make_flat
-from estimator.measured import SHARED, TIMM, family, timm_rows
+from estimator.measured import SHARED, TIMM, family, published_rows, timm_rows
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.sim.plot.canvas import check_path
@@ -86,8 +97,8 @@ def _configurations(what: str, cache: Path, every: bool, plot: Path | None) -> i
 def _transformers(cache: Path, every: bool) -> int:
     architectures.make(cache)
     for models, what in (
-        (architectures.MODELS, "the rules were mended with"),
-        (architectures.KEPT_BACK, "were first looked at when the rules stood"),
+        (drawn.MODELS, "the rules were mended with"),
+        (drawn.KEPT_BACK, "were first looked at when the rules stood"),
     ):
         cases = architectures.judged(models, cache, "adamw")
         print(f"against recordings (nothing measured), architectures that {what}: {len(cases)}\n")
@@ -113,6 +124,38 @@ def _mlp(every: bool) -> int:
         print("\n".join(mlp.classes(part, name) for name in ("text", mlp.AS_RUN)))
     if every:
         print(judging.each(cases, ("text", mlp.AS_RUN)))
+    return 0
+
+
+def _timm(cache: Path, kind: str, estimator: str, many: int) -> int:
+    """Of all models that have a text in the cache; those that are not the measured ones apart."""
+    judged: list[Judged] = []
+    for model, runs in sorted(timm_rows(SHARED / TIMM).items()):
+        path = cache / f"{model}.{kind}"
+        if path.exists():
+            judged += judge(model, path.read_text(encoding="utf-8"), runs, estimator)
+    if not judged:
+        print(f"no texts in {cache}: make them first", file=sys.stderr)
+        return 1
+    recordings = {
+        model: path.read_text(encoding="utf-8")
+        for model in {one.model for one in judged}
+        if (path := cache / f"{model}.{recorded.KIND}").exists()
+    }
+    apart = published.others(recordings, published_rows(SHARED / TIMM))
+    same = [one for one in judged if one.model not in apart]
+    print(f"models of {published.version(cache)}")
+    print(table(same))
+    for level in (0.99, 0.995):
+        for seed in range(FOLDINGS):
+            print(kept_out(same, seed, level))
+    print("\n".join(worst(same, many)))
+    if not recordings:
+        print("no recordings here: whether these are the models that were measured is not known")
+        return 0
+    print(published.told(judged, apart))
+    if apart:
+        print(f"with them: {table(judged)}")
     return 0
 
 
@@ -164,20 +207,7 @@ def main() -> int:
         recorded.record(sorted(runs), args.cache)
         args.kind, args.estimator = recorded.KIND, "traced"
         print(recorded.seconds(args.cache))
-    judged: list[Judged] = []
-    for model in sorted(runs):
-        path = args.cache / f"{model}.{args.kind}"
-        if path.exists():
-            judged += judge(model, path.read_text(encoding="utf-8"), runs[model], args.estimator)
-    if not judged:
-        print(f"no texts in {args.cache}: make them first", file=sys.stderr)
-        return 1
-    print(table(judged))
-    for level in (0.99, 0.995):
-        for seed in range(FOLDINGS):
-            print(kept_out(judged, seed, level))
-    print("\n".join(worst(judged, args.worst)))
-    return 0
+    return _timm(args.cache, args.kind, args.estimator, args.worst)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from estimator.evaluate.published import stamp
+
 #: end of a text's name, as those of texts.KINDS
 KIND = "recorded"
 #: seconds that each recording took, imports not counted
@@ -31,18 +33,18 @@ def record(models: list[str], folder: Path) -> None:
     """Files MODEL.recorded in ``folder``; those that are there stay, so it goes on where it was
     stopped. A model that cannot be recorded is named on stderr and left out. One process, one
     thread."""
+    prepared()
+    stamp(folder)
     missing = [name for name in models if not (folder / f"{name}.{KIND}").exists()]
     if not missing:
         return
     import torch
 
-    prepared()
     from slurm_coloc.summarize.jobs import Wish
     from slurm_coloc.summarize.making import made
     from slurm_coloc.summarize.target import maker
 
     torch.set_num_threads(1)
-    folder.mkdir(parents=True, exist_ok=True)
     wish = Wish()
     for name in missing:
         try:

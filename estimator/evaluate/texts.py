@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from estimator.evaluate.published import stamp
 from estimator.evaluate.recorded import prepared
 
 BATCH = 32
@@ -46,7 +47,7 @@ def make(models: list[str], folder: Path) -> None:
     import torch
     import torchinfo
 
-    folder.mkdir(parents=True, exist_ok=True)
+    stamp(folder)
     for name in models:
         if all((folder / f"{name}.{kind}").exists() for kind in KINDS):
             continue
@@ -72,7 +73,7 @@ def make_flat(models: Sequence[str], folder: Path) -> None:
     import torchsummary
 
     torch.set_num_threads(1)
-    folder.mkdir(parents=True, exist_ok=True)
+    stamp(folder)
     for name in models:
         path = folder / f"{name}.{FLAT}"
         if path.exists():
