@@ -103,7 +103,7 @@ def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: lis
             logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
             held = spool.read_file(fd, f"{job.job_id}.{limit.SUFFIX}", owners, 1024)
         state = json.loads(raw) if raw is not None else None
-    except (ColocError, OSError, ValueError) as err:
+    except (ColocError, OSError, ValueError, RecursionError) as err:
         notes.append(f"state unreadable: {str(err)[:100]}")
         return Known({}, None, {})
     if not isinstance(state, dict) or state.get("restart") != job.restart:

@@ -18,6 +18,9 @@ log = structlog.get_logger()
 
 MAX_SPOOLED = 65536  # bytes of one spooled report
 Mib = Annotated[int, Field(ge=0, le=2**40)] | None
+Code = Annotated[int, Field(ge=-(2**31), lt=2**31)] | None
+#: names of clusters and nodes: one word, as hookenv checks it on the node
+Word = Annotated[str, Field(max_length=256, pattern=r"^[^\s/\x00-\x1f\x7f]*$")]
 
 
 class Evidence(BaseModel):
@@ -42,14 +45,14 @@ class RunReport(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     v: Literal[1]
-    cluster: Annotated[str, Field(max_length=64)] = ""
+    cluster: Word = ""
     job_id: Annotated[int, Field(ge=1, le=2**32)]
     restart: Annotated[int, Field(ge=0, le=2**16)] | None = None
-    node: Annotated[str, Field(max_length=256)] = ""
-    exit_code: int | None = None
-    signal: int | None = None
-    gpu_uuids: tuple[Annotated[str, Field(max_length=96)], ...] = Field((), max_length=64)
-    ended_s: float | None = None
+    node: Word = ""
+    exit_code: Code = None
+    signal: Code = None
+    gpu_uuids: tuple[used.Uuid, ...] = Field((), max_length=64)
+    ended_s: used.Time | None = None
     evidence: Evidence | None = None
     peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
     alone: bool | None = None  # no process of before was on them; None: not known
@@ -115,7 +118,7 @@ def drain(store: Store, spool_dir: Path) -> list[int]:
                 raise ValueError("not a plain small file")
             taken.append(take(store, json.loads(path.read_bytes())))
             path.unlink()
-        except (OSError, ValueError, UsageFault) as err:
+        except (OSError, ValueError, RecursionError, UsageFault) as err:
             log.warning("spool", file=path.name, error=str(err))
             _set_aside(path)
     return taken
