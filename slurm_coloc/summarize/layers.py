@@ -31,6 +31,8 @@ class Layers:
             ATEN.convolution_backward.default: self._convolution_backward,
             ATEN.native_batch_norm.default: self._batch_norm,
             ATEN.native_batch_norm_backward.default: self._batch_norm_backward,
+            ATEN.native_group_norm.default: self._group_norm,
+            ATEN.native_group_norm_backward.default: self._group_norm_backward,
             ATEN.native_layer_norm.default: self._layer_norm,
             ATEN.native_layer_norm_backward.default: self._layer_norm_backward,
         }
@@ -103,6 +105,29 @@ class Layers:
         if not _contiguous(given, gradient):
             return NotImplemented
         each = ((given.shape[1],), given.dtype)
+        return self._fresh.empty(
+            device,
+            (given.shape, given.dtype) if wanted[0] else None,
+            each if wanted[1] else None,
+            each if wanted[2] else None,
+        )
+
+    def _group_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
+        given, weight, bias, samples, _, _, groups = args[:7]
+        device = self._fresh.device(args[:3])
+        if device is None or not _fp32(given, weight, bias) or not _contiguous(given):
+            return NotImplemented
+        each = ((samples, groups), given.dtype)
+        return self._fresh.empty(device, (given.shape, given.dtype), each, each)
+
+    def _group_norm_backward(self, func: Any, args: Any, kwargs: Any) -> Any:
+        gradient, given, _, _, weight, _, channels, _, _, wanted = args
+        device = self._fresh.device(args[:5])
+        if device is None or not _fp32(gradient, given, weight):
+            return NotImplemented
+        if not _contiguous(gradient, given):
+            return NotImplemented
+        each = ((channels,), given.dtype)
         return self._fresh.empty(
             device,
             (given.shape, given.dtype) if wanted[0] else None,

@@ -88,12 +88,12 @@ class Shapes:
         if device is None:
             return NotImplemented
         if not first.is_contiguous():
-            return self._direct(func, args, kwargs) if func in STRIDED else NotImplemented
+            return self._again(func, args, kwargs) if func in STRIDED else NotImplemented
         shape, dtype = first.shape, first.dtype
         for one in args[1:]:
             if isinstance(one, torch.Tensor):
                 if one.shape != shape or one.dtype is not dtype or not one.is_contiguous():
-                    return self._direct(func, args, kwargs)
+                    return self._again(func, args, kwargs)
             elif isinstance(one, complex):
                 return NotImplemented
         return self._fresh.empty(device, (shape, dtype))[0]

@@ -27,6 +27,8 @@ class Branches(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 3, stride=2, padding=1)
         self.norm = nn.BatchNorm2d(16)
+        self.groups = nn.GroupNorm(4, 16)
+        self.bare = nn.GroupNorm(1, 16, affine=False)
         self.wide = nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=4, bias=False)
         self.each = nn.Conv2d(16, 16, (1, 5), padding=(0, 2), groups=16)
         self.up = nn.ConvTranspose2d(16, 8, 2, stride=2)
@@ -38,6 +40,7 @@ class Branches(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu(self.norm(self.stem(x)), inplace=True)
+        x = self.groups(x) + self.bare(x.transpose(2, 3)).transpose(2, 3)
         gate = torch.sigmoid(self.gate(x.mean((2, 3))))
         x = F.gelu(self.wide(x)) * gate[:, :, None, None] + F.silu(self.each(x))
         x = torch.cat([F.max_pool2d(x, 2), F.avg_pool2d(self.up(x), 4)], 1)
