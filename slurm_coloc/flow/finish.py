@@ -19,7 +19,7 @@ from typing import Any
 
 from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
-from slurm_coloc.core import logpath, oom
+from slurm_coloc.core import faults, logpath, oom
 from slurm_coloc.core.peak import Peak, Use, peak_of
 from slurm_coloc.core.sharing import Method
 from slurm_coloc.core.telemetry.closing import peak_mib
@@ -161,6 +161,9 @@ def _evidence(
             found = _plain(evidence, name)
             if evidence.superseded_by:
                 notes.append(f"out-of-memory was caught; ended in {evidence.superseded_by}")
+        elif found is None and (fault := faults.find_fault(tail.data)):
+            kind, line = fault
+            found = {"oom": False, "kind": kind, "pattern": "fault", "line": line, "file": name}
     return found
 
 

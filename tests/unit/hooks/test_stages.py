@@ -356,3 +356,10 @@ def test_a_node_without_nvml(node: Node) -> None:
     node.config.write_text(node.config.read_text() + "nvml = false\n")
     node.run("prolog")
     assert node.state()["gpu"]["reason"] == "nvml = false in the configuration"
+
+
+def test_a_fault_of_the_gpu_is_told_and_is_no_oom(node: Node) -> None:
+    node.log("step 1\nRuntimeError: CUDA error: unspecified launch failure\n")
+    node.run("epilog")
+    evidence = node.report()["evidence"]
+    assert (evidence["oom"], evidence["kind"]) == (False, "device")
