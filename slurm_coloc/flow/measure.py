@@ -316,6 +316,12 @@ class Measurer:
             self._forgot_s = now_s
             uses.forget(self.run_dir, self._present.jobs.keys())
 
+    def flush(self) -> None:
+        """Write every record: the agent ends."""
+        for run in self._runs.values() if self._may_write else ():
+            if run.use.samples:
+                self._put(run)
+
     def _put(self, run: Run) -> None:
         try:
             uses.write(self.run_dir, run.use.record())

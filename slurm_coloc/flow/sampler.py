@@ -28,6 +28,7 @@ SAMPLE_S = 1.0
 LIMIT_S = 10.0  # NVML answers in milliseconds; a driver that is reset takes seconds
 WITHOUT_S = 60.0  # between two tries on a node without NVML
 REAP_S = 60.0
+FLUSH_S = 2.0
 FRESH_S = 5.0  # older figures are not told
 
 
@@ -62,9 +63,14 @@ class Sampler:
                 reason="not root: no records of what jobs use, no environment of other users'"
                 " processes, no tidying of MPS; figures and link go on",
             )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._dcgm.run())
-            group.create_task(self._each_second())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._dcgm.run())
+                group.create_task(self._each_second())
+        finally:
+            # Stopped in an orderly way; after a kill up to five seconds of figures are missing.
+            with contextlib.suppress(TimeoutError, Exception):
+                await self._worker.call(self._measurer.flush, FLUSH_S)
 
     async def _each_second(self) -> None:
         if self._root and self._mark.exists():

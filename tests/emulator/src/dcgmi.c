@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dcgmi, a small part: discovery -l, dmon -e, job statistics. There is no nv-hostengine. */
+/* dcgmi, a small part: discovery -l, dmon -e, job statistics, profile --pause and --resume. There is no nv-hostengine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static void print_value(const struct emu_state *st, int d, const struct dcgm_fie
     case 1005: snprintf(text, sizeof(text), "%.3f", r.drama); break;
     default: snprintf(text, sizeof(text), "%.0f", r.smact * 1e9); break; /* bytes/s */
     }
-    if ((f->profiling && dev->mig_enabled) || (dev->faults & EMU_FAULT_LOST))
+    if ((f->profiling && (dev->mig_enabled || st->profiling_paused)) || (dev->faults & EMU_FAULT_LOST))
         snprintf(text, sizeof(text), "N/A");
     printf("%-13s", text);
 }
@@ -280,6 +280,22 @@ static int cmd_stats(struct emu_ledger *l, int argc, char **argv)
     return rc;
 }
 
+static int cmd_profile(struct emu_ledger *l, const char *what)
+{
+    int pause = strcmp(what, "--pause") == 0;
+
+    if (!pause && strcmp(what, "--resume") != 0) {
+        fputs("usage: dcgmi profile --pause | --resume\n", stderr);
+        return 255;
+    }
+    if (emu_lock(l) < 0)
+        return 255;
+    l->st->profiling_paused = (uint32_t)pause;
+    emu_unlock(l);
+    printf("Successfully %s profiling.\n", pause ? "paused" : "resumed");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct emu_ledger l;
@@ -292,6 +308,8 @@ int main(int argc, char **argv)
         return cmd_discovery(&l);
     if (strcmp(sub, "stats") == 0)
         return cmd_stats(&l, argc - 2, argv + 2);
-    fprintf(stderr, "dcgmi (emulated): only discovery, dmon and stats are here\n");
+    if (strcmp(sub, "profile") == 0)
+        return cmd_profile(&l, argc > 2 ? argv[2] : "");
+    fprintf(stderr, "dcgmi (emulated): only discovery, dmon, stats and profile are here\n");
     return 255;
 }

@@ -18,7 +18,7 @@
 #include <sys/types.h>
 
 #define EMU_MAGIC 0x554d45434f4c4f43ull /* "COLOCEMU" */
-#define EMU_VERSION 3u
+#define EMU_VERSION 4u
 #define EMU_MAX_DEVICES 16
 #define EMU_MAX_MIG 8
 #define EMU_MAX_PROCS 1024
@@ -116,7 +116,8 @@ struct emu_state {
     struct emu_device dev[EMU_MAX_DEVICES];
     struct emu_proc proc[EMU_MAX_PROCS];
     struct emu_stats stats[EMU_MAX_STATS];
-    uint64_t n_past; /* ended processes so far; past[n % EMU_MAX_PAST] */
+    uint32_t profiling_paused; /* dcgmi profile --pause: DCGM reads no profiling counters */
+    uint64_t n_past;           /* ended processes so far; past[n % EMU_MAX_PAST] */
     struct emu_past past[EMU_MAX_PAST];
     struct emu_limit limit[EMU_MAX_LIMITS];
 };

@@ -86,13 +86,6 @@ nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t h, nvmlDeviceAttributes_t *out
     return nvmlDeviceGetAttributes_v2(h, out);
 }
 
-nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t h, nvmlGpmSupport_t *out)
-{
-    ENTER(h)
-    out->isSupportedDevice = 0; /* GPM is not emulated yet, not even on Hopper */
-    LEAVE(NVML_SUCCESS);
-}
-
 /* Functions of the real library that tools ask for and that the emulation does not have. One that
  * is not even listed here is, as with an older driver, NVML_ERROR_FUNCTION_NOT_FOUND. */
 #define NOT_SUPPORTED(name)                                                                        \
@@ -129,7 +122,6 @@ NOT_SUPPORTED(nvmlDeviceGetDisplayMode)
 NOT_SUPPORTED(nvmlDeviceGetDisplayActive)
 NOT_SUPPORTED(nvmlDeviceGetSamples)
 NOT_SUPPORTED(nvmlDeviceGetFieldValues)
-NOT_SUPPORTED(nvmlDeviceGetProcessUtilization)
 NOT_SUPPORTED(nvmlDeviceGetProcessesUtilizationInfo)
 NOT_SUPPORTED(nvmlDeviceSetAccountingMode)
 NOT_SUPPORTED(nvmlDeviceSetComputeMode)
@@ -146,10 +138,5 @@ NOT_SUPPORTED(nvmlEventSetCreate)
 NOT_SUPPORTED(nvmlEventSetWait_v2)
 NOT_SUPPORTED(nvmlEventSetFree)
 NOT_SUPPORTED(nvmlDeviceRegisterEvents)
-NOT_SUPPORTED(nvmlGpmSampleAlloc)
-NOT_SUPPORTED(nvmlGpmSampleFree)
-NOT_SUPPORTED(nvmlGpmSampleGet)
-NOT_SUPPORTED(nvmlGpmMigSampleGet)
-NOT_SUPPORTED(nvmlGpmMetricsGet)
 NOT_SUPPORTED(nvmlSystemGetConfComputeState)
 NOT_SUPPORTED(nvmlUnitGetCount)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent on emulated GPUs: the real program, the real nvidia-ml-py, stand-ins for the rest."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.emulator.conftest import LIMIT_S, Node
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent keeps records as root")
+
+
+class Agent:
+    """An agent of one emulated node, its jobs' states and records."""
+
+    def __init__(self, node: Node, settings: str = "", dcgmi: bool = True) -> None:
+        self.node = node
+        self.run_dir = node.folder / "run"
+        self.run_dir.mkdir(mode=0o755)
+        self.config = node.folder / "coloc.toml"
+        program = node.bin / "dcgmi" if dcgmi else "/nonexistent"
+        self.config.write_text(
+            f'version = 1\n[daemon]\nslurm_user = "root"\nsocket = "{node.folder}/none.sock"\n'
+            f'[hooks]\nrun_dir = "{self.run_dir}"\nspool_dir = "{node.folder}/spool"\n'
+            f'[agent]\ndcgmi = "{program}"\n{settings}\n'
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        env = {**os.environ, **self.node.env, "LD_LIBRARY_PATH": str(self.node.lib)}
+        env["COLOC_CONFIG"] = str(self.config)
+        with (self.node.folder / "agent.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "slurm_coloc", "agent", "--node", "n1"],
+                env=env,
+                stdout=log,
+                stderr=log,
+            )
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(LIMIT_S)
+            self.process = None
+
+    def job(self, job_id: int, gpu: int = 0, uid: int = 0, restart: int = 0) -> str:
+        """The state that the Prolog writes; the GPU's UUID."""
+        uuid = str(self.node.show()["gpus"][gpu]["uuid"])
+        state = {"job_id": job_id, "restart": restart, "uid": uid, "started_s": time.time()}
+        new = self.run_dir / "new"
+        new.write_text(json.dumps({**state, "gpu": {"devices": [{"uuid": uuid}]}}))
+        new.rename(self.run_dir / f"{job_id}.json")
+        return uuid
+
+    def record(self, job_id: int) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.run_dir / f"use/{job_id}.0.json").read_text())
+        except OSError:
+            return {}
+        return found
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        end = time.monotonic() + LIMIT_S
+        while not condition():
+            log = (self.node.folder / "agent.log").read_text()
+            assert time.monotonic() < end, f"{what}\n{log}"
+            time.sleep(0.05)
+
+    def sees(self, job_id: int, mib: int) -> None:
+        self.until(
+            lambda: (self.record(job_id).get("last") or {}).get("held_mib") == mib,
+            f"job {job_id} holds {mib} MiB: {self.record(job_id)}",
+        )
+
+
+@pytest.fixture
+def make_agent(make_node: Callable[..., Node]) -> Iterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(machine: str = "2xa100-40gb", **options: Any) -> Agent:
+        made.append(Agent(make_node(machine), **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end(signal.SIGKILL)
+
+
+def train(agent: Agent, job: int, mib: int, smact: float, **env: str) -> subprocess.Popen[str]:
+    """A training that says by its environment that it is the job's."""
+    options = ("--memory-mib", mib, "--smact", smact, "--work-s", 60)
+    return agent.node.train(*options, **{"SLURM_JOB_ID": str(job), **env})
+
+
+def test_gpm_where_there_is_no_dcgm(make_agent: Callable[..., Agent]) -> None:
+    """On Hopper NVML tells the activity itself, and the time of each process to divide it by."""
+    agent = make_agent("2xh100-80gb", dcgmi=False)
+    agent.start()
+    agent.job(7)
+    agent.job(8)
+    train(agent, 7, 6000, 0.6)
+    train(agent, 8, 3000, 0.2)
+    agent.sees(7, 6000)
+    agent.sees(8, 3000)
+    agent.until(lambda: (agent.record(7)["gpus"][0]["smact_max"] or 0) > 0.4, "activity")
+    agent.until(lambda: (agent.record(8)["gpus"][0]["smact_max"] or 0) > 0.13, "activity")
+    mine, other = agent.record(7), agent.record(8)
+    assert mine["sources"]["smact"] == "gpm" and mine["gpus"][0]["smact_how"] == "split"
+    assert mine["gpus"][0]["smact_max"] == pytest.approx(0.6, rel=0.25)
+    assert other["gpus"][0]["smact_max"] == pytest.approx(0.2, rel=0.35)
+    assert "split" not in mine["why"]
+
+
+def test_no_counters_at_all(make_agent: Callable[..., Agent]) -> None:
+    """An A100 without DCGM: null with the reason, and memory all the same."""
+    agent = make_agent(dcgmi=False)
+    agent.start()
+    agent.job(7)
+    train(agent, 7, 6000, 0.6)
+    agent.sees(7, 6000)
+    found = agent.record(7)
+    assert found["gpus"][0]["smact_mean"] is None and found["sources"]["smact"] is None
+    assert "not on this node" in found["why"]["smact"] and "Hopper" in found["why"]["smact"]
+
+
+def test_a_forged_environment_of_another_user(make_agent: Callable[..., Agent]) -> None:
+    """SLURM_JOB_ID counts for the job's own user alone: root's process is no part of job 8."""
+    agent = make_agent()
+    agent.start()
+    agent.job(7)
+    agent.job(8, uid=65534)
+    train(agent, 7, 2000, 0.3)
+    train(agent, 8, 1000, 0.1)
+    agent.until(lambda: (agent.record(7).get("last") or {}).get("foreign_mib") == 1000, "foreign")
+    agent.until(lambda: agent.record(8).get("samples", 0) > 2, "job 8 is seen")
+    assert agent.record(8)["last"] is None and agent.record(8)["pids"] == []
+    assert [event["kind"] for event in agent.record(7)["events"]] == ["foreign"]
+
+
+def test_killed_and_started_again(make_agent: Callable[..., Agent]) -> None:
+    """What came and went while it was away is found in the driver's accounting."""
+    agent = make_agent()
+    agent.start()
+    agent.job(7)
+    train(agent, 7, 2000, 0.3)
+    agent.sees(7, 2000)
+    agent.end(signal.SIGKILL)
+    before = agent.record(7)
+    second = agent.node.train(
+        "--memory-mib", 5000, "--smact", 0.2, "--work-s", 0.2, SLURM_JOB_ID="7"
+    )
+    second.wait(LIMIT_S)
+    agent.start()
+    agent.until(lambda: len(agent.record(7)["pids"]) == 2, "the second process")
+    after = agent.record(7)
+    assert after["since_s"] == before["since_s"] and after["samples"] > before["samples"]
+    # the two ran together
+    assert after["gpus"][0]["peak_mib"] == 7000 and after["complete"]
+
+
+def test_a_process_of_nobody_makes_it_incomplete(make_agent: Callable[..., Agent]) -> None:
+    """Two jobs on a GPU, and one process too short for a sample: it may be either's."""
+    agent = make_agent()
+    agent.start()
+    agent.job(7)
+    agent.job(8)
+    train(agent, 7, 2000, 0.3)
+    train(agent, 8, 1000, 0.1)
+    agent.sees(7, 2000)
+    agent.end(signal.SIGKILL)
+    short = agent.node.train("--memory-mib", 700, "--smact", 0.2, "--work-s", 0.2)
+    short.wait(LIMIT_S)
+    agent.start()
+    agent.until(lambda: agent.record(7).get("unseen"), "one is missed")
+    found = agent.record(7)
+    assert found["unseen"] == {"count": 1, "peak_mib": 700} and not found["complete"]
+
+
+def test_a_lost_gpu(make_agent: Callable[..., Agent]) -> None:
+    """It is noted, and hides nothing of the other."""
+    agent = make_agent()
+    agent.start()
+    agent.job(7, gpu=0)
+    agent.job(8, gpu=1)
+    train(agent, 7, 2000, 0.3)
+    train(agent, 8, 1000, 0.1, CUDA_VISIBLE_DEVICES="1")
+    agent.sees(7, 2000)
+    agent.sees(8, 1000)
+    agent.node.fault(0, "nvml-busy")
+    agent.until(lambda: [e for e in agent.record(7)["events"] if e["kind"] == "gpu-lost"], "noted")
+    seen = agent.record(8)["samples"]
+    agent.until(lambda: agent.record(8)["samples"] > seen, "the other goes on")
+    assert agent.record(8)["events"] == []
+
+
+def test_mig_devices(make_agent: Callable[..., Agent]) -> None:
+    agent = make_agent("mig-mixed")
+    agent.start()
+    uuid = agent.node.show()["gpus"][1]["mig"][0]["uuid"]
+    agent.job(7, gpu=1)
+    train(agent, 7, 2000, 0.1, CUDA_VISIBLE_DEVICES=uuid)
+    agent.sees(7, 2000)
+    [gpu] = [gpu for gpu in agent.record(7)["gpus"] if gpu["peak_mib"]]
+    assert gpu["uuid"] == uuid
+
+
+@pytest.mark.parametrize("sign", ["program", "variable"])
+def test_a_profiler_has_the_counters_to_itself(make_agent: Callable[..., Agent], sign: str) -> None:
+    agent = make_agent()
+    agent.start()
+    uuid = agent.job(70)
+    train(agent, 70, 2000, 0.3)
+    agent.until(lambda: agent.record(70).get("sources", {}).get("smact") == "dcgm", "figures")
+    program = agent.node.folder / ("ncu" if sign == "program" else "slurmstepd")
+    shutil.copy("/bin/sleep" if sign == "program" else "/bin/dash", program)
+    env = {"SLURM_JOB_ID": "70", "COLOC_PROFILING": "1" if sign == "variable" else ""}
+    # a slurmstepd's child is what the user started; here it is a shell of that name
+    words = ["60"] if sign == "program" else ["-c", "sleep 60; true"]
+    with subprocess.Popen([program, *words], env=env, start_new_session=True) as profiler:
+        try:
+            agent.until(lambda: "job 70" in agent.record(70)["why"].get("smact", ""), "paused")
+            told = agent.node.tool("dcgmi", "dmon", "-e", "1002", "-c", "1").stdout
+            assert "N/A" in told
+        finally:
+            os.killpg(profiler.pid, signal.SIGKILL)
+    agent.until(lambda: "smact" not in agent.record(70)["why"], "resumed")
+    assert "N/A" not in agent.node.tool("dcgmi", "dmon", "-e", "1002", "-c", "1").stdout
+    assert uuid == agent.record(70)["gpus"][0]["uuid"]
+
+
+def test_counters_that_a_killed_agent_left_paused(make_agent: Callable[..., Agent]) -> None:
+    agent = make_agent()
+    agent.start()
+    agent.job(71)
+    train(agent, 71, 2000, 0.3)
+    agent.sees(71, 2000)
+    program = agent.node.folder / "ncu"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "60"], env={"SLURM_JOB_ID": "71"}) as profiler:
+        agent.until(lambda: "job 71" in agent.record(71)["why"].get("smact", ""), "paused")
+        agent.end(signal.SIGKILL)
+        profiler.kill()
+    agent.start()
+    agent.until(
+        lambda: "N/A" not in agent.node.tool("dcgmi", "dmon", "-e", "1002", "-c", "1").stdout,
+        "resumed",
+    )
+
+
+def test_the_files_of_the_exporter(make_agent: Callable[..., Agent], tmp_path: Path) -> None:
+    """One for each GPU that has jobs, named by its number; none for the others."""
+    folder = tmp_path / "map"
+    folder.mkdir()
+    (folder / "1").write_text("99\n")
+    agent = make_agent(settings=f'job_mapping_dir = "{folder}"')
+    agent.start()
+    agent.job(8)
+    agent.job(7)
+    agent.until(lambda: (folder / "0").exists() and (folder / "0").read_text() == "7\n8\n", "both")
+    agent.until(lambda: not (folder / "1").exists(), "what another agent left is gone")
+    (agent.run_dir / "7.json").unlink()
+    agent.until(lambda: (folder / "0").read_text() == "8\n", "one")
+    (agent.run_dir / "8.json").unlink()
+    agent.until(lambda: not list(folder.iterdir()), "none")

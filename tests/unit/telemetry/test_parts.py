@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the agent that only compute: window, series, idleness, and what dcgmi prints."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_coloc.adapters.dcgm import read_discovery, read_line
+from slurm_coloc.core.telemetry.idle import Idle
+from slurm_coloc.core.telemetry.reading import Profile
+from slurm_coloc.core.telemetry.series import POINTS, Series
+from slurm_coloc.core.telemetry.window import Window
+
+
+def test_the_window_forgets() -> None:
+    window = Window(90)
+    assert window.mean is None
+    for at_s in range(200):
+        window.add(at_s, 0.0 if at_s < 110 else 1.0)
+    assert window.mean == 1.0
+    window.add(500, None)
+    assert window.mean is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 5000), st.integers(0, 80000), st.one_of(st.none(), st.floats(0, 1))),
+        min_size=1,
+        max_size=200,
+    )
+)
+def test_a_series_is_bounded_and_keeps_its_peak(samples: list[tuple[float, int, float]]) -> None:
+    series = Series(100.0)
+    for at_s, mib, smact in sorted(samples, key=lambda one: one[0]):
+        series.add(100 + at_s, mib, smact)
+    plain = series.plain()
+    told = [one for one in plain["memory_mib"] if one is not None]
+    assert len(plain["memory_mib"]) == len(plain["smact"]) <= POINTS
+    assert max(told) == max(mib for _, mib, _ in samples)
+    assert Series.of(plain).plain() == plain
+    assert all(one is None or 0 <= one <= 1 for one in plain["smact"])
+
+
+def test_idle_once_and_again_after_work() -> None:
+    idle = Idle(10)
+    seen = [idle.see(at_s, 0.0) for at_s in range(15)]
+    assert seen.count(True) == 1 and seen[10] and idle.since_s == 0
+    assert not idle.see(15, 0.3) and idle.since_s is None
+    assert [idle.see(20 + at_s, 0.001) for at_s in range(12)].count(True) == 1
+
+
+def test_nothing_told_is_no_idleness() -> None:
+    idle = Idle(10)
+    assert not any(idle.see(at_s, None) for at_s in range(100))
+    assert not any(idle.see(100 + at_s, 0.0 if at_s % 5 else None) for at_s in range(40))
+    assert not any(Idle(0).see(at_s, 0.0) for at_s in range(5000)), "0: never"
+
+
+def test_lines_of_dcgmi() -> None:
+    assert read_line("#Entity   SMACT        SMOCC        DRAMA        PCITX        PCIRX") is None
+    assert read_line("ID") is None
+    assert read_line("GPU 3     N/A          N/A          N/A          N/A          N/A") == (
+        3,
+        None,
+    )
+    line = "GPU 0     0.251        0.120        0.400        1048576      2097152"
+    assert read_line(line) == (0, Profile(0.251, 0.12, 0.4, 1.0, 2.0))
+    # what DCGM has no value for is N/A, or one of its blanks
+    assert read_line("GPU 0 0.5 N/A 9223372036854775794 nan -1") == (0, Profile(0.5))
+    assert read_line("GPU 0 1.002 0 0 0 0") == (0, Profile(1.0, 0.0, 0.0, 0.0, 0.0))
+
+
+def test_discovery_of_dcgmi() -> None:
+    text = """2 GPUs found.
++--------+----------------------------------------------------------------------+
+| GPU ID | Device Information                                                   |
++--------+----------------------------------------------------------------------+
+| 0      | Name: NVIDIA A100-SXM4-40GB                                          |
+|        | PCI Bus ID: 00000000:07:00.0                                         |
+|        | Device UUID: GPU-11111111-2222-3333-4444-555555555555                |
++--------+----------------------------------------------------------------------+
+| 4      | Name: NVIDIA A100-SXM4-40GB                                          |
+|        | Device UUID: GPU-99999999-2222-3333-4444-555555555555                |
++--------+----------------------------------------------------------------------+
+"""
+    assert read_discovery(text) == {
+        0: "GPU-11111111-2222-3333-4444-555555555555",
+        4: "GPU-99999999-2222-3333-4444-555555555555",
+    }
+    assert read_discovery("Error: unable to connect") == {}

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run used, added up from samples: peaks, shares, means, and a record that goes on."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_coloc.core.peak import Use
+from slurm_coloc.core.telemetry.closing import closed, peak_mib
+from slurm_coloc.core.telemetry.pids import MOST
+from slurm_coloc.core.telemetry.reading import Held, Profile, Reading
+from slurm_coloc.core.telemetry.shares import weights
+from slurm_coloc.core.telemetry.use import RunUse, resume
+from slurm_coloc.flow import used
+
+GPU = "GPU-0123"
+T = 1_000_000.0
+
+
+def reading(*held: Held, smact: float | None = 0.5, uuid: str = GPU, mig: bool = False) -> Reading:
+    taken = sum(one.mib for one in held)
+    return Reading(
+        uuid, "A100", 40960, max(0, 40536 - taken), held, Profile(smact, 0.2, 0.3), mig=mig
+    )
+
+
+def held(job: int | None, mib: int, pid: int = 10, busy: float | None = None) -> Held:
+    return Held(pid, T, mib, job, busy)
+
+
+def watched(*samples: Reading, job: int = 7) -> RunUse:
+    run = RunUse(job, 0, T)
+    for number, one in enumerate(samples, start=1):
+        run.add(T + number, [one], {GPU: 100.0}, {8: (1, 1001)})
+    return run
+
+
+def test_alone_on_a_gpu() -> None:
+    run = watched(reading(), reading(held(7, 3000)), reading(held(7, 5000), smact=0.7))
+    [gpu] = run.record()["gpus"]
+    assert (gpu["peak_mib"], gpu["smact_how"], gpu["smact_max"]) == (5000, "alone", 0.7)
+    assert gpu["smact_mean"] == pytest.approx((0.5 + 0.5 + 0.7) / 3, abs=1e-4)
+    assert gpu["energy_j"] == gpu["gpu_energy_j"] == 300.0
+    assert gpu["neighbours_max"] == 0 and run.record()["complete"]
+
+
+def test_beside_others_the_activity_is_split() -> None:
+    """By the time in which each had a kernel, else by equal parts; energy goes with it."""
+    told = reading(held(7, 3000, busy=0.6), held(8, 2000, 11, busy=0.2))
+    blind = reading(held(7, 3000), held(8, 2000, 11))
+    assert weights(told) == pytest.approx({7: 0.75, 8: 0.25})
+    assert weights(blind) == {7: 0.5, 8: 0.5}
+    run = watched(told, blind)
+    [gpu] = run.record()["gpus"]
+    assert gpu["smact_how"] == "split" and gpu["smact_max"] == pytest.approx(0.375)
+    assert gpu["energy_j"] == 125.0 and gpu["gpu_energy_j"] == 200.0
+    assert gpu["smocc_mean"] is None, "it has no counter of its own"
+    [other] = run.record()["neighbours"]
+    assert other == {"job_id": 8, "restart": 1, "uid": 1001, "overlap_s": 2.0}
+    assert run.last is not None and run.last["neighbours"] == [{"job_id": 8, "held_mib": 2000}]
+
+
+def test_a_process_of_no_job_has_its_part_too() -> None:
+    run = watched(reading(held(7, 3000), held(None, 500, 12)))
+    [gpu] = run.record()["gpus"]
+    assert (gpu["smact_how"], gpu["smact_mean"]) == ("split", 0.25)
+    assert run.last is not None and run.last["foreign_mib"] == 500
+
+
+def test_a_mig_device_is_measured_there() -> None:
+    assert watched(reading(held(7, 3000), mig=True)).record()["gpus"][0]["smact_how"] == "mig"
+
+
+def test_what_is_not_told_is_null() -> None:
+    run = watched(reading(held(7, 3000), smact=None))
+    assert run.record()["gpus"][0]["smact_mean"] is None
+    assert run.record()["series"]["smact"] == [None]
+
+
+def test_processes_that_ran_together_add_up() -> None:
+    """With the driver's own peak of each, which no sample needs to have met."""
+    run = watched(*[reading(held(7, 1000, 10), held(7, 1000, 11))] * 3)
+    assert run.peak_on(GPU) == 2000
+    assert run.pids.account(GPU, Use(10, T + 0.5, None, 1500))
+    assert run.peak_on(GPU) == 2500
+    # the same number, given to another process later
+    assert not run.pids.account(GPU, Use(10, T + 60, None, 9000))
+    assert not run.pids.account(GPU, Use(10, T - 60, T - 50, 9000))
+
+
+def test_one_after_the_other_does_not() -> None:
+    run = watched(reading(held(7, 4000, 10)))
+    run.pids.close(T + 10)
+    run.add(T + 10, [reading(held(7, 3000, 11))], {}, {})
+    assert run.peak_on(GPU) == 4000
+
+
+def test_a_gap_makes_it_incomplete_where_nothing_is_accounted() -> None:
+    run = watched(reading(held(7, 3000)))
+    run.add(T + 60, [reading(held(7, 3000))], {}, {})
+    assert not run.complete and run.record()["gap_s"] == 59.0
+    run.accounting = True
+    assert run.complete
+    run.pids.miss(Use(99, T + 5, T + 6, 700))
+    assert not run.complete
+
+
+FIGURE = st.one_of(st.none(), st.floats(0, 1))
+SAMPLE = st.lists(
+    st.tuples(st.sampled_from([7, 8, 9, None]), st.integers(0, 40000), st.integers(1, 90), FIGURE),
+    max_size=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(SAMPLE, FIGURE, st.integers(1, 1600)), min_size=1, max_size=60))
+def test_a_record_goes_on_as_if_nothing_had_been(samples: list[Any]) -> None:
+    """Stopped and begun again at any sample the peaks are the same; colocd takes every record; and
+    it stays small."""
+    through, broken = RunUse(7, 0, T), RunUse(7, 0, T)
+    at_s = T
+    for each, smact, pause_s in samples:
+        at_s += pause_s / 4  # exact as the milliseconds of a record
+        # a pid is one process' of one job
+        found = {pid: (job, mib, busy) for job, mib, pid, busy in each}
+        there = [held(job, mib, pid, busy) for pid, (job, mib, busy) in found.items()]
+        one = reading(*there, smact=smact)
+        for run in (through, broken):
+            run.add(at_s, [one], {GPU: 5.0}, {8: (0, 1)})
+            run.pids.close(at_s)
+        plain = json.loads(json.dumps(broken.record()))
+        broken = resume(plain)
+        checked, wrong = used.read(plain, 7, 0)
+        assert checked is not None, wrong
+    ours, theirs = through.record(), broken.record()
+    assert ours["gpus"][0]["peak_mib"] == theirs["gpus"][0]["peak_mib"]
+    assert ours["samples"] == theirs["samples"] == len(samples)
+    assert len(ours["pids"]) <= MOST and len(json.dumps(ours)) < 28000
+    assert [p["pid"] for p in ours["pids"]] == [p["pid"] for p in theirs["pids"]]
+    assert ours["series"]["memory_mib"] == theirs["series"]["memory_mib"]
+    sums = ours["gpus"][0]["energy_j"] or 0
+    assert sums <= (ours["gpus"][0]["gpu_energy_j"] or 0) + 1e-6
+
+
+@settings(max_examples=200, deadline=None)
+@given(SAMPLE)
+def test_the_parts_never_exceed_the_whole(each: list[Any]) -> None:
+    one = reading(*[held(job, mib, pid, busy) for job, mib, pid, busy in each])
+    assert 0 <= sum(weights(one).values()) <= 1 + 1e-9
+
+
+def test_closing_takes_what_came_after_the_last_sample() -> None:
+    record = watched(reading(held(7, 3000))).record()
+    late = Use(20, T + 1.5, T + 2, 4000)
+    mine = closed(record, {GPU: [Use(10, T, T + 3, 3100), late]}, lambda *_: 7, T + 3)
+    assert mine["complete"] and peak_mib(mine) == 7100, "they were there together"
+    theirs = closed(record, {GPU: [late]}, lambda *_: 0, T + 3)
+    assert theirs["complete"] and peak_mib(theirs) == 3000
+    nobodys = closed(record, {GPU: [late]}, lambda *_: None, T + 3)
+    assert not nobodys["complete"] and peak_mib(nobodys) is None
+    assert peak_mib(closed(record, None, lambda *_: None, T + 3)) == 3000
+    assert peak_mib(closed(record, None, lambda *_: None, T + 300)) is None, "nobody looked"
+
+
+@pytest.mark.parametrize("broken", [{}, {"v": 2}, {"v": 1, "gpus": 3}, {"v": 1, "job_id": "x"}])
+def test_what_is_no_record_is_refused(broken: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        resume(broken)
