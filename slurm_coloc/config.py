@@ -272,6 +272,11 @@ class GateConfig(Section):
         description="Put a job back into the queue where its GPUs have less free memory than it was"
         " promised, or a process of no job. It has not begun then, and no node is drained.",
     )
+    require_fence: bool = Field(
+        False,
+        description="Put a job on a share back, too, where neither MPS nor the kernel would hold"
+        " its memory: another user has MPS on the GPU, or the node has none.",
+    )
     slack_mib: int = Field(
         512, ge=0, description="So much less free memory (MiB) than promised will do."
     )

@@ -170,9 +170,12 @@ static void join_mps(spank_t spank, long limit_mib)
 	/* By the daemon's number: by UUID the limit was seen not to apply. */
 	snprintf(value, sizeof(value), "0=%ldM", limit_mib);
 	spank_setenv(spank, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", value, 1);
-	if (share.threads > 0) {
+	/* Less than the site's share is the user's own business. */
+	if (share.threads > 0 && (spank_getenv(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", value,
+	                                       sizeof(value)) != ESPANK_SUCCESS ||
+	                          !(atof(value) > 0 && atof(value) <= (double) share.threads))) {
 		snprintf(value, sizeof(value), "%ld", share.threads);
-		spank_setenv(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", value, 0);
+		spank_setenv(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", value, 1);
 	}
 }
 

@@ -63,12 +63,16 @@ class Gate:
         need_mib: int | None,
         *,
         last: bool,
+        unfenced: str = "",
     ) -> dict[str, Any] | None:
         """What is wrong with ``gpus`` for this run, and what is done: ``back``, it must not start
-        (only where this is the ``last`` look), else it may. None: nothing is wrong."""
+        (only where this is the ``last`` look), else it may. None: nothing is wrong. ``unfenced``:
+        why nothing would hold it to its share there."""
         if not self._config.enabled or decision["mode"] != "on" or not _placed(decision):
             return None
         found = [why for gpu in gpus if (why := unfit(gpu, need_mib, self._config.slack_mib))]
+        if unfenced and need_mib is not None and self._config.require_fence:
+            found.append(f"nothing would hold its memory: {unfenced}")
         if not found:
             return None
         why = "; ".join(found)[:400]

@@ -95,14 +95,22 @@ def _fit(
         time.sleep(pause_s)
         last = pause_s == PAUSES_S[-1]
         state["gpu"] = look(job, settings.nvml, environ)
-        state["reservation"], unfit = ask_reservation(job, settings, state["gpu"], last=last)
+        unfenced = share.unfenced(job, settings, state["gpu"], environ)
+        state["reservation"], unfit = ask_reservation(
+            *(job, settings, state["gpu"]), last=last, unfenced=unfenced
+        )
         if not unfit:
             return ""
     return str(unfit.get("why") or "not fit") if unfit.get("back") is True else ""
 
 
 def ask_reservation(
-    job: hookenv.HookJob, settings: hookenv.HookSettings, gpu: dict[str, Any], *, last: bool = False
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    gpu: dict[str, Any],
+    *,
+    last: bool = False,
+    unfenced: str = "",
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What colocd has reserved for this run, or "available": false with a reason; and what it says
     of GPUs that are not fit for it, {} where they are. Never an error.
@@ -118,6 +126,7 @@ def ask_reservation(
         "node": job.node,
         "gpus": [_facts(one, settings) for one in gpu.get("devices", [])],
         "last": last,
+        "unfenced": unfenced[:200],
     }
     deadline_s = PUT_BACK_S if last else ASK_S
     try:

@@ -64,6 +64,7 @@ class LaunchMessage(BaseModel):
     node: Annotated[str, Field(max_length=256)]
     gpus: tuple[LaunchedGpu, ...] = Field((), max_length=64)
     last: bool = False
+    unfenced: Annotated[str, Field(max_length=256)] = ""  # why nothing would hold its memory there
 
 
 def read_launch(message: Answer) -> LaunchMessage:
@@ -109,7 +110,9 @@ async def launched(
     }
     need_mib = _promised_mib(reservation) if held else None
     gpus = [gpu.now() for gpu in asked.gpus]
-    unfit = await gate.judge(view, decision, asked.node, gpus, need_mib, last=asked.last)
+    unfit = await gate.judge(
+        *(view, decision, asked.node, gpus, need_mib), last=asked.last, unfenced=asked.unfenced
+    )
     if unfit is None or (asked.last and not unfit["back"]):
         _keep(store, decision_id, asked)
     return {"reservation": reservation, "unfit": unfit}

@@ -58,15 +58,46 @@ def _ladder(
     """What the other rungs need: the limit of the job's cgroup and who sets it, and which tasks
     are given their framework's own."""
     lines = [f"frameworks {settings.frameworks}"]
-    program = environ.get("COLOC_PROGRAM", "")
-    uuid = str(devices[0]["uuid"]) if len(devices) == 1 else ""
-    if settings.cgroup == "off" or not program.startswith("/") or not uuid.startswith("GPU-"):
-        return lines
-    if held["available"] and cgroup.unified() and fence.has_limits(_driver(settings)):
-        lines += [f"cgroup_mib {held['shards'] * held['shard_mib']}", f"program {program}"]
+    if held["available"] and _by_kernel(settings, devices, environ):
+        lines.append(f"cgroup_mib {held['shards'] * held['shard_mib']}")
+        lines.append(f"program {environ['COLOC_PROGRAM']}")
         config = environ.get("COLOC_CONFIG", "")
         lines += [f"config {config}"] if config else []
     return lines
+
+
+def unfenced(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    gpu: Mapping[str, Any],
+    environ: Mapping[str, str],
+) -> str:
+    """Why neither MPS nor the kernel would hold this job's memory; "" where one would, as far as
+    can be told before anything is set up."""
+    devices = gpu.get("devices", [])
+    if _by_kernel(settings, devices, environ):
+        return ""
+    if len(devices) != 1:
+        return _several(devices)
+    if str(devices[0]["uuid"]).startswith("MIG-"):
+        return ""  # nobody else is in it
+    rules = Rules(settings.method, settings.users)  # type: ignore[arg-type]
+    return _gpu(settings, str(devices[0]["uuid"]), environ).would(_seat(job), rules).reason
+
+
+def _by_kernel(
+    settings: hookenv.HookSettings, devices: list[dict[str, Any]], environ: Mapping[str, str]
+) -> bool:
+    """Whether the kernel may hold the job: one whole GPU, cgroup v2, a driver that knows it."""
+    if settings.cgroup == "off" or not environ.get("COLOC_PROGRAM", "").startswith("/"):
+        return False
+    if len(devices) != 1 or not str(devices[0]["uuid"]).startswith("GPU-"):
+        return False
+    return cgroup.unified() and fence.has_limits(_driver(settings))
+
+
+def _several(devices: list[dict[str, Any]]) -> str:
+    return "the job has several GPUs here" if devices else "the GPU is not known"
 
 
 def _driver(settings: hookenv.HookSettings) -> str:
@@ -94,8 +125,7 @@ def _sit(
     environ: Mapping[str, str],
 ) -> tuple[Chosen, Any]:
     if len(devices) != 1:
-        why = "the job has several GPUs here" if devices else "the GPU is not known"
-        return Chosen(Method.STREAMS, why), None
+        return Chosen(Method.STREAMS, _several(devices)), None
     rules = Rules(settings.method, settings.users)  # type: ignore[arg-type]
     return _gpu(settings, str(devices[0]["uuid"]), environ).sit(_seat(job), rules)
 

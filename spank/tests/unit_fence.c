@@ -40,6 +40,19 @@ static void join(const char *text, long shards)
 	close(file);
 }
 
+/* The same in a task whose user has set a thread share. */
+static bool threads_after(const char *own, const char *expected)
+{
+	struct coloc_args args = { .run_dir = "n1/jobs" };
+
+	join(MPS "threads 40\n", 11);
+	fake_task_clear();
+	coloc_fence_read(NULL, &args);
+	spank_setenv(NULL, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", own, 1);
+	coloc_fence_join(NULL, 11);
+	return strcmp(fake_task_env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), expected) == 0;
+}
+
 static bool has(const char *name, const char *value)
 {
 	const char *found = fake_task_env(name);
@@ -66,6 +79,8 @@ void test_fence(void)
 	join(MPS "threads 40\n", 11);
 	CHECK(has(LIMIT, "0=2816M") && has("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "40"));
 	CHECK(said[0] == '\0');
+	CHECK(threads_after("20", "20") && threads_after("12.5", "12.5"));
+	CHECK(threads_after("90", "40") && threads_after("", "40") && threads_after("-1", "40"));
 	fake_job.step = SLURM_BATCH_SCRIPT;
 
 	/* Not seen from inside of the job. */

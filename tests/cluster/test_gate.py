@@ -76,3 +76,18 @@ def test_it_goes_to_another_node(make_lab: Callable[..., Lab]) -> None:
         lab.wait(job_id, "RUNNING", 60)
         assert lab.job(job_id)["NodeList"] == "n2"
     undrained(lab)
+
+
+def test_where_nothing_would_hold_it_it_waits(make_lab: Callable[..., Lab]) -> None:
+    settings = {**GATE, "gate": {**GATE["gate"], "require_fence": True}}
+    lab = make_lab(settings=settings, nodes=1)
+    first, second = desk(lab, 160, user=0), desk(lab, 161, user=1)
+    one = first.submit("--mem=50", wrap=first.train(memory_mib=3000, smact=0.1, work_s=600))
+    until(lambda: "step " in lab.output(one), 60, "the first trains")
+    other = second.submit("--mem=50", wrap=second.train(memory_mib=3000, smact=0.1, work_s=1))
+    why = "nothing would hold its memory: another user has MPS on this GPU"
+    until(lambda: why in story(second, other), 60, "the other is put back")
+    lab.run(["scancel", str(one)])
+    lab.wait(other, "COMPLETED", 120)
+    assert "(MPS)" in lab.output(other)
+    undrained(lab)

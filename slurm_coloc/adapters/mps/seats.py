@@ -73,6 +73,20 @@ class Gpu:
             )
             return chosen(rules, seat.uid, (), why), None
 
+    def would(self, seat: Seat, rules: Rules) -> Chosen:
+        """What ``sit`` would choose now; nothing is taken or started."""
+        present = set()
+        with contextlib.suppress(OSError):
+            for entry in (self.folder / "jobs").iterdir():
+                match = _SEAT.fullmatch(entry.name)
+                if match and entry.name != seat.name and self._there(match[1]):
+                    present.add(int(match[3]))
+        return chosen(rules, seat.uid, present, self._missing(rules))
+
+    def _there(self, job_id: str) -> bool:
+        """Whether the job has its state: else it has gone, and its Epilog did not come this far."""
+        return (self.run_dir / f"{job_id}.json").exists()
+
     def _missing(self, rules: Rules) -> str:
         if rules.method == "streams" or os.access(self.control, os.X_OK):
             return ""
@@ -109,11 +123,11 @@ class Gpu:
             return True
 
     def _seats(self) -> set[str]:
-        """Taken ones. A job without its state has gone: its Epilog did not come this far."""
+        """Taken ones; those of jobs that have gone are removed."""
         found = set()
         for entry in list((self.folder / "jobs").iterdir()):
             match = _SEAT.fullmatch(entry.name)
-            if match and (self.run_dir / f"{match[1]}.json").exists():
+            if match and self._there(match[1]):
                 found.add(entry.name)
             else:
                 entry.unlink(missing_ok=True)

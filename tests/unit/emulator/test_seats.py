@@ -48,6 +48,10 @@ class Table:
             {**node.env, "SPANK_COLOC_V": "1", "SLURM_JOB_ID": "1"},
         )
 
+    def would(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str]:
+        found = self.gpu.would(Seat(job, 0, uid, uid), rules)
+        return found.method, found.reason
+
     def sit(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
         (self.run_dir / f"{job}.json").write_text("{}")
         found, pipe = self.gpu.sit(Seat(job, 0, uid, uid), rules)
@@ -327,3 +331,15 @@ def test_a_process_is_its_pid_and_its_start() -> None:
         assert one.poll() is None
         assert processes.end(Process(one.pid, began), 1.0)
     assert processes.started(one.pid) is None
+
+
+def test_what_would_be_chosen_takes_nothing(table: Table) -> None:
+    assert table.would(1) == (Method.MPS, "")
+    assert not (table.run_dir / "mps").exists()
+    table.sit(1)
+    assert table.would(2) == (Method.MPS, "")
+    assert table.would(2, BEN) == (Method.STREAMS, "another user has MPS on this GPU")
+    assert table.would(2, BEN, ALL) == (Method.MPS, "")
+    assert table.would(1) == (Method.MPS, "")
+    (table.run_dir / "1.json").unlink()  # its Epilog did not come this far
+    assert table.would(2, BEN) == (Method.MPS, "")

@@ -181,3 +181,29 @@ def test_nothing_stays_in_our_hold(store: Store) -> None:
         assert slurm.view.held
         go_on(store, slurm)
     assert not slurm.view.held and store.putbacks.open() == []
+
+
+FREE = [replace(FULL[0], free_mib=FULL[0].total_mib, holders=())]
+
+
+@pytest.mark.parametrize(
+    ("required", "unfenced", "need_mib", "back"),
+    [
+        (True, "another user has MPS on this GPU", 12288, True),
+        (True, "", 12288, False),
+        (True, "the job has several GPUs here", None, False),  # a whole GPU needs no fence
+        (False, "another user has MPS on this GPU", 12288, False),
+    ],
+)
+def test_a_share_that_nothing_would_hold(
+    store: Store, required: bool, unfenced: str, need_mib: int | None, back: bool
+) -> None:
+    config = GateConfig(require_fence=required)
+    gate = Gate(config, store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
+    decision = store.decision(ID)
+    assert decision is not None
+    found = asyncio.run(
+        gate.judge(VIEW, decision, "n1", FREE, need_mib, last=True, unfenced=unfenced)
+    )
+    assert (found is not None and found["back"]) is back
+    assert found is None or "nothing would hold its memory: another user" in found["why"]
