@@ -111,6 +111,8 @@ class Decider:
             return _answer(Decision(Action.ASIS, Reason.OBSERVE), decision_id, Rewrite(), [line])
         change = rewrite(request, decision, shape)
         lines = self._lines(asked, decision, estimated)
+        if _stuck(decision, shape):
+            lines.append("after a GPU out-of-memory it is not requeued: Slurm is too old for that")
         answer = _answer(decision, decision_id, change, lines)
         answer["admin_comment"] = comment_with(request.admin_comment, decision_id, decision)
         answer["exclusive_gres"] = whole_gpu(shape, None, 1, _fewest_shards(shape))
@@ -184,7 +186,9 @@ class Decider:
                 "learning": note.text() if note else None,
                 "request": json.dumps(asdict(request)),
                 "exclusive_tres": exclusive_tres(request, shape),
-                "may_requeue": int(request.batch and request.requeue != 0),
+                "may_requeue": int(
+                    request.batch and request.requeue != 0 and not _stuck(decision, shape)
+                ),
                 # In observe mode the job carries no mark and cannot be found again.
                 "bound": 0 if mode == "on" else ABANDONED,
             }
@@ -199,6 +203,12 @@ class Decider:
         elif asked.requeue == 0:
             lines.append("after a GPU out-of-memory it is not requeued: --no-requeue")
         return lines
+
+
+def _stuck(decision: Decision, shape: ClusterShape) -> bool:
+    """Whether the job cannot be given a whole GPU later: 22.05 lets a pending job's gres of one
+    type be joined by another's, and never gives it up (tried; 24.11 changes it)."""
+    return bool(decision.slice_mib) and not shape.keeps_whole_apart
 
 
 def _told(decision: Decision, estimated: Estimated) -> str:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG devices beside a whole, shared GPU on one node of a real Slurm.
+
+The node has an A100-40GB with shards, and one cut into 1c.3g.20gb and 2c.3g.20gb (one memory),
+2g.10gb and two 1g.5gb.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab.spec import LabSpec
+from tests.cluster.conftest import LABS, PREFIX
+from tests.cluster.jobs import Desk, desk, until
+
+SMALL, MIDDLE, LARGE, HUGE = 60, 150, 400, 900  # million parameters: about 3, 6, 12 and 23 GiB
+
+
+@pytest.fixture(scope="module")
+def mig_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Every job that fits a MIG device gets one."""
+    settings: dict[str, dict[str, object]] = {"sharing": {"method": "mig"}}
+    lab = Lab.up(LabSpec(name=f"{PREFIX}m", machine="mig-mixed", users=2, settings=settings))
+    request.config.stash[LABS].append(lab)
+    yield lab
+    request.config.stash[LABS].remove(lab)
+    lab.down()
+
+
+@pytest.fixture
+def lab(mig_lab: Lab) -> Iterator[Lab]:
+    """Emptied after each test; nothing may have drained."""
+    yield mig_lab
+    mig_lab.clear()
+    assert "DRAIN" not in mig_lab.run(["scontrol", "show", "node", "-o"]).stdout.upper()
+
+
+def devices(lab: Lab) -> dict[str, str]:
+    """MIG devices of the node by UUID, and what each is."""
+    node = {"COLOC_EMU_LEDGER": f"{lab.dir}/nodes/n1/ledger"}
+    text = lab.run(["nvidia-smi", "-L"], env=node).stdout
+    return {uuid: kind for kind, uuid in re.findall(r"MIG (\S+)\s+Device.*UUID: (MIG-\S+)\)", text)}
+
+
+def trains_on(lab: Lab, job_id: int) -> str:
+    """UUID of what the training of a job found as its GPU."""
+
+    def seen() -> str:
+        found = re.search(r"rank 0 on (\S+)", lab.output(job_id))
+        return found[1] if found else ""
+
+    return str(until(seen, 60, f"job {job_id} trains"))
+
+
+def start(me: Desk, memory_mib: int, *args: str, work_s: int = 60) -> int:
+    train = me.train(memory_mib=memory_mib, smact=0.1, work_s=work_s)
+    return me.submit("--mem=50", *args, wrap=train)
+
+
+def test_each_job_gets_the_smallest_device_that_holds_it(lab: Lab) -> None:
+    have = devices(lab)
+    me, other = desk(lab, SMALL), desk(lab, MIDDLE, user=1)
+    jobs = [start(me, 1500), start(me, 1500), start(other, 5000, "--gres=gpu:1")]
+    where = [trains_on(lab, job_id) for job_id in jobs]
+    assert [have[uuid] for uuid in where] == ["1g.5gb", "1g.5gb", "1c.3g.20gb"]
+    assert len(set(where)) == 3
+    assert "coloc: MIG device, 4.8 GiB for this job" in lab.output(jobs[0])
+
+
+def test_two_compute_instances_share_the_memory_of_one_gpu_instance(lab: Lab) -> None:
+    have = devices(lab)
+    one, two = desk(lab, MIDDLE), desk(lab, LARGE, user=1)
+    first, second = start(one, 5000), start(two, 11000)
+    where = [trains_on(lab, first), trains_on(lab, second)]
+    assert [have[uuid] for uuid in where] == ["1c.3g.20gb", "2c.3g.20gb"]
+    # each is held to its part of the 19.6 GiB
+    for job_id, gib in ((first, "6.5"), (second, "13.1")):
+        until(lambda job_id=job_id: "MPS" in lab.output(job_id), 30, "it tells its fence")
+        assert f"{gib} GiB for this job (MPS)" in lab.output(job_id)
+        assert "MPS client" in lab.output(job_id)
+
+
+def test_a_job_too_large_for_a_device_shares_or_gets_the_whole_gpu(lab: Lab) -> None:
+    me, other = desk(lab, HUGE), desk(lab, SMALL, user=1)
+    small = start(other, 1500)
+    shared = start(me, 20000, "--gres=gpu:1", work_s=3)
+    assert "shard" in lab.job(shared)["TresPerNode"]
+    assert trains_on(lab, shared).startswith("GPU-")
+    assert trains_on(lab, small).startswith("MIG-")
+    lab.wait(shared, "COMPLETED", 60)
+    alone = start(me, 20000, "--gres=gpu:1", "--coloc-policy=exclusive", work_s=3)
+    assert trains_on(lab, alone) == trains_on(lab, shared)
+    lab.wait(alone, "COMPLETED", 60)
+
+
+def test_an_out_of_memory_on_a_device_goes_on_a_whole_gpu(lab: Lab) -> None:
+    me = desk(lab, SMALL + 1)  # a model of its own: what runs out is remembered
+    job_id = start(me, 9000, work_s=3)
+    assert trains_on(lab, job_id).startswith("MIG-")
+    if lab.release and lab.release >= (23, 11):
+        lab.wait(job_id, "COMPLETED", 120)
+        assert lab.job(job_id)["Restarts"] == "1"
+        assert lab.job(job_id)["TresPerNode"] == "gres/gpu:a100:1"
+    else:  # a pending job cannot give up a type there
+        lab.wait(job_id, "FAILED", 60)
+        assert any("not requeued" in one["text"] for one in me.explain(job_id)["story"])
+    again = start(me, 9000, work_s=1)
+    assert "1g.5gb" not in lab.job(again)["TresPerNode"]
+
+
+def test_auto_leaves_larger_jobs_to_shards(lab: Lab) -> None:
+    """The lab's colocd is asked with the default method."""
+    path = lab.dir / "coloc.toml"
+    text = path.read_text()
+    path.write_text(text.replace('method = "mig"', 'method = "auto"'))
+    lab.colocd.term()
+    lab.colocd.start()
+    try:
+        small, middle = desk(lab, SMALL), desk(lab, MIDDLE, user=1)
+        jobs = [start(small, 1500, work_s=2), start(middle, 5000, work_s=2)]
+        assert "1g.5gb" in lab.job(jobs[0])["TresPerNode"]
+        assert "shard" in lab.job(jobs[1])["TresPerNode"]
+        for job_id in jobs:
+            lab.wait(job_id, "COMPLETED", 60)
+    finally:
+        path.write_text(text)
+        lab.colocd.term()
+        lab.colocd.start()
