@@ -21,15 +21,14 @@ from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.limits import NO_LIMITS
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow import answers, report, reports
-from slurm_coloc.flow.accounted import Accounted
+from slurm_coloc.flow import answers, reports
 from slurm_coloc.flow.adopt import adopt
 from slurm_coloc.flow.decide import Decider
-from slurm_coloc.flow.explain import Known, explain
 from slurm_coloc.flow.gate import Gate
 from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.nodes import Nodes
+from slurm_coloc.flow.people import People
 from slurm_coloc.flow.record import Recorder
 from slurm_coloc.flow.recover import Recoverer
 from slurm_coloc.flow.role import Part, Role
@@ -71,7 +70,6 @@ class Daemon:
         self._server = Server(config.daemon.socket, self.handle, self._trusted)
         self._seen = Seen(self._slurm)
         self._limits = NO_LIMITS
-        self._accounted = Accounted(self._slurm)
         self._role = Role(self._slurm)
         self._nodes = Nodes(lambda: self._seen.shape, self._trusted, self._store)
         self._link = self._listener(config)
@@ -120,6 +118,15 @@ class Daemon:
             self._watcher.see,
         )
         self._resizer = Resizer(self._store, self._slurm, lambda: self._modes.switched_off)
+        self._people = People(
+            config,
+            self._store,
+            self._slurm,
+            self._seen,
+            lambda: self._limits,
+            self._nodes,
+            self._watcher,
+        )
 
     # requests
 
@@ -149,38 +156,10 @@ class Daemon:
                 return {"pid": os.getpid()}
             case "status":
                 return self._status(trusted=seen_as is None)
-            case "jobs":
-                await self._watcher.freshen(peer.uid)
-                private = answers.is_private(self._seen.shape)
-                found = answers.jobs(self._store, seen_as, message, private)
-                return self._nodes.live.mark(found)
-            case "gpus":
-                return self._nodes.gpus(seen_as)
-            case "history":
-                return answers.history(self._store, seen_as, message)
-            case "report":
-                if message.get("job_id") is None:
-                    return report.summary(self._store, seen_as, message)
-                private = answers.is_private(self._seen.shape)
-                return report.report(self._store, seen_as, message, private)
-            case "explain":
-                if isinstance(job_id := message.get("job_id"), int):
-                    await self._watcher.look(job_id, peer.uid, trusted=seen_as is None)
-                return await self._explain(peer, seen_as, message)
-        raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
-
-    async def _explain(self, peer: Peer, seen_as: int | None, message: Message) -> Message:
-        known = Known(self._config, self._store, self._slurm, self._seen.shape, self._limits)
-        try:
-            return await explain(known, seen_as, message)
-        except UsageFault as err:
-            job_id = message.get("job_id")
-            if err.code != "unknown-job" or not isinstance(job_id, int):
-                raise
-            found = await self._accounted.explain(job_id, peer.uid, trusted=seen_as is None)
-            if found is None:
-                raise
+        found = await self._people.answer(op, peer, seen_as, message)
+        if found is not None:
             return found
+        raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
 
     def _status(self, *, trusted: bool) -> Message:
         mode = "off" if self._modes.switched_off else self._config.mode.default
@@ -190,6 +169,7 @@ class Daemon:
             seen_s=self._seen.at_s,
             mode=mode,
             role=str(self._role.part),
+            now_s=time.time(),
             links=self._nodes.links() if self._link else [],
             trusted=trusted,
         )

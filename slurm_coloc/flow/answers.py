@@ -12,6 +12,7 @@ from slurm_coloc.errors import UsageFault
 Answer = dict[str, Any]
 
 MOST = 1000
+HOUR_S = 3600.0
 
 
 def _limit(message: dict[str, Any]) -> int:
@@ -104,6 +105,7 @@ def status(
     seen_s: float | None,
     mode: str,
     role: str,
+    now_s: float,
     links: list[dict[str, Any]],
     trusted: bool,
 ) -> Answer:
@@ -119,6 +121,6 @@ def status(
         "gpus": gpus,
         "shards": sum(node.shards for node in shape.nodes) if shape else 0,
         "linked_nodes": sum(link["linked"] for link in links),
-        **({"links": links} if trusted else {}),
+        **({"links": links, "unfit": store.putbacks.since(now_s - HOUR_S)} if trusted else {}),
         **store.asked.counts(),
     }

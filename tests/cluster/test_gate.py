@@ -60,6 +60,8 @@ def test_it_waits_until_the_foreign_process_has_gone(make_lab: Callable[..., Lab
         until(lambda: lab.job(job_id)["JobState"] == "PENDING", 20, "it waits")
         until(lambda: lab.job(job_id)["Priority"] != "0", 20, "not held")
         assert lab.output(job_id) == ""  # its script has not begun
+        told = lab.run(["coloc", "doctor"], check=False).stdout
+        assert "unfit-gpus" in told and "jobs put back in the last hour: n1 (" in told
     lab.wait(job_id, "COMPLETED", 90)
     runs = me.explain(job_id)["runs"]
     assert runs[0]["outcome"] == "put-back"
