@@ -3,6 +3,8 @@
 
 Every field carries its unit and a description, so `coloc config show --reference` writes the
 reference from this file. An unknown key is an error: a typing mistake must not change a cluster.
+
+Longer than 400 lines because it is all settings in one place, and most of its lines explain them.
 """
 
 import os

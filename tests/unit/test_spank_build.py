@@ -18,6 +18,7 @@ ENTRY_POINTS = {
     "slurm_spank_init",
     "slurm_spank_init_post_opt",
     "slurm_spank_task_init",
+    "slurm_spank_task_post_fork",
 }
 
 

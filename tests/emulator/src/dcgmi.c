@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dcgmi, a small part: discovery -l, dmon -e, job statistics, profile --pause and --resume. There is no nv-hostengine. */
+/* dcgmi, a small part: discovery -l, dmon -e, job statistics, profile --pause and --resume. There
+ * is no nv-hostengine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static void print_value(const struct emu_state *st, int d, const struct dcgm_fie
     case 1005: snprintf(text, sizeof(text), "%.3f", r.drama); break;
     default: snprintf(text, sizeof(text), "%.0f", r.smact * 1e9); break; /* bytes/s */
     }
-    if ((f->profiling && (dev->mig_enabled || st->profiling_paused)) || (dev->faults & EMU_FAULT_LOST))
+    if ((f->profiling && (dev->mig_enabled || st->profiling_paused)) ||
+        (dev->faults & EMU_FAULT_LOST))
         snprintf(text, sizeof(text), "N/A");
     printf("%-13s", text);
 }

@@ -16,10 +16,10 @@ enum { GPM_GRAPHICS = 1, GPM_SM = 2, GPM_OCCUPANCY = 3, GPM_DRAM = 10, GPM_TX = 
 
 typedef struct {
     uint32_t magic;
-    int device, instance;          /* instance -1: the whole GPU */
-    uint64_t at_ns;                /* 0: nothing was sampled yet */
-    double sm_active_s;            /* the device's integral */
-    struct reading now;            /* for an instance, and while values stand still */
+    int device, instance; /* instance -1: the whole GPU */
+    uint64_t at_ns;       /* 0: nothing was sampled yet */
+    double sm_active_s;   /* the device's integral */
+    struct reading now;   /* for an instance, and while values stand still */
     int still;
 } *nvmlGpmSample_t;
 
@@ -145,9 +145,9 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *asked)
 
     if (asked->version != 1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (a == NULL || b == NULL || a->magic != GPM_MAGIC || b->magic != GPM_MAGIC ||
-        a->at_ns == 0 || b->at_ns <= a->at_ns || a->device != b->device ||
-        a->instance != b->instance || asked->numMetrics > GPM_MOST_METRICS)
+    if (a == NULL || b == NULL || a->magic != GPM_MAGIC || b->magic != GPM_MAGIC || a->at_ns == 0 ||
+        b->at_ns <= a->at_ns || a->device != b->device || a->instance != b->instance ||
+        asked->numMetrics > GPM_MOST_METRICS)
         return NVML_ERROR_INVALID_ARGUMENT;
     smact = between(a, b);
     for (unsigned i = 0; i < asked->numMetrics; i++)
