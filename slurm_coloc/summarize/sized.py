@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from slurm_coloc.estimate.block.traced import Size, SizedEvent, SizedScratch, Traced
 from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
@@ -63,16 +64,31 @@ def size_of(one: int, batch: int, other: int, larger: int) -> Size:
 def traced(first: Taken, second: Taken | None, facts: Facts) -> Traced:
     """The recording for a block. It ``scales`` where ``second`` is the same step, larger."""
     if second is not None:
-        try:
-            return _made(facts, first.step, *_joined(first, second), scales=True)
-        except _Differs:
-            pass
+        for one, other in ((first, second), (_ordered(first), _ordered(second))):
+            try:
+                return _made(facts, one.step, *_joined(one, other), scales=True)
+            except _Differs:
+                continue
     step = first.step
     events = tuple(_alone(event) for event in step.events)
     # Taken with fewer samples than the job has, it says nothing of the job.
     if first.batch != facts.batch:
         raise ValueError("one recording stands for its own batch size only")
     return _made(facts, step, tuple(Size(size) for size in step.inputs), events, scales=False)
+
+
+def _ordered(taken: Taken) -> Taken:
+    """Frees that follow each other, sorted: autocast drops its copies of the weights in the order
+    of their addresses, which is chance, and what is free then is the same."""
+    events: list[Event] = []
+    for free, group in groupby(taken.step.events, _is_free):
+        run = list(group)
+        events += sorted(run, reverse=True) if free else run
+    return replace(taken, step=replace(taken.step, events=tuple(events)))
+
+
+def _is_free(event: Event) -> bool:
+    return isinstance(event, int) and event < 0
 
 
 def _alone(event: Event) -> SizedEvent:

@@ -13,10 +13,10 @@ from slurm_coloc.errors import UsageFault  # noqa: E402
 from slurm_coloc.estimate.api import AUTO, Estimate, TrainingOptions, estimate  # noqa: E402
 from slurm_coloc.estimate.block.traced import Size, Traced  # noqa: E402
 from slurm_coloc.estimate.parsers import parse_summary  # noqa: E402
-from slurm_coloc.estimate.replay.recording import Scratch  # noqa: E402
+from slurm_coloc.estimate.replay.recording import Recording, Scratch  # noqa: E402
 from slurm_coloc.summarize.jobs import Wish  # noqa: E402
 from slurm_coloc.summarize.making import Made, made  # noqa: E402
-from slurm_coloc.summarize.sized import size_of  # noqa: E402
+from slurm_coloc.summarize.sized import Facts, Taken, size_of, traced  # noqa: E402
 from slurm_coloc.summarize.target import maker  # noqa: E402
 from tests.unit.estimate.texts import example  # noqa: E402
 
@@ -212,3 +212,18 @@ def test_half_of_what_attention_reads_under_amp() -> None:
     found = summarized("attention", precision="amp").recording
     grows = [event.sample for event in found.events if isinstance(event, Size)]
     assert 64 * 32 * 2 in grows and 3 * 64 * 32 * 4 not in grows
+
+
+def test_frees_at_one_moment_have_no_order() -> None:
+    """Autocast drops its copies of the weights by their addresses, which two recordings do not
+    share."""
+
+    def step(batch: int, frees: tuple[int, ...]) -> Taken:
+        events = (4096, 8192, batch * 512, *frees, 1024 * batch, -3)
+        return Taken(batch, Recording((4096,), (), (512,), events, frozenset()))
+
+    first = step(4, (-1, -2))
+    assert traced(first, step(8, (-1, -2)), Facts(4)).events[3:5] == (-1, -2)
+    found = traced(first, step(8, (-2, -1)), Facts(4))
+    assert found.scales and found.at(16).events == step(16, (-1, -2)).step.events
+    assert not traced(first, step(8, (-3, -2)), Facts(4)).scales
