@@ -24,6 +24,7 @@ COMMANDS = {
     "config": "configcmd",
     "doctor": "doctor",
     "limits": "limits",
+    "mig": "mig",
     "simulate": "simulate",
     "lab": "lab",
 }

@@ -24,7 +24,7 @@ class Asked:
             f"""SELECT runs.*, decisions.account, decisions.partition, decisions.action,
                        decisions.reason, decisions.shards, decisions.shard_mib,
                        decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
-                       decisions.estimator, decisions.made_s
+                       decisions.estimator, decisions.made_s, decisions.smact
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",

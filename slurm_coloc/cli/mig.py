@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc mig: which MIG layout the past would have wanted, and gres.conf of the one that is there.
+
+Nothing here cuts a GPU: the commands are printed for an admin.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import typer
+
+from slurm_coloc.cli import render
+from slurm_coloc.config import load_config
+from slurm_coloc.core.gpu import GPU_TYPES, shards_of
+from slurm_coloc.core.mig import card
+from slurm_coloc.core.migplan import Score, commands, fits, node_gres, plan
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.migplan import cut_here, gres_lines, past_runs
+
+SHOWN = 5
+SECONDS_OF_HOUR = 3600.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommands."""
+    group = typer.Typer(help="MIG layouts: what to cut, and gres.conf of what is cut.")
+    app.add_typer(group, name="mig")
+    group.command("plan")(plan_command)
+    group.command("gres")(gres_command)
+
+
+def plan_command(
+    gpu: str = typer.Option("a100-40gb", "--gpu", help="The cards, e.g. a100-40gb, h100-80gb."),
+    gpus: int = typer.Option(1, "--gpus", min=1, max=64, help="Cards of a node."),
+    cut: int = typer.Option(0, "--cut", min=0, help="Of these to be cut; 0: all."),
+    limit: int = typer.Option(1000, "--limit", min=1, max=1000, help="At most so many runs."),
+    as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+) -> None:
+    """The static layout that would have served the recorded runs best.
+
+    It asks colocd for the completed runs whose peak was measured, plays them in their order on
+    every full layout, and prints the commands for the best. It cuts nothing.
+    """
+    kind = card(gpu)
+    cut = cut or gpus
+    if cut > gpus:
+        raise UsageFault(f"--cut {cut}: there are {gpus} GPUs")
+    config = load_config()
+    runs, others = past_runs(config, limit)
+    if not runs:
+        raise UsageFault(
+            f"no completed run with a measured peak is recorded ({others} others): nothing to plan"
+        )
+    total_mib = GPU_TYPES[gpu].total_mib
+    scores = plan(kind, runs, gpus, cut, total_mib)
+    best = scores[0]
+    none = next(one for one in scores if not one.layout)
+    unknown = sum(run.smact is None for run in runs)
+    pool = config.pool
+    shards = (gpus - cut) * shards_of(total_mib, pool.shard_mib, pool.margin_mib)
+    text = node_gres(gpu.partition("-")[0], gpus - cut, best.layout, cut, shards)
+    how = commands(kind, best.layout, range(gpus - cut, gpus)) if best.layout else []
+    if as_json:
+        render.print_json(
+            {
+                "gpu": gpu,
+                "gpus": gpus,
+                "cut": cut,
+                "runs": {"used": len(runs), "left_out": others, "smact_unknown": unknown},
+                "fits": [dataclasses.asdict(one) for one in fits(kind, runs)],
+                "best": _plain(best),
+                "uncut": _plain(none),
+                "others": [_plain(one) for one in scores[1:SHOWN] if one is not none],
+                "commands": how,
+                "gres": text if best.layout else "",
+            }
+        )
+        return
+    rows = [(one.profile, one.runs, f"{100 * one.share:.0f} %") for one in fits(kind, runs)]
+    title = f"{len(runs)} completed runs, {others} left out; SM activity unknown of {unknown}"
+    columns = ("PROFILE", "RUNS THAT FIT>", "OF THEIR TIME>")
+    shown = list(dict.fromkeys([*scores[:SHOWN], none]))
+    render.show(
+        render.table(title, columns, rows),
+        render.table(
+            f"{cut} of {gpus} {gpu} cut", ("LAYOUT", "NO ROOM FOR>", "WAIT h>", "RUN h>", "ALL h>"),
+            map(_row, shown),
+        ),
+    )  # fmt: skip
+    _say(_advice(best, how, text))
+
+
+def _plain(score: Score) -> dict[str, object]:
+    return dataclasses.asdict(score) | {"mean_s": score.mean_s}
+
+
+def _row(score: Score) -> tuple[object, ...]:
+    hours = (score.mean_wait_s, score.mean_run_s, score.makespan_s)
+    name = "+".join(score.layout) or "not cut"
+    return (name, score.unserved, *(f"{one / SECONDS_OF_HOUR:.2f}" for one in hours))
+
+
+def _advice(best: Score, how: list[str], gres: str) -> list[str]:
+    if not best.layout:
+        return ["No layout would have served these runs better than whole GPUs, one run each."]
+    return [
+        "By an admin, with nobody on the GPUs:",
+        *(f"  {line}" for line in how),
+        f"slurm.conf, on the node's line: Gres={gres}",
+        "gres.conf: `coloc mig gres` on the node once it is cut (the driver chooses the numbers)",
+    ]
+
+
+def gres_command(
+    gres_conf: Path = typer.Option(Path("-"), "--gres-conf", help="File to write; -: stdout."),
+    node: str = typer.Option("", "--node", help="NodeName; default: the short host name."),
+    multiple: bool = typer.Option(
+        False, "--multiple-files", help="All device files of each (Slurm 23.11.5 and later)."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Write no file."),
+) -> None:
+    """gres.conf lines of the MIG devices that this node has, for AutoDetect=off."""
+    found = cut_here()
+    name = node or os.uname().nodename.partition(".")[0]
+    lines = gres_lines(found, name, multiple=multiple)
+    if as_json:
+        render.print_json({"gpus": [dataclasses.asdict(one) for one in found], "gres_conf": lines})
+        return
+    if not lines:
+        raise UsageFault("no GPU of this node is cut into MIG devices")
+    if str(gres_conf) == "-" or dry_run:
+        _say(lines)
+        return
+    gres_conf.write_text("\n".join(lines) + "\n", encoding="ascii")
+    typer.echo(f"{len(lines)} lines in {gres_conf}: include them in gres.conf", err=True)
+
+
+def _say(lines: Iterable[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
