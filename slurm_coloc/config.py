@@ -232,10 +232,8 @@ class SharingConfig(Section):
 
     method: Literal["auto", "mps", "streams", "mig"] = Field(
         "auto",
-        description="auto: MPS where the node has it, else streams (the processes take turns), and"
-        " a MIG device for a job that fits the smallest profile, or where no GPU has shards; mig: a"
-        " MIG device for every job that fits one; mps, streams: no MIG device is given; streams:"
-        " MPS is never started.",
+        description="auto: MPS where it is, else streams (turns); a MIG device for jobs that fit 1g"
+        " or find no shards. mig: one for all jobs that fit. mps, streams (no MPS at all): none.",
     )
     users: Literal["one", "all"] = Field(
         "one",
