@@ -117,6 +117,8 @@ class Agent:
             error = answer.get("error")
             text = str(error.get("message", "")) if isinstance(error, dict) else ""
             raise DaemonUnreachable(f"{link.where}: {code}: {text[:200]}")
+        if self._sampler:
+            self._sampler.forget(answer.get("gone"))
 
     def _names(self) -> list[str]:
         try:

@@ -183,8 +183,7 @@ class Daemon:
                 raise ColocError("Slurm has not answered yet: ask again", "not-now")
             node = await self._nodes.speaker(peer)
         if op == "beat":
-            self._nodes.hear(node, peer, message)
-            return {}
+            return self._nodes.hear(node, peer, message)
         asked = read_launch(message) if op == "launch" else reports.read(message)
         if node is not None:
             if asked.node != node:

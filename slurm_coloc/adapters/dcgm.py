@@ -82,7 +82,10 @@ class Dcgm:
         pause_s = FIRST_PAUSE_S
         while True:
             began_s = time.monotonic()
-            why = await self._stream()
+            try:
+                why = await self._stream()
+            except OSError as err:
+                why = f"DCGM: {err.strerror or err}"
             if why != self.why or self.there:
                 log.info("dcgm", available=False, reason=why)
             self.why, self.there = why, False

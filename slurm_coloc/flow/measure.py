@@ -88,6 +88,7 @@ class Measurer:
         self.paused_by: int | None = None
         self.figures: list[dict[str, Any]] = []
         self.idle: list[dict[str, Any]] = []
+        self.present: list[tuple[int, int, float]] = []
         if may_write:
             for record in uses.every(settings.run_dir):
                 self._accounting.know(record)
@@ -292,6 +293,7 @@ class Measurer:
                 number = self._dcgm.numbers.get(reading.uuid, sample.unit.index)
                 mapping[str(number)] = tuple(jobs)
         self.figures = figures
+        self.present = [(j.job_id, j.restart, j.began_s) for j in self._present.jobs.values()]
         self.idle = [
             {
                 "job_id": run.job.job_id,

@@ -23,6 +23,7 @@ from slurm_coloc.flow.gpus import Live
 log = structlog.get_logger()
 
 SILENT_S = 60.0  # an agent says something every 20 s
+GONE_S = 600.0  # an Epilog follows its job's end within slurmd's own limits, seconds to minutes
 # squeue's column of a run's nodes: a longer list is cut there.
 CUT = 255
 
@@ -83,14 +84,15 @@ class Nodes:
         log.warning("refused", jobid=job_id, restart=restart, node=node, reason="not its job")
         raise UsageFault(f"job {job_id}, restart {restart}: was not on {node}", "not-yours")
 
-    def hear(self, node: str | None, peer: Peer, message: dict[str, Any]) -> None:
+    def hear(self, node: str | None, peer: Peer, message: dict[str, Any]) -> dict[str, Any]:
         """An agent's heartbeat. ``node``: who it was found to be over the network; on this host it
-        is root or SlurmUser, who says."""
+        is root or SlurmUser, who says. The answer: ``gone``, the ids of those of its ``runs`` (id,
+        restart, seconds of the Prolog) that ended long ago, so that their Epilog will not come."""
         if node is None:
             shape, name = self._shape(), message.get("node")
             node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
             if node is None:
-                return
+                return {}
         spooled = message.get("spooled")
         self._heard[node] = {
             "address": peer.address,
@@ -99,6 +101,22 @@ class Nodes:
             "last_s": time.time(),
         }
         self.live.take(node, message)
+        runs = message.get("runs")
+        if not isinstance(runs, list):
+            return {}
+        return {"gone": [run[0] for run in runs[:64] if self._gone(run)]}
+
+    def _gone(self, run: object) -> bool:
+        match run:
+            case [int(job_id), int(restart), int() | float() as began_s]:
+                now = time.time()
+                return any(
+                    one["restart"] == restart
+                    and one["outcome"]
+                    and began_s < (one["end_s"] or 0.0) < now - GONE_S
+                    for one in self._store.runs_of_job(job_id)
+                )
+        return False
 
     def gpus(self, uid: int | None) -> dict[str, Any]:
         """The GPUs as ``uid`` may see them (None: all)."""

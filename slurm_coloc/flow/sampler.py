@@ -19,6 +19,7 @@ from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
 from slurm_coloc.flow import uses
+from slurm_coloc.flow.finish import SUFFIXES
 from slurm_coloc.flow.measure import Measurer
 from slurm_coloc.flow.worker import Worker
 
@@ -51,8 +52,21 @@ class Sampler:
     def told(self) -> dict[str, Any]:
         """What a heartbeat says of this node's GPUs."""
         if time.monotonic() - self._sampled_s > FRESH_S:
-            return {"gpus": [], "idle": [], "gpus_why": self._told or "no sample yet"}
-        return {"gpus": self._measurer.figures[:64], "idle": self._measurer.idle[:64]}
+            return {"gpus": [], "idle": [], "gpus_why": (self._told or "no sample yet")[:160]}
+        found = self._measurer
+        return {"gpus": found.figures[:64], "idle": found.idle[:64], "runs": found.present[:64]}
+
+    def forget(self, gone: object) -> None:
+        """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was
+        killed, or never ran. Their MPS daemon goes at the next look."""
+        if not self._root or not isinstance(gone, list):
+            return
+        here = {one[0] for one in self._measurer.present}
+        for job_id in gone[:64]:
+            if isinstance(job_id, int) and job_id in here:
+                log.warning("state", jobid=job_id, result="removed: its Epilog never came")
+                with contextlib.suppress(ColocError, OSError):
+                    uses.remove_state(self._settings.run_dir, job_id, SUFFIXES)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.bench import (  # noqa: E402
+    agent_bench,
     burst_bench,
     estimate_bench,
     history_bench,
@@ -37,6 +38,8 @@ def main() -> int:
     hook_bench.main()
     print("\nA node's link to colocd (tests/bench/link_bench.py)")
     link_bench.main()
+    print("\nThe agent of a GPU node (tests/bench/agent_bench.py)")
+    agent_bench.main()
     print("\nThe simulator, one core (tests/bench/simulate_bench.py)")
     simulate_bench.main()
     print("\nSubmissions (tests/bench/submit_bench.py)")

@@ -21,7 +21,7 @@ import pytest
 from slurm_coloc.adapters.mps import daemon, processes
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.processes import Process
-from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.adapters.mps.seats import Gpu, Seat, reap
 from slurm_coloc.core.sharing import Method, Rules
 
 from .conftest import Node
@@ -214,6 +214,20 @@ def test_a_job_whose_epilog_never_came_holds_nothing(table: Table) -> None:
     table.sit(2)
     table.leave(2)
     assert table.daemons() == []
+
+
+def test_the_agent_takes_away_what_no_epilog_did(table: Table) -> None:
+    """A daemon stays while a job of its GPU has its state, and goes when the last one has none."""
+    table.sit(1)
+    table.sit(2)
+    (table.run_dir / "1.json").unlink()
+    control, environ = table.gpu.control, table.gpu.environ
+    assert reap(table.run_dir, control, environ) == [] and table.daemons()
+    (table.run_dir / "2.json").unlink()
+    assert reap(table.run_dir, control, environ) == [table.gpu.uuid]
+    assert not table.daemons()
+    assert reap(table.run_dir, control, environ) == []
+    assert reap(table.run_dir / "none", control, environ) == []
 
 
 def test_what_a_user_plants_in_the_own_folder_is_not_followed(table: Table) -> None:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent costs a node: share of a core and memory, over a minute, with 8 GPUs and 16 jobs.
+
+The GPUs are emulated, so NVML's part is that of the stand-in, which locks a file and reads /proc;
+the rest (attribution, sums, records, link) is the agent's own. It looks for a colocd all the time
+that is not there.
+"""
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE, JOBS = "8xh100-80gb", 16
+SETTLE_S, SPAN_S = 10.0, float(os.environ.get("COLOC_BENCH_S", "60"))
+ME = pwd.getpwuid(os.geteuid()).pw_name
+HERTZ = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / HERTZ
+
+
+def memory_mib(pid: int, what: str) -> float:
+    """VmRSS or VmHWM of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{what}:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def children(pid: int) -> list[int]:
+    """Of a process."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(word) for word in found]
+
+
+@contextmanager
+def node(folder: Path) -> Iterator[dict[str, str]]:
+    """Eight emulated GPUs, two trainings on each, and the states of their jobs."""
+    build = folder / "emulator"
+    subprocess.run(["make", "-s", "-C", ROOT / "tests/emulator", f"BUILD={build}"], check=True)
+    ledger = folder / "ledger"
+    env = {"COLOC_EMU_LEDGER": str(ledger), "LD_LIBRARY_PATH": str(build / "lib")}
+    tool = [str(build / "bin" / "coloc-emu")]
+    subprocess.run([*tool, "init", "--machine", MACHINE, ledger], check=True, env=env)
+    shown = subprocess.run([*tool, "show", "--json"], check=True, env=env, capture_output=True)
+    uuids = [gpu["uuid"] for gpu in json.loads(shown.stdout)["gpus"]]
+    (folder / "run").mkdir(mode=0o755)
+    trainings = []
+    try:
+        for number in range(JOBS):
+            gpu = number % len(uuids)
+            state = {
+                "job_id": 100 + number,
+                "restart": 0,
+                "uid": os.geteuid(),
+                "started_s": time.time(),
+                "gpu": {"devices": [{"uuid": uuids[gpu]}]},
+            }
+            (folder / "run" / f"{100 + number}.json").write_text(json.dumps(state))
+            own = {"CUDA_VISIBLE_DEVICES": str(gpu), "SLURM_JOB_ID": str(100 + number)}
+            argv = [str(build / "bin" / "emu-train"), "--memory-mib", "9000", "--smact", "0.4"]
+            argv += ["--work-s", "3600", "--log-every-s", "3600"]
+            trainings.append(subprocess.Popen(argv, env=env | own, stdout=subprocess.DEVNULL))
+        yield env
+    finally:
+        for one in trainings:
+            one.kill()
+            one.wait()
+
+
+def measure(folder: Path, env: dict[str, str], dcgmi: str) -> tuple[float, float, float, float]:
+    """Share of a core (%), its children's, memory and peak memory (MiB) of the agent."""
+    config = folder / "coloc.toml"
+    config.write_text(
+        f'version = 1\n[daemon]\nslurm_user = "{ME}"\nsocket = "{folder}/none.sock"\n'
+        f'[hooks]\nrun_dir = "{folder}/run"\nspool_dir = "{folder}/spool"\n'
+        f'[agent]\ndcgmi = "{dcgmi}"\n'
+    )
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "slurm_coloc", "agent", "--node", "n1"],
+        env={**os.environ, **env, "COLOC_CONFIG": str(config), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        time.sleep(SETTLE_S)
+        below = children(agent.pid)
+        began_s, own_s = time.monotonic(), cpu_s(agent.pid)
+        others_s = sum(cpu_s(pid) for pid in below)
+        time.sleep(SPAN_S)
+        past_s = time.monotonic() - began_s
+        own = 100 * (cpu_s(agent.pid) - own_s) / past_s
+        others = 100 * (sum(cpu_s(pid) for pid in below) - others_s) / past_s
+        return own, others, memory_mib(agent.pid, "VmRSS"), memory_mib(agent.pid, "VmHWM")
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.wait()
+        for path in (folder / "run" / "use").iterdir():
+            record = json.loads(path.read_text())
+            # an agent that slept would be cheap
+            assert record["samples"] > 0.9 * SPAN_S and record["last"]["held_mib"] == 9000, path
+            path.unlink()
+
+
+def main() -> int:
+    """Print the table; 1 where the agent takes more than it may."""
+    print(f"{JOBS} jobs on {MACHINE} (emulated), a sample a second, {SPAN_S:.0f} s")
+    print(f"{'counters from':<16} {'agent':>9} {'dcgmi':>9} {'memory':>10} {'at most':>10}")
+    worst = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with node(folder) as env:
+            for label, dcgmi in (("DCGM", f"{folder}/emulator/bin/dcgmi"), ("GPM", "/nonexistent")):
+                own, others, mib, most = measure(folder, env, dcgmi)
+                print(
+                    f"{label:<16} {own:>7.2f} % {others:>7.2f} % {mib:>6.1f} MiB {most:>6.1f} MiB"
+                )
+                worst = worst or int(own > 1.0 or most > 100.0)
+    print("bound: 1 % of a core, 100 MiB; dcgmi's part is the stand-in's")
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents say of their GPUs, as colocd keeps and shows it."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.peer import Peer
+from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.nodes import Nodes
+from slurm_coloc.flow.worker import Worker
+
+GPU = {
+    "uuid": "GPU-1", "index": 0, "name": "NVIDIA A100", "total_mib": 40960, "free_mib": 30000,
+    "smact": 0.25, "power_w": 120.0, "jobs": [{"job_id": 7, "mib": 9000}], "foreign_mib": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    return Live(Store.open(tmp_path))
+
+
+def test_the_last_figures_of_each_node(live: Live) -> None:
+    live.take("n1", {"gpus": [GPU | {"free_mib": 1}]})
+    live.take("n1", {"gpus": [GPU]})
+    live.take("n2", {"gpus": [], "gpus_why": "NVML does not start: Driver Not Loaded"})
+    told = live.answer(hide_jobs=False)
+    [row] = told["gpus"]
+    assert row["node"] == "n1" and row["free_mib"] == 30000 and row["jobs"][0]["job_id"] == 7
+    assert told["without"] == {"n2": "NVML does not start: Driver Not Loaded"}
+
+
+def test_job_ids_are_private_where_slurm_says_so(live: Live) -> None:
+    live.take("n1", {"gpus": [GPU]})
+    told = live.answer(hide_jobs=True)
+    assert told["private"] and told["gpus"][0]["jobs"] is None and told["gpus"][0]["jobs_here"] == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"gpus": [GPU | {"smact": float("nan")}]},
+        {"gpus": [GPU | {"name": "\x1b[31m"}]},
+        {"gpus": [GPU | {"free_mib": -1}]},
+        {"gpus": [GPU] * 65},
+        {"gpus": [GPU | {"jobs": [{"job_id": 1, "mib": 1}] * 49}]},
+        {"gpus": "x"},
+        {"gpus_why": "x" * 161},
+    ],
+)
+def test_what_is_malformed_is_left_out(live: Live, message: dict[str, Any]) -> None:
+    live.take("n1", message)
+    assert live.answer(hide_jobs=False)["gpus"] == []
+
+
+def test_what_is_old_is_not_shown(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    live.take("n1", {"gpus": [GPU]})
+    later = time.time() + 61
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert live.answer(hide_jobs=False)["gpus"] == []
+
+
+def test_an_idle_run_is_marked(live: Live) -> None:
+    live.take("n1", {"idle": [{"job_id": 7, "restart": 1, "since_s": 5.0, "held_mib": 9000}]})
+    rows = [{"job_id": 7, "restart": restart} for restart in (0, 1)]
+    marked = live.mark({"jobs": rows})["jobs"]
+    assert [row["idle_since_s"] for row in marked] == [None, 5.0]
+
+
+def test_root_on_this_host_says_which_node_it_is(tmp_path: Path) -> None:
+    """Only a node that Slurm knows."""
+    shape = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("main",), (), "a100", 2, 78),))
+    nodes = Nodes(lambda: shape, {0}, Store.open(tmp_path))
+    nodes.hear(None, Peer(uid=0), {"node": "n1", "gpus": [GPU]})
+    nodes.hear(None, Peer(uid=0), {"node": "n9", "gpus": [GPU]})
+    nodes.hear(None, Peer(uid=0), {"node": ["n1"], "gpus": [GPU]})
+    assert [row["node"] for row in nodes.gpus(None)["gpus"]] == ["n1"]
+    assert [link["linked"] for link in nodes.links()] == [True]
+
+
+def test_a_call_that_hangs_stops_nothing_else() -> None:
+    """The driver does not answer: refused at once until it does, then it goes on."""
+    release = threading.Event()
+
+    async def run() -> None:
+        worker = Worker("test")
+        with pytest.raises(TimeoutError):
+            await worker.call(release.wait, 0.05)
+        with pytest.raises(TimeoutError, match="has not come back"):
+            await worker.call(lambda: 1, 5)
+        release.set()
+        for _ in range(500):
+            try:
+                assert await worker.call(lambda: 2, 5) == 2
+                break
+            except TimeoutError:
+                await asyncio.sleep(0.01)
+        else:
+            pytest.fail("it did not come back")
+        with pytest.raises(ZeroDivisionError):
+            await worker.call(lambda: 1 // 0, 5)
+
+    asyncio.run(run())
+
+
+def test_runs_that_ended_long_ago_are_told(tmp_path: Path) -> None:
+    """Their Epilog will not come: by id, restart and the Prolog's time, since ids start again."""
+    now = time.time()
+
+    class Runs:
+        def runs_of_job(self, job_id: int) -> list[dict[str, Any]]:
+            ended = {7: now - 700, 8: now - 30, 9: None}[job_id]
+            return [{"restart": 0, "outcome": ended and "completed", "end_s": ended}]
+
+    shape = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("main",), (), "a100", 2, 78),))
+    nodes = Nodes(lambda: shape, {0}, cast("Store", Runs()))
+    began = now - 5000
+    runs = [[7, 0, began], [8, 0, began], [9, 0, began], [7, 1, began], [7, 0, now - 100], "x"]
+    answer = nodes.hear("n1", Peer(uid=0, remote=True), {"gpus": [], "runs": runs})
+    assert answer == {"gone": [7]}
+    assert nodes.hear("n1", Peer(uid=0, remote=True), {"runs": {"a": 1}}) == {}
