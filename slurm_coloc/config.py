@@ -299,9 +299,7 @@ class GateConfig(Section):
 class AgentConfig(Section):
     """[agent] what `coloc agent` measures on a GPU node, each second."""
 
-    sample: bool = Field(
-        True, description="Measure what each job uses; false: the agent is a link to colocd alone."
-    )
+    sample: bool = Field(True, description="Measure what each job uses; false: a link alone.")
     dcgmi: Path = Field(
         Path("/usr/bin/dcgmi"),
         description="DCGM's program, for SM activity and the other profiling counters. Where it is"
@@ -311,13 +309,11 @@ class AgentConfig(Section):
         1800,
         ge=0,
         le=30 * 86400,
-        description="Seconds without SM activity after which a job is told to hold its GPU idle; 0:"
-        " never.",
+        description="Seconds without SM activity after which a GPU is held idle; 0: never.",
     )
     job_mapping_dir: Path | None = Field(
         None,
-        description="Folder for dcgm-exporter's --hpc-job-mapping-dir: one file for each GPU with"
-        " the ids of the jobs on it; none: no such files.",
+        description="Folder of dcgm-exporter's --hpc-job-mapping-dir, to be filled; none: not.",
     )
 
 
