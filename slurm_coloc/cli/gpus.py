@@ -10,7 +10,7 @@ from slurm_coloc.config import load_config
 from slurm_coloc.flow.ask import ask
 
 COLUMNS = (
-    *("NODE", "GPU", "NAME", "USED>", "OF>", "SMACT>", "POWER>"),
+    *("NODE", "GPU", "NAME", "USED>", "OF>", "SMACT>", "DRAM>", "POWER>"),
     *("JOBS", "FOREIGN>", "AGE>"),
 )
 
@@ -24,7 +24,8 @@ def row_of(gpu: render.Row) -> tuple[object, ...]:
         gpu["name"],
         render.gib(gpu["total_mib"] - gpu["free_mib"]),
         render.gib(gpu["total_mib"]),
-        None if gpu["smact"] is None else f"{100 * gpu['smact']:.0f}%",
+        _percent(gpu["smact"]),
+        _percent(gpu["dram"]),
         None if gpu["power_w"] is None else f"{gpu['power_w']:.0f} W",
         f"{gpu['jobs_here']} jobs"
         if jobs is None
@@ -32,6 +33,10 @@ def row_of(gpu: render.Row) -> tuple[object, ...]:
         render.gib(gpu["foreign_mib"]) if gpu["foreign_mib"] else None,
         render.ago(gpu["at_s"]),
     )
+
+
+def _percent(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{100 * ratio:.0f}%"
 
 
 def register(app: typer.Typer) -> None:
@@ -44,8 +49,9 @@ def register(app: typer.Typer) -> None:
         """The GPUs of the nodes whose agents answer: memory, activity, power, jobs.
 
         USED and OF are GiB, with what the driver keeps for itself. SMACT (SM activity, not
-        utilization) and POWER are means of the last 90 s; a dash: not measured there, the reason is
-        in --json. JOBS are ids and what each holds, FOREIGN what processes of no job hold.
+        utilization), DRAM (activity) and POWER are means of the last 90 s; a dash: not measured
+        there, the reason is in --json, with SM occupancy and PCIe. JOBS are ids and what each
+        holds, FOREIGN what processes of no job hold.
         """
         answer = ask(load_config(), "gpus", {})
         if answer.get("private"):

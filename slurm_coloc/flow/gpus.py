@@ -13,6 +13,8 @@ log = structlog.get_logger()
 
 STALE_S = 60.0  # an agent speaks every 20 s
 Mib = Annotated[int, Field(ge=0, le=2**24)]
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None
+Figure = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)] | None
 JobId = Annotated[int, Field(ge=1, le=2**32)]
 Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
@@ -29,16 +31,20 @@ class JobThere(_Told):
 
 
 class GpuNow(_Told):
-    """One GPU or MIG device; activity and power are means over 90 s. ``why``: the reason where the
-    activity is not told."""
+    """One GPU or MIG device; activities, PCIe and power are means over 90 s. ``why``: the reason
+    where the activity is not told."""
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     index: Annotated[int, Field(ge=0, le=255)] = 0
     name: Text = ""
     total_mib: Mib
     free_mib: Mib
-    smact: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
-    power_w: Annotated[float, Field(ge=0, le=1e5, allow_inf_nan=False)] | None = None
+    smact: Ratio = None
+    smocc: Ratio = None
+    dram: Ratio = None
+    pcie_tx_mib_s: Figure = None
+    pcie_rx_mib_s: Figure = None
+    power_w: Figure = None
     jobs: tuple[JobThere, ...] = Field((), max_length=48)
     foreign_mib: Mib = 0
     why: Text = ""

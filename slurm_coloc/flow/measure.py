@@ -35,6 +35,7 @@ HUNG_S = 5.0  # no sample for so long: the driver did not answer
 MOST_JOBS = 48  # told of one GPU
 NONE = Profile()
 FIGURES = ("smact", "smocc", "dram")
+LATELY = (*FIGURES, "pcie_tx_mib_s", "pcie_rx_mib_s", "power_w")
 
 
 class Run:
@@ -78,7 +79,7 @@ class Measurer:
         self._present = Present(settings.run_dir)
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
-        self._windows: dict[str, tuple[Window, Window]] = {}
+        self._windows: dict[str, dict[str, Window]] = {}
         self._energy: dict[str, float] = {}
         self._whys: dict[str, dict[str, str]] = {}
         self._at_s = 0.0
@@ -265,9 +266,10 @@ class Measurer:
         figures = []
         mapping: dict[str, tuple[int, ...]] = {}
         for sample, reading in zip(samples, readings, strict=True):
-            smact, power = self._windows.setdefault(reading.uuid, (Window(), Window()))
-            smact.add(mono_s, reading.profile.smact)
-            power.add(mono_s, reading.power_w)
+            windows = self._windows.setdefault(reading.uuid, {name: Window() for name in LATELY})
+            for name, window in windows.items():
+                of = reading if name == "power_w" else reading.profile
+                window.add(mono_s, getattr(of, name))
             jobs = sorted(
                 set(reading.jobs)
                 | {j.job_id for j in self._present.jobs.values() if reading.uuid in j.uuids}
@@ -279,8 +281,7 @@ class Measurer:
                     "name": reading.name[:64],
                     "total_mib": reading.total_mib,
                     "free_mib": reading.free_mib,
-                    "smact": _rounded(smact.mean, 3),
-                    "power_w": _rounded(power.mean, 1),
+                    **{name: _rounded(window.mean, 3) for name, window in windows.items()},
                     "jobs": [
                         {"job_id": job_id, "mib": reading.mib_of(job_id)}
                         for job_id in jobs[:MOST_JOBS]

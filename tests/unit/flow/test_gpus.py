@@ -18,7 +18,8 @@ from slurm_coloc.flow.worker import Worker
 
 GPU = {
     "uuid": "GPU-1", "index": 0, "name": "NVIDIA A100", "total_mib": 40960, "free_mib": 30000,
-    "smact": 0.25, "power_w": 120.0, "jobs": [{"job_id": 7, "mib": 9000}], "foreign_mib": 0,
+    "smact": 0.25, "dram": 0.1, "pcie_rx_mib_s": 20.5, "power_w": 120.0,
+    "jobs": [{"job_id": 7, "mib": 9000}], "foreign_mib": 0,
 }  # fmt: skip
 
 
