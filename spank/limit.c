@@ -94,6 +94,8 @@ static pid_t start(const char *job, const char *task, int *out)
 	char *env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
 	                limit.config[0] ? limit.config : NULL, NULL };
 	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none;
 	int ends[2];
 	pid_t pid;
 
@@ -103,8 +105,14 @@ static pid_t start(const char *job, const char *task, int *out)
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
 	posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-	if (posix_spawn(&pid, limit.program, &actions, NULL, argv, env) != 0)
+	/* slurmstepd holds signals back; the program shall not. */
+	sigemptyset(&none);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+	if (posix_spawn(&pid, limit.program, &actions, &attributes, argv, env) != 0)
 		pid = -1;
+	posix_spawnattr_destroy(&attributes);
 	posix_spawn_file_actions_destroy(&actions);
 	close(ends[1]);
 	if (pid < 0)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Prolog tells slurmstepd of the rungs, by what the node has."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.hookenv import HookSettings, read_job
+from slurm_coloc.errors import GpuError
+from slurm_coloc.flow import limit, share
+
+JOB = read_job({"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"})
+GPU = "GPU-f5154b82-fd38-0243-c5ac-bcd22f624fbe"
+MIG = "MIG-f5154b82-fd38-0243-c5ac-bcd22f624fbe"
+ENV = {"COLOC_PROGRAM": "/usr/bin/coloc", "COLOC_CONFIG": "/etc/c.toml"}
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose driver and kernel know limits of cgroups."""
+    monkeypatch.setattr(share.cgroup, "unified", lambda: True)
+    monkeypatch.setattr(share, "_driver", lambda settings: "615.71.04")
+
+
+def prepared(tmp_path: Path, uuid: str = GPU, env: dict[str, str] = ENV, **settings: Any) -> str:
+    """The text of the .share file, of 11 shards on one GPU."""
+    state = {
+        "reservation": {"available": True, "shards": 11, "shard_mib": 1024},
+        "gpu": {"available": True, "devices": [{"uuid": uuid, "total_mib": 40960}]},
+    }
+    known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", **settings)
+    return share.prepare(JOB, known, state, env)[1]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_kernels_limit_is_wanted(tmp_path: Path) -> None:
+    text = prepared(tmp_path)
+    assert "\ncgroup_mib 11264\nprogram /usr/bin/coloc\nconfig /etc/c.toml\n" in text
+    assert "\nframeworks known\n" in text
+    assert "config" not in prepared(tmp_path, env={"COLOC_PROGRAM": "/usr/bin/coloc"})
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("uuid", "env", "settings"),
+    [
+        (MIG, ENV, {}),
+        (GPU, {}, {}),
+        (GPU, {"COLOC_PROGRAM": "coloc"}, {}),
+        (GPU, ENV, {"cgroup": "off"}),
+    ],
+)
+def test_where_it_is_not_to_be_had(
+    tmp_path: Path, uuid: str, env: dict[str, str], settings: dict[str, str]
+) -> None:
+    assert "cgroup_mib" not in prepared(tmp_path, uuid, env, **settings)
+
+
+@pytest.mark.parametrize(("unified", "driver"), [(False, "615.1"), (True, "570.1"), (True, "")])
+def test_an_older_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unified: bool, driver: str
+) -> None:
+    monkeypatch.setattr(share.cgroup, "unified", lambda: unified)
+    monkeypatch.setattr(share, "_driver", lambda settings: driver)
+    assert "cgroup_mib" not in prepared(tmp_path)
+    gpu = {"devices": [{"uuid": GPU, "total_mib": 1}]}
+    known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none")
+    assert "is not on this node" in share.unfenced(JOB, known, gpu, ENV)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_would_hold_a_job(tmp_path: Path) -> None:
+    known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none")
+    one = {"uuid": GPU, "total_mib": 1}
+    assert share.unfenced(JOB, known, {"devices": [one]}, ENV) == ""
+    assert share.unfenced(JOB, known, {"devices": [one | {"uuid": MIG}]}, ENV) == ""
+    assert "several" in share.unfenced(JOB, known, {"devices": [one, one]}, ENV)
+    assert "not known" in share.unfenced(JOB, known, {}, ENV)
+    off = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", cgroup="off")
+    assert "is not on this node" in share.unfenced(JOB, off, {"devices": [one]}, ENV)
+
+
+class Driver:
+    """NVML that keeps a limit, or says that it does."""
+
+    def __init__(self, answers: list[int | None]) -> None:
+        self.answers = answers
+        self.set: list[int] = []
+
+    def group_limit_mib(self, uuid: str, folder: str) -> int | None:
+        return self.answers.pop(0)
+
+    def limit_group(self, uuid: str, folder: str, hard_mib: int) -> None:
+        self.set.append(hard_mib)
+
+
+@pytest.mark.parametrize(
+    ("answers", "times", "held"),
+    [
+        ([8192], 0, True),  # another step has set it
+        ([None, 8192], 1, True),
+        ([4096, 8192], 1, True),
+        ([None, 8200], 1, True),  # rounded up
+        ([None, None], 1, False),
+        ([None, 4096], 1, False),
+        ([None, 81920], 1, False),
+    ],
+)
+def test_a_limit_is_asserted_set_and_read_back(
+    answers: list[int | None], times: int, held: bool
+) -> None:
+    driver: Any = Driver(answers)
+    if held:
+        limit.hold(driver, GPU, "/sys/fs/cgroup/x", 8192)
+    else:
+        with pytest.raises(GpuError, match="reads back as"):
+            limit.hold(driver, GPU, "/sys/fs/cgroup/x", 8192)
+    assert driver.set == [8192] * times
+
+
+def test_the_rung_of_a_file() -> None:
+    assert limit.rung_of(b"fence 1\nrung cgroup\nmib 4096\n") == "cgroup"
+    for text in (None, b"", b"fence 2\nrung cgroup\n", b"fence 1\nrung x\n", b"\xff" * 99):
+        assert limit.rung_of(text) is None
