@@ -46,6 +46,7 @@ local settings = {
   refused_s = 0.25, -- no call after a refused connect: it costs 0.03 ms, and colocd is soon back
   raw_shard = "refuse", -- or "allow": shards that users ask for themselves
   exclusive_gres = "gres/gpu:1", -- a whole GPU until colocd has told; 22.05: all shards of one
+  whole_type = "", -- with MIG devices: the type of whole GPUs, for requests that name none
 }
 
 -- A whole GPU of this cluster as the last good answer named it.
@@ -140,7 +141,13 @@ end
 local function submit(job_desc, submit_uid)
   local options = job.options(job_desc)
   local shards = job.asks_shards(job_desc)
-  if not options and not shards then return slurm.SUCCESS end
+  if not options and not shards then
+    -- An untyped request could land on a MIG device.
+    if settings.whole_type ~= "" and not switched_off() then
+      job.name_type(job_desc, settings.whole_type)
+    end
+    return slurm.SUCCESS
+  end
   if switched_off() then
     if options then
       report(job_desc, NO_DECISION, "asis", "off")

@@ -103,6 +103,19 @@ function job.asks_gpus(job_desc)
   return gpus
 end
 
+--- Gives GPUs of no type this one, in every field; the rest stays as it is written.
+function job.name_type(job_desc, kind)
+  for _, field in ipairs(TRES) do
+    local text = job_desc[field] or ""
+    local typed = text:gsub("[^,]+", function(item)
+      local name, count = item:match("^(%s*gres[:/]gpu)([:=]%d+%s*)$")
+      if not name then name, count = item:match("^(%s*gres[:/]gpu)%s*$"), ":1" end
+      return name and name .. ":" .. kind .. count or item
+    end)
+    if typed ~= text then job_desc[field] = typed end
+  end
+end
+
 --- Does a modification touch the request for generic resources at all?
 function job.edits_gres(job_desc)
   for _, field in ipairs(TRES) do

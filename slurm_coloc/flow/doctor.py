@@ -25,6 +25,7 @@ from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.errors import ColocError, ConfigError, SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.flow.ask import ask_socket as ask
+from slurm_coloc.flow.doctor_mig import mig_devices
 from slurm_coloc.flow.doctor_network import colocd_is_elsewhere, network
 from slurm_coloc.flow.doctor_nodes import nodes
 from slurm_coloc.flow.stacks import load_stacks
@@ -73,6 +74,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield from _spank(slurm)
     yield from _hooks(slurm)
     yield from network(config, slurm.shape if slurm else None)
+    yield from mig_devices(slurm.shape, slurm.conf) if slurm else ()
     yield from nodes(config)
     yield _gpus(config, slurm)
     yield _accounting(config)

@@ -373,3 +373,19 @@ def test_a_broken_job_desc_never_raises(hook: Hook) -> None:
     odd: dict[str, Any] = {"spank_job_env": {0: "COLOC_V=1"}, "spank_job_env_size": "many"}
     (r,) = hook.run(submit(**odd))
     assert (r.called, r.rc) == (True, 0) and "goes as submitted" in r.error[0]
+
+
+def test_an_untyped_gpu_gets_the_type_of_the_whole_ones(hook: Hook) -> None:
+    """Where MIG devices are gpus too; a site names it in setup."""
+    hook.setup["whole_type"] = "a100"
+    wanted = {
+        "gres/gpu:1": "gres/gpu:a100:1",
+        "gres:gpu": "gres:gpu:a100:1",
+        "gres/gpu=2": "gres/gpu:a100=2",
+        "cpu=3,gres/gpu:1,gres/lustre:1": "cpu=3,gres/gpu:a100:1,gres/lustre:1",
+        "gres/gpu:1g.5gb:1": "gres/gpu:1g.5gb:1",
+        "gres/lustre:1": "gres/lustre:1",
+    }
+    results = hook.run(*(submit(tres_per_node=text) for text in wanted))
+    assert [one.fields["tres_per_node"] for one in results] == list(wanted.values())
+    assert all(not (one.user or one.error) for one in results)
