@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
         wanted: dict[str, Any] = {"days": days} if job_id is None else {"job_id": job_id}
-        answer = ask(load_config(), "report", wanted)
+        answer = ask(load_config(), "usage", wanted)
         del answer["v"], answer["ok"]
         if as_json:
             render.print_json(answer)

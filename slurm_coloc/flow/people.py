@@ -59,7 +59,7 @@ class People:
                 return self._nodes.gpus(seen_as)
             case "history":
                 return answers.history(self._store, seen_as, message)
-            case "report":
+            case "usage":
                 if message.get("job_id") is None:
                     return report.summary(self._store, seen_as, message)
                 return report.report(self._store, seen_as, message, self._private)

@@ -6,6 +6,7 @@ COLOC_LOOP_JOBS (100) and COLOC_LOOP_MODELS (20) give the sizes.
 """
 
 import os
+import pwd
 import random
 from collections.abc import Callable, Iterator
 
@@ -76,7 +77,20 @@ def test_each_jobs_peak_is_its_own(
     most = max(len(use["gpus"]) and use["gpus"][0]["neighbours_max"] for use in _uses(runs))
     print(f"{JOBS} jobs, up to {most + 1} on a GPU: {len(wrong)} peaks off by more than 2 %")
     assert wrong == {}
+    _reported(lab, next(job for job in truth if runs[job]["used"]), runs)
     assert most >= 3, "no GPU had four jobs at a time: this has shown nothing"
+
+
+def _reported(lab: Lab, job_id: int, runs: dict[int, dict[str, object]]) -> None:
+    """`coloc report` of a job for its owner, who sees no more than his own."""
+    owner = next(user for user in lab.users if pwd.getpwnam(user).pw_uid == runs[job_id]["uid"])
+    other = next(user for user in lab.users if user != owner)
+    told = coloc(lab, "report", str(job_id), user=owner)
+    assert told["run"]["peak_mib"] == runs[job_id]["peak_mib"] and told["series"]["memory_mib"]
+    assert "Memory" in lab.run(["coloc", "report", str(job_id)], user=owner).stdout
+    assert lab.run(["coloc", "report", str(job_id)], user=other, check=False).returncode == 1
+    assert len(coloc(lab, "report", user=owner)["users"]) == 1
+    assert len(coloc(lab, "report")["users"]) == 3
 
 
 def _uses(runs: dict[int, dict[str, object]]) -> list[dict[str, list[dict[str, int]]]]:
