@@ -105,7 +105,9 @@ class Measurer:
         now_s, mono_s = time.time(), time.monotonic()
         if self._present.look() or not self._at_s:
             self._match(now_s)
-        samples = self._sampling.take(profile=self.paused_by is None and not self._dcgm.there)
+        without = any(self._dcgm.read(uuid) is None for uuid in self._windows)
+        by_gpm = self.paused_by is None and (without or not self._windows)
+        samples = self._sampling.take(profile=by_gpm)
         readings = [self._reading(sample, now_s, mono_s) for sample in samples]
         energy_j = self._spent(samples, readings)
         for run in self._runs.values():
@@ -148,9 +150,12 @@ class Measurer:
         use, job = run.use, run.job
         mine = [one for one in readings if one.uuid in job.uuids or job.job_id in one.jobs]
         self._notice(run, mine, now_s)
+        if not mine:
+            return  # its GPUs do not answer, or nobody knows them yet: no sample is no zero
         others = {one.job_id: (one.restart, one.uid) for one in self._present.jobs.values()}
         smact = use.add(now_s, mine, energy_j, others)
-        use.sources, use.why = self._sources(mine)
+        sources, use.why = self._sources(mine)
+        use.sources = {name: one or use.sources.get(name) for name, one in sources.items()}
         run.held_mib = sum(one.mib_of(job.job_id) for one in mine)
         if use.pids.close(now_s):
             self._accounted_s = 0.0  # ask for its last figures at once
@@ -227,13 +232,13 @@ class Measurer:
         """The counters and, where there are none, the reasons."""
         why = {name: text for name, text in sample.why.items() if name != "smact"}
         if self.paused_by is not None:
-            return NONE, why | {"smact": f"paused: job {self.paused_by} uses a profiler"}
+            return NONE, {"smact": f"paused: job {self.paused_by} uses a profiler"} | why
         by_dcgm = None if sample.unit.mig else self._dcgm.read(sample.unit.uuid)
         if by_dcgm is not None:
             return by_dcgm, why
         if sample.profile is not None:
             return sample.profile, why
-        return NONE, why | {"smact": "; ".join([self._dcgm.why, sample.why.get("smact", "")])}
+        return NONE, {"smact": "; ".join([self._dcgm.why, sample.why.get("smact", "")])} | why
 
     def _spent(self, samples: list[Sample], readings: list[Reading]) -> dict[str, float]:
         """Energy of each GPU since the last sample; none after a gap, or where the counter fell."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent on emulated GPUs: the real program, the real nvidia-ml-py, stand-ins for the rest."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -200,6 +201,25 @@ def test_a_lost_gpu(make_agent: Callable[..., Agent]) -> None:
     seen = agent.record(8)["samples"]
     agent.until(lambda: agent.record(8)["samples"] > seen, "the other goes on")
     assert agent.record(8)["events"] == []
+
+
+def test_a_driver_that_hangs(make_agent: Callable[..., Agent]) -> None:
+    """Samples stop, the agent does not; afterwards it goes on and the gap is told, not filled."""
+    agent = make_agent("1xa100-40gb")
+    agent.start()
+    agent.job(7)
+    train(agent, 7, 2000, 0.3)
+    agent.sees(7, 2000)
+    log = agent.node.folder / "agent.log"
+    with agent.node.ledger.open("r+b") as ledger:
+        fcntl.lockf(ledger, fcntl.LOCK_EX, 1)  # every call of NVML waits for it
+        agent.until(lambda: "event=sample error" in log.read_text(), "it says so")
+    before = agent.record(7)["samples"]
+    agent.until(lambda: agent.record(7)["samples"] > before + 2, "it goes on")
+    found = agent.record(7)
+    assert found["gap_s"] > 5 and found["complete"], "the accounting knows what was meanwhile"
+    assert 0 not in found["series"]["memory_mib"][1:]
+    assert {event["kind"] for event in found["events"]} & {"driver", "gpu-lost"}
 
 
 def test_mig_devices(make_agent: Callable[..., Agent]) -> None:
