@@ -128,7 +128,7 @@ def _speed(answer: dict[str, Any]) -> str:
         return "not known: the activity of it or of a neighbour was not measured"
     how = {
         "measured": "by your earlier runs of it alone",
-        "predicted": "by the model of interference, from measured activity",
+        "predicted": "by the model of interference",
     }[answer["slower_how"]]
     return f"{factor:.2f}x the time that it takes alone, {how}"
 

@@ -27,6 +27,17 @@ class Blame(StrEnum):
     UNKNOWN = "unknown"
 
 
+#: who it was, for people
+WHOSE = {
+    Blame.SELF: "its own doing",
+    Blame.NEIGHBOUR: "a neighbour's doing",
+    Blame.FOREIGN: "a stranger's doing",
+    Blame.FRAGMENTATION: "memory in pieces",
+    Blame.MPS_FAULT: "a fault of MPS",
+    Blame.UNKNOWN: "nobody knows whose doing",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """What is known of the moment. Memory in MiB of one GPU.

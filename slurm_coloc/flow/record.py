@@ -9,7 +9,7 @@ import structlog
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core import fence
-from slurm_coloc.core.blame import Blame
+from slurm_coloc.core.blame import WHOSE, Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
@@ -123,7 +123,8 @@ class Recorder:
             limit = f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}" if holder else ""
             self._tell(run, outcome, verdict, evidence, limit if share_mib else "", now)
             if fault and fault is not Blame.UNKNOWN:
-                self._store.note(now, run["decision"], run["job_id"], "blame", f"{fault}: {why}")
+                text = f"{WHOSE[fault]}: {why}"
+                self._store.note(now, run["decision"], run["job_id"], "blame", text)
             self._learning.note(over, decision, outcome, peak, self._type_of(run["node"]))
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)

@@ -87,7 +87,8 @@ def _slower(
         if factor is not None:
             return factor, "measured"
     smact = decision.get("smact") or totals.smact
-    factor = slowdown.predicted(smact, run["start_s"], end_s, others, run["method"] or "streams")
+    method = "mps" if run["method"] == "mps" else "streams"
+    factor = slowdown.predicted(smact, run["start_s"], end_s, others, method)
     return factor, "predicted" if factor is not None else ""
 
 

@@ -145,7 +145,7 @@ def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         "21.0 kJ",
         "1: 6 (",
         "sooner than on this GPU alone",
-        "by the model of interference",
+        "alone, by the model of interference",
         "idle: nothing ran for 30m",
         "Memory, GiB, over 15s",
     ):
