@@ -78,7 +78,7 @@ int coloc_open_dir(const char *path);
 
 /* fence.c: what the Prolog prepared on a shared GPU. Read as root, joined in the task. */
 void coloc_fence_read(spank_t spank, const struct coloc_args *args);
-void coloc_fence_join(spank_t spank, long shards);
+void coloc_fence_join(spank_t spank, long shards, long gpus);
 
 /* limit.c: the kernel's limit on the job's cgroup, set as root before the tasks run by the program
  * that the Prolog named ("": none); whether it stands. */

@@ -207,27 +207,33 @@ static bool on_slice(void)
 }
 
 /* One line in the job's output: what stands between the job and its neighbours. */
-static void tell(bool mps, bool kernel, bool framework, long limit_mib, const char *why)
+static void tell(bool mps, bool kernel, bool framework, long limit_mib, long gpus, const char *why)
 {
 	double gpu_gib = (double) share.gpu_mib / 1024;
 	double own_gib = (double) limit_mib / 1024;
+	const char *each = gpus > 1 ? " of each" : "";
+
+	if (gpus > 1)
+		dprintf(STDERR_FILENO, "coloc: %ld GPUs: ", gpus);
+	else
+		dprintf(STDERR_FILENO, "coloc: ");
 
 	if (on_slice() && limit_mib >= share.gpu_mib)
-		dprintf(STDERR_FILENO, "coloc: MIG device, %.1f GiB for this job%s\n", gpu_gib,
+		dprintf(STDERR_FILENO, "MIG device, %.1f GiB for this job%s\n", gpu_gib,
 		        mps ? " (MPS)" : "");
 	else if (mps || kernel)
-		dprintf(STDERR_FILENO, "coloc: %.0f GiB GPU, %.1f GiB for this job (%s)\n", gpu_gib,
-		        own_gib,
+		dprintf(STDERR_FILENO, "%.0f GiB GPU, %.1f GiB%s for this job (%s)\n", gpu_gib,
+		        own_gib, each,
 		        !kernel ? "MPS"
 		        : mps   ? "MPS, held by the kernel"
 		                : "held by the kernel");
 	else
-		dprintf(STDERR_FILENO,
-		        "coloc: %.0f GiB GPU, %.1f GiB for this job, %s: no MPS, %s\n", gpu_gib,
-		        own_gib, framework ? "held by its framework only" : "not fenced", why);
+		dprintf(STDERR_FILENO, "%.0f GiB GPU, %.1f GiB%s for this job, %s: no MPS, %s\n",
+		        gpu_gib, own_gib, each,
+		        framework ? "held by its framework only" : "not fenced", why);
 }
 
-void coloc_fence_join(spank_t spank, long shards)
+void coloc_fence_join(spank_t spank, long shards, long gpus)
 {
 	uint32_t step = 0;
 	bool batch = spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
@@ -244,20 +250,20 @@ void coloc_fence_join(spank_t spank, long shards)
 	name_devices(spank);
 	if (shards <= 0 && on_slice())
 		shards = 1; /* a MIG device is one share of its own size */
-	if (share.shard_mib <= 0 || shards <= 0)
+	if (share.shard_mib <= 0 || shards <= 0 || gpus <= 0)
 		return;
 	coloc_frameworks_grow(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
 	if (mps && (why = hidden()))
 		mps = false;
-	limit_mib = shards * share.shard_mib;
+	limit_mib = shards / gpus * share.shard_mib;
 	/* The kernel counts all processes of the job together, MPS each by itself. */
-	each_mib = kernel ? limit_mib : limit_mib / tasks_here(spank, batch);
+	each_mib = kernel ? limit_mib : limit_mib / ((tasks_here(spank, batch) + gpus - 1) / gpus);
 	if (mps)
 		join_mps(spank, each_mib);
 	else if (!kernel)
 		framework =
 		    coloc_frameworks_limit(spank, share.frameworks, each_mib, share.gpu_mib);
 	if (batch && share.gpu_mib > 0)
-		tell(mps, kernel, framework, limit_mib, why);
+		tell(mps, kernel, framework, limit_mib, gpus, why);
 }

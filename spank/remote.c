@@ -171,6 +171,7 @@ int coloc_remote_task_init(spank_t spank)
 {
 	char shards[32];
 	bool shared;
+	long gpus;
 
 	if (spank_remote(spank) != 1 || !asked(spank))
 		return 0;
@@ -181,6 +182,7 @@ int coloc_remote_task_init(spank_t spank)
 	set_facts(spank, shared ? shards : NULL);
 	if (shared)
 		give_step_default(spank, shards);
-	coloc_fence_join(spank, shared ? atol(shards) : 0);
+	shards_per_gpu(spank, shared ? shards : "0", &gpus);
+	coloc_fence_join(spank, shared ? atol(shards) : 0, shared ? gpus : 1);
 	return 0;
 }

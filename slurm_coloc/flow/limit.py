@@ -4,8 +4,8 @@
 The job's cgroup does not exist yet in the Prolog. So the SPANK plugin calls this as root when the
 first task of a step is made and does not run yet. What to set stands in <run_dir>/<job id>.share,
 which the Prolog wrote; nothing of the user's is read but a pid that slurmstepd gave. The limit is
-set, read back, told on standard output ("cgroup <MiB>") and kept in <run_dir>/<job id>.fence for
-the Epilog. Called for each step: a limit that stands already is left.
+set on each of the job's GPUs, read back, told on standard output ("cgroup <MiB>") and kept in
+<run_dir>/<job id>.fence for the Epilog. Called for each step: a limit that stands already is left.
 
 Only the hard limit is set. A soft one reserves memory in the cgroups above, which somebody would
 have to take back before the job's cgroup goes.
@@ -29,15 +29,18 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
     with spool.opened_dir(settings.run_dir, None) as fd:
         text = spool.read_file(fd, f"{job_id}.share", {0, os.geteuid()}, 4096)
         wanted = _lines(text or b"")
-        uuid, limit_mib = wanted.get("uuid", ""), _mib(wanted.get("cgroup_mib", ""))
+        uuids = wanted.get("cgroup_uuids", "").split(",")
+        limit_mib = _mib(wanted.get("cgroup_mib", ""))
         folder = cgroup.of_job(pid)
         counts = "dmem" if cgroup.pass_dmem_on(folder) else "driver"
         with nvml.Nvml() as lib:
-            hold(lib, uuid, str(folder), limit_mib)
+            for uuid in uuids:
+                hold(lib, uuid, str(folder), limit_mib)
         told = f"fence 1\nrung {Rung.CGROUP}\nmib {limit_mib}\n"
         spool.write_file(fd, f"{job_id}.{SUFFIX}", told.encode("ascii"), 0o644)
     sys.stdout.write(f"{Rung.CGROUP} {limit_mib}\n")
-    return f"jobid={job_id} gpu={uuid} cgroup={folder} limit_mib={limit_mib} counted_by={counts}"
+    where = f"gpu={','.join(uuids)} cgroup={folder}"
+    return f"jobid={job_id} {where} limit_mib={limit_mib} counted_by={counts}"
 
 
 def hold(lib: nvml.Nvml, uuid: str, folder: str, limit_mib: int) -> None:

@@ -17,6 +17,8 @@ from slurm_coloc.core.sharing import Chosen, Method, Rules
 from slurm_coloc.errors import GpuError
 
 SUFFIX = "share"
+#: GPUs of one job whose UUIDs the file has room for
+MAX_LIMITED = 32
 
 
 def prepare(
@@ -37,7 +39,9 @@ def prepare(
     lines = [f"method {found.method}", f"shard_mib {held.get('shard_mib', settings.shard_mib)}"]
     lines += visible
     if len(devices) == 1:
-        lines += [f"uuid {devices[0]['uuid']}", f"gpu_mib {devices[0]['total_mib']}"]
+        lines.append(f"uuid {devices[0]['uuid']}")
+    if devices:
+        lines.append(f"gpu_mib {min(one['total_mib'] for one in devices)}")
     lines += _ladder(settings, held, devices, environ)
     if pipe is not None:
         lines += [f"pipe {pipe}", f"log {pipe.parent / 'log'}"]
@@ -60,6 +64,7 @@ def _ladder(
     lines = [f"frameworks {settings.frameworks}"]
     if held["available"] and _by_kernel(settings, devices, environ):
         lines.append(f"cgroup_mib {held['shards'] * held['shard_mib']}")
+        lines.append(f"cgroup_uuids {','.join(str(one['uuid']) for one in devices)}")
         lines.append(f"program {environ['COLOC_PROGRAM']}")
         config = environ.get("COLOC_CONFIG", "")
         lines += [f"config {config}"] if config else []
@@ -88,10 +93,11 @@ def unfenced(
 def _by_kernel(
     settings: hookenv.HookSettings, devices: list[dict[str, Any]], environ: Mapping[str, str]
 ) -> bool:
-    """Whether the kernel may hold the job: one whole GPU, cgroup v2, a driver that knows it."""
+    """Whether the kernel may hold the job: whole GPUs, cgroup v2, a driver that knows it."""
     if settings.cgroup == "off" or not environ.get("COLOC_PROGRAM", "").startswith("/"):
         return False
-    if len(devices) != 1 or not str(devices[0]["uuid"]).startswith("GPU-"):
+    whole = [one for one in devices if str(one["uuid"]).startswith("GPU-")]
+    if not 0 < len(devices) == len(whole) <= MAX_LIMITED:
         return False
     return cgroup.unified() and fence.has_limits(_driver(settings))
 

@@ -18,6 +18,8 @@
 /* What the plugin says in the job's output, kept in a file. */
 static char said[512];
 
+static long gpus = 1; /* of the step */
+
 static void join(const char *text, long shards)
 {
 	struct coloc_args args = { .run_dir = "n1/jobs" };
@@ -32,7 +34,7 @@ static void join(const char *text, long shards)
 	chmod("n1/jobs/7.share", 0644);
 	coloc_fence_read(NULL, &args);
 	dup2(file, STDERR_FILENO);
-	coloc_fence_join(NULL, shards);
+	coloc_fence_join(NULL, shards, gpus);
 	dup2(kept, STDERR_FILENO);
 	close(kept);
 	len = pread(file, said, sizeof(said) - 1, 0);
@@ -49,7 +51,7 @@ static bool threads_after(const char *own, const char *expected)
 	fake_task_clear();
 	coloc_fence_read(NULL, &args);
 	spank_setenv(NULL, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", own, 1);
-	coloc_fence_join(NULL, 11);
+	coloc_fence_join(NULL, 11, 1);
 	return strcmp(fake_task_env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), expected) == 0;
 }
 
@@ -94,6 +96,21 @@ void test_fence(void)
 	CHECK(has(LIMIT, NULL) && has("XLA_PYTHON_CLIENT_PREALLOCATE", "false"));
 	CHECK(strstr(said, "2.0 GiB for this job, not fenced: no MPS, of this\n"));
 
+	/* Several GPUs: the shards are those of all; a task has one of them. */
+	gpus = 2;
+	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\nframeworks always\nwhy x\n",
+	     20);
+	CHECK(has("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.2500"));
+	CHECK(strcmp(said, "coloc: 2 GPUs: 40 GiB GPU, 10.0 GiB of each for this job, "
+	                   "held by its framework only: no MPS, x\n") == 0);
+	fake_job.step = 0;
+	fake_job.tasks = 4;
+	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\nframeworks always\nwhy x\n",
+	     20);
+	CHECK(has("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.1250"));
+	fake_job.step = SLURM_BATCH_SCRIPT;
+	gpus = 1;
+
 	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was. */
 	join(NULL, 11);
 	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
@@ -104,7 +121,7 @@ void test_fence(void)
 	CHECK(symlink("real", "n1/jobs/7.share") == 0);
 	fake_task_clear();
 	coloc_fence_read(NULL, &(struct coloc_args){ .run_dir = "n1/jobs" });
-	coloc_fence_join(NULL, 11);
+	coloc_fence_join(NULL, 11, 1);
 	CHECK(has(LIMIT, NULL));
 	unlink("n1/jobs/7.share");
 }

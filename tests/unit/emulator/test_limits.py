@@ -104,7 +104,7 @@ def limit(
 
 
 def share(node: Node, mib: int) -> str:
-    return f"share 1\nuuid {node.show()['gpus'][0]['uuid']}\ncgroup_mib {mib}\n"
+    return f"share 1\ncgroup_uuids {node.show()['gpus'][0]['uuid']}\ncgroup_mib {mib}\n"
 
 
 def test_the_kernel_holds_all_processes_of_a_job(new: Node, root: Path, job: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_kernel_holds_all_processes_of_a_job(new: Node, root: Path, job: Pat
 def test_a_job_without_a_cgroup_or_a_limit_gets_none(new: Node, root: Path, job: Path) -> None:
     for text, argv, why in (
         (share(new, 8192), (str(JOB), "1"), "no cgroup (v2) of its own"),
-        ("share 1\nuuid GPU-1\n", (), "left no limit"),
+        ("share 1\ncgroup_uuids GPU-1\n", (), "left no limit"),
         ("share 2\n" + share(new, 8192), (), "left no limit"),
         (share(new, 8192).replace("8192", "-1"), (), "left no limit"),
         (share(new, 8192), (str(JOB), "1; reboot"), "two numbers"),

@@ -36,7 +36,8 @@ def prepared(tmp_path: Path, uuid: str = GPU, env: dict[str, str] = ENV, **setti
 @pytest.mark.usefixtures("kernel")
 def test_the_kernels_limit_is_wanted(tmp_path: Path) -> None:
     text = prepared(tmp_path)
-    assert "\ncgroup_mib 11264\nprogram /usr/bin/coloc\nconfig /etc/c.toml\n" in text
+    names = f"cgroup_uuids {GPU}\nprogram /usr/bin/coloc\nconfig /etc/c.toml\n"
+    assert f"\ncgroup_mib 11264\n{names}" in text
     assert "\nframeworks known\n" in text
     assert "config" not in prepared(tmp_path, env={"COLOC_PROGRAM": "/usr/bin/coloc"})
 
@@ -75,7 +76,9 @@ def test_what_would_hold_a_job(tmp_path: Path) -> None:
     one = {"uuid": GPU, "total_mib": 1}
     assert share.unfenced(JOB, known, {"devices": [one]}, ENV) == ""
     assert share.unfenced(JOB, known, {"devices": [one | {"uuid": MIG}]}, ENV) == ""
-    assert "several" in share.unfenced(JOB, known, {"devices": [one, one]}, ENV)
+    assert share.unfenced(JOB, known, {"devices": [one, one]}, ENV) == ""
+    assert "several" in share.unfenced(JOB, known, {"devices": [one, one | {"uuid": MIG}]}, ENV)
+    assert "several" in share.unfenced(JOB, known, {"devices": [one] * 33}, ENV)
     assert "not known" in share.unfenced(JOB, known, {}, ENV)
     off = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", cgroup="off")
     assert "is not on this node" in share.unfenced(JOB, off, {"devices": [one]}, ENV)
