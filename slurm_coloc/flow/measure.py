@@ -19,11 +19,11 @@ from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.core.telemetry.idle import Idle
 from slurm_coloc.core.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.telemetry.use import RunUse, resume
-from slurm_coloc.core.telemetry.window import Window
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow import uses
 from slurm_coloc.flow.accounting import Accounting
 from slurm_coloc.flow.jobmap import map_jobs
+from slurm_coloc.flow.lately import Lately
 from slurm_coloc.flow.present import Job, Present
 
 log = structlog.get_logger()
@@ -32,10 +32,8 @@ WRITE_S = 5.0
 ACCOUNT_S = 5.0
 FORGET_S = 60.0
 HUNG_S = 5.0  # no sample for so long: the driver did not answer
-MOST_JOBS = 48  # told of one GPU
 NONE = Profile()
 FIGURES = ("smact", "smocc", "dram")
-LATELY = (*FIGURES, "pcie_tx_mib_s", "pcie_rx_mib_s", "power_w")
 
 
 class Run:
@@ -79,7 +77,7 @@ class Measurer:
         self._present = Present(settings.run_dir)
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
-        self._windows: dict[str, dict[str, Window]] = {}
+        self._lately = Lately()
         self._energy: dict[str, float] = {}
         self._whys: dict[str, dict[str, str]] = {}
         self._at_s = 0.0
@@ -87,12 +85,16 @@ class Measurer:
         self._mapped: dict[str, tuple[int, ...]] = {}
         self._told_write = ""
         self.paused_by: int | None = None
-        self.figures: list[dict[str, Any]] = []
         self.idle: list[dict[str, Any]] = []
         self.present: list[tuple[int, int, float]] = []
         if may_write:
             for record in uses.every(settings.run_dir):
                 self._accounting.know(record)
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """How each GPU is now, for a heartbeat."""
+        return self._lately.figures
 
     @property
     def run_dir(self) -> Path:
@@ -105,8 +107,9 @@ class Measurer:
         now_s, mono_s = time.time(), time.monotonic()
         if self._present.look() or not self._at_s:
             self._match(now_s)
-        without = any(self._dcgm.read(uuid) is None for uuid in self._windows)
-        by_gpm = self.paused_by is None and (without or not self._windows)
+        known = self._lately.uuids
+        without = not known or any(self._dcgm.read(uuid) is None for uuid in known)
+        by_gpm = self.paused_by is None and without
         samples = self._sampling.take(profile=by_gpm)
         readings = [self._reading(sample, now_s, mono_s) for sample in samples]
         energy_j = self._spent(samples, readings)
@@ -268,38 +271,17 @@ class Measurer:
     # what leaves this node
 
     def _publish(self, samples: list[Sample], readings: list[Reading], mono_s: float) -> None:
-        figures = []
-        mapping: dict[str, tuple[int, ...]] = {}
-        for sample, reading in zip(samples, readings, strict=True):
-            windows = self._windows.setdefault(reading.uuid, {name: Window() for name in LATELY})
-            for name, window in windows.items():
-                of = reading if name == "power_w" else reading.profile
-                window.add(mono_s, getattr(of, name))
-            jobs = sorted(
-                set(reading.jobs)
-                | {j.job_id for j in self._present.jobs.values() if reading.uuid in j.uuids}
-            )
-            figures.append(
-                {
-                    "uuid": reading.uuid,
-                    "index": sample.unit.index,
-                    "name": reading.name[:64],
-                    "total_mib": reading.total_mib,
-                    "free_mib": reading.free_mib,
-                    **{name: _rounded(window.mean, 3) for name, window in windows.items()},
-                    "jobs": [
-                        {"job_id": job_id, "mib": reading.mib_of(job_id)}
-                        for job_id in jobs[:MOST_JOBS]
-                    ],
-                    "foreign_mib": reading.foreign_mib,
-                    "why": self._whys.get(reading.uuid, {}).get("smact", "")[:160],
-                }
-            )
-            if not reading.mig:
-                number = self._dcgm.numbers.get(reading.uuid, sample.unit.index)
-                mapping[str(number)] = tuple(jobs)
-        self.figures = figures
-        self.present = [(j.job_id, j.restart, j.began_s) for j in self._present.jobs.values()]
+        jobs = self._present.jobs
+        reasons = {uuid: why.get("smact", "") for uuid, why in self._whys.items()}
+        numbers = {one.unit.uuid: one.unit.index for one in samples}
+        self._lately.take(readings, jobs.values(), numbers, reasons, mono_s)
+        if self._settings.job_mapping_dir is not None:
+            # The exporter counts GPUs as DCGM does.
+            mapping = self._lately.mapping(numbers | self._dcgm.numbers)
+            if mapping != self._mapped:
+                self._mapped = mapping
+                map_jobs(self._settings.job_mapping_dir, mapping)
+        self.present = [(j.job_id, j.restart, j.began_s) for j in jobs.values()]
         self.idle = [
             {
                 "job_id": run.job.job_id,
@@ -310,9 +292,6 @@ class Measurer:
             for run in self._runs.values()
             if run.idle.since_s is not None
         ]
-        if self._settings.job_mapping_dir is not None and mapping != self._mapped:
-            self._mapped = mapping
-            map_jobs(self._settings.job_mapping_dir, mapping)
 
     def _write(self, now_s: float) -> None:
         if not self._may_write:
@@ -338,7 +317,3 @@ class Measurer:
             if str(err) != self._told_write:
                 self._told_write = str(err)
                 log.error("record", jobid=run.job.job_id, error=str(err)[:200])
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)

@@ -26,7 +26,7 @@ from slurm_coloc.flow.worker import Worker
 log = structlog.get_logger()
 
 SAMPLE_S = 1.0
-LIMIT_S = 10.0  # NVML answers in milliseconds; a driver that is reset takes seconds
+LIMIT_S = 5.0  # NVML answers in milliseconds
 WITHOUT_S = 60.0  # between two tries on a node without NVML
 REAP_S = 60.0
 FLUSH_S = 2.0

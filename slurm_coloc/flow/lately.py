@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the GPUs of a node are: means of the last 90 s, and the jobs on each."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slurm_coloc.core.telemetry.reading import Reading
+from slurm_coloc.core.telemetry.window import Window
+from slurm_coloc.flow.present import Job
+
+MOST_JOBS = 48  # told of one GPU; MPS takes no more clients
+PROFILE = ("smact", "smocc", "dram", "pcie_tx_mib_s", "pcie_rx_mib_s")
+FIGURES = (*PROFILE, "power_w")
+
+
+class Lately:
+    """Kept from sample to sample. ``figures``: a dictionary for each device, as colocd takes it."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, dict[str, Window]] = {}
+        self._jobs: dict[str, tuple[int, ...]] = {}
+        self.figures: list[dict[str, Any]] = []
+
+    @property
+    def uuids(self) -> Iterable[str]:
+        """Every device that was sampled so far."""
+        return self._windows.keys()
+
+    def take(
+        self,
+        readings: list[Reading],
+        jobs: Iterable[Job],
+        numbers: Mapping[str, int],
+        reasons: Mapping[str, str],
+        at_s: float,
+    ) -> None:
+        """One sample. ``jobs``: those of this node; ``numbers``: NVML's, by UUID; ``reasons``: why
+        a device's activity is not told; ``at_s``: monotonic."""
+        there = list(jobs)
+        figures = []
+        self._jobs = {}
+        for reading in readings:
+            windows = self._windows.setdefault(reading.uuid, {name: Window() for name in FIGURES})
+            for name in PROFILE:
+                windows[name].add(at_s, getattr(reading.profile, name))
+            windows["power_w"].add(at_s, reading.power_w)
+            held = reading.jobs
+            ids = sorted(held.keys() | {job.job_id for job in there if reading.uuid in job.uuids})
+            if not reading.mig:
+                self._jobs[reading.uuid] = tuple(ids)
+            figures.append(
+                {
+                    "uuid": reading.uuid,
+                    "index": numbers[reading.uuid],
+                    "name": reading.name[:64],
+                    "total_mib": reading.total_mib,
+                    "free_mib": reading.free_mib,
+                    **{name: _rounded(window.mean) for name, window in windows.items()},
+                    "jobs": [{"job_id": one, "mib": held.get(one, 0)} for one in ids[:MOST_JOBS]],
+                    "foreign_mib": reading.foreign_mib,
+                    "why": reasons.get(reading.uuid, "")[:160],
+                }
+            )
+        self.figures = figures
+
+    def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """The jobs of each whole GPU, by its number."""
+        return {str(numbers[uuid]): jobs for uuid, jobs in self._jobs.items()}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
