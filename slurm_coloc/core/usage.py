@@ -68,6 +68,16 @@ def totals(records: Sequence[Record]) -> Totals:
     )
 
 
+def alone_smact(records: Sequence[Record]) -> float | None:
+    """Mean SM activity (ratio) of a run that had its GPUs to itself all the time; None where it had
+    not, or it was not measured: beside others a training keeps the GPU less busy than alone."""
+    found = totals(records)
+    quiet = found.neighbours == 0 and not any(
+        gpu.get("neighbours_max") for one in records for gpu in one["gpus"]
+    )
+    return found.smact if quiet and found.smact_how == "alone" else None
+
+
 def fullest(records: Sequence[Record]) -> Record | None:
     """The record with a series whose memory is highest: the one to draw."""
     drawn = [one for one in records if (one.get("series") or {}).get("memory_mib")]

@@ -99,6 +99,8 @@ class Learning:
         rows = self._store.peaks.of(request.uid, note.fingerprint, note.options)
         types = {kind or "" for kind in gpu_types}
         past = [_past(row, note.estimator, types) for row in rows]
+        estimated = _busy(estimated, note.batch, rows, types)
+        found = estimated.estimate
         what = "script" if estimated.by_script else "model"
         learned = correct(found, note.batch, context_mib, past, self._config.level, what)
         if learned is None:
@@ -110,10 +112,17 @@ class Learning:
         )
 
     def note(
-        self, run: Row, decision: Row, outcome: Outcome, peak: OwnPeak | None, gpu: str
+        self,
+        run: Row,
+        decision: Row,
+        outcome: Outcome,
+        peak: OwnPeak | None,
+        uses: list[Row],
+        gpu: str,
     ) -> None:
         """Remember how an ended run did; within the transaction that closes it. ``run`` with its
-        ``end_s``; ``peak``: its own, measured; ``gpu``: the type that it ran on."""
+        ``end_s``; ``peak``: its own, measured; ``uses``: what its nodes' agents saw; ``gpu``: the
+        type that it ran on."""
         kept = read_note(decision.get("learning"))
         if kept is None or not self._config.history:
             return
@@ -136,9 +145,22 @@ class Learning:
             "memory_mib": kept.memory_mib,
             "context_mib": kept.context_mib,
             "last_s": time.time(),
+            "smact": usage.alone_smact(uses) if lasted else None,
         }
         if row["peak_mib"] or row["at_least_mib"] or row["oom_mib"]:
             self._store.peaks.add(row)
+
+
+def _busy(estimated: Estimated, batch: int, rows: list[Row], types: set[str]) -> Estimated:
+    """With the SM activity that a run alone had with this batch size on this type of GPU."""
+    known = [
+        row["smact"]
+        for row in rows
+        if row["smact"] is not None and row["batch"] == batch and types == {row["gpu"]}
+    ]
+    if not known or estimated.estimate is None:
+        return estimated
+    return replace(estimated, estimate=replace(estimated.estimate, smact=known[0]))
 
 
 def _past(row: Row, estimator: str, types: set[str]) -> Past:

@@ -125,7 +125,8 @@ class Recorder:
             if fault and fault is not Blame.UNKNOWN:
                 text = f"{WHOSE[fault]}: {why}"
                 self._store.note(now, run["decision"], run["job_id"], "blame", text)
-            self._learning.note(over, decision, outcome, peak, self._type_of(run["node"]))
+            gpu = self._type_of(run["node"])
+            self._learning.note(over, decision, outcome, peak, uses, gpu)
             if verdict is Verdict.REQUEUE:
                 self._plan(run, decision, now)
             if shared(run, decision) and self._config.recovery.resize_siblings:

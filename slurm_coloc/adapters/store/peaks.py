@@ -11,7 +11,7 @@ from typing import Any
 Row = dict[str, Any]
 
 COLUMNS = "batch, gpu, runs, peak_mib, low_mib, at_least_mib, oom_mib, estimator, memory_mib,"
-COLUMNS += " context_mib"
+COLUMNS += " context_mib, smact"
 MOST = 64  # batch sizes and GPU types of one model that are looked at, the newest
 
 
@@ -32,12 +32,14 @@ class Peaks:
 
     def add(self, row: Row) -> None:
         """Add one run. ``peak_mib`` of a run measured to its end, else 0; ``at_least_mib`` and
-        ``oom_mib`` likewise (see core/learned.Past)."""
+        ``oom_mib`` likewise (see core/learned.Past). ``smact``: SM activity of a run alone on
+        its GPU, the newest counts; None where it was not measured."""
         self._connection.execute(
             """INSERT INTO peaks (fingerprint, uid, options, gpu, batch, runs, peak_mib, low_mib,
-                 at_least_mib, oom_mib, estimator, memory_mib, context_mib, last_s)
+                 at_least_mib, oom_mib, estimator, memory_mib, context_mib, last_s, smact)
                VALUES (:fingerprint, :uid, :options, :gpu, :batch, :peak_mib > 0, :peak_mib,
-                 :peak_mib, :at_least_mib, :oom_mib, :estimator, :memory_mib, :context_mib, :last_s)
+                 :peak_mib, :at_least_mib, :oom_mib, :estimator, :memory_mib, :context_mib, :last_s,
+                 :smact)
                ON CONFLICT DO UPDATE SET
                  runs = runs + excluded.runs,
                  peak_mib = max(peak_mib, excluded.peak_mib),
@@ -46,7 +48,8 @@ class Peaks:
                  at_least_mib = max(at_least_mib, excluded.at_least_mib),
                  oom_mib = max(oom_mib, excluded.oom_mib),
                  estimator = excluded.estimator, memory_mib = excluded.memory_mib,
-                 context_mib = excluded.context_mib, last_s = max(last_s, excluded.last_s)""",
+                 context_mib = excluded.context_mib, last_s = max(last_s, excluded.last_s),
+                 smact = coalesce(excluded.smact, smact)""",
             row,
         )
 

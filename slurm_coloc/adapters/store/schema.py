@@ -85,6 +85,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE runs ADD COLUMN used TEXT",
         "ALTER TABLE runs ADD COLUMN blame TEXT",
         "ALTER TABLE runs ADD COLUMN method TEXT",
+        "ALTER TABLE peaks ADD COLUMN smact REAL",
     ),
 )
 

@@ -69,8 +69,9 @@ class Desk:
         gpu: str = GPU,
         alone: bool = True,
         ends: bool = True,
+        used: Row | None = None,
     ) -> Row:
-        """A run of a decision that ends now."""
+        """A run of a decision that ends now; ``used``: what its agent saw of it."""
         self.jobs += 1
         now = time.time()
         tres = "gres/gpu:1"
@@ -87,6 +88,9 @@ class Desk:
         if ends:
             view = JobView(self.jobs, outcome.value.upper(), start_s=start_s, end_s=now)
             body = {"peak_mib": peak_mib, "alone": alone, "gpu_uuids": [gpu]}
+            if used is not None:
+                told = {"cluster": "c", "job_id": self.jobs, "restart": 0, "node": "g1"}
+                self.store.reports.add({**told, "at_s": now}, {**body, "used": used})
             self.recorder.end(run, outcome, view, body)
         return self.store.runs_of_job(self.jobs)[0]
 
@@ -230,3 +234,19 @@ def test_arguments_are_kept_apart(one: list[str], two: list[str]) -> None:
     same = script_fingerprint(1, SCRIPT, one) == script_fingerprint(1, SCRIPT, two)
     assert same == (one == two)
     assert script_fingerprint(1, SCRIPT, one) != script_fingerprint(2, SCRIPT, one)
+
+
+@pytest.mark.parametrize(("beside", "known"), [(0, True), (2, False)])
+def test_sm_activity_alone_is_learned(desk: Desk, beside: int, known: bool) -> None:
+    """Beside others a training keeps the GPU less busy than alone: that says nothing."""
+    first, _ = desk.submit()
+    used = {
+        "since_s": time.time() - 600, "neighbours": [], "why": {},
+        "gpus": [{"uuid": GPU, "peak_mib": 3000, "smact_mean": 0.321, "smact_how": "alone",
+                  "neighbours_max": beside}],
+    }  # fmt: skip
+    desk.run(first, 3000, used=used)
+    second, _ = desk.submit()
+    assert (second["smact"] == 0.321) is known
+    smaller, _ = desk.submit(batch_size=20_000)
+    assert smaller["smact"] != 0.321
