@@ -55,6 +55,7 @@ class Place:
         nowhere = str(self.scratch / "no-daemon")
         return {
             **own,
+            "HOME": str(self.scratch),  # root's is closed to the trainings' user
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
             "CUDA_MPS_PIPE_DIRECTORY": nowhere,
             **more,

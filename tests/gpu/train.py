@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small training for a real GPU, a program of its own: with torch, else by libcuda alone.
 
-usage: train.py --memory-mib M --steps N [--libcuda]
+usage: train.py --memory-mib M --steps N [--libcuda] [--wait]
 
 Takes M MiB, works N steps, prints a line of JSON. An out-of-memory ends it with exit 1 and CUDA's
-or torch's own words. By libcuda the work is a kernel on a third of the SMs, as of a small training.
+or torch's own words. With --wait it says when it is ready and goes on after a line of standard
+input, so that several begin together. By libcuda the work is a kernel on a third of the SMs, as of
+a small training.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ SPINS = 200_000
 SM_COUNT = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 
-def by_torch(memory_mib: int, steps: int) -> None:
+def by_torch(memory_mib: int, steps: int, wait: bool) -> None:
     """A small convolution network on made-up pictures."""
     import torch
 
@@ -73,6 +75,7 @@ def by_torch(memory_mib: int, steps: int) -> None:
 
     step()
     torch.cuda.synchronize()
+    ready(wait)
     began = time.monotonic()
     for _ in range(steps):
         step()
@@ -81,7 +84,7 @@ def by_torch(memory_mib: int, steps: int) -> None:
     del held
 
 
-def by_libcuda(memory_mib: int, steps: int) -> None:
+def by_libcuda(memory_mib: int, steps: int, wait: bool) -> None:
     """The same without any package."""
     lib = ctypes.CDLL("libcuda.so.1")
 
@@ -119,10 +122,18 @@ def by_libcuda(memory_mib: int, steps: int) -> None:
         call("cuCtxSynchronize")
 
     step()
+    ready(wait)
     began = time.monotonic()
     for _ in range(steps):
         step()
     told(began, steps, "libcuda")
+
+
+def ready(wait: bool) -> None:
+    """All is loaded and held."""
+    if wait:
+        print(json.dumps({"ready": True}), flush=True)
+        sys.stdin.readline()
 
 
 def told(began: float, steps: int, by: str) -> None:
@@ -136,8 +147,9 @@ def main() -> None:
     parser.add_argument("--memory-mib", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--libcuda", action="store_true")
+    parser.add_argument("--wait", action="store_true")
     asked = parser.parse_args()
-    (by_libcuda if asked.libcuda else by_torch)(asked.memory_mib, asked.steps)
+    (by_libcuda if asked.libcuda else by_torch)(asked.memory_mib, asked.steps, asked.wait)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small trainings on the place's GPU: started together, timed, watched."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -79,6 +80,7 @@ def start(
         user=who,
         group=who,
         extra_groups=[],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -99,17 +101,26 @@ def _wall_s(out: str) -> float | None:
     if hit := _DONE.search(out):
         return float(hit[1])
     for line in out.splitlines():
-        if line.startswith("{"):
-            return float(json.loads(line)["wall_s"])
+        if line.startswith("{") and "wall_s" in (told := json.loads(line)):
+            return float(told["wall_s"])
     return None
 
 
 def together(
     place: Place, count: int, amount: float, folder: Path | None
 ) -> tuple[list[Ended], float | None]:
-    """So many trainings at once, and the mean SM activity meanwhile where it can be had."""
+    """So many trainings at once, and the mean SM activity meanwhile where it can be had. On a real
+    GPU they begin when all have loaded what they need, which takes longer than the work."""
     env = client(place, folder)
-    running = [start(place, command(place, amount), env) for _ in range(count)]
+    words = command(place, amount) + (["--wait"] if place.real else [])
+    running = [start(place, words, env) for _ in range(count)]
+    if place.real:
+        for each in running:
+            each.stdout.readline()  # type: ignore[union-attr]  # "" where it has ended
+        for each in running:
+            with contextlib.suppress(OSError):
+                each.stdin.write("\n")  # type: ignore[union-attr]
+                each.stdin.flush()  # type: ignore[union-attr]
     time.sleep(1.0)
     smact = sm_activity(place)
     return [finish(each) for each in running], smact
