@@ -28,6 +28,10 @@ class Pid:
     end_s: float | None
     seen_s: float
 
+    def until(self, sampled_s: float) -> float | None:
+        """Its end, as far as the sample of ``sampled_s`` tells: one that was not in it has gone."""
+        return self.seen_s if self.end_s is None and self.seen_s < sampled_s else self.end_s
+
     def is_same(self, pid: int, start_s: float) -> bool:
         """Whether that is this very process."""
         return self.pid == pid and abs(self.start_s - start_s) <= SAME_S

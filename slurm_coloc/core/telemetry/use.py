@@ -251,7 +251,10 @@ class RunUse:
 
     def peak_on(self, uuid: str) -> int:
         """MiB: of the samples and of the driver's accounting."""
-        uses = [Use(one.pid, one.from_s, one.end_s, one.peak_mib) for one in self.pids.on(uuid)]
+        uses = [
+            Use(one.pid, one.from_s, one.until(self.until_s), one.peak_mib)
+            for one in self.pids.on(uuid)
+        ]
         ends = [use.start_s if use.end_s is None else use.end_s for use in uses]
         accounted = peak_of([uses], 0.0, max([self.until_s, *ends]))
         sampled = self.gpus[uuid].peak_mib if uuid in self.gpus else 0
