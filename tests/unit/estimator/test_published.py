@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from estimator.evaluate import __main__ as program
 from estimator.evaluate.published import growth, others, stamp, told, version
 from estimator.evaluate.runs import Judged
 from estimator.measured import published_rows
@@ -70,3 +71,37 @@ def test_a_folder_is_for_one_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (old / "net.recorded").write_text("made before the release was noted")
     with pytest.raises(SystemExit, match="an unknown timm"):
         stamp(old)
+
+
+def test_the_program_names_and_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two models of two families are as published, a third is not: two tables."""
+    lines = ["model,batch_size,max_memory_mib,faketensor_mib,capped,monotone"]
+    for model, sample in (("resnet50", 2), ("vit_tiny", 2), ("swin_tiny", 3)):
+        lines += [f"{model},{n},{1800 + 2 * n},{8 + sample * n},0,1" for n in (8, 16, 32)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / program.TIMM).write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(program, "SHARED", tmp_path)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "timm.txt").write_text("1.0.9\n")
+    for model in ("resnet50", "vit_tiny", "swin_tiny"):
+        (cache / f"{model}.recorded").write_text(TEXT)
+    assert program._timm(cache, "recorded", "traced", 3) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("models of timm 1.0.9\n6 runs of 2 models in 2 families")
+    assert "1 models, 3 runs refused: swin_tiny -33" in out
+    assert "with them: 9 runs of 3 models in 3 families" in out
+
+
+def test_an_empty_cache_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "SHARED", tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / program.TIMM).write_text(
+        "model,batch_size,max_memory_mib,faketensor_mib,capped,monotone\n"
+    )
+    assert program._timm(tmp_path, "full", "text", 3) == 1
+    assert "make them first" in capsys.readouterr().err
