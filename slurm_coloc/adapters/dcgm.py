@@ -2,8 +2,9 @@
 """DCGM's profiling counters, by ``dcgmi dmon`` as a child that is read line by line.
 
 One child for all GPUs, started again with growing pauses where it ends. It speaks to the host
-engine, so no right is needed here; a node without DCGM costs nothing. GPUs alone: what dcgmi shows
-of a GPU that is cut by MIG is "N/A".
+engine, so no right is needed here; a node without DCGM costs nothing. Of a GPU that is cut by MIG
+dcgmi tells "N/A": its GPU instances are asked for as entities of their own (``i:N``), and what is
+told is of the instance's own SMs. Compute instances that share one are not told apart.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ STALE_S = 3.5  # a line comes each second
 COMMAND_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 _ID = re.compile(r"^\|\s*(\d+)\s*\|")
+_INSTANCE = re.compile(r"\b(\d+)/(\d+)(?:/(\d+))?\s*\|.*\(EntityID:\s*(\d+)\)")
 _UUID = re.compile(r"(GPU-[0-9A-Za-z-]{8,80})")
 
 
@@ -47,11 +49,26 @@ def read_discovery(text: str) -> dict[int, str]:
     return found
 
 
-def read_line(line: str) -> tuple[int, Profile | None] | None:
-    """The GPU's number and figures of one line of dmon, None for those where dcgmi says N/A in
-    every column; None for a heading."""
+def read_instances(text: str) -> dict[int, tuple[int, int]]:
+    """GPU's number and GPU instance by entity number, from `dcgmi discovery -c`; of the GPU
+    instances that are one compute instance."""
+    found: dict[int, tuple[int, int]] = {}
+    parts: dict[tuple[int, int], int] = {}
+    for line in text.splitlines():
+        if hit := _INSTANCE.search(line):
+            at = (int(hit[1]), int(hit[2]))
+            if hit[3] is None:
+                found[int(hit[4])] = at
+            else:
+                parts[at] = parts.get(at, 0) + 1
+    return {entity: at for entity, at in found.items() if parts.get(at) == 1}
+
+
+def read_line(line: str, kind: str = "GPU") -> tuple[int, Profile | None] | None:
+    """The number and figures of one line of dmon of a GPU (GPU-I: a GPU instance), None for those
+    where dcgmi says N/A in every column; None for a heading and for other kinds."""
     words = line.split()
-    if len(words) != 2 + len(FIELDS) or words[0] != "GPU" or not words[1].isdigit():
+    if len(words) != 2 + len(FIELDS) or words[0] != kind or not words[1].isdigit():
         return None
     values: dict[str, float] = {}
     for word, (name, (_, factor)) in zip(words[2:], FIELDS.items(), strict=True):
@@ -68,6 +85,7 @@ class Dcgm:
     def __init__(self, program: Path) -> None:
         self._program = program
         self._latest: dict[str, tuple[float, Profile | None]] = {}
+        self._instances: dict[tuple[int, int], tuple[float, Profile | None]] = {}
         self.numbers: dict[str, int] = {}
         self.why = "DCGM has not answered yet"
         self.there = False
@@ -75,6 +93,11 @@ class Dcgm:
     def read(self, uuid: str) -> Profile | None:
         """A GPU's figures, where they are fresh."""
         at_s, profile = self._latest.get(uuid, (0.0, None))
+        return profile if time.monotonic() - at_s < STALE_S else None
+
+    def read_instance(self, gpu: int, instance: int | None) -> Profile | None:
+        """Figures of a GPU instance, by NVML's numbers, where they are fresh."""
+        at_s, profile = self._instances.get((gpu, instance or 0), (0.0, None))
         return profile if time.monotonic() - at_s < STALE_S else None
 
     async def run(self) -> None:
@@ -104,10 +127,13 @@ class Dcgm:
             return f"DCGM: {_first(text) or 'no GPUs'}"
         self.numbers = {uuid: number for number, uuid in gpus.items()}
         fields = ",".join(str(field) for field, _ in FIELDS.values())
+        done, text = await self._command("discovery", "-c")
+        cut = read_instances(text) if done else {}
+        entities = ",".join([*map(str, gpus), *(f"i:{entity}" for entity in cut)])
         try:
             child = await asyncio.create_subprocess_exec(
                 str(self._program),
-                *("dmon", "-e", fields, "-d", "1000"),
+                *("dmon", "-e", fields, "-d", "1000", *(("-i", entities) if cut else ())),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -115,13 +141,18 @@ class Dcgm:
         except OSError as err:
             return f"DCGM: {self._program}: {err.strerror}"
         try:
-            return await self._lines(child, gpus)
+            return await self._lines(child, gpus, cut)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
 
-    async def _lines(self, child: asyncio.subprocess.Process, gpus: dict[int, str]) -> str:
+    async def _lines(
+        self,
+        child: asyncio.subprocess.Process,
+        gpus: dict[int, str],
+        cut: dict[int, tuple[int, int]],
+    ) -> str:
         assert child.stdout is not None
         last = ""
         while True:
@@ -134,6 +165,9 @@ class Dcgm:
             if not line:
                 return f"DCGM: dcgmi dmon ended: {last}"
             last = line.decode("utf-8", "replace").strip()[:120] or last
+            found = read_line(last, "GPU-I")
+            if found is not None and found[0] in cut:
+                self._instances[cut[found[0]]] = (time.monotonic(), found[1])
             found = read_line(last)
             if found is None or found[0] not in gpus:
                 continue

@@ -14,7 +14,7 @@ import structlog
 from slurm_coloc.adapters.dcgm import Dcgm
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.nvml import Nvml
-from slurm_coloc.adapters.nvml.sampling import Sample, Sampling
+from slurm_coloc.adapters.nvml.sampling import Sample, Sampling, Unit
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.core.telemetry.idle import Idle
 from slurm_coloc.core.telemetry.reading import Held, Profile, Reading
@@ -72,6 +72,7 @@ class Measurer:
         self._lib = lib
         self._sampling = Sampling(lib)
         self._dcgm = dcgm
+        self._of_dcgm: set[str] = set()  # devices whose activity DCGM told last
         self._procs = procs
         self._may_write = may_write
         self._present = Present(settings.run_dir)
@@ -195,7 +196,7 @@ class Measurer:
         why: dict[str, str] = {} if mine else {"memory": "no sample of its GPUs"}
         for name in FIGURES:
             told = any(getattr(one.profile, name) is not None for one in mine)
-            by_dcgm = any(self._dcgm.read(one.uuid) is not None for one in mine if not one.mig)
+            by_dcgm = any(one.uuid in self._of_dcgm for one in mine)
             sources[name] = ("dcgm" if by_dcgm else "gpm") if told else None
         sources["energy"] = "nvml" if any(one.energy_j is not None for one in mine) else None
         for one in mine:
@@ -236,12 +237,18 @@ class Measurer:
         why = {name: text for name, text in sample.why.items() if name != "smact"}
         if self.paused_by is not None:
             return NONE, {"smact": f"paused: job {self.paused_by} uses a profiler"} | why
-        by_dcgm = None if sample.unit.mig else self._dcgm.read(sample.unit.uuid)
+        by_dcgm = self._by_dcgm(sample.unit)
+        (self._of_dcgm.discard if by_dcgm is None else self._of_dcgm.add)(sample.unit.uuid)
         if by_dcgm is not None:
             return by_dcgm, why
         if sample.profile is not None:
             return sample.profile, why
         return NONE, {"smact": "; ".join([self._dcgm.why, sample.why.get("smact", "")])} | why
+
+    def _by_dcgm(self, unit: Unit) -> Profile | None:
+        if unit.mig:
+            return self._dcgm.read_instance(unit.index, unit.instance)
+        return self._dcgm.read(unit.uuid)
 
     def _spent(self, samples: list[Sample], readings: list[Reading]) -> dict[str, float]:
         """Energy of each GPU since the last sample; none after a gap, or where the counter fell."""

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "monitor.h"
+#include "entities.h"
 
 #define MAX_FIELDS 32
 
@@ -45,14 +45,20 @@ static const struct dcgm_field *find_field(int id)
     return NULL;
 }
 
-static void print_value(const struct emu_state *st, int d, const struct dcgm_field *f)
+static void print_value(const struct emu_state *st, const struct row *row,
+                        const struct dcgm_field *f)
 {
+    int d = row->device;
     const struct emu_device *dev = &st->dev[d];
-    uint64_t used = emu_used_mib(st, d, -1);
+    int mig = row->gi < 0 ? -1 : first_of(dev, row->gi);
+    uint64_t used = emu_used_mib(st, d, mig);
     char text[32];
     struct reading r;
 
-    monitor_read(st, d, -1, &r);
+    if (row->gi < 0)
+        monitor_read(st, d, -1, &r);
+    else
+        read_instance(st, row, &r);
     switch (f->id) {
     case 150: snprintf(text, sizeof(text), "%.0f", r.temperature_c); break;
     case 155: snprintf(text, sizeof(text), "%.3f", r.power_w); break;
@@ -72,7 +78,9 @@ static void print_value(const struct emu_state *st, int d, const struct dcgm_fie
     case 1005: snprintf(text, sizeof(text), "%.3f", r.drama); break;
     default: snprintf(text, sizeof(text), "%.0f", r.smact * 1e9); break; /* bytes/s */
     }
-    if ((f->profiling && (dev->mig_enabled || st->profiling_paused)) ||
+    /* Of a GPU that is cut activity is told by instance, and of an instance activity and memory. */
+    if ((f->profiling && ((dev->mig_enabled && row->gi < 0) || st->profiling_paused)) ||
+        (row->gi >= 0 && !f->profiling && f->id / 10 != 25) ||
         (dev->faults & EMU_FAULT_LOST))
         snprintf(text, sizeof(text), "N/A");
     printf("%-13s", text);
@@ -110,8 +118,9 @@ static int parse_field_list(char *list, const struct dcgm_field **wanted)
 static int cmd_dmon(struct emu_ledger *l, int argc, char **argv)
 {
     const struct dcgm_field *wanted[MAX_FIELDS];
+    struct row rows[MAX_ROWS];
     static struct emu_state st;
-    int i, n = 0, d, only = -1, mig;
+    int i, n = 0, d, n_rows = 0;
     long count = 0, done, delay_ms = 1000;
 
     for (i = 0; i + 1 < argc; i += 2) {
@@ -122,14 +131,17 @@ static int cmd_dmon(struct emu_ledger *l, int argc, char **argv)
         else if (strcmp(argv[i], "-d") == 0)
             delay_ms = atol(argv[i + 1]);
         else if (strcmp(argv[i], "-i") == 0)
-            only = emu_device_by_name(l->st, argv[i + 1], &mig);
+            n_rows = parse_entities(l->st, argv[i + 1], rows);
         else
             n = -1;
     }
-    if (n <= 0 || i != argc || delay_ms < 1) {
-        fputs("usage: dcgmi dmon -e FIELD,.. [-c COUNT] [-d MS] [-i GPU]\n", stderr);
+    if (n <= 0 || i != argc || delay_ms < 1 || n_rows < 0) {
+        fputs("usage: dcgmi dmon -e FIELD,.. [-c COUNT] [-d MS] [-i GPU,i:INSTANCE,..]\n", stderr);
         return 255;
     }
+    for (d = 0; n_rows == 0 && d < (int)l->st->n_devices; d++)
+        rows[d] = (struct row){d, -1, d};
+    n_rows = n_rows == 0 ? d : n_rows;
     for (done = 0; count == 0 || done < count; done++) {
         struct timespec ts = {delay_ms / 1000, delay_ms % 1000 * 1000000};
         if (done > 0)
@@ -141,12 +153,11 @@ static int cmd_dmon(struct emu_ledger *l, int argc, char **argv)
                 printf("%-13s", wanted[i]->tag);
             printf("\n%-10s\n", "ID");
         }
-        for (d = 0; d < (int)st.n_devices; d++) {
-            if (only >= 0 && d != only)
-                continue;
-            printf("GPU %-6d", d);
+        for (d = 0; d < n_rows; d++) {
+            printf("%s %-*d", rows[d].gi < 0 ? "GPU" : "GPU-I", rows[d].gi < 0 ? 6 : 4,
+                   rows[d].entity);
             for (i = 0; i < n; i++)
-                print_value(&st, d, wanted[i]);
+                print_value(&st, &rows[d], wanted[i]);
             printf("\n");
         }
         fflush(stdout);
@@ -154,12 +165,16 @@ static int cmd_dmon(struct emu_ledger *l, int argc, char **argv)
     return 0;
 }
 
-static int cmd_discovery(struct emu_ledger *l)
+static int cmd_discovery(struct emu_ledger *l, int argc, char **argv)
 {
     static struct emu_state st;
     uint32_t d;
 
     snapshot(l, &st);
+    if (argc > 0 && strcmp(argv[0], "-c") == 0) {
+        show_hierarchy(&st);
+        return 0;
+    }
     printf("%u GPU%s found.\n+--------+----------------------------------------------------------"
            "------------+\n| GPU ID | Device Information                                          "
            "         |\n",
@@ -307,7 +322,7 @@ int main(int argc, char **argv)
     if (strcmp(sub, "dmon") == 0)
         return cmd_dmon(&l, argc - 2, argv + 2);
     if (strcmp(sub, "discovery") == 0)
-        return cmd_discovery(&l);
+        return cmd_discovery(&l, argc - 2, argv + 2);
     if (strcmp(sub, "stats") == 0)
         return cmd_stats(&l, argc - 2, argv + 2);
     if (strcmp(sub, "profile") == 0)
