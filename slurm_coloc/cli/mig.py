@@ -22,6 +22,7 @@ from slurm_coloc.flow.migplan import cut_here, gres_lines, past_runs
 
 SHOWN = 5
 SECONDS_OF_HOUR = 3600.0
+LAYOUTS = ("LAYOUT", "NO ROOM FOR>", "WAIT h>", "RUN h>", "ALL h>")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +44,8 @@ def plan_command(
 
     It asks colocd for the completed runs whose peak was measured, plays them in their order on
     every full layout, and prints the commands for the best. It cuts nothing.
+
+    Whole GPUs hold one run each in this comparison: what MPS gains on them is left out.
     """
     kind = card(gpu)
     cut = cut or gpus
@@ -83,13 +86,11 @@ def plan_command(
     title = f"{len(runs)} completed runs, {others} left out; SM activity unknown of {unknown}"
     columns = ("PROFILE", "RUNS THAT FIT>", "OF THEIR TIME>")
     shown = list(dict.fromkeys([*scores[:SHOWN], none]))
+    cutting = f"{cut} of {gpus} {gpu} cut; whole ones hold one run each here, without MPS"
     render.show(
         render.table(title, columns, rows),
-        render.table(
-            f"{cut} of {gpus} {gpu} cut", ("LAYOUT", "NO ROOM FOR>", "WAIT h>", "RUN h>", "ALL h>"),
-            map(_row, shown),
-        ),
-    )  # fmt: skip
+        render.table(cutting, LAYOUTS, map(_row, shown)),
+    )
     _say(_advice(best, how, text))
 
 

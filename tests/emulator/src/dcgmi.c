@@ -80,8 +80,7 @@ static void print_value(const struct emu_state *st, const struct row *row,
     }
     /* Of a GPU that is cut activity is told by instance, and of an instance activity and memory. */
     if ((f->profiling && ((dev->mig_enabled && row->gi < 0) || st->profiling_paused)) ||
-        (row->gi >= 0 && !f->profiling && f->id / 10 != 25) ||
-        (dev->faults & EMU_FAULT_LOST))
+        (row->gi >= 0 && !f->profiling && f->id / 10 != 25) || (dev->faults & EMU_FAULT_LOST))
         snprintf(text, sizeof(text), "N/A");
     printf("%-13s", text);
 }
