@@ -16,12 +16,13 @@ from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
 from slurm_coloc.core.gpu import GPU_TYPES, shards_of
 from slurm_coloc.core.mig import card
-from slurm_coloc.core.migplan import Score, commands, fits, node_gres, plan
+from slurm_coloc.core.migplan import Fit, Score, commands, fits, node_gres, plan
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.migplan import cut_here, gres_lines, past_runs
 
 SHOWN = 5
 SECONDS_OF_HOUR = 3600.0
+PROFILES = ("PROFILE", "RUNS THAT FIT>", "OF THEIR TIME>")
 LAYOUTS = ("LAYOUT", "NO ROOM FOR>", "WAIT h>", "RUN h>", "ALL h>")
 
 
@@ -59,39 +60,48 @@ def plan_command(
         )
     total_mib = GPU_TYPES[gpu].total_mib
     scores = plan(kind, runs, gpus, cut, total_mib)
-    best = scores[0]
-    none = next(one for one in scores if not one.layout)
+    layout = scores[0].layout
+    each = shards_of(total_mib, config.pool.shard_mib, config.pool.margin_mib)
+    name = gpu.partition("-")[0]
+    gres = node_gres(name, gpus - cut, layout, cut, (gpus - cut) * each) if layout else ""
+    how = commands(kind, layout, range(gpus - cut, gpus)) if layout else []
     unknown = sum(run.smact is None for run in runs)
-    pool = config.pool
-    shards = (gpus - cut) * shards_of(total_mib, pool.shard_mib, pool.margin_mib)
-    text = node_gres(gpu.partition("-")[0], gpus - cut, best.layout, cut, shards)
-    how = commands(kind, best.layout, range(gpus - cut, gpus)) if best.layout else []
     if as_json:
-        render.print_json(
-            {
-                "gpu": gpu,
-                "gpus": gpus,
-                "cut": cut,
-                "runs": {"used": len(runs), "left_out": others, "smact_unknown": unknown},
-                "fits": [dataclasses.asdict(one) for one in fits(kind, runs)],
-                "best": _plain(best),
-                "uncut": _plain(none),
-                "others": [_plain(one) for one in scores[1:SHOWN] if one is not none],
-                "commands": how,
-                "gres": text if best.layout else "",
-            }
-        )
+        about = {"used": len(runs), "left_out": others, "smact_unknown": unknown}
+        answer = {
+            "gpu": gpu,
+            "gpus": gpus,
+            "cut": cut,
+            "runs": about,
+            "commands": how,
+            "gres": gres,
+        }
+        answer["fits"] = [dataclasses.asdict(one) for one in fits(kind, runs)]
+        render.print_json(answer | _compared(scores))
         return
-    rows = [(one.profile, one.runs, f"{100 * one.share:.0f} %") for one in fits(kind, runs)]
     title = f"{len(runs)} completed runs, {others} left out; SM activity unknown of {unknown}"
-    columns = ("PROFILE", "RUNS THAT FIT>", "OF THEIR TIME>")
-    shown = list(dict.fromkeys([*scores[:SHOWN], none]))
     cutting = f"{cut} of {gpus} {gpu} cut; whole ones hold one run each here, without MPS"
+    _show(title, fits(kind, runs), cutting, scores)
+    _say(_advice(scores[0], how, gres))
+
+
+def _uncut(scores: list[Score]) -> Score:
+    return next(one for one in scores if not one.layout)
+
+
+def _compared(scores: list[Score]) -> dict[str, object]:
+    none = _uncut(scores)
+    others = [_plain(one) for one in scores[1:SHOWN] if one is not none]
+    return {"best": _plain(scores[0]), "uncut": _plain(none), "others": others}
+
+
+def _show(title: str, found: list[Fit], cutting: str, scores: list[Score]) -> None:
+    rows = [(one.profile, one.runs, f"{100 * one.share:.0f} %") for one in found]
+    shown = list(dict.fromkeys([*scores[:SHOWN], _uncut(scores)]))
     render.show(
-        render.table(title, columns, rows),
+        render.table(title, PROFILES, rows),
         render.table(cutting, LAYOUTS, map(_row, shown)),
     )
-    _say(_advice(best, how, text))
 
 
 def _plain(score: Score) -> dict[str, object]:
