@@ -25,22 +25,39 @@ _DEVICE = re.compile(
     r"|\bCUDA_ERROR_(?:LAUNCH_FAILED|ILLEGAL_ADDRESS)\b"
     r"|\bcudaError(?:LaunchFailure|IllegalAddress)\b",
 )
-_NEEDLES = ("mps", "launch", "illegal")
+# One of these (lower case) stands in every line that fits.
+_NEEDLES = (
+    "cudaerrormps",
+    "cuda_error_mps",
+    "mps client",
+    "mps server",
+    "mps connection",
+    "mps rpc",
+    "unspecified launch failure",
+    "illegal memory access",
+    "cuda_error_launch_failed",
+    "cuda_error_illegal_address",
+    "cudaerrorlaunchfailure",
+    "cudaerrorillegaladdress",
+)
 
 
 def find_fault(text: bytes | str) -> tuple[Kind, str] | None:
     """The last fault that the text tells of, and its line; None where there is none."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
+    low = text.lower()
+    if not any(needle in low for needle in _NEEDLES):
+        return None
     found: tuple[Kind, str] | None = None
     for line in re.split(r"[\r\n]+", text):
         line = line[:MAX_LINE]
-        low = line.lower()
-        if not any(needle in low for needle in _NEEDLES):
-            continue
-        for kind, shape in (("mps", _MPS), ("device", _DEVICE)):
-            if hit := shape.search(line):
-                shown = sanitise(line[max(0, hit.start() - 120) :][:MAX_EVIDENCE])
-                found = (kind, shown)  # type: ignore[assignment]
-                break
+        if hit := _MPS.search(line):
+            found = ("mps", _shown(line, hit))
+        elif hit := _DEVICE.search(line):
+            found = ("device", _shown(line, hit))
     return found
+
+
+def _shown(line: str, hit: re.Match[str]) -> str:
+    return sanitise(line[max(0, hit.start() - 120) :][:MAX_EVIDENCE])

@@ -190,6 +190,9 @@ def find_oom(text: bytes | str) -> OomEvidence | None:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
+    whole = text.lower()
+    if not any(rule.needle in whole for rule in _RULES):
+        return None  # nearly every log, and the Epilog of every job waits for this
     found: OomEvidence | None = None
     fresh_traceback = chained = False
     superseded: str | None = None
