@@ -135,12 +135,13 @@ def _speed(answer: dict[str, Any]) -> str:
 
 def _picture(answer: dict[str, Any]) -> Iterator[Text]:
     series = answer["series"]
-    if not series or len(series["memory_mib"]) < 2:
+    held = [None if mib is None else mib / 1024 for mib in (series or {}).get("memory_mib", ())]
+    if len(held) < 2:
         return
-    length = render.span(series["step_s"] * len(series["memory_mib"]))
-    top = max([*series["memory_mib"], answer["reserved_mib"] or 0])
+    length = render.span(series["step_s"] * len(held))
+    top = max((answer["reserved_mib"] or 0) / 1024, *(gib or 0.0 for gib in held))
     yield Text(f"\nMemory, GiB, over {length}", style="bold")
-    yield Text(chart([mib / 1024 for mib in series["memory_mib"]], top / 1024))
+    yield Text(chart(held, top))
     if any(value is not None for value in series["smact"]):
         yield Text("SM activity, %", style="bold")
         yield Text(chart([None if v is None else v * 100 for v in series["smact"]], 100))
