@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow import used
-from slurm_coloc.flow.used import UsedRecord
+from slurm_coloc.flow.used import Time, UsedRecord, Uuid
+from slurm_coloc.flow.used import read as read_used
 
 log = structlog.get_logger()
 
@@ -51,8 +51,8 @@ class RunReport(BaseModel):
     node: Word = ""
     exit_code: Code = None
     signal: Code = None
-    gpu_uuids: tuple[used.Uuid, ...] = Field((), max_length=64)
-    ended_s: used.Time | None = None
+    gpu_uuids: tuple[Uuid, ...] = Field((), max_length=64)
+    ended_s: Time | None = None
     evidence: Evidence | None = None
     peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
     alone: bool | None = None  # no process of before was on them; None: not known
@@ -74,7 +74,7 @@ def read(message: dict[str, Any]) -> RunReport:
         raise UsageFault(f"report: {where}: {first['msg']}", "bad-request") from err
     if message.get("used") is None:
         return report
-    record, wrong = used.read(message["used"], report.job_id, report.restart)
+    record, wrong = read_used(message["used"], report.job_id, report.restart)
     if wrong:
         log.warning("used", jobid=report.job_id, node=report.node, error=wrong)
     notes = (*report.notes[:15], wrong) if wrong else report.notes
