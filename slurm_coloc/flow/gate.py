@@ -31,6 +31,8 @@ log = structlog.get_logger()
 ORDER_S = 120.0
 MAX_TRIES = 12
 STEPS_A_ROUND = 6
+# A job that waits elsewhere is looked at so often: hundreds may, and each look is a command.
+LOOK_S = 20.0
 
 
 class Gate:
@@ -53,6 +55,7 @@ class Gate:
         self._shape = shape
         self._see = see
         self._ordering: set[tuple[str, int]] = set()
+        self._later: dict[tuple[str, int, int], float] = {}  # until when (monotonic) none is due
 
     async def judge(
         self,
@@ -159,6 +162,8 @@ class Gate:
         for row in self._store.putbacks.open():
             if (row["decision"], row["job_id"]) in self._ordering:
                 continue
+            if self._later.get(_key(row), 0.0) > time.monotonic():
+                continue
             try:
                 await self._advance(row)
             except SlurmError as err:
@@ -182,6 +187,8 @@ class Gate:
             )
             step = next_step(view, goal)
             if step is Step.WAIT:
+                if row["delayed"]:
+                    self._later[_key(row)] = time.monotonic() + LOOK_S
                 return
             if step in (Step.DONE, Step.LOST):
                 text = "back in the queue" if step is Step.DONE else "the job had started"
@@ -232,7 +239,7 @@ class Gate:
             return
         try:
             view = await self._slurm.job(row["job_id"])
-            if view is not None and view.held and view.restarts == row["restart"] + 1:
+            if view and view.held_by_requeue and view.restarts == row["restart"] + 1:
                 await self._slurm.release(view.handle)
         except SlurmError as again:
             log.warning("gate", jobid=row["job_id"], error=again.message, result="still held")
@@ -240,6 +247,7 @@ class Gate:
         self._close(row, "failed", f"given up, the job goes on as it is: {err.message}")
 
     def _close(self, row: Row, state: str, text: str) -> None:
+        self._later.pop(_key(row), None)
         with self._store.transaction():
             self._store.putbacks.change(row, state=state, note=text, updated_s=time.time())
             if state != "done":
@@ -250,3 +258,7 @@ class Gate:
 def _placed(decision: Row) -> bool:
     """Whether colocd said what the job gets; what its owner asked for as it stands is his."""
     return decision["action"] in (Action.COLLOCATE, Action.EXCLUSIVE)
+
+
+def _key(row: Row) -> tuple[str, int, int]:
+    return row["decision"], row["job_id"], row["restart"]

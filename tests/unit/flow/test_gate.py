@@ -207,3 +207,26 @@ def test_a_share_that_nothing_would_hold(
     )
     assert (found is not None and found["back"]) is back
     assert found is None or "nothing would hold its memory: another user" in found["why"]
+
+
+def test_a_job_that_waits_elsewhere_is_seldom_looked_at(store: Store) -> None:
+    slurm = Slurm()
+    judge(store, slurm, TWO)
+    asked = 0
+
+    async def job(job_id: int) -> JobView:
+        nonlocal asked
+        asked += 1
+        return slurm.view
+
+    slurm.job = job  # type: ignore[method-assign]
+    gate = Gate(GateConfig(), store, slurm, lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
+
+    async def rounds(count: int) -> None:
+        for _ in range(count):
+            await gate.round()
+
+    asyncio.run(rounds(1))
+    steps, store_open = asked, len(store.putbacks.open())
+    asyncio.run(rounds(10))
+    assert store_open == 1 and asked == steps
