@@ -134,6 +134,14 @@ def leftovers(lab: Lab) -> list[str]:
     return found
 
 
+def settled(lab: Lab, timeout: float) -> list[str]:
+    """What is still left after ``timeout`` seconds at most."""
+    deadline = time.monotonic() + timeout
+    while (left := leftovers(lab)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return left
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_round(chaos: Lab, number: int, record_property: Callable[[str, object], None]) -> None:
@@ -151,6 +159,6 @@ def test_a_round(chaos: Lab, number: int, record_property: Callable[[str, object
     for job_id in this.jobs:
         if job_id not in this.may_fail:
             assert this.state(job_id) == "COMPLETED", f"{job_id}: {this.done}"
-    until(lambda: leftovers(lab) == [], 60, "nothing is left")
+    assert settled(lab, 60) == []
     shown = lab.run(["scontrol", "show", "node", "-o"]).stdout.upper()
     assert "DRAIN" not in shown and "DOWN" not in shown
