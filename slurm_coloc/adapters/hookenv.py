@@ -6,7 +6,7 @@ is written by slurmd, yet each value is checked before use, because the work dir
 log's pattern are the user's words.
 
 Settings are read here without pydantic, whose import costs 100 to 150 ms before and after every
-job; a unit test keeps the defaults equal to config.py's. A setting of the wrong type is refused.
+job; a unit test keeps the defaults equal to config's. A setting of the wrong type is refused.
 """
 
 import os
@@ -26,7 +26,7 @@ _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}")
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """The part of the configuration that hooks and agent need (see config.py for the meaning)."""
+    """The part of the configuration that hooks and agent need (see config for the meaning)."""
 
     socket: Path = Path("/run/slurm-coloc/colocd.sock")
     slurm_user: str = "slurm"

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "policies": frozenset({"core", "policies", "errors"}),
     "estimate": frozenset({"core", "estimate", "errors"}),
     "summarize": frozenset({"estimate", "summarize", "errors"}),
-    "config": frozenset({"core", "errors"}),
+    "config": frozenset({"core", "config", "errors"}),
     "adapters": frozenset({"core", "adapters", "config", "errors"}),
     "lab": frozenset({"lab", "core", "config", "errors"}),
     "sim": frozenset({"core", "policies", "sim", "errors"}),

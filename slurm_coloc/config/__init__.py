@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one configuration file: /etc/slurm-coloc/coloc.toml, or the file that $COLOC_CONFIG names.
+
+Every field carries its unit and a description, so `coloc config show --reference` writes the
+reference from this package, a file for each group of tables. An unknown key is an error: a typing
+mistake must not change a cluster.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from slurm_coloc.config.base import Section
+from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
+from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig
+from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig
+from slurm_coloc.config.nodes import AgentConfig, HooksConfig
+from slurm_coloc.errors import ConfigError
+
+__all__ = [
+    "DEFAULT_PATH",
+    "AgentConfig",
+    "Config",
+    "DaemonConfig",
+    "EstimateConfig",
+    "GateConfig",
+    "HooksConfig",
+    "Mode",
+    "ModeConfig",
+    "ModeRule",
+    "NetworkConfig",
+    "PoolConfig",
+    "RecoveryConfig",
+    "Section",
+    "SharingConfig",
+    "config_path",
+    "load_config",
+    "parse_config",
+]
+
+DEFAULT_PATH = Path("/etc/slurm-coloc/coloc.toml")
+
+
+class Config(Section):
+    """The whole file."""
+
+    version: Literal[1] = Field(1, description="Version of this file's layout.")
+    daemon: DaemonConfig = DaemonConfig()
+    mode: ModeConfig = ModeConfig()
+    pool: PoolConfig = PoolConfig()
+    estimate: EstimateConfig = EstimateConfig()
+    recovery: RecoveryConfig = RecoveryConfig()
+    hooks: HooksConfig = HooksConfig()
+    sharing: SharingConfig = SharingConfig()
+    gate: GateConfig = GateConfig()
+    agent: AgentConfig = AgentConfig()
+    network: NetworkConfig = NetworkConfig()
+
+
+def config_path() -> Path:
+    """The file in force: $COLOC_CONFIG, else /etc/slurm-coloc/coloc.toml."""
+    named = os.environ.get("COLOC_CONFIG")
+    return Path(named) if named else DEFAULT_PATH
+
+
+def parse_config(data: dict[str, Any], where: str) -> Config:
+    """Check a parsed TOML document; raises ConfigError naming every wrong key of ``where``."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as err:
+        lines = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in err.errors()
+        )
+        raise ConfigError(f"{where}: {lines}") from err
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read the configuration.
+
+    With no ``path`` and no file at the default place the built-in defaults are in force (mode
+    observe). A file that was named must exist. Raises ConfigError.
+    """
+    chosen = path or config_path()
+    try:
+        text = chosen.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        if path is None and "COLOC_CONFIG" not in os.environ:
+            return Config()
+        raise ConfigError(f"{chosen}: no such file") from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise ConfigError(f"{chosen}: cannot be read: {err}") from err
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as err:
+        raise ConfigError(f"{chosen}: not TOML: {err}") from err
+    return parse_config(data, str(chosen))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""colocd itself: where it listens and writes, what it may change, whom it talks to."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from slurm_coloc.config.base import Section
+from slurm_coloc.core.hosts import address
+
+Mode = Literal["on", "observe", "off"]
+
+
+class DaemonConfig(Section):
+    """[daemon] where colocd listens, writes and logs."""
+
+    socket: Path = Field(
+        Path("/run/slurm-coloc/colocd.sock"),
+        description="Unix socket of colocd. The peer's uid decides what it may ask.",
+    )
+    state_dir: Path = Field(
+        Path("/var/lib/slurm-coloc"),
+        description="Folder of the SQLite database. It must be on a local disk.",
+    )
+    off_file: Path = Field(
+        Path("/etc/slurm-coloc/off"),
+        description="When this file exists nothing is rewritten or requeued, colocd alive or not.",
+    )
+    slurm_user: str = Field(
+        "slurm", description="SlurmUser of slurm.conf: colocd runs as this user."
+    )
+    log_format: Literal["logfmt", "json"] = Field(
+        "logfmt", description="One line per decision, as key=value or as JSON."
+    )
+    refresh_s: float = Field(
+        120.0, gt=0, description="Seconds between two reads of the cluster's shape from Slurm."
+    )
+    reconcile_s: float = Field(
+        10.0, gt=0, description="Seconds between two looks while a submission was not seen yet."
+    )
+    idle_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds between two looks at the jobs that colocd follows otherwise; the"
+        " Epilog's report brings a look at its job at once.",
+    )
+    command_timeout_s: float = Field(
+        10.0, gt=0, description="Seconds after which a Slurm command is given up."
+    )
+    history_days: float = Field(
+        400.0, gt=0, description="Days after which ended jobs leave the history."
+    )
+    slurm_client: Literal["auto", "commands", "pyslurm"] = Field(
+        "auto",
+        description="How Slurm is asked. auto: pyslurm where it loads and is of slurmctld's"
+        " release, else Slurm's commands; pyslurm: an error where it cannot be used.",
+    )
+    command_dir: Path | None = Field(
+        None, description="Folder of Slurm's commands; none: those found on PATH."
+    )
+
+
+class ModeRule(Section):
+    """[[mode.rules]] the first rule whose fields all match decides the mode of a job."""
+
+    partition: str | None = Field(None, description="Partition name; none matches any.")
+    account: str | None = Field(None, description="Account name; none matches any.")
+    user: str | None = Field(None, description="User name or uid; none matches any.")
+    mode: Mode = Field(description="on, observe or off for the jobs that match.")
+
+
+class ModeConfig(Section):
+    """[mode] what colocd may change."""
+
+    default: Mode = Field(
+        "observe",
+        description="observe decides and records and changes nothing; on acts; off ignores.",
+    )
+    rules: tuple[ModeRule, ...] = Field((), description="Exceptions, the first match wins.")
+
+
+class NetworkConfig(Section):
+    """[network] nodes and login nodes to colocd, where they are other hosts than slurmctld's."""
+
+    listen: str = Field(
+        "",
+        description='Where colocd listens for nodes: "host:port" or ":6824"; empty: nowhere, the'
+        " Unix socket alone.",
+    )
+    controllers: tuple[str, ...] = Field(
+        (),
+        description="host:port of each colocd, the primary slurmctld's first: whom hooks, agents"
+        " and people ask where there is no Unix socket.",
+    )
+    munge_socket: Path | None = Field(
+        None, description="munged's socket, as AuthInfo of slurm.conf; none: the library's own."
+    )
+
+    @model_validator(mode="after")
+    def _addresses(self) -> "NetworkConfig":
+        for text in (*self.controllers, *([self.listen] if self.listen else [])):
+            address(text)
+        if any(not address(text)[0] for text in self.controllers):
+            raise ValueError("controllers: a host is missing")
+        return self

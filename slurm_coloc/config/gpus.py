@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs: which are shared, how they are cut and fenced, and the look at them before a start."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from slurm_coloc.config.base import Section
+
+
+class PoolConfig(Section):
+    """[pool] which GPUs are shared and how they are cut."""
+
+    partitions: tuple[str, ...] = Field(
+        (), description="Partitions whose GPUs may be shared; empty: every one that has shards."
+    )
+    shard_mib: int = Field(1024, ge=64, le=65536, description="MiB of GPU memory in one shard.")
+    margin_mib: int = Field(
+        512, ge=0, description="MiB of each GPU that are never handed out as shards."
+    )
+    max_jobs_per_gpu: int = Field(
+        8,
+        ge=1,
+        le=48,
+        description="At most so many collocated jobs on a GPU (MPS itself serves 48 clients).",
+    )
+    compute_budget: float = Field(
+        1.7,
+        gt=0,
+        le=4.0,
+        description="Bound on the sum of solo SM activities on one GPU (ratio); used with"
+        " size_by_smact where an estimator tells the SM activity.",
+    )
+    size_by_smact: bool = Field(
+        False,
+        description="Reserve at least the part of a GPU's shards that the predicted SM activity has"
+        " in compute_budget, whatever the memory. Predictions were compared with an A100-40GB"
+        " alone.",
+    )
+
+
+class SharingConfig(Section):
+    """[sharing] how jobs share a GPU on the node, and what fences their memory."""
+
+    method: Literal["auto", "mps", "streams", "mig"] = Field(
+        "auto",
+        description="auto: MPS where it is, else streams (turns); a MIG device for jobs that fit 1g"
+        " or find no shards. mig: one for all jobs that fit. mps, streams (no MPS at all): none.",
+    )
+    users: Literal["one", "all"] = Field(
+        "one",
+        description="Who has MPS on a GPU. one: the first user there, as long as a job of theirs"
+        " runs on it; jobs of others take turns with it. all: one server for all users (Volta and"
+        " later), in which a fault of one client ends all of them.",
+    )
+    thread_percentage: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Share of the SMs that one job may fill (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE);"
+        " 0: no limit.",
+    )
+    cgroup: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: where the driver knows limits of cgroups (r615, CUDA 13.4; cgroup v2, no"
+        " MIG), the kernel holds a job's memory, in addition to MPS.",
+    )
+    frameworks: Literal["known", "always", "off"] = Field(
+        "known",
+        description="PyTorch's and JAX's own limits where nothing stronger holds a job. known: in"
+        " steps whose program is a Python with a PyTorch that takes one (2.10); always: in all"
+        " tasks (no PyTorch before 2.10 is in use here); off: never.",
+    )
+    mps_control: Path = Field(
+        Path("/usr/bin/nvidia-cuda-mps-control"), description="The MPS control program."
+    )
+
+
+class GateConfig(Section):
+    """[gate] a look at the GPUs before a job starts on them."""
+
+    enabled: bool = Field(
+        True,
+        description="Put a job back into the queue where its GPUs have less free memory than it was"
+        " promised, or a process of no job. It has not begun then, and no node is drained.",
+    )
+    require_fence: bool = Field(
+        False,
+        description="Put a job on a share back, too, where neither MPS nor the kernel would hold"
+        " its memory: another user has MPS on the GPU, or the node has none.",
+    )
+    slack_mib: int = Field(
+        512, ge=0, description="So much less free memory (MiB) than promised will do."
+    )
+    wait_s: float = Field(
+        60.0,
+        ge=1,
+        description="Seconds before a job that was put back is tried again; they double each time.",
+    )
+    longest_wait_s: float = Field(600.0, ge=1, description="The longest such wait.")
+    exclude_s: float = Field(
+        300.0,
+        ge=0,
+        description="Seconds for which such a job avoids the node, where another could take it.",
+    )
+    max_per_job: int = Field(
+        20, ge=0, description="How often one job is put back; then it starts and takes its chance."
+    )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs: how much memory they are taken to need, and what happens where that was wrong."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from slurm_coloc.config.base import Section
+from slurm_coloc.core.optimizers import Optimizer
+
+
+class EstimateConfig(Section):
+    """[estimate] how the GPU memory of a job is estimated."""
+
+    estimator: str = Field(
+        "auto",
+        description="Name of the estimator that decides. auto: what `coloc summarize` recorded,"
+        " where the summary has it, else text.",
+    )
+    default_optimizer: Optimizer = Field("adam", description="Assumed where the user names none.")
+    default_precision: Literal["fp32", "amp", "bf16"] = Field(
+        "fp32", description="Assumed where the user names none."
+    )
+    default_seq_len: int = Field(
+        512, ge=1, description="Tokens assumed for a Transformer summary that shows no shapes."
+    )
+    context_mib: int = Field(
+        1900,
+        ge=0,
+        description="MiB of the CUDA context and libraries of one process, on GPU types that were"
+        " not calibrated. 544 to 1900 were measured, depending on card and stack; the default is"
+        " the safe end. `coloc calibrate` measures a type.",
+    )
+    stacks_dir: Path = Field(
+        Path("/etc/slurm-coloc/stacks"),
+        description="Folder of the calibrations, TYPE.toml for each GPU type, read at colocd's"
+        " start.",
+    )
+    level: float = Field(
+        0.99,
+        ge=0.5,
+        le=0.999,
+        description="Probability that a job stays below what is reserved for it, 0.5 to 0.999.",
+    )
+    history: bool = Field(
+        True,
+        description="Correct estimates by the measured peaks of the user's own earlier runs of the"
+        " same model, or of the same script (--coloc=auto). Peaks are measured where the GPUs'"
+        " accounting mode is on (nvidia-smi -am 1).",
+    )
+    history_min_run_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds that a run must have lasted for its peak to count as its whole need.",
+    )
+
+
+class RecoveryConfig(Section):
+    """[recovery] what happens after a GPU out-of-memory."""
+
+    enabled: bool = Field(True, description="Requeue a collocated job that ran out of GPU memory.")
+    max_per_job: int = Field(1, ge=0, description="Recoveries of one job.")
+    max_per_user_day: int = Field(50, ge=0, description="Recoveries of one user in 24 hours.")
+    max_per_day: int = Field(500, ge=0, description="Recoveries of the whole cluster in 24 hours.")
+    resize_siblings: bool = Field(
+        True,
+        description="After a task of an array ran out of GPU memory its waiting siblings ask for a"
+        " whole GPU too. The caps do not bound it: it prevents failures.",
+    )
+    raise_by: Literal["priority", "nice", "qos", "none"] = Field(
+        "priority", description="How the requeued job is preferred."
+    )
+    priority: int = Field(
+        100_000, ge=1, description="Priority set with raise_by = priority (Slurm's own scale)."
+    )
+    nice: int = Field(
+        -10_000, le=0, description="Nice adjustment set with raise_by = nice; negative prefers."
+    )
+    start_after_s: int = Field(
+        5,
+        ge=2,
+        le=120,
+        description="Seconds before a requeued job may start. A start in the second of its last"
+        " end meets a revoked credential and fails; allow for the clocks of the nodes.",
+    )
+    qos: str | None = Field(None, description="QOS set with raise_by = qos.")
+
+    @model_validator(mode="after")
+    def _qos_named(self) -> "RecoveryConfig":
+        if self.raise_by == "qos" and not self.qos:
+            raise ValueError('raise_by = "qos" needs a qos')
+        return self

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU nodes: Prolog, Epilog and agent."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from slurm_coloc.config.base import Section
+
+
+class HooksConfig(Section):
+    """[hooks] Prolog and Epilog on the GPU nodes."""
+
+    spool_dir: Path = Field(
+        Path("/var/spool/slurm-coloc"),
+        description="Where the Epilog keeps reports that colocd has not taken yet.",
+    )
+    run_dir: Path = Field(
+        Path("/run/slurm-coloc-jobs"), description="State of the jobs that run on this node."
+    )
+    log_tail_kib: int = Field(
+        256, ge=4, le=16384, description="KiB of the end of each log that the Epilog reads."
+    )
+    nvml: bool = Field(True, description="Ask NVML for UUIDs and free memory in the Prolog.")
+
+
+class AgentConfig(Section):
+    """[agent] what `coloc agent` measures on a GPU node, each second."""
+
+    sample: bool = Field(True, description="Measure what each job uses; false: a link alone.")
+    dcgmi: Path = Field(
+        Path("/usr/bin/dcgmi"),
+        description="DCGM's program, for SM activity and the other profiling counters. Where it is"
+        " missing they come from NVML (GPM, Hopper and later).",
+    )
+    idle_after_s: int = Field(
+        1800,
+        ge=0,
+        le=30 * 86400,
+        description="Seconds without SM activity after which a GPU is held idle; 0: never.",
+    )
+    job_mapping_dir: Path | None = Field(
+        None,
+        description="Folder of dcgm-exporter's --hpc-job-mapping-dir, to be filled; none: not.",
+    )
