@@ -24,6 +24,7 @@ class Blame(StrEnum):
     FOREIGN = "foreign"  # a process of no job
     FRAGMENTATION = "fragmentation"  # of the job's own allocator, within what it was promised
     MPS_FAULT = "mps-fault"
+    HARDWARE = "hardware"  # the GPU or its driver failed
     UNKNOWN = "unknown"
 
 
@@ -34,6 +35,7 @@ WHOSE = {
     Blame.FOREIGN: "a stranger's doing",
     Blame.FRAGMENTATION: "memory in pieces",
     Blame.MPS_FAULT: "a fault of MPS",
+    Blame.HARDWARE: "its GPU's failing",
     Blame.UNKNOWN: "nobody knows whose doing",
 }
 
@@ -44,7 +46,8 @@ class Scene:
 
     ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a limit held it there.
     ``last``: the last sample of its agent; None without one. ``promised``: what its neighbours were
-    promised, by job id. ``requested_mib``, ``free_mib``: from the text of the log.
+    promised, by job id. ``requested_mib``, ``free_mib``: from the text of the log. ``broken``: what
+    the driver reported of the GPU when the run ended.
     """
 
     share_mib: int
@@ -54,10 +57,13 @@ class Scene:
     requested_mib: int | None = None
     free_mib: int | None = None
     mps_fault: bool = False
+    broken: str = ""
 
 
 def blame(scene: Scene) -> tuple[Blame, str]:
     """Who is to blame, and why in words."""
+    if scene.broken:
+        return Blame.HARDWARE, scene.broken
     if scene.mps_fault:
         return Blame.MPS_FAULT, "its MPS server failed, with every client of it"
     last = scene.last

@@ -10,6 +10,7 @@ from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.core.blame import Blame, Scene, at_fence, blame
 from slurm_coloc.core.fence import Rung
 from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.core.xid import breaks
 from slurm_coloc.flow.shares import promised_mib, promised_to
 
 #: kind of an evidence that is not the log's but the agent's
@@ -18,6 +19,8 @@ BY_TELEMETRY = "telemetry"
 TOGETHER_S = 20.0
 #: kinds of an Epilog's evidence of a fault (core/faults)
 FAULTS = ("mps", "device")
+#: kinds of the agent's events that may tell of a GPU that failed
+BROKEN = ("xid", "gpu-lost")
 
 
 def fenced(body: Row) -> bool:
@@ -46,10 +49,15 @@ def of(
     """Who is to blame for the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None
     where there is nothing to blame anybody for."""
     evidence = body.get("evidence") or {}
-    fault = outcome is Outcome.FAILED and evidence.get("kind") in FAULTS
-    if fault and not _mps_fault(store, run, body, evidence, uses):
-        return None, ""
-    if outcome is not Outcome.OOM_GPU and not fault:
+    near = _last_events(run, uses)
+    told = [one["text"] for one in near if one["kind"] in BROKEN]
+    broken = next(filter(breaks, told), "")
+    fault = False
+    if outcome is Outcome.FAILED:
+        fault = _mps_fault(store, run, body, evidence, near)
+        if not fault and not broken:
+            return None, ""
+    elif outcome is not Outcome.OOM_GPU:
         return None, ""
     seen = [one["last"] for one in uses if one.get("last")]
     last = max(seen, key=lambda one: one["held_mib"], default=None)
@@ -62,20 +70,28 @@ def of(
         requested_mib=evidence.get("requested_mib"),
         free_mib=evidence.get("free_mib"),
         mps_fault=fault,
+        broken=broken if outcome is Outcome.FAILED else "",
     )
     return blame(scene)
 
 
+def _last_events(run: Row, uses: list[Row]) -> list[Row]:
+    """What the agents noted shortly before the run ended, on any of its nodes."""
+    events = [event for one in uses for event in one.get("events", ())]
+    return [one for one in events if abs(run["end_s"] - one["at_s"]) <= TOGETHER_S]
+
+
 def _mps_fault(
-    store: Store, run: Row, body: Row, evidence: dict[str, Any], uses: list[Row]
+    store: Store, run: Row, body: Row, evidence: dict[str, Any], near: list[Row]
 ) -> bool:
-    """Whether the run's fault came from its MPS server: MPS says so, its agent saw it, or another
-    client of the same GPU ended by a fault at the same time."""
+    """Whether the run's end came from its MPS server: MPS says so, the driver reported a fault that
+    ends all clients, or another client of the same GPU ended by a fault at the same time."""
     if body.get("method") != "mps":
         return False
-    events = [event for one in uses for event in one.get("events", ())]
-    if evidence["kind"] == "mps" or any(event["kind"] == "mps-fault" for event in events):
+    if evidence.get("kind") == "mps" or any(event["kind"] == "mps-fault" for event in near):
         return True
+    if evidence.get("kind") not in FAULTS:
+        return False
     mine = set(body.get("gpu_uuids") or ())
     return store.reports.faulted_beside(
         run, mine, run["end_s"] - TOGETHER_S, run["end_s"] + TOGETHER_S

@@ -20,7 +20,7 @@ from slurm_coloc.core.telemetry.idle import Idle
 from slurm_coloc.core.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.telemetry.use import RunUse, resume
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow import uses
+from slurm_coloc.flow import uses, xids
 from slurm_coloc.flow.accounting import Accounting
 from slurm_coloc.flow.jobmap import map_jobs
 from slurm_coloc.flow.lately import Lately
@@ -45,7 +45,7 @@ class Run:
         self.idle = Idle(idle_after_s)
         self.held_mib = 0
         self.written_s = 0.0
-        self._told: tuple[int, ...] = ()
+        self._told: tuple[float, ...] = ()
 
     def is_due(self, now_s: float) -> bool:
         """Whether the record is to be written now: each five seconds, and at once where a process
@@ -56,10 +56,11 @@ class Run:
         self._told, self.written_s = told, now_s
         return True
 
-    def _marks(self) -> tuple[int, ...]:
+    def _marks(self) -> tuple[float, ...]:
         ended = sum(one.end_s is not None for one in self.use.pids)
         peaks = sum(one.peak_mib for one in self.use.pids)
-        return len(list(self.use.pids)), ended, peaks, len(self.use.events)
+        noted = sum(float(one["at_s"]) for one in self.use.events)
+        return len(list(self.use.pids)), ended, peaks, noted
 
 
 class Measurer:
@@ -85,6 +86,7 @@ class Measurer:
         self._accounted_s = self._forgot_s = 0.0
         self._mapped: dict[str, tuple[int, ...]] = {}
         self._told_write = ""
+        self.xids = xids.Xids()
         self.paused_by: int | None = None
         self.idle: list[dict[str, Any]] = []
         self.present: list[tuple[int, int, float]] = []
@@ -117,11 +119,25 @@ class Measurer:
         for run in self._runs.values():
             self._add(run, readings, energy_j, now_s)
         self._account(readings, now_s)
+        self._note_xids()
         self._publish(samples, readings, mono_s)
         self._write(now_s)
         self._at_s = now_s
         self._procs.end_round()
         return self._procs.profiled(self._present.uids, mono_s)
+
+    def hear(self) -> None:
+        """Note what the driver has reported, and write it: between two samples."""
+        if self._note_xids():
+            self._write(time.time())
+
+    def _note_xids(self) -> bool:
+        found = self.xids.taken()
+        runs = [(run.job, run.use) for run in self._runs.values()]
+        for told in found:
+            jobs = xids.note(told, runs, self._present.jobs)
+            log.warning("xid", number=told[1].number, gpu=told[1].uuid, jobs=jobs)
+        return bool(found)
 
     # runs
 
@@ -201,6 +217,8 @@ class Measurer:
         sources["energy"] = "nvml" if any(one.energy_j is not None for one in mine) else None
         for one in mine:
             why |= self._whys.get(one.uuid, {})
+        if self.xids.why:
+            why["xid"] = self.xids.why
         return sources, why
 
     # samples

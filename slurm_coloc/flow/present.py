@@ -17,13 +17,14 @@ _STATE = re.compile(r"([0-9]{1,10})\.json")
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run on this node. ``began_s``: when its Prolog began; ``uuids``: its GPUs, () where the
-    Prolog could not tell."""
+    Prolog could not tell; ``method``: how it shares them (core/sharing), "" where not known."""
 
     job_id: int
     restart: int
     uid: int
     began_s: float
     uuids: tuple[str, ...]
+    method: str = ""
 
 
 class Present:
@@ -91,6 +92,7 @@ def read_state(raw: bytes) -> Job | None:
             uid=int(state["uid"]),
             began_s=float(state["started_s"]),
             uuids=tuple(str(one["uuid"]) for one in devices),
+            method=str(state.get("sharing", {}).get("method", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs stage measure: a sample each second, DCGM beside it, profilers let by, MPS tidied up.
 
+The driver's errors are noted as they come (flow/xids).
+
 NVML is asked in a thread of its own: where the driver hangs, samples stop and all else goes on.
 """
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
 from typing import Any
@@ -30,6 +33,7 @@ LIMIT_S = 5.0  # NVML answers in milliseconds
 WITHOUT_S = 60.0  # between two tries on a node without NVML
 REAP_S = 60.0
 FLUSH_S = 2.0
+HEAR_S = 0.1  # between two looks at what the driver reported
 FRESH_S = 5.0  # older figures are not told
 
 
@@ -47,6 +51,7 @@ class Sampler:
         self._sampled_s = 0.0
         self._reaped_s = 0.0
         self._told = ""
+        self._xid = asyncio.Event()
         self._mark = settings.run_dir / uses.FOLDER / ".profiling-paused"
 
     def told(self) -> dict[str, Any]:
@@ -89,6 +94,7 @@ class Sampler:
     async def _each_second(self) -> None:
         if self._root and self._mark.exists():
             await self._resume()  # an agent that was killed has left the counters paused
+        self._measurer.xids.start(functools.partial(_set, asyncio.get_running_loop(), self._xid))
         next_s = time.monotonic()
         while True:
             next_s = max(next_s + SAMPLE_S, time.monotonic())
@@ -108,7 +114,19 @@ class Sampler:
                 log.exception("sample")
                 pause_s = SAMPLE_S
             await self._reap()
-            await asyncio.sleep(max(pause_s, next_s - time.monotonic()))
+            await self._listen(max(time.monotonic() + pause_s, next_s))
+
+    async def _listen(self, until_s: float) -> None:
+        """Sleep; what the driver reports meanwhile is noted at once."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(self._xid.wait(), left_s)
+            except TimeoutError:
+                return
+            self._xid.clear()
+            with contextlib.suppress(TimeoutError):
+                await self._worker.call(self._measurer.hear, LIMIT_S)
+            await asyncio.sleep(HEAR_S)  # a GPU that fails may report hundreds a second
 
     def _tell(self, why: str) -> None:
         if why.partition(":")[0] != self._told.partition(":")[0]:
@@ -152,3 +170,9 @@ class Sampler:
                 log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
         except (ColocError, OSError) as err:
             log.warning("mps", error=str(err)[:200])
+
+
+def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """From another thread."""
+    with contextlib.suppress(RuntimeError):  # the agent has ended
+        loop.call_soon_threadsafe(event.set)

@@ -39,8 +39,24 @@ def test_a_fault_of_mps(make_lab: Callable[..., Lab]) -> None:
     lab.run(["coloc-emu", "fault", ledger, "0", "mps-fault"])
     found = [ended(me, job_id) for job_id in jobs]
     assert {run["outcome"] for run in found} == {"failed"}
-    # The first one to be judged may not know of the other yet.
-    assert "mps-fault" in [run["blame"] for run in found]
+    # The driver's word is in the records of both, so neither waits for the other's end.
+    assert [run["blame"] for run in found] == ["mps-fault"] * 2
+
+
+def test_a_gpu_that_falls_off_the_bus(make_lab: Callable[..., Lab]) -> None:
+    """No program's fault: the driver's Xid 79 tells whose doing it was."""
+    lab = make_lab(settings=FAST, machine="2xa100-40gb")
+    me = desk(lab, 156)
+    job_id = me.submit(
+        "--mem=50", "--no-requeue", wrap=me.train(memory_mib=2000, smact=0.1, work_s=300)
+    )
+    until(lambda: "step " in lab.output(job_id), 60, "it trains")
+    ledger = str(lab.dir / "nodes" / "n1" / "ledger")
+    lab.run(["coloc-emu", "fault", ledger, "all", "lost"])
+    run = ended(me, job_id)
+    assert (run["outcome"], run["blame"]) == ("failed", "hardware")
+    story = [one["text"] for one in me.explain(job_id)["story"] if one["kind"] == "blame"]
+    assert "Xid 79" in story[0]
 
 
 def test_an_out_of_memory_without_a_word(make_lab: Callable[..., Lab]) -> None:

@@ -246,6 +246,14 @@ class RunUse:
             return
         self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200]})
 
+    def note_again(self, at_s: float, kind: str, text: str) -> None:
+        """Keep an event that may come many times: once, with its last time."""
+        for event in self.events:
+            if (event["kind"], event["text"]) == (kind, text[:200]):
+                event["at_s"] = round(at_s, 3)
+                return
+        self.note(at_s, kind, text)
+
     def _leave_out(self, what: str) -> None:
         self.left_out[what] = self.left_out.get(what, 0) + 1
 

@@ -15,9 +15,11 @@ static int usage(FILE *f, int rc)
 {
     fputs("usage: coloc-emu machines [--json]\n"
           "       coloc-emu init --machine NAME [--uuid-seed S] [--minors 1,0,..] [--force]\n"
-          "                      [--sharing mps|streams|auto] [--driver VERSION] LEDGER\n"
+          "                      [--sharing mps|streams|auto] [--driver VERSION] [--no-events] "
+          "LEDGER\n"
           "       coloc-emu show [LEDGER] [--json]\n"
           "       coloc-emu fault LEDGER GPU|all lost|nvml-busy|mps-fault|stale|clear\n"
+          "       coloc-emu xid LEDGER GPU|MIG NUMBER\n"
           "       coloc-emu reap [LEDGER]\n"
           "LEDGER defaults to $COLOC_EMU_LEDGER where it may be left out.\n",
           f);
@@ -66,13 +68,15 @@ static int cmd_init(int argc, char **argv)
     const char *name = NULL, *path = NULL, *minors_text = NULL, *driver = NULL;
     char seed[64] = "";
     uint32_t minors[EMU_MAX_DEVICES];
-    int i, rc, force = 0, sharing = EMU_SHARING_MPS;
+    int i, rc, force = 0, events = 1, sharing = EMU_SHARING_MPS;
     const struct machine *m;
     static struct emu_state st;
 
     for (i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--force") == 0)
             force = 1;
+        else if (strcmp(argv[i], "--no-events") == 0)
+            events = 0;
         else if (strcmp(argv[i], "--machine") == 0 && i + 1 < argc)
             name = argv[++i];
         else if (strcmp(argv[i], "--uuid-seed") == 0 && i + 1 < argc)
@@ -103,6 +107,7 @@ static int cmd_init(int argc, char **argv)
         random_seed(seed, sizeof(seed));
     machine_build(&st, m, seed, minors_text != NULL ? minors : NULL);
     st.sharing = (uint32_t)sharing;
+    st.without_events = !events;
     if (driver != NULL)
         snprintf(st.driver, sizeof(st.driver), "%s", driver);
     rc = emu_create(path, &st, force);
@@ -152,16 +157,31 @@ static int cmd_show(int argc, char **argv)
     return 0;
 }
 
+static void raise_xid(struct emu_state *st, int device, int mig, uint64_t xid)
+{
+    const struct emu_mig *m = mig >= 0 ? &st->dev[device].mig[mig] : NULL;
+
+    st->xid[st->n_xids % EMU_MAX_XIDS] = (struct emu_xid){
+        device, m != NULL ? m->gi : EMU_NO_INSTANCE, m != NULL ? m->ci : EMU_NO_INSTANCE, xid};
+    /* Who waits for it looks without the lock. */
+    __atomic_store_n(&st->n_xids, st->n_xids + 1, __ATOMIC_RELEASE);
+}
+
+/* What the driver reports beside a fault. */
+enum { XID_PAGE_FAULT = 31, XID_OFF_THE_BUS = 79 };
+
 static int set_fault(struct emu_ledger *l, struct emu_device *d, int device, const char *what)
 {
     if (strcmp(what, "clear") == 0) {
         d->faults = 0;
     } else if (strcmp(what, "lost") == 0) {
         d->faults |= EMU_FAULT_LOST;
+        raise_xid(l->st, device, -1, XID_OFF_THE_BUS);
     } else if (strcmp(what, "nvml-busy") == 0) {
         d->faults |= EMU_FAULT_NVML_BUSY;
     } else if (strcmp(what, "mps-fault") == 0) {
         d->mps_fault_seq++;
+        raise_xid(l->st, device, -1, XID_PAGE_FAULT);
     } else if (strcmp(what, "stale") == 0) {
         monitor_freeze(l->st, device);
         d->faults |= EMU_FAULT_STALE;
@@ -195,6 +215,32 @@ static int cmd_fault(int argc, char **argv)
     emu_unlock(&l);
     emu_close(&l);
     return rc < 0 ? usage(stderr, 2) : 0;
+}
+
+static int cmd_xid(int argc, char **argv)
+{
+    struct emu_ledger l;
+    unsigned long number;
+    char *end;
+    int device, mig;
+
+    if (argc != 3)
+        return usage(stderr, 2);
+    number = strtoul(argv[2], &end, 10);
+    if (end == argv[2] || *end != '\0')
+        return usage(stderr, 2);
+    emu_open_or_die(&l, argv[0], "coloc-emu");
+    device = emu_device_by_name(l.st, argv[1], &mig);
+    if (device < 0) {
+        fprintf(stderr, "coloc-emu: no GPU %s\n", argv[1]);
+        return 2;
+    }
+    if (lock_or_complain(&l) < 0)
+        return 9;
+    raise_xid(l.st, device, mig, number);
+    emu_unlock(&l);
+    emu_close(&l);
+    return 0;
 }
 
 static int cmd_reap(int argc, char **argv)
@@ -231,6 +277,8 @@ int main(int argc, char **argv)
         return cmd_show(argc - 2, argv + 2);
     if (strcmp(argv[1], "fault") == 0)
         return cmd_fault(argc - 2, argv + 2);
+    if (strcmp(argv[1], "xid") == 0)
+        return cmd_xid(argc - 2, argv + 2);
     if (strcmp(argv[1], "reap") == 0)
         return cmd_reap(argc - 2, argv + 2);
     if (strcmp(argv[1], "--help") == 0)

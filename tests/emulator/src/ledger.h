@@ -18,13 +18,15 @@
 #include <sys/types.h>
 
 #define EMU_MAGIC 0x554d45434f4c4f43ull /* "COLOCEMU" */
-#define EMU_VERSION 4u
+#define EMU_VERSION 5u
 #define EMU_MAX_DEVICES 16
 #define EMU_MAX_MIG 8
 #define EMU_MAX_PROCS 1024
 #define EMU_MAX_STATS 64
 #define EMU_MAX_PAST 512 /* ended processes that accounting remembers, the newest */
 #define EMU_MAX_LIMITS 128
+#define EMU_MAX_XIDS 64 /* the newest */
+#define EMU_NO_INSTANCE 0xffffffffu
 #define EMU_UUID_LEN 48
 #define EMU_GROUP_LEN 192
 #define EMU_NAME_LEN 64
@@ -92,6 +94,13 @@ struct emu_past {
     uint64_t start_us, end_us, peak_mib;
 };
 
+/* An error that the driver reports, NVIDIA's "Xid". */
+struct emu_xid {
+    int32_t device;
+    uint32_t gi, ci; /* EMU_NO_INSTANCE: of the whole GPU */
+    uint64_t number;
+};
+
 /* A DCGM job-statistics record (dcgmi stats -s / -x / -j). */
 struct emu_stats {
     char job[64];
@@ -120,6 +129,9 @@ struct emu_state {
     uint64_t n_past;           /* ended processes so far; past[n % EMU_MAX_PAST] */
     struct emu_past past[EMU_MAX_PAST];
     struct emu_limit limit[EMU_MAX_LIMITS];
+    uint32_t without_events; /* a driver or GPU that delivers no events */
+    uint64_t n_xids;         /* so far; xid[n % EMU_MAX_XIDS]; written after its entry */
+    struct emu_xid xid[EMU_MAX_XIDS];
 };
 
 struct emu_ledger {

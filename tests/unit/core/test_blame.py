@@ -19,6 +19,7 @@ def last(held: int, foreign: int = 0, **neighbours: int) -> dict[str, Any]:
     ("scene", "who", "word"),
     [
         (Scene(12288, True, mps_fault=True), Blame.MPS_FAULT, "server"),
+        (Scene(12288, True, broken="Xid 48"), Blame.HARDWARE, "Xid 48"),
         (Scene(12288, True), Blame.SELF, "its own limit of 12.0 GiB"),
         (Scene(12288, False), Blame.UNKNOWN, "nothing was measured"),
         (Scene(12288, False, last(20000)), Blame.SELF, "held 19.5 GiB of 12.0 GiB"),
