@@ -63,7 +63,8 @@ local SCRIPT_MAX = 65536 -- bytes of a script and its arguments; a longer one is
 local ORDER = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind",
   "one_task_per_sharing", "cpus_per_tres", "mem_per_tres", "num_tasks", "cpus_per_task",
-  "min_nodes", "max_nodes", "requeue", "admin_comment", "min_mem_per_node",
+  "min_nodes", "max_nodes", "features", "req_nodes", "begin_time", "requeue", "admin_comment",
+  "min_mem_per_node",
 }
 
 local ACCOUNT_PAUSE_S = 60
@@ -327,6 +328,8 @@ local function write_fields(job_desc, set, undo)
       if value then one_task_per_sharing(job_desc, undo) end
     elseif value ~= nil then
       local before, per_cpu = job_desc[field], job_desc.min_mem_per_cpu
+      -- A start time that the user asked for stays.
+      if field == "begin_time" and (before or 0) > os.time() then value = before end
       undo[#undo + 1] = function()
         if before ~= nil then
           job_desc[field] = before

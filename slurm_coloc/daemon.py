@@ -29,6 +29,7 @@ from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.nodes import Nodes
 from slurm_coloc.flow.people import People
+from slurm_coloc.flow.place import Placer
 from slurm_coloc.flow.record import Recorder
 from slurm_coloc.flow.recover import Recoverer
 from slurm_coloc.flow.role import Part, Role
@@ -94,7 +95,16 @@ class Daemon:
         """Take a configuration into use; the socket and the database stay as they are."""
         self._config = config
         self._modes = Modes(config)
-        self._decider = Decider(config, self._store)
+        self._placer = Placer(
+            config,
+            self._store,
+            self._slurm,
+            self._nodes.live,
+            lambda: self._modes.switched_off,
+            lambda: self._seen.shape,
+            lambda: self._limits,
+        )
+        self._decider = Decider(config, self._store, self._placer.at_submit)
         self._recorder = Recorder(config, self._store, self._seen.gpu_type)
         self._watcher = Watcher(
             self._store,
@@ -307,6 +317,13 @@ class Daemon:
         while self._store.forget_history(before_s):
             await asyncio.sleep(0.1)
 
+    def _place_pause(self) -> float:
+        return self._config.placement.interval_s
+
+    async def _place(self) -> None:
+        if not self._standby:
+            await self._placer.round()
+
     async def _recover(self) -> None:
         store = self._store
         if not (store.open_work() or store.open_siblings() or store.putbacks.open()):
@@ -334,6 +351,7 @@ class Daemon:
             asyncio.create_task(self._every(self._refresh_pause, self._read_limits)),
             asyncio.create_task(self._every(self._reconcile_pause, self._reconcile)),
             asyncio.create_task(self._every(lambda: RECOVER_S, self._recover)),
+            asyncio.create_task(self._every(self._place_pause, self._place)),
             asyncio.create_task(self._every(lambda: DAY_S, self._forget)),
         ]
         notify.ready()

@@ -18,6 +18,7 @@ from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, 
 from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig
 from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
+from slurm_coloc.config.placement import PlacementConfig
 from slurm_coloc.errors import ConfigError
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ModeConfig",
     "ModeRule",
     "NetworkConfig",
+    "PlacementConfig",
     "PoolConfig",
     "RecoveryConfig",
     "Section",
@@ -58,6 +60,7 @@ class Config(Section):
     gate: GateConfig = GateConfig()
     agent: AgentConfig = AgentConfig()
     network: NetworkConfig = NetworkConfig()
+    placement: PlacementConfig = PlacementConfig()
 
 
 def config_path() -> Path:

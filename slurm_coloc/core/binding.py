@@ -68,6 +68,15 @@ class NodeUse:
     gpu_type: str | None = None
     gpus: tuple[Gpu, ...] = ()
     spread: bool = True
+    devices: tuple[str, ...] = ()  # gres type of each GPU where each has its own
+    held_back: bool = False  # reserved, or in maintenance: not for everybody
+
+    def of_type(self, kind: str | None) -> tuple[Gpu, ...]:
+        """Its GPUs of a gres type: all, or the one that is called so; None: of any type."""
+        if kind in self.devices:
+            place = self.devices.index(kind or "")
+            return self.gpus[place : place + 1]
+        return self.gpus if kind in (None, self.gpu_type) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +128,7 @@ def _on_each(gpus: int, shards: list[int]) -> int:
 
 def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:
     """The resources that ``node`` lacks for ``need`` at this moment, GPUs first."""
-    fits_type = need.gpu_type is None or need.gpu_type == node.gpu_type
-    gpus = node.gpus if fits_type else ()
+    gpus = node.of_type(need.gpu_type)
     rows = (
         (
             Resource.SHARDS,

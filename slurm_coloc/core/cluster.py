@@ -35,6 +35,8 @@ class NodeShape:
     address: str = ""  # NodeAddr
     hostname: str = ""  # NodeHostName
     slices: tuple[tuple[str, int], ...] = ()
+    #: gres type of each GPU where each has its own (core/devicetypes); jobs can be steered there
+    devices: tuple[str, ...] = ()
 
     @property
     def shards_per_gpu(self) -> int:
@@ -119,6 +121,12 @@ class ClusterShape:
         types = {node.gpu_type for node in self.nodes if node.gpus}
         return types.pop() if len(types) == 1 else None
 
+    @property
+    def steerable(self) -> frozenset[str]:
+        """Models whose GPUs have a type each on some node: there a request by the model's name is
+        refused, and a node's feature of that name stands for it."""
+        return frozenset(node.gpu_type for node in self.nodes if node.devices and node.gpu_type)
+
     def partition(self, name: str | None) -> PartitionShape | None:
         """The partition called ``name``; the default one for None."""
         for part in self.partitions:
@@ -153,12 +161,12 @@ def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ..
     return (default.name,) if default else ()
 
 
-def _plain(wanted: str | None) -> bool:
+def plain(wanted: str | None) -> bool:
     """Whether a constraint is a plain list of features (a, a&b, a|b), which is all we judge."""
     return not wanted or bool(re.fullmatch(r"[\w.-]+(?:(?:[&,][\w.-]+)*|(?:\|[\w.-]+)*)", wanted))
 
 
-def _features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
+def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
     partition are shared (may_land_elsewhere)."""
     if not wanted:
@@ -177,7 +185,7 @@ def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
     harmless where every GPU node of the partitions has shards.
     """
     bound = request.req_nodes or request.exc_nodes or request.reservation
-    if not bound and _plain(request.features):
+    if not bound and plain(request.features):
         return False
     wanted = set(wanted_partitions(request, shape))
     return any(wanted & set(node.partitions) and not node.shards for node in shape.nodes)
@@ -205,7 +213,7 @@ def mig_types(
     allowed = _allowed(request, shape, pool)
     counts: dict[str, int] = {}
     for node in shape.nodes:
-        if allowed & set(node.partitions) and _features_fit(request.features, node.features):
+        if allowed & set(node.partitions) and features_fit(request.features, node.features):
             for kind, count in node.slices:
                 counts[kind] = counts.get(kind, 0) + count
     found = [
@@ -234,6 +242,6 @@ def shared_gpus(
         and node.gpus >= gpus
         and allowed & set(node.partitions)
         and (gpu_type is None or node.gpu_type == gpu_type)
-        and _features_fit(request.features, node.features)
+        and features_fit(request.features, node.features)
     }
     return tuple(sorted(kinds, key=lambda kind: (kind.shards, kind.type or "")))

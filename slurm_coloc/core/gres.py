@@ -92,12 +92,14 @@ def gpu_request(per_node: str, per_task: str) -> str:
 
 
 def same_gres(left: str, right: str) -> bool:
-    """Whether two requests (see gpu_request) ask for the same, whatever their spelling."""
+    """Whether two requests (see gpu_request) ask for the same, whatever their spelling. Shards are
+    the same whatever GPU they are pinned to by its type."""
 
     def normal(text: str) -> tuple[bool, list[tuple[str, str, int]]]:
         items = parse_gres(without(text, "cpu"))
         return text.startswith(PER_TASK), sorted(
-            (item.name, item.type or "", item.count) for item in items
+            (item.name, "" if item.name == "shard" else item.type or "", item.count)
+            for item in items
         )
 
     return normal(left) == normal(right)

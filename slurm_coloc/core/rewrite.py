@@ -8,6 +8,7 @@ reads back inside the job). With shards only, Slurm refuses or ignores those, so
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.cluster import ClusterShape, wanted_partitions
@@ -43,6 +44,8 @@ def whole_gpu(
     if not shape.keeps_whole_apart and count == 1 and shards_per_gpu:
         return f"gres/shard:{shards_per_gpu}"
     gpu_type = gpu_type or shape.whole_type
+    if gpu_type in shape.steerable:
+        gpu_type = None  # a feature stands for it
     kind = f"{gpu_type}:" if gpu_type else ""
     return f"gres/gpu:{kind}{count}"
 
@@ -121,6 +124,15 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
     return changed
 
 
+def _feature(request: JobRequest, model: str) -> dict[str, Value]:
+    """A model of GPUs as the feature of its nodes, where each GPU has a type of its own."""
+    present = request.features or ""
+    if model in re.split(r"[&,|]", present):
+        return {}
+    joined = f"({present})&{model}" if "|" in present else f"{present}&{model}"
+    return {"features": joined if present else model}
+
+
 def _share_per_task(request: JobRequest, share: str) -> dict[str, Value]:
     """``share`` for each task, each on a GPU of its own: what ``--tres-per-task=gres/shard:N
     --gres-flags=one-task-per-sharing`` makes of a request, its binding included."""
@@ -138,7 +150,11 @@ def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> 
     fields = _drop_gpus(request)
     if request.tres_bind or ("tres_per_task" in fields and shape.keeps_whole_apart):
         fields["tres_bind"] = ""  # 24.11 binds --gpus-per-task; a bind without GPUs is refused
-    kind = f"{decision.gpu_type}:" if decision.gpu_type else ""
+    model = decision.gpu_type
+    if model in shape.steerable:
+        fields |= _feature(request, model or "")
+        model = None
+    kind = f"{model}:" if model else ""
     share = f"gres/shard:{kind}{decision.shards}"
     if per_task(request, shape):
         fields |= _share_per_task(request, share)

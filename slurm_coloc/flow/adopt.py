@@ -71,7 +71,10 @@ def exclusive_tres(view: JobView, shape: ClusterShape, per_gpu: int) -> str:
     # What is asked for each task keeps its CPUs, which view.tres leaves out.
     each = view.tres.startswith(PER_TASK)
     asked = view.tres_per_task if each else view.tres_per_node
-    gpu = whole_gpu(shape, gpus[0].type or None, 1, 0 if each else per_gpu)
+    kind = gpus[0].type
+    if any(kind in node.devices for node in shape.nodes):
+        kind = None  # pinned: any GPU of the model will do, which is a feature there
+    gpu = whole_gpu(shape, kind, 1, 0 if each else per_gpu)
     return (PER_TASK if each else "") + with_item(without(asked, "gpu", "shard"), gpu)
 
 
@@ -90,6 +93,6 @@ def _shards_per_gpu(view: JobView, shape: ClusterShape) -> int:
         for node in shape.nodes
         if node.shards_per_gpu
         and wanted & set(node.partitions)
-        and (not kinds or node.gpu_type in kinds)
+        and (not kinds or node.gpu_type in kinds or kinds & set(node.devices))
     ]
     return min(found, default=0)

@@ -4,6 +4,7 @@
 import json
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -31,6 +32,9 @@ log = structlog.get_logger()
 
 Answer = dict[str, str]
 
+#: Decision id, request, decision, SM activity that is expected, and the change that was made.
+Place = Callable[[str, JobRequest, Decision, float | None, Rewrite], Rewrite]
+
 NOT_TAKEN = "0" * 12  # decision id of a job that colocd leaves alone
 
 # The hook waits 200 ms in all; the rest is for the socket and the database.
@@ -48,7 +52,9 @@ def rules_of(config: Config) -> Rules:
 class Decider:
     """Answers the hook's submissions under one configuration."""
 
-    def __init__(self, config: Config, store: Store) -> None:
+    def __init__(self, config: Config, store: Store, place: Place | None = None) -> None:
+        """``place``: adds to a share the GPU that it is pinned to, where GPUs are steered."""
+        self._place = place
         self._config = config
         self._rules = rules_of(config)
         self._store = store
@@ -110,6 +116,9 @@ class Decider:
             line = f"observe mode, submitted unchanged; would be: {_told(decision, estimated)}"
             return _answer(Decision(Action.ASIS, Reason.OBSERVE), decision_id, Rewrite(), [line])
         change = rewrite(request, decision, shape)
+        if self._place and decision.action is Action.COLLOCATE:
+            smact = estimated.estimate.smact if estimated.estimate else None
+            change = self._place(decision_id, request, decision, smact, change)
         lines = self._lines(asked, decision, estimated)
         if _stuck(decision, shape):
             lines.append("after a GPU out-of-memory it is not requeued: Slurm is too old for that")

@@ -36,6 +36,7 @@ class GpuNow(_Told):
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     index: Annotated[int, Field(ge=0, le=255)] = 0
+    minor: Annotated[int, Field(ge=0, le=255)] | None = None
     name: Text = ""
     total_mib: Mib
     free_mib: Mib
@@ -107,6 +108,11 @@ class Live:
     def _fresh(self) -> dict[str, tuple[float, Beat]]:
         now = time.time()
         return {name: one for name, one in self._kept.items() if now - one[0] < STALE_S}
+
+    def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
+        """What a node said last, and when (Unix seconds), however old; None: nothing."""
+        kept = self._kept.get(node)
+        return (kept[0], kept[1].gpus) if kept else None
 
     def answer(self, *, hide_jobs: bool) -> dict[str, Any]:
         """All GPUs of all nodes. ``hide_jobs``: PrivateData keeps job ids from who asks."""

@@ -33,9 +33,10 @@ class Lately:
         numbers: Mapping[str, int],
         reasons: Mapping[str, str],
         at_s: float,
+        minors: Mapping[str, int | None] | None = None,
     ) -> None:
         """One sample. ``jobs``: those of this node; ``numbers``: NVML's, by UUID; ``reasons``: why
-        a device's activity is not told; ``at_s``: monotonic."""
+        a device's activity is not told; ``at_s``: monotonic; ``minors``: of /dev/nvidiaN."""
         there = list(jobs)
         figures = []
         self._jobs = {}
@@ -52,6 +53,7 @@ class Lately:
                 {
                     "uuid": reading.uuid,
                     "index": numbers[reading.uuid],
+                    "minor": (minors or {}).get(reading.uuid),
                     "name": reading.name[:64],
                     "total_mib": reading.total_mib,
                     "free_mib": reading.free_mib,

@@ -299,7 +299,8 @@ class Measurer:
         jobs = self._present.jobs
         reasons = {uuid: why.get("smact", "") for uuid, why in self._whys.items()}
         numbers = {one.unit.uuid: one.unit.index for one in samples}
-        self._lately.take(readings, jobs.values(), numbers, reasons, mono_s)
+        minors = {one.unit.uuid: one.unit.minor for one in samples}
+        self._lately.take(readings, jobs.values(), numbers, reasons, mono_s, minors)
         if self._settings.job_mapping_dir is not None:
             # The exporter counts GPUs as DCGM does.
             mapping = self._lately.mapping(numbers | self._dcgm.numbers)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_coloc.core.cluster import MULTI_GPU_RELEASE
+from slurm_coloc.core.devicetypes import device_types
 from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec
 
@@ -34,6 +35,10 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         select += ",MULTIPLE_SHARING_GRES_PJ"
     cards = spec.cards
     shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
+    gpus, feature = [cards.gres], ""
+    if spec.steered:
+        feature = cards.gpu_type
+        gpus = [f"gpu:{kind}:1" for kind in device_types(feature, cards.gpus)]
     lines = [
         f"ClusterName=coloc-{spec.name}",
         f"SlurmctldHost={site.hostname}(127.0.0.1)",
@@ -72,7 +77,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         lines.append(
             f"NodeName={name} NodeHostname={site.hostname} NodeAddr=127.0.0.1 Port={port}"
             f" CPUs={spec.cpus} RealMemory={spec.memory_mib} State=UNKNOWN"
-            f" Gres={cards.gres},shard:{shards}"
+            f" Gres={','.join(gpus)},shard:{shards}" + (f" Feature={feature}" if feature else "")
         )
     lines.append(
         "PartitionName=main Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00"
@@ -92,7 +97,11 @@ def gres_conf(spec: LabSpec) -> str:
     last = f"[0-{cards.gpus - 1}]" if cards.gpus > 1 else "0"
     lines = ["AutoDetect=off"]
     for name in spec.node_names:
-        lines.append(f"NodeName={name} Name=gpu Type={cards.gpu_type} File=/dev/nvidia{last}")
+        if spec.steered:
+            for minor, kind in enumerate(device_types(cards.gpu_type, cards.gpus)):
+                lines.append(f"NodeName={name} Name=gpu Type={kind} File=/dev/nvidia{minor}")
+        else:
+            lines.append(f"NodeName={name} Name=gpu Type={cards.gpu_type} File=/dev/nvidia{last}")
         for one in cards.slices:
             file = f"{CAPS}{one.cap}"
             lines.append(f"NodeName={name} Name=gpu Type={one.gpu_type} File={file}")

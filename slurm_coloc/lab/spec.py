@@ -94,6 +94,9 @@ class LabSpec:
     #: MULTIPLE_SHARING_GRES_PJ (24.11 and later): a job may hold shards of several GPUs. Not the
     #: default, because Slurm then also splits the shards of jobs that are not ours
     multi_gpu: bool = False
+    #: a Type of its own for each GPU (a100-0, a100-1, ...), so that colocd can steer jobs; the
+    #: model becomes a feature of the nodes
+    steered: bool = False
     #: the optional etc/cli_filter.lua, which every sbatch and srun loads
     cli_filter: bool = True
     coloc: bool = True
@@ -140,6 +143,8 @@ class LabSpec:
             raise UsageFault(f"mode {self.mode!r}: choose on, observe or off")
         if not 1 <= self.nodes <= 32 or not 0 <= self.users <= 32:
             raise UsageFault("a lab has 1 to 32 nodes and 0 to 32 users")
+        if self.steered and self.cards.slices:
+            raise UsageFault(f"machine {self.machine!r}: MIG devices cannot be steered")
         if not 64 <= self.shard_mib <= self.cards.usable_mib:
             raise UsageFault(f"shard size {self.shard_mib} MiB: 64 to the card's memory")
         text = str(self.folder)

@@ -21,7 +21,8 @@ MOST_MIG = 16
 
 @dataclass(slots=True)
 class Unit:
-    """A GPU, or a MIG device of the GPU ``parent``. ``index``: NVML's number of the GPU."""
+    """A GPU, or a MIG device of the GPU ``parent``. ``index``: NVML's number of the GPU; ``minor``:
+    of /dev/nvidiaN, None where it is not told."""
 
     uuid: str
     index: int
@@ -31,6 +32,7 @@ class Unit:
     instance: int | None = None
     without: dict[str, str] = field(default_factory=dict)
     busy_us: int = 0
+    minor: int | None = None
 
     @property
     def mig(self) -> bool:
@@ -105,7 +107,10 @@ class Sampling:
         mode = self._lib.maybe(lambda: call("nvmlDeviceGetMigMode", handle))
         if isinstance(mode, Missing) or not mode[0]:
             name = as_text(call("nvmlDeviceGetName", handle))
-            return [Unit(as_text(call("nvmlDeviceGetUUID", handle)), index, name, handle)]
+            minor = self._lib.maybe(lambda: int(call("nvmlDeviceGetMinorNumber", handle)))
+            unit = Unit(as_text(call("nvmlDeviceGetUUID", handle)), index, name, handle)
+            unit.minor = None if isinstance(minor, Missing) else minor
+            return [unit]
         units = []
         for number in range(MOST_MIG):
             ask = functools.partial(call, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)

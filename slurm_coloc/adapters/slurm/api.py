@@ -15,6 +15,7 @@ from slurm_coloc.core.binding import Need, NodeUse
 from slurm_coloc.core.cluster import ClusterShape, Controller
 from slurm_coloc.core.job import EndedJob, JobView
 from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.core.queued import Queued
 
 
 class SlurmClient(Protocol):
@@ -48,6 +49,9 @@ class SlurmClient(Protocol):
 
     async def usage(self) -> tuple[NodeUse, ...]:
         """What every node has and what is taken now, per device where the release tells."""
+
+    async def queue(self) -> list[Queued]:
+        """Every job that waits or runs; waiting ones in Slurm's order, an array as one."""
 
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from slurm_coloc.adapters.slurm.commands import data, process
+from slurm_coloc.adapters.slurm.commands import data, process, queue
 from slurm_coloc.adapters.slurm.commands.limits import (
     ASSOC_COLUMNS,
     QOS_COLUMNS,
@@ -55,6 +55,7 @@ from slurm_coloc.core.cluster import ClusterShape, Controller
 from slurm_coloc.core.gres import PER_TASK, task_bind
 from slurm_coloc.core.job import TERMINAL, EndedJob, JobView
 from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.core.queued import Queued
 from slurm_coloc.errors import SlurmError
 
 FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard
@@ -167,6 +168,11 @@ class SlurmCommands:
             form = f"--Format={NEED_FORMAT}"
             shards = parse_shards_by_node(await self._run("squeue", "--noheader", states, form))
         return tuple(node_use(pairs, shards) for pairs in nodes)
+
+    async def queue(self) -> list[Queued]:
+        """Every job that waits or runs; waiting ones in Slurm's order, an array as one."""
+        text = await self._run("squeue", "--noheader", queue.STATES, f"--Format={queue.FORMAT}")
+        return await asyncio.to_thread(queue.parse_queue, text)
 
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""

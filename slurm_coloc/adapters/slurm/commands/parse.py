@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from slurm_coloc.core.cluster import Controller, NodeShape, PartitionShape
+from slurm_coloc.core.devicetypes import model_of
 from slurm_coloc.core.gres import Gres, count_of, parse_gres
 from slurm_coloc.core.job import EndedJob, JobView
 from slurm_coloc.core.mig import slice_of
@@ -85,7 +86,8 @@ def parse_pairs(line: str) -> dict[str, str]:
     return pairs
 
 
-def _seconds(text: str) -> float | None:
+def seconds(text: str) -> float | None:
+    """A time in Unix seconds; None where there is none."""
     # With SLURM_TIME_FORMAT=%s Slurm writes Unix seconds, which no clock change makes ambiguous.
     if text.isascii() and text.isdigit():
         return float(text)
@@ -166,9 +168,9 @@ def job_view(values: Mapping[str, str]) -> JobView:
         admin_comment=values["admin_comment"],
         partition=values["Partition"],
         nodes=values["NodeList"],
-        submit_s=_seconds(values["SubmitTime"]),
-        start_s=_seconds(values["StartTime"]),
-        end_s=_seconds(values["EndTime"]),
+        submit_s=seconds(values["SubmitTime"]),
+        start_s=seconds(values["StartTime"]),
+        end_s=seconds(values["EndTime"]),
         array_job_id=number(values["ArrayJobID"]) or None,
         array_task=values["ArrayTaskID"] or None,
         account=values["Account"],
@@ -188,7 +190,9 @@ def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
     if not found:
         return None
     gpus = [item for item in found if slice_of(item.type) is None]
-    types = {item.type for item in gpus}
+    kinds = tuple(item.type or "" for item in gpus)
+    model = model_of(kinds) if all(item.count == 1 for item in gpus) else None
+    types = {model} if model else {item.type for item in gpus}
     state = pairs.get("State", "").upper()
     return NodeShape(
         name=pairs.get("NodeName", ""),
@@ -207,6 +211,7 @@ def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
         address=pairs.get("NodeAddr", ""),
         hostname=pairs.get("NodeHostName", ""),
         slices=_slices(found),
+        devices=kinds if model else (),
     )
 
 
@@ -296,9 +301,9 @@ def parse_ended(line: str) -> EndedJob:
         admin_comment=values["AdminComment"],
         exit_code=exit_code,
         signal=ended_by,
-        submit_s=_seconds(values["Submit"]),
-        start_s=_seconds(values["Start"]),
-        end_s=_seconds(values["End"]),
+        submit_s=seconds(values["Submit"]),
+        start_s=seconds(values["Start"]),
+        end_s=seconds(values["End"]),
     )
 
 

@@ -26,6 +26,9 @@ NEED_COLUMNS: tuple[tuple[str, int], ...] = (
 )
 NEED_FORMAT = ",".join(f"{name}:{width}" for name, width in NEED_COLUMNS)
 
+# States of a node that only some jobs may use now, beside UNUSABLE.
+HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
+
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 
@@ -132,6 +135,8 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         gpu_type=shape.gpu_type if shape else None,
         gpus=gpus,
         spread=tells_per_gpu(used),
+        devices=shape.devices if shape else (),
+        held_back=any(word in state for word in HELD_BACK),
     )
 
 

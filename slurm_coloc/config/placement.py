@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which GPU a shared job gets: [placement]."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from slurm_coloc.config.base import Section
+
+
+class PlacementConfig(Section):
+    """[placement] who says on which GPU a shared job runs."""
+
+    mode: Literal["native", "steered"] = Field(
+        "native",
+        description="native: Slurm, by first fit or LL_SHARED_GRES. steered: colocd pins waiting"
+        " shared jobs to the GPU that the policy chooses on live telemetry (Slurm 24.11 and later,"
+        " a gres Type for each GPU: see `coloc doctor`).",
+    )
+    nodes: tuple[str, ...] = Field(
+        (),
+        description="What is steered: host lists (gpu[01-08]) or features of nodes; empty: every"
+        " node whose GPUs have a Type each.",
+    )
+    policy: str = Field(
+        "magm", description="The policy that chooses, one of those of `coloc simulate`."
+    )
+    smact_gate: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="Present SM activity (mean of 90 s) above which a GPU gets no other job; 1: no"
+        " gate. Where every GPU with room is above it a job waits, for max_pin_s at most.",
+    )
+    stale_s: float = Field(
+        60.0, ge=5, description="Age of telemetry from which a node is left to Slurm itself."
+    )
+    max_pin_s: float = Field(
+        300.0,
+        ge=1,
+        description="Seconds after which a job that waits in a pin, or at the gate, is left to"
+        " Slurm.",
+    )
+    interval_s: float = Field(5.0, ge=1, description="Seconds between two looks at the queue.")
+    ahead: int = Field(
+        32, ge=1, le=1000, description="So many waiting jobs are placed ahead, in Slurm's order."
+    )

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs as a policy sees them, and what is virtually put on them while the queue is walked
+through."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.interference import FITTED
+from slurm_coloc.core.placing import Conditions, Policy, View, admits
+from slurm_coloc.core.seat import Ask, Host, Measured, Resident, Seat
+from slurm_coloc.core.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
+
+#: a job shows in telemetry, a mean of so many seconds, when it runs so long
+WINDOW_S = 90.0
+#: what is assumed of a young job whose SM activity nobody knows
+BUSY = 1.0
+
+
+@dataclass(slots=True)
+class _Sight(View):
+    """What the policy sees: ``allowed`` are the seats that the job at hand may get."""
+
+    allowed: Sequence[Seat] = field(default_factory=tuple)
+
+    def open_to(self, ask: Ask) -> Sequence[Seat]:
+        """Those of the job at hand; for one before it, all: it is to be refused again."""
+        return self.allowed if ask is self.queue[-1] else self.seats
+
+
+class Scene:
+    """The seats, and what is virtually put on them while the queue is walked through."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot, self._policy, rules = snapshot, policy, snapshot.rules
+        self.pins: list[Pin] = []
+        self.seats: list[Seat] = []
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        for number, node in enumerate(snapshot.nodes):
+            host = Host(number, node.cpus, node.memory_mib)
+            for place, device in enumerate(node.devices):
+                self.pins.append(Pin(node.name, device.kind))
+                self.seats.append(self._seat(len(self.seats), number, node, place, host))
+        gate = rules.smact_gate if rules.smact_gate < 1 else None
+        self._plan = Conditions(jobs=rules.max_jobs)
+        self._gated = Conditions(margin_mib=0, smact_at_most=gate, jobs=rules.max_jobs)
+        self.turn = snapshot.turn
+        self._first: Ask | None = None
+
+    def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> Seat:
+        device, rules, now_s = node.devices[place], self.snapshot.rules, self.snapshot.at_s
+        seat = Seat(
+            index,
+            number,
+            device.kind,
+            device.shards * rules.shard_mib,
+            pool=node.steered and device.shards > 0,
+            gpu=index,
+            multi_user=rules.multi_user,
+            host=host,
+        )
+        seat.measured = self._fresh(device)
+        there = [one for one in self.snapshot.running if one.node == node.name]
+        shares = 0
+        for one in there:
+            if place in one.devices:
+                shares += one.shards
+                young = one.start_s is None or now_s - one.start_s < WINDOW_S
+                ask = _ask_of(one, rules.shard_mib)
+                self._put(seat, ask, one.ends_s, one.held_mib if young else None)
+        if device.whole and not seat.residents:
+            self._put(seat, Ask(-index - 1, 1, None, None, 0.0, share=False), None, None)
+        elif device.used > shares:
+            # Somebody's, on which GPU of the node was not to be found out.
+            need = (device.used - shares) * rules.shard_mib
+            self._put(seat, Ask(-index - 1, 1, need, None, 0.0), None, None)
+        return seat
+
+    def _fresh(self, device: Device) -> Measured | None:
+        if device.age_s is None or device.age_s > self.snapshot.rules.stale_s:
+            return None
+        return Measured(device.free_mib, device.smact or 0.0)
+
+    def _put(self, seat: Seat, ask: Ask, ends_s: float | None, held_mib: int | None) -> None:
+        """A job on a seat. ``held_mib``: it is too young for telemetry, which shows so much of its
+        memory; None: telemetry knows it."""
+        seat.residents.append(Resident(ask, ends_s))
+        seat.whole = seat.whole or not ask.share
+        need = seat.usable_mib if ask.need_mib is None else ask.need_mib
+        seat.reserved_mib += need
+        smact = BUSY if ask.activity is None else ask.activity.smact
+        seat.smact += smact
+        shown = seat.measured
+        if shown is not None and held_mib is not None:
+            free = max(0, shown.free_mib - max(0, need - held_mib))
+            seat.measured = replace(shown, free_mib=free, smact=min(1.0, shown.smact + smact))
+
+    def fresh(self, pin: Pin) -> bool:
+        """Whether telemetry of a GPU is young enough."""
+        return self.seats[self.pins.index(pin)].measured is not None
+
+    def open(self, pin: Pin) -> bool:
+        """Whether jobs may start on its node."""
+        node = self._nodes.get(pin.node)
+        return node is not None and node.open and pin in self.pins
+
+    def allowed(self, job: Waiting) -> list[Seat]:
+        """The seats that a job may get as far as Slurm is concerned; for one of ours those that
+        may be steered to, with telemetry."""
+        found = []
+        for seat, pin in zip(self.seats, self.pins, strict=True):
+            if pin.node not in job.nodes or not self._nodes[pin.node].open:
+                continue
+            if job.ours:
+                if not seat.pool or seat.measured is None:
+                    continue
+                need = job.shards * self.snapshot.rules.shard_mib
+                if seat.idle and seat.measured.free_mib < need:
+                    continue  # somebody is there whom Slurm does not know
+            found.append(seat)
+        return found
+
+    def next(self, ask: Ask, allowed: Sequence[Seat]) -> tuple[Seat, ...] | None:
+        """The seats of a job by the policy, behind the first one that cannot start."""
+        queue = [ask] if self._first is None else [self._first, ask]
+        sight = _Sight(
+            self.snapshot.at_s,
+            queue,
+            self.seats,
+            self._gated,
+            FITTED,
+            self.turn,
+            depth=max(2, len(queue)),
+            allowed=allowed,
+        )
+        start = self._policy.next(sight)
+        if start is None or start.ask is not ask:
+            return None
+        return start.seats if all(seat in allowed for seat in start.seats) else None
+
+    def start(self, ask: Ask, seats: Sequence[Seat], run_s: float | None) -> None:
+        """A job is expected on these seats from now on."""
+        ends_s = None if run_s is None else self.snapshot.at_s + run_s
+        for seat in seats:
+            self._put(seat, ask, ends_s, 0)
+            if seat.host is not None:
+                seat.host.take(ask, 1)
+
+    def blocked(self, ask: Ask) -> None:
+        """A job cannot start: later ones are not sent where it waits."""
+        self._first = self._first or ask
+
+    def has_room(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+        """Whether there is room by plan, whatever telemetry says."""
+        return any(admits(ask, seat, self._plan, FITTED) for seat in allowed)
+
+    def is_gated(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+        """Whether telemetry alone keeps a job out everywhere."""
+        admitted = (admits(ask, seat, self._gated, FITTED) for seat in allowed)
+        return self.has_room(ask, allowed) and not any(admitted)
+
+
+def _ask_of(job: Running, shard_mib: int) -> Ask:
+    activity = None if job.smact is None else Activity(job.smact)
+    whole = not job.shards
+    need = None if whole else job.shards * shard_mib
+    gpus = max(1, len(job.devices))
+    return Ask(job.job_id, gpus, need, activity, 0.0, user=str(job.uid), share=not whole)
+
+
+def ask_of(job: Waiting, shard_mib: int) -> Ask:
+    whole = not job.shards
+    return Ask(
+        job.job_id,
+        job.gpus,
+        None if whole else job.shards * shard_mib,
+        None if job.smact is None else Activity(job.smact),
+        0.0,
+        run_s=job.run_s,
+        user=str(job.uid),
+        share=not whole,
+        cpus=job.cpus,
+        host_mib=job.memory_mib,
+    )

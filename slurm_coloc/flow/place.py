@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage place: pins waiting shared jobs to the GPU that the policy chooses (mode steered).
+
+A pin is the job's own request, ``gres/shard:TYPE:N`` and the node, so nothing of it can be lost:
+what Slurm shows is where colocd goes on. Every look is recorded where it changed something.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from slurm_coloc.adapters.ring import Ring
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.cluster import ClusterShape, plain, wanted_partitions
+from slurm_coloc.core.comment import decision_in
+from slurm_coloc.core.decision import Action, Decision
+from slurm_coloc.core.gres import count_of, with_item, without
+from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.core.placing import Policy
+from slurm_coloc.core.queued import Queued
+from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.core.steerable import refusals
+from slurm_coloc.core.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
+from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
+from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.replay import recorded
+from slurm_coloc.flow.scene import Bounds, Memory, Sources, key, wants
+from slurm_coloc.policies import fresh, policy
+
+log = structlog.get_logger()
+
+# A job that waits at the gate is not eligible for so many intervals; renewed before that is over.
+# Should colocd die, it is eligible again then, and Slurm places it.
+PARKED = 3
+TOLD = {
+    Why.STALE: "what its node's agent said last is too old",
+    Why.CLOSED: "its node is closed",
+    Why.NO_ROOM: "there is no room on any GPU that it may get",
+    Why.GATE: "every GPU with room is too busy",
+    Why.BEHIND: "a job before it waits for those GPUs",
+    Why.GAVE_UP: "it has waited long enough",
+    Why.ENOUGH: "others come first",
+    Why.NOT_YET: "Slurm would not start it now",
+}
+
+
+class Placer:
+    """Looks at the queue, asks the policy, and changes requests."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        slurm: SlurmClient,
+        live: Live,
+        off: Callable[[], bool],
+        shape: Callable[[], ClusterShape | None],
+        limits: Callable[[], SiteLimits],
+    ) -> None:
+        """Raises ConfigError for a policy that there is not."""
+        try:
+            self._policy: Policy = policy(config.placement.policy)
+        except UsageFault as err:
+            raise ConfigError(f"placement.policy: {err.message}") from err
+        self._config, self._store, self._slurm = config, store, slurm
+        self._off, self._shape, self._limits = off, shape, limits
+        self._memory = Memory()
+        self._sources = Sources(config, store, live, self._memory)
+        self._ring = Ring(config.daemon.state_dir / "placement")
+        self._turn = 0
+        self._last: Snapshot | None = None
+        self._clean = False  # native: no job was found pinned
+        self._refused = ""
+        self._writes: set[asyncio.Task[Path]] = set()
+
+    @property
+    def steers(self) -> bool:
+        """Whether jobs are to be pinned at all."""
+        return self._config.placement.mode == "steered"
+
+    def _stopped(self, shape: ClusterShape) -> bool:
+        """Whether this cluster cannot be steered, or nothing is left to do."""
+        if not any(node.devices for node in shape.nodes):
+            return True
+        found = "; ".join(refusals(shape, self._limits()))
+        if self.steers and found != self._refused:
+            log.warning("place", result="not steered", reason=found) if found else None
+            self._refused = found
+        return not self.steers and self._clean
+
+    async def round(self) -> None:
+        """One look, and what follows from it. Raises SlurmError."""
+        shape = self._shape()
+        self._last = None
+        if shape is None or self._off() or self._stopped(shape):
+            return
+        uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
+        snapshot = self._sources.snapshot(shape, uses, queue, self._turn)
+        if self._refused:
+            snapshot = replace(
+                snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
+            )
+        answers, self._turn = steer(snapshot, fresh(self._policy))
+        jobs = {job.job_id: job for job in queue}
+        changed = [one for one in answers if await self._apply(one, jobs[one.job_id])]
+        await self._loosen(jobs.values(), {one.job_id for one in answers})
+        if changed:
+            self._record(snapshot, answers)
+        self._clean = not any(job.pin for job in snapshot.waiting)
+        if self.steers and not self._refused:
+            self._last = snapshot
+
+    # one job
+
+    async def _apply(self, answer: Answer, job: Queued) -> bool:
+        """Do what was answered; whether that changed anything."""
+        fields = self._fields(answer, job)
+        if answer.why is Why.GAVE_UP:
+            self._memory.given_up.add(key(job))
+        if answer.act in (Act.NATIVE, Act.UNPIN):
+            self._memory.since.pop(key(job), None)
+            self._memory.parked.pop(key(job), None)
+        elif answer.act in (Act.PIN, Act.WAIT):
+            self._memory.since.setdefault(key(job), time.time())
+        if not fields:
+            return False
+        try:
+            await self._slurm.update(job.handle, **fields)
+        except SlurmError as err:
+            if err.away:
+                raise
+            # It has started meanwhile, or was cancelled.
+            log.info("place", jobid=job.job_id, act=str(answer.act), error=err.message)
+            return False
+        self._tell(answer, job, fields)
+        return True
+
+    def _fields(self, answer: Answer, job: Queued) -> dict[str, str | int]:
+        """What is to be changed of the job."""
+        shards = count_of(job.tres_per_node, "shard")
+        fields: dict[str, str | int] = {}
+        others = without(job.tres_per_node, "shard")
+        parked = self._memory.parked.get(key(job))
+        if answer.act is Act.PIN and answer.pin is not None:
+            fields["TresPerNode"] = with_item(others, f"gres/shard:{answer.pin.kind}:{shards}")
+            fields |= self._nodes(job, answer.pin.node)
+        elif answer.act in (Act.UNPIN, Act.WAIT) and self._is_pinned(job):
+            fields["TresPerNode"] = with_item(others, f"gres/shard:{shards}")
+            fields |= self._nodes(job, "")
+        if answer.act is Act.WAIT:
+            now, each_s = time.time(), self._config.placement.interval_s
+            if parked is None or parked - now < (PARKED - 1) * each_s:
+                fields["StartTime"] = f"now+{int(PARKED * each_s) + 1}"
+                self._memory.parked[key(job)] = now + PARKED * each_s
+        elif parked is not None and job.reason == "BeginTime":
+            fields["StartTime"] = "now"
+            self._memory.parked.pop(key(job), None)
+        return fields
+
+    def _is_pinned(self, job: Queued) -> bool:
+        shape = self._shape()
+        kinds = {kind for node in (shape.nodes if shape else ()) for kind in node.devices}
+        return any(f":{kind}:" in job.tres_per_node for kind in kinds)
+
+    def _nodes(self, job: Queued, node: str) -> dict[str, str | int]:
+        """ReqNodeList for a pin to ``node`` ("": none); an owner's own choice stays."""
+        wanted = wants(self._decision(job), job.req_nodes)
+        return {} if wanted or job.req_nodes == node else {"ReqNodeList": node}
+
+    def _decision(self, job: Queued) -> dict[str, object] | None:
+        found = decision_in(job.admin_comment)
+        return self._memory.decisions.get(found) if found else None
+
+    async def _loosen(self, jobs: Iterable[Queued], answered: set[int]) -> None:
+        """Jobs of ours that are no shares any more, after a recovery, but still bound to the node
+        of their last pin."""
+        for job in jobs:
+            decision = self._decision(job)
+            if not job.waits or not job.req_nodes or job.job_id in answered or decision is None:
+                continue
+            loose = decision["action"] == Action.COLLOCATE and not wants(decision, "")
+            if loose and count_of(job.tres_per_node, "shard") is None:
+                try:
+                    await self._slurm.update(job.handle, ReqNodeList="")
+                except SlurmError as err:
+                    if err.away:
+                        raise
+                    log.info("place", jobid=job.job_id, error=err.message)
+
+    def _tell(self, answer: Answer, job: Queued, fields: dict[str, str | int]) -> None:
+        decision = decision_in(job.admin_comment) or ""
+        if answer.act is Act.PIN and answer.pin is not None:
+            text = self._chosen(answer.pin, answer.text)
+        elif answer.act is Act.WAIT:
+            if "TresPerNode" not in fields and len(fields) == 1 and not self._is_first(job):
+                return
+            text = f"waits: {TOLD[answer.why]}"
+        else:
+            text = f"left to Slurm: {TOLD.get(answer.why, answer.why)}"
+        self._store.note(time.time(), decision, job.job_id, "place", text)
+        where = answer.pin or Pin("", "")
+        log.info(
+            "place",
+            jobid=job.job_id,
+            decision=decision,
+            act=str(answer.act),
+            reason=str(answer.why),
+            node=where.node,
+            gpu=where.kind,
+        )
+
+    def _is_first(self, job: Queued) -> bool:
+        """Whether a job has only begun to wait at the gate."""
+        since = self._memory.since.get(key(job), 0.0)
+        return time.time() - since < self._config.placement.interval_s
+
+    def _chosen(self, pin: Pin, text: str) -> str:
+        return f"{pin.node} GPU {pin.kind} by {self._config.placement.policy}: {text}"
+
+    def _record(self, snapshot: Snapshot, answers: tuple[Answer, ...]) -> None:
+        """Keep the snapshot with its answers; whoever waits for colocd does not wait for a disk."""
+        body = recorded(snapshot, answers)
+        task = asyncio.create_task(asyncio.to_thread(self._ring.add, body))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    # submissions
+
+    def at_submit(
+        self,
+        decision_id: str,
+        request: JobRequest,
+        decision: Decision,
+        smact: float | None,
+        change: Rewrite,
+    ) -> Rewrite:
+        """The change of a request with the GPU that the policy chooses now. Without it Slurm might
+        start the job before the next look. ``smact``: expected."""
+        snapshot, place = self._last, self._config.placement
+        if snapshot is None or time.time() - snapshot.at_s > 2 * place.interval_s + 2:
+            return change
+        shape = self._shape()
+        shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
+        if not shards or shape is None or not _simple(request, decision):
+            return change
+        bounds = Bounds(
+            wanted_partitions(request, shape),
+            request.features or "",
+            request.exc_nodes or "",
+            request.req_nodes or "",
+        )
+        nodes = tuple(node.name for node in shape.nodes if bounds.allow(node))
+        job = Waiting(
+            -len(snapshot.waiting) - 1,
+            "",
+            request.uid,
+            1,
+            shards,
+            nodes,
+            ours=True,
+            run_s=request.time_limit * 60.0 if request.time_limit else None,
+            smact=smact,
+            cpus=request.min_cpus or 1,
+            memory_mib=request.min_mem_per_node or 0,
+        )
+        asked = replace(snapshot, waiting=(*snapshot.waiting, job))
+        answers, turn = steer(asked, fresh(self._policy))
+        answer = next(one for one in answers if one.job_id == job.job_id)
+        fields = dict(change.fields)
+        if answer.act is Act.PIN and answer.pin is not None:
+            pin, self._turn = answer.pin, turn
+            others = without(str(fields["tres_per_node"]), "shard")
+            fields["tres_per_node"] = with_item(others, f"gres/shard:{pin.kind}:{shards}")
+            if not request.req_nodes:
+                fields["req_nodes"] = pin.node
+            line = self._chosen(pin, answer.text)
+            job = replace(job, pin=pin)
+        elif answer.act is Act.WAIT:
+            fields["begin_time"] = int(time.time() + PARKED * place.interval_s) + 1
+            self._memory.begun.add(decision_id)
+            line = f"waits: {TOLD[answer.why]}"
+        else:
+            return change
+        self._record(asked, answers)
+        self._last = replace(snapshot, waiting=(*snapshot.waiting, job))
+        self._store.note(time.time(), decision_id, None, "place", line)
+        return replace(change, fields=fields)
+
+
+def _simple(request: JobRequest, decision: Decision) -> bool:
+    """Whether a submission may be pinned at once: one GPU, one job, nothing that is not judged
+    here."""
+    return (
+        decision.action is Action.COLLOCATE
+        and decision.gpus == 1
+        and not decision.slice_mib
+        and not request.array
+        and not request.reservation
+        and plain(request.features)
+    )
