@@ -8,10 +8,12 @@ to every other row; the figures are of the rows between, and the other way round
 an epoch is smaller (no other number fits so well: 37 were tried from 800 to 100,000); the old batch
 goes before the next comes; gradients go once it is there; Adam; a forward before the first batch,
 for a cuBLAS workspace lies below it; and a workspace of 1 MiB for matrix products with a bias
-(cuBLASLt). An estimate cannot know the script: the estimators are not told.
+(cuBLASLt). An estimate cannot know the script: the estimators are not told. The text takes the
+middle of what three last batches would take.
 
-Where the script is known three rows in four differ from the replay by one and the same number: that
-is the context. The estimators' is the one that has most rows near.
+Where the script is known four rows in five differ from the replay by one and the same number, from
+the text more than half of them by the same one: that is the context. A constant that has more rows
+near would be the context and what the replay lacks in the others.
 """
 
 import ast
@@ -96,9 +98,7 @@ def as_run(row: Row, stack: Stack) -> list[int]:
         for index in gradients:
             loop.free(index)
         loop.free(loop.new(LT))
-        where = loop.play(step.events, -1 if number else backward, stack.blas)
-        for index in left:
-            loop.free(index)
+        where = loop.play(step.events, -1 if number else backward, stack.blas, step.loss, left)
         gradients = [at for i, at in enumerate(where) if at is not None and i in step.gradients]
         left = [at for i, at in enumerate(where) if at is not None and i not in step.gradients]
         if not number:
@@ -110,20 +110,9 @@ def as_run(row: Row, stack: Stack) -> list[int]:
     return loop.events
 
 
-def context(differences: Sequence[int]) -> int:
-    """Of the differences between what was measured and what the allocator took, the number that
-    has most of them within NEAR_MIB; of several the most frequent one."""
-    often = Counter(differences)
-
-    def near(mib: int) -> tuple[int, int]:
-        close = sum(count for at, count in often.items() if abs(at - mib) <= NEAR_MIB)
-        return close, often[mib]
-
-    return max(range(min(often), max(often) + 1), key=near)
-
-
 def usual(differences: Sequence[int]) -> int:
-    """The most frequent one; of several the least."""
+    """Of the differences between what was measured and what the allocator took, the most frequent
+    one; of several the least."""
     often = Counter(differences)
     return min(often, key=lambda mib: (-often[mib], mib))
 
@@ -138,7 +127,7 @@ def judged(
     runs = usual([row.measured_mib - bare.peak_mib(as_run(row, bare)) for row in fitted])
     told = [_text(row, bare) for row in fitted]
     pairs = zip(fitted, told, strict=True)
-    mine = context([row.measured_mib - int(one.mib) for row, one in pairs if one is not None])
+    mine = usual([row.measured_mib - int(one.mib) for row, one in pairs if one is not None])
     cases = []
     for row in kept:
         if estimators:

@@ -33,7 +33,8 @@ class Value:
 class Operator:
     """One step of the tape. ``reads``: inputs that get a gradient. ``through``: the gradient that
     comes is handed on as it is (sums, views), ``parts``: each gets a part of it, which is a view.
-    ``size``: bytes of the result. ``weights``: bytes of the parameters' gradients."""
+    ``size``: bytes of the result. ``weights``: bytes of the parameters' gradients. ``expanded``:
+    they come as large as the result and are summed after it."""
 
     reads: Sequence[Value]
     saved: Sequence[int]
@@ -41,6 +42,7 @@ class Operator:
     weights: Sequence[int] = ()
     through: bool = False
     parts: bool = False
+    expanded: bool = False
     scratch: Sequence[Scratch] = ()
     gradient: int | None = None
 
@@ -103,6 +105,7 @@ class Tape:
         view: bool = False,
         through: bool = False,
         parts: bool = False,
+        expanded: bool = False,
         scratch: Sequence[Scratch] = (),
     ) -> Value:
         """Run one. ``size``: bytes of the result, which takes the storage of the first input where
@@ -129,7 +132,7 @@ class Tape:
             self.hold(index)
         for more in saves:
             kept.append(self.allocate(more))
-        made = Operator(asked, kept, size, weights, through or view, parts, later)
+        made = Operator(asked, kept, size, weights, through or view, parts, expanded, later)
         self._operators.append(made)
         return Value(storage, size, shape, made)
 
@@ -158,12 +161,14 @@ class Tape:
         for work in made.scratch:
             if work.work is Work.DATA and given:
                 self.events.append(work)
+        whole = self.allocate(made.size) if made.expanded else -1
         for size in made.weights:
             self._gradients.append(self.allocate(size))
         for work in made.scratch:
             if work.work is Work.WEIGHT and made.weights:
                 self.events.append(work)
         self.drop(gradient)
+        self.drop(whole)
         for value, own in zip(made.reads, given, strict=True):
             assert value.maker is not None
             self._give(value.maker, own, value.size)

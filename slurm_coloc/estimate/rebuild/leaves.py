@@ -220,7 +220,9 @@ NOT_THEN = ("leakyrelu", "elu", "threshold")
 
 def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """ACT_OUT saves its result and is taken to run in place where ``scope`` says so, else those of
-    NOT_THEN save what they read; ACT_IN does so always."""
+    NOT_THEN save what they read; ACT_IN does so always. PReLU's kernel writes the gradient of its
+    weight for each element, frozen or not (aten/src/ATen/native/Activation.cpp:
+    _prelu_kernel_backward)."""
     name = layer.kind.lower()
     if layer.role is Role.ACT_OUT:
         size = scope.bytes(out, scope.high if "softmax" in name else None)
@@ -233,7 +235,13 @@ def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     more = composed(layer)
     kept = [] if name == "starrelu" else [x]  # its first function saves its own result
     return scope.run(
-        [x], size, out, saves_inputs=kept, saves=[size] * more, weights=scope.weights(layer)
+        [x],
+        size,
+        out,
+        saves_inputs=kept,
+        saves=[size] * more,
+        weights=scope.weights(layer),
+        expanded=name == "prelu",
     )
 
 

@@ -75,3 +75,9 @@ class Recording:
         freed = {-1 - event for event in self.events if isinstance(event, int) and event < 0}
         made = sum(1 for event in self.events if isinstance(event, int) and event >= 0)
         return [at for at in range(made) if at not in freed and at not in self.gradients]
+
+    @property
+    def loss(self) -> int:
+        """The last of those; -1 where there is none. When the next step makes its own, the names of
+        all of them have been given away."""
+        return max(self.left, default=-1)

@@ -2,7 +2,8 @@
 """A training loop made of one recorded step: the model, then forward, backward, optimizer, again.
 
 The first step's optimizer makes its state and later steps find the memory as the step before has
-left it, so two steps are played; a third adds nothing.
+left it, so two steps are played; a third adds nothing. A smaller last batch of an epoch does: what
+it leaves behind is cut otherwise, and tensors of the next epoch do not fit in.
 """
 
 from collections.abc import Callable, Sequence
@@ -110,34 +111,39 @@ def training(
     blas: int = 0,
     ranks: Ranks = ALONE,
     ahead: bool = True,
+    rest: Recording | None = None,
 ) -> list[int]:
     """Events of a process that trains, without scratch: see allocator.replay. ``blas``: see Stack;
     the forward's thread and autograd's own take one each, which none of them gives back. ``ranks``:
     of how many processes this is one. ``ahead``: a batch comes to the GPU before the last one goes,
-    as image pipelines fetch them; a plain loop over a DataLoader lets go of the last one first."""
+    as image pipelines fetch them; a plain loop over a DataLoader lets go of the last one first.
+    ``rest``: the step of an epoch's last batch, after which as many steps come as before it."""
     rule = OPTIMIZERS[optimizer]
     stepped = ranks.own(step.parameters)
     step = spread(step, ranks)
+    epoch = [(step, step.loss)] * steps
+    if rest is not None:
+        rest = spread(rest, ranks)
+        epoch = [*epoch, (rest, rest.loss), *epoch]
     loop = Loop(workspace)
     for size in (*step.parameters, *step.constants):
         loop.new(size)
     if blas:
         loop.new(blas)
     backward = min(step.gradients, default=-1) if blas else -1
-    last = max(step.left, default=-1)  # the loss: its name is given away as the output's was
     batch: list[int] = []
     left: list[int] = []
     gradients: list[int] = []
-    for number in range(steps):
-        fresh = [loop.new(size) for size in step.inputs] if ahead else []
+    for number, (one, last) in enumerate(epoch):
+        fresh = [loop.new(size) for size in one.inputs] if ahead else []
         for index in batch:
             loop.free(index)
-        batch = fresh or [loop.new(size) for size in step.inputs]
+        batch = fresh or [loop.new(size) for size in one.inputs]
         for index in gradients:
             loop.free(index)
-        where = loop.play(step.events, -1 if number else backward, blas, last, left)
-        gradients = [at for i, at in enumerate(where) if at is not None and i in step.gradients]
-        left = [at for i, at in enumerate(where) if at is not None and i not in step.gradients]
+        where = loop.play(one.events, -1 if number else backward, blas, last, left)
+        gradients = [at for i, at in enumerate(where) if at is not None and i in one.gradients]
+        left = [at for i, at in enumerate(where) if at is not None and i not in one.gradients]
         if number == 0:
             for size in stepped:
                 for share in rule.state:

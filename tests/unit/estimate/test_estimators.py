@@ -3,6 +3,7 @@
 
 import csv
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -18,10 +19,12 @@ from slurm_coloc.estimate.api import (
     estimate_all,
     registry,
 )
+from slurm_coloc.estimate.estimators import text as text_module
 from slurm_coloc.estimate.estimators.horus import CONTEXT_MIB
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.summary import Layer, Summary
 from tests.unit.estimate.texts import (
     NAMES,
     REPR,
@@ -256,3 +259,29 @@ def test_features_are_figures() -> None:
 def test_seconds_are_no_part_of_the_figure() -> None:
     one, two = (text(NAMES[0]) for _ in range(2))
     assert replace(one, seconds=0) == replace(two, seconds=0)
+
+
+def test_a_plain_loop_is_told_from_the_middle_of_three_last_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = tuple(
+        Layer("Linear", 1, ((1, one),), ((1, other),), (one + 1) * other)
+        for one, other in pairwise((900, 2600, 1700, 300))
+    )
+    count = sum(row.parameters for row in rows)
+    mlp = Summary("torchinfo", "mlp", count, count, rows)
+
+    def told(*rests: float, batch: int = 900) -> int:
+        monkeypatch.setattr(text_module, "RESTS", rests)
+        return mib(estimate(mlp, TrainingOptions(batch), stack=Stack(0), estimator="text"))
+
+    each = [told(share) for share in (0.25, 0.5, 0.75)]
+    assert told(0.25, 0.5, 0.75) == sorted(each)[1]
+    assert max(each) > told(0.0)  # what a last batch leaves is cut otherwise
+    assert told(0.25, 0.5, 0.75, batch=1) == told(0.0, batch=1)
+    # Image models have their batches fetched ahead, as benchmarks do: none of them is smaller.
+    image = MODELS["resnet50_torchinfo.txt"]
+    known = [estimate(image, TrainingOptions(32), stack=Stack(0), estimator="text")]
+    monkeypatch.setattr(text_module, "RESTS", (0.5,))
+    known.append(estimate(image, TrainingOptions(32), stack=Stack(0), estimator="text"))
+    assert known[0].memory_mib == known[1].memory_mib

@@ -83,6 +83,23 @@ def test_gelu_keeps_what_it_reads() -> None:
     assert kept(step)[ONE] == 2
 
 
+def test_prelu_has_a_gradient_of_its_weight_for_each_element() -> None:
+    """Of the result's size, for as long as the backward of the row runs."""
+
+    def made(kind: str) -> int:
+        rows = (
+            row("Conv2d", IMAGE, 576), row(kind, IMAGE),
+            row("Linear", (1, 10), 81930, reads=(1, 8192)),
+        )  # fmt: skip
+        step = rebuild(model(*rows), Scope(batch=1))
+        freed = {-1 - event for event in step.events if isinstance(event, int) and event < 0}
+        sizes = [event for event in step.events if isinstance(event, int) and event >= 0]
+        assert all(at in freed for at, size in enumerate(sizes) if size == ONE)
+        return sizes.count(ONE)
+
+    assert made("PReLU") == made("GELU") + 1
+
+
 def attention(*inside: Layer) -> Summary:
     return model(
         row("Linear", TOKENS, 128 * 129),

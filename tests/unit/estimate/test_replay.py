@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The caching allocator against a slow model of its rules, and the training loop on top."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -332,3 +332,22 @@ def test_a_plain_loop_lets_the_last_batch_go_first() -> None:
         number = sum(event >= 0 for event in events[:first])
         gone = events.index(-1 - number)
         assert (gone > second) is ahead
+
+
+def test_a_smaller_last_batch_is_played_between_two_epochs() -> None:
+    rest = replace(STEP, inputs=(MIB,), events=(4 * MIB, 8 * MIB, *STEP.events[2:]))
+    events = training(STEP, "sgd", Stack(0).workspace, ahead=False, rest=rest)
+    assert [event for event in events if event in {2 * MIB, MIB}] == [
+        *[2 * MIB] * 2, MIB, *[2 * MIB] * 2,
+    ]  # fmt: skip
+    frees = [event for event in events if event < 0]
+    assert len(frees) == len(set(frees))
+    # As many tensors as without it, which may not fit into what it leaves.
+    plain = training(STEP, "sgd", Stack(0).workspace, ahead=False)
+    assert replay(events).allocated == replay(plain).allocated
+    assert replay(events).reserved >= replay(plain).reserved
+
+
+def test_the_loss_is_the_last_that_is_left() -> None:
+    assert STEP.left == [] and STEP.loss == -1
+    assert Recording((), (), (), (8 * MIB, 512, 32 * MIB, -3), frozenset()).loss == 1

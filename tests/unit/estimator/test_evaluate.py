@@ -158,9 +158,3 @@ def test_classes_begin_above_their_edge() -> None:
     text = mlp.classes(cases, "x")
     assert "1 GiB 50.00 % (1 wrong)" in text and "1 GB 100.00 % (0 wrong)" in text
     assert "within 8 MiB 100.0 %" in text and "difference in 50.0 %" in text
-
-
-def test_the_context_is_near_most_rows() -> None:
-    """Not the most frequent difference, if another constant is within 8 MiB of more."""
-    assert mlp.context([1428] * 5 + [1430] * 4 + [1438] * 3) == 1430
-    assert mlp.context([1428] * 5 + [1500]) == 1428
