@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.arrays import Target, by_record
 from slurm_coloc.core.comment import decision_in
-from slurm_coloc.core.gres import PER_TASK, count_of, parse_gres, with_item, without
+from slurm_coloc.core.gres import PER_TASK, count_of, parse_gres, same_gres, with_item, without
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 
@@ -43,9 +43,9 @@ def new_request(
     """The request (core/gres.gpu_request) for the tasks that wait, or None: it stays.
 
     ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
-    out-of-memory they get what its recovery gives, a whole GPU; after a peak above the share what
-    the peak needs; after enough small peaks that agree less, where the tasks are ``alike`` (have
-    one summary).
+    out-of-memory they get what its recovery gives, a whole GPU, also where they wait for a MIG
+    device; after a peak above the share what the peak needs; after enough small peaks that agree
+    less, where the tasks are ``alike`` (have one summary).
     """
     if outcome is Outcome.OOM_GPU:
         return share.whole or None
@@ -75,6 +75,7 @@ def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> lis
     whose request somebody changed, one without our mark, one that is COMPLETING.
     """
     shards, wanted = count_of(was, "shard"), count_of(goal, "shard")
+    sliced = shards is None and not same_gres(was, goal)
     found: list[JobView] = []
     for view in views:
         if view.state != "PENDING" or view.completing or view.array_job_id is None:
@@ -82,6 +83,6 @@ def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> lis
         if decision_in(view.admin_comment) != decision:
             continue
         has = count_of(view.tres, "shard")
-        if has and has == shards and has != wanted:
+        if (has and has == shards and has != wanted) or (sliced and same_gres(view.tres, was)):
             found.append(view)
     return by_record(found)

@@ -13,14 +13,18 @@ from typing import Literal
 
 from slurm_coloc.core.cluster import ClusterShape, MigType, mig_types
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.gres import parse_gres, with_item, without
 from slurm_coloc.core.mig import slice_of
 from slurm_coloc.core.request import JobRequest, gpu_demand
+from slurm_coloc.core.rewrite import exclusive_tres
 
 Method = Literal["auto", "mps", "streams", "mig"]
 
 # An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program does
 # not find all that the profile's list says.
 HELD_MIB = 64
+# From here on, and before FIRST_SOUND_RELEASE, nobody has tried to change a type of gres.
+UNTRIED = (23,)
 # Compute slices of a profile with the highest degree of sharing, 7 on a GPU.
 SMALLEST = 1
 
@@ -79,3 +83,43 @@ def _better(decision: Decision, kind: MigType, wish: Wish) -> bool:
         return True
     found = slice_of(kind.type)
     return found is not None and found.whole and found.of == SMALLEST
+
+
+def more(
+    decision: Decision, request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
+) -> str:
+    """The request of the job's next run, should this one run out of GPU memory: a whole GPU. "" is
+    for a job on a MIG device that Slurm cannot give anything else.
+
+    22.05 puts jobs with shards on a GPU that is taken as a whole, and does not turn a request of a
+    GPU into one of shards (tried): there it is the largest device that has its memory to itself.
+    From 23.02 to 23.11.4 nothing was tried.
+    """
+    if not decision.slice_mib or shape.keeps_whole_apart:
+        return exclusive_tres(request, shape)
+    if shape.release >= UNTRIED:
+        return ""
+    larger = [
+        kind.type
+        for kind in mig_types(request, shape, pool)
+        if kind.mib > decision.slice_mib and _whole(kind)
+    ]
+    if not larger:
+        return ""
+    kept = without(request.tres_per_node, "gpu", "shard")
+    return with_item(kept, f"gres/gpu:{larger[-1]}:1")
+
+
+def _whole(kind: MigType) -> bool:
+    found = slice_of(kind.type)
+    return found is not None and found.whole
+
+
+def on_slice(tres: str) -> bool:
+    """Whether a request is for a MIG device."""
+    return any(item.name == "gpu" and slice_of(item.type) for item in parse_gres(tres))
+
+
+def called(tres: str) -> str:
+    """What a request after an out-of-memory asks for, for people."""
+    return "a larger MIG device" if on_slice(tres) else "a whole GPU"

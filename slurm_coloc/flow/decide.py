@@ -22,6 +22,7 @@ from slurm_coloc.core.request import JobRequest, gpu_demand
 from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
+from slurm_coloc.core.slices import more
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.estimating import Estimated, Estimating
 from slurm_coloc.flow.learning import Learning, Note
@@ -120,8 +121,10 @@ class Decider:
             smact = estimated.estimate.smact if estimated.estimate else None
             change = self._place(decision_id, request, decision, smact, change)
         lines = self._lines(asked, decision, estimated)
-        if _stuck(decision, shape):
-            lines.append("after a GPU out-of-memory it is not requeued: Slurm is too old for that")
+        if not more(decision, request, shape, self._rules.pool):
+            lines.append(
+                "after a GPU out-of-memory it is not requeued: this Slurm cannot give it more"
+            )
         answer = _answer(decision, decision_id, change, lines)
         answer["admin_comment"] = comment_with(request.admin_comment, decision_id, decision)
         answer["exclusive_gres"] = whole_gpu(shape, None, 1, _fewest_shards(shape))
@@ -170,6 +173,7 @@ class Decider:
         note: Note | None,
     ) -> None:
         found = estimated.estimate
+        whole = more(decision, request, shape, self._rules.pool)
         self._store.add_decision(
             {
                 "id": decision_id,
@@ -194,10 +198,8 @@ class Decider:
                 "features": json.dumps(estimated.features),
                 "learning": note.text() if note else None,
                 "request": json.dumps(asdict(request)),
-                "exclusive_tres": exclusive_tres(request, shape),
-                "may_requeue": int(
-                    request.batch and request.requeue != 0 and not _stuck(decision, shape)
-                ),
+                "exclusive_tres": whole or exclusive_tres(request, shape),
+                "may_requeue": int(request.batch and request.requeue != 0 and bool(whole)),
                 # In observe mode the job carries no mark and cannot be found again.
                 "bound": 0 if mode == "on" else ABANDONED,
             }
@@ -212,12 +214,6 @@ class Decider:
         elif asked.requeue == 0:
             lines.append("after a GPU out-of-memory it is not requeued: --no-requeue")
         return lines
-
-
-def _stuck(decision: Decision, shape: ClusterShape) -> bool:
-    """Whether the job cannot be given a whole GPU later: 22.05 lets a pending job's gres of one
-    type be joined by another's, and never gives it up (tried; 24.11 changes it)."""
-    return bool(decision.slice_mib) and not shape.keeps_whole_apart
 
 
 def _told(decision: Decision, estimated: Estimated) -> str:

@@ -17,6 +17,7 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.limits import NO_LIMITS, SiteLimits, holders_of, limits_behind
 from slurm_coloc.core.pending import base_reason, pending_text, resources_may_bind
 from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.slices import called
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import answers
 from slurm_coloc.flow.shares import shared
@@ -133,5 +134,5 @@ def next_text(config: Config, decision: Row, run: Row, view: JobView | None, rec
         "qos": " in the recovery QOS",
         "none": "",
     }[config.recovery.raise_by]
-    tres = decision.get("exclusive_tres")
-    return f"{starts}after a GPU out-of-memory it is requeued on a whole GPU ({tres}){raised}"
+    tres = decision.get("exclusive_tres") or ""
+    return f"{starts}after a GPU out-of-memory it is requeued on {called(tres)} ({tres}){raised}"

@@ -13,6 +13,7 @@ from slurm_coloc.core.blame import WHOSE, Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
+from slurm_coloc.core.slices import called
 from slurm_coloc.flow import at_fault, siblings
 from slurm_coloc.flow.decide import rules_of
 from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
@@ -187,7 +188,8 @@ class Recorder:
                 "updated_s": now,
             }
         )
-        text = f"requeue on a whole GPU planned ({decision['exclusive_tres']})"
+        tres = decision["exclusive_tres"]
+        text = f"requeue on {called(tres)} planned ({tres})"
         self._store.note(now, run["decision"], run["job_id"], "recover", text)
 
 

@@ -17,6 +17,7 @@ from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.recovery import Goal, Step, next_step, raised_priority
+from slurm_coloc.core.slices import called
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import dependents
 
@@ -118,10 +119,11 @@ class Recoverer:
                 # Switched off: nothing new is begun, but a job that we hold is let go.
                 return
             if step is Step.DONE:
-                text = "requeued on a whole GPU"
+                where = f"on {called(goal.tres)}"
+                text = f"requeued {where}"
                 if not goal.ours:
                     asks = same_gres(view.tres, goal.tres)
-                    text = "put back by somebody else" + ("; on a whole GPU" if asks else "")
+                    text = "put back by somebody else" + (f"; {where}" if asks else "")
                 self._close(work, "done", text)
                 self._see(view)
                 return

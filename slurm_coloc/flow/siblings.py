@@ -19,6 +19,7 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.core.siblings import Share, new_request, waiting
 from slurm_coloc.core.sizing import Sizing, shards_needed
+from slurm_coloc.core.slices import on_slice
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
@@ -47,8 +48,8 @@ def plan(
     ):
         return
     was = run["tres"] or ""
-    shards = count_of(was, "shard")
-    if not shards:
+    shards = count_of(was, "shard") or 0
+    if not shards and not _to_whole(was, decision["exclusive_tres"]):
         return
     per_gpu = decision["shards_per_gpu"]
     # without its memory: what the GPU's other bounds ask for
@@ -70,6 +71,12 @@ def plan(
             "updated_s": time.time(),
         }
     )
+
+
+def _to_whole(was: str, goal: str) -> bool:
+    """Whether tasks that wait for a MIG device can be given a whole GPU. 22.05, where the goal is
+    another device, would let them start with none between two updates (core/slices.more)."""
+    return on_slice(was) and bool(goal) and not on_slice(goal)
 
 
 class Resizer:

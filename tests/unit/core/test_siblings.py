@@ -124,3 +124,16 @@ def test_which_dependencies_name_a_job(dependency: str, meant: bool) -> None:
 def test_a_dependency_as_scontrol_takes_it() -> None:
     shown = "afterok:20_1(failed),aftercorr:20_*(failed),after:7+5(unfulfilled)"
     assert renewed(shown) == "afterok:20_1,aftercorr:20,after:7+5"
+
+
+def test_tasks_that_wait_for_a_mig_device() -> None:
+    """After an out-of-memory they get the whole GPU, and are named once it is another request."""
+    device = Share("gres:gpu:1g.5gb:1", "gres/gpu:a100:1", 0, 4864, 1)
+    assert new_request(Outcome.OOM_GPU, device) == "gres/gpu:a100:1"
+    assert new_request(Outcome.COMPLETED, device, [1500, 1500, 1500]) is None
+    waits = replace(ONE, tres_per_node="gres/gpu:1g.5gb:1")
+    changed = replace(ONE, tres_per_node="gres/gpu:a100:1")
+    own = replace(ONE, tres_per_node="gres/gpu:h100:1", array_task="2")
+    goal = "gres/gpu:a100:1"
+    assert waiting([waits, own], "0123456789ab", device.tres, goal) == [Target("7_1", 1)]
+    assert waiting([changed], "0123456789ab", device.tres, goal) == []

@@ -13,7 +13,7 @@ from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.rewrite import exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
-from slurm_coloc.core.slices import Method
+from slurm_coloc.core.slices import Method, called, more
 
 SLICES = (("1c.3g.20gb", 1), ("1g.5gb", 2), ("2c.3g.20gb", 1), ("2g.10gb", 1))
 NODE = NodeShape("n1", ("main",), (), "a100", 1, 39, slices=SLICES)
@@ -116,3 +116,35 @@ def test_mig_gres_of_a_node_are_no_whole_gpus() -> None:
     assert found is not None
     assert (found.gpus, found.gpu_type, found.shards_per_gpu) == (1, "a100", 39)
     assert found.slices == (("1g.5gb", 2), ("2g.10gb", 1))
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "tres"),
+    [
+        ((24, 11, 5), "1g.5gb", "gres/gpu:a100:1"),
+        ((22, 5, 8), "1g.5gb", "gres/gpu:2g.10gb:1"),  # 2c.3g.20gb shares its memory
+        ((22, 5, 8), "2g.10gb", ""),
+        ((23, 2, 7), "1g.5gb", ""),
+    ],
+)
+def test_what_comes_after_an_out_of_memory(release: tuple[int, ...], kind: str, tres: str) -> None:
+    shape = replace(MIXED, release=release)
+    mib = {"1g.5gb": 4864, "2g.10gb": 9984}[kind]
+    found = Decision(Action.COLLOCATE, Reason.FITS_SLICE, 1, kind, 1, slice_mib=mib)
+    assert more(found, ONE, shape, ()) == tres
+    # other gres of the request stay
+    if tres:
+        request = replace(ONE, tres_per_node="gres/gpu:1,gres/fpga:1")
+        assert more(found, request, shape, ()) == f"{tres},gres/fpga:1"
+
+
+def test_a_job_that_shares_is_asked_of_nothing_new() -> None:
+    found = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
+    for release in ((22, 5, 8), (23, 2, 7), (24, 11, 5)):
+        shape = replace(MIXED, release=release)
+        assert more(found, ONE, shape, ()) == exclusive_tres(ONE, shape)
+
+
+def test_words() -> None:
+    assert called("gres:gpu:2g.10gb:1") == "a larger MIG device"
+    assert called("gres/gpu:a100:1") == called("gres/shard:39") == called("") == "a whole GPU"

@@ -52,7 +52,7 @@ from slurm_coloc.adapters.slurm.gate import Gate
 from slurm_coloc.core.billing import parse_weights
 from slurm_coloc.core.binding import Need, NodeUse
 from slurm_coloc.core.cluster import ClusterShape, Controller
-from slurm_coloc.core.gres import PER_TASK, task_bind
+from slurm_coloc.core.gres import PER_TASK, parse_gres, task_bind
 from slurm_coloc.core.job import TERMINAL, EndedJob, JobView
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.queued import Queued
@@ -329,7 +329,9 @@ class SlurmCommands:
         """Replace what a pending job asks for on each node or, behind ``per-task:``, for each task.
 
         22.05 takes ``gres/shard:39`` for a job that stands as ``gres:shard:5``, shows it, and goes
-        on with 5; only its own ``gres:shard:39`` really changes it. ``gres:gpu:1`` it refuses.
+        on with 5; only its own ``gres:shard:39`` really changes it. ``gres:gpu:1`` it refuses. A
+        GPU of one type it joins to that of another, unless the job asks for nothing between: so a
+        typed GPU takes two updates there, for a job that cannot start meanwhile.
         """
         if tres.startswith(PER_TASK):
             task = tres.removeprefix(PER_TASK)
@@ -339,6 +341,9 @@ class SlurmCommands:
             await self.shape()
         if self._release and self._release < FIRST_SLASHED:
             tres = tres.replace("gres/shard", "gres:shard")
+            if any(item.name == "gpu" and item.type for item in parse_gres(tres)):
+                tres = tres.replace("gres/gpu", "gres:gpu")
+                await self.update(handle, TresPerNode="")
         await self.update(handle, TresPerNode=tres)
 
     async def update(self, handle: str, **fields: str | int) -> None:
