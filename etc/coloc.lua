@@ -23,6 +23,7 @@ local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local wire = dofile(here .. "coloc_wire.lua")
 local call = dofile(here .. "coloc_call.lua")
 local job = dofile(here .. "coloc_job.lua")
+local steer = dofile(here .. "coloc_steer.lua")
 
 local coloc = {}
 
@@ -46,6 +47,7 @@ local settings = {
   refused_s = 0.25, -- no call after a refused connect: it costs 0.03 ms, and colocd is soon back
   raw_shard = "refuse", -- or "allow": shards that users ask for themselves
   exclusive_gres = "gres/gpu:1", -- a whole GPU until colocd has told; 22.05: all shards of one
+  steered = "", -- models whose GPUs have a type each: "a100,h100"; see coloc_steer.lua
   whole_type = "", -- with MIG devices: the type of whole GPUs, for requests that name none
 }
 
@@ -138,7 +140,18 @@ local function take(job_desc, options)
   for _, line in ipairs(answer.messages) do tell(line) end
 end
 
+-- A request by a model whose GPUs have a type each is refused as it stands.
+local steered
+local function untype(job_desc)
+  steered = steered or steer.models(settings.steered)
+  local ok, why = pcall(steer.apply, job_desc, steered, job.apply)
+  if ok and not why then return end
+  if ok then tell("the GPU's type stays as it is: " .. why) end
+  log_error("coloc: steered: " .. tostring(why))
+end
+
 local function submit(job_desc, submit_uid)
+  if settings.steered ~= "" and not switched_off() then untype(job_desc) end
   local options = job.options(job_desc)
   local shards = job.asks_shards(job_desc)
   if not options and not shards then

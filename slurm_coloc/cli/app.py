@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "report",
     "config": "configcmd",
     "doctor": "doctor",
+    "replay": "replay",
     "limits": "limits",
     "mig": "mig",
     "simulate": "simulate",

@@ -28,6 +28,7 @@ from slurm_coloc.flow.ask import ask_socket as ask
 from slurm_coloc.flow.doctor_mig import mig_devices
 from slurm_coloc.flow.doctor_network import colocd_is_elsewhere, network
 from slurm_coloc.flow.doctor_nodes import nodes
+from slurm_coloc.flow.doctor_place import placement
 from slurm_coloc.flow.stacks import load_stacks
 
 ANSWER_S = 3.0
@@ -75,6 +76,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield from _hooks(slurm)
     yield from network(config, slurm.shape if slurm else None)
     yield from mig_devices(slurm.shape, slurm.conf) if slurm else ()
+    yield from placement(config, slurm.conf, slurm.shape, slurm.limits) if slurm else ()
     yield from nodes(config)
     yield _gpus(config, slurm)
     yield _accounting(config)

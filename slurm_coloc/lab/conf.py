@@ -125,9 +125,10 @@ def plugstack_conf(spec: LabSpec, site: Site) -> str:
 def job_submit_lua(spec: LabSpec) -> str:
     """The site's job_submit.lua as the project's documentation shows it: ours called last."""
     d = spec.folder
+    steered = f', steered = "{spec.cards.gpu_type}"' if spec.steered else ""
     return f"""-- SPDX-License-Identifier: Apache-2.0
 local coloc = dofile("{d}/etc/coloc.lua")
-coloc.setup{{ socket = "{d}/coloc/colocd.sock", off_file = "{d}/coloc/off" }}
+coloc.setup{{ socket = "{d}/coloc/colocd.sock", off_file = "{d}/coloc/off"{steered} }}
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return coloc.submit(job_desc, part_list, submit_uid)

@@ -3,6 +3,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from slurm_coloc.flow.replay import replay
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, desk, until
-from tests.cluster.rules import QUIET, told
+from tests.cluster.rules import QUIET, liar, told
 
 Make = Callable[..., Lab]
 pytestmark = [
@@ -30,10 +31,11 @@ def steered(make_lab: Make, settings: dict[str, Any] | None = None, **wish: Any)
 
 
 def fresh(lab: Lab) -> bool:
-    """Whether colocd has seen figures of all GPUs."""
+    """Whether figures of all GPUs came long enough ago that colocd has looked since."""
     done = lab.run(["coloc", "gpus", "--json"], check=False)
     heard = json.loads(done.stdout)["gpus"] if done.returncode == 0 else []
-    return len(heard) == lab.spec.nodes * lab.spec.cards.gpus
+    looked = all(time.time() - one["at_s"] > 3.0 for one in heard)
+    return looked and len(heard) == lab.spec.nodes * lab.spec.cards.gpus
 
 
 def shares(lab: Lab, node: str = "n1") -> list[int]:
@@ -67,3 +69,176 @@ def test_each_job_gets_the_gpu_with_most_free_memory(make_lab: Make) -> None:
     assert "a100-1 by magm" in told(me, jobs[1])
     for path in sorted((lab.dir / "coloc/state/placement").iterdir()):
         assert replay(path).same, path
+
+
+def wide(lab: Lab, *args: str) -> int:
+    """A job of the second user on a whole GPU, without --coloc."""
+    return lab.sbatch("--gpus=1", *QUIET, *args, wrap="sleep 300", user=lab.users[1])
+
+
+@pytest.mark.timeout(400)
+def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
+    """The gate on present SM activity; where every GPU is above it a job waits, not for ever."""
+    lab = steered(make_lab, {"policy": "best-fit", "max_pin_s": 12.0, "smact_gate": 0.3})
+    me = desk(lab, 300)
+    work = me.train(memory_mib=2000, smact=0.95, work_s=900)
+    first = me.submit(*QUIET, wrap=work)
+    lab.wait(first, "RUNNING")
+    assert gpu(lab, first) == "n1/a100-0"
+    until(lambda: active(lab, 0) > 0.35, 100, "the activity of the first GPU shows")
+    second = me.submit(*QUIET, wrap=work)
+    lab.wait(second, "RUNNING")
+    assert gpu(lab, second) == "n1/a100-1", "best fit would have taken the fuller one"
+    until(lambda: active(lab, 1) > 0.35, 100, "the activity of the second GPU shows")
+    waits = submit(me)
+    assert lab.job(waits)["JobState"] == "PENDING"
+    until(lambda: "every GPU with room is too busy" in told(me, waits), 10)
+    lab.wait(waits, "RUNNING", timeout=40)
+    assert "it has waited long enough" in told(me, waits)
+
+
+def active(lab: Lab, index: int) -> float:
+    gpus = json.loads(lab.run(["coloc", "gpus", "--json"]).stdout)["gpus"]
+    return next(one["smact"] or 0.0 for one in gpus if one["index"] == index)
+
+
+def test_without_telemetry_slurm_places(make_lab: Make) -> None:
+    """A stopped agent: what is pinned there is let go, and what comes is not pinned."""
+    lab = steered(make_lab, {"stale_s": 5.0})
+    me = desk(lab, 300)
+    blocker = wide(lab, "--gpus=2")
+    lab.wait(blocker, "RUNNING")
+    lab.daemon("agent-n1").stop()
+    until(lambda: not stale(lab, 8), 30, "telemetry is old")
+    first, second = submit(me), submit(me)
+    assert gpu(lab, first) == ""
+    lab.run(["scancel", str(blocker)])
+    for job in (first, second):
+        lab.wait(job, "RUNNING")
+    count = int(lab.job(first)["TresPerNode"].rsplit(":", 1)[1])
+    assert shares(lab) == [2 * count, 0], "first fit"
+    lab.daemon("agent-n1").cont()
+    until(lambda: stale(lab, 3), 60, "telemetry is fresh")
+    third = until(lambda: pinned_one(lab, me), 30, "jobs are pinned again")
+    assert gpu(lab, third) == "n1/a100-1"
+
+
+def stale(lab: Lab, young_s: float) -> bool:
+    """Whether the last word of the node is younger than that."""
+    gpus = json.loads(lab.run(["coloc", "gpus", "--json"]).stdout)["gpus"]
+    return bool(gpus) and time.time() - gpus[0]["at_s"] < young_s
+
+
+def pinned_one(lab: Lab, me: Desk) -> int:
+    """A job that was pinned at its submission; 0, and it is cancelled, where it was not."""
+    job = submit(me)
+    if gpu(lab, job):
+        return job
+    lab.run(["scancel", str(job)])
+    return 0
+
+
+def test_a_closed_node(make_lab: Make) -> None:
+    """Pins leave a node that is drained or reserved; colocd dies in between and goes on."""
+    lab = steered(make_lab, nodes=2, machine="1xa100-40gb")
+    me = desk(lab, 300)
+    first = submit(me)
+    lab.wait(first, "RUNNING")
+    assert gpu(lab, first) == "n1/a100-0"
+    # Held by a dependency, so that it waits in its pin.
+    second = submit(me, f"--dependency=afterany:{first}")
+    assert gpu(lab, second) == "n2/a100-0"
+    lab.colocd.kill()
+    lab.run(["scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test"])
+    lab.colocd.start()
+    until(lambda: gpu(lab, second) == "", 60, "the pin is gone")
+    assert lab.job(second)["ReqNodeList"] in ("", "(null)")
+    assert "its node is closed" in told(me, second)
+    lab.run(["scancel", str(first)])
+    assert lab.wait(second, "RUNNING")["NodeList"] == "n1"
+    lab.run(["scontrol", "update", "NodeName=n2", "State=RESUME"])
+    hold = "flags=maint,ignore_jobs"
+    lab.run(["scontrol", "create", "reservation", "user=root", "starttime=now", "duration=10",
+             "nodes=n2", hold])  # fmt: skip
+    third = until(lambda: pinned_one(lab, me), 60, "jobs are pinned again")
+    assert gpu(lab, third) == "n1/a100-0"
+
+
+def test_a_whole_gpu_job_comes_first(make_lab: Make) -> None:
+    """A job of higher priority for a whole GPU: shares do not go where it waits, and start no
+    sooner than it."""
+    lab = steered(make_lab, machine="1xa100-40gb")
+    me = desk(lab, 300)
+    runs = submit(me, "--time=10", seconds=15)
+    lab.wait(runs, "RUNNING")
+    first = lab.sbatch("--gpus=1", *QUIET, "--time=10", "--hold", wrap="sleep 4",
+                       user=lab.users[1])  # fmt: skip
+    lab.run(["scontrol", "release", str(first)])
+    lab.run(["scontrol", "update", f"JobId={first}", "Priority=900000"])
+    until(lambda: lab.job(first)["Reason"] == "Resources", 20, "it waits for the GPU")
+    later = submit(me, "--time=20:00")
+    until(lambda: "a job before it" in told(me, later) or gpu(lab, later) == "", 20)
+    assert lab.job(later)["JobState"] == "PENDING"
+    lab.wait(first, "COMPLETED", timeout=60)
+    lab.wait(later, "RUNNING")
+    began = [lab.job(job)["StartTime"] for job in (first, later)]
+    assert began[0] < began[1]
+
+
+def test_a_waiting_job_is_moved(make_lab: Make) -> None:
+    """The world changes under a pin: another GPU will do, or none and then the next."""
+    lab = steered(make_lab)
+    me = desk(lab, 300)
+    first = wide(lab)
+    lab.wait(first, "RUNNING")
+    held = submit(me, "--begin=now+1hour")
+    taken = gpu(lab, held)
+    assert taken in ("n1/a100-0", "n1/a100-1")
+    other = wide(lab)
+    lab.wait(other, "RUNNING")
+    assert shares(lab) == [0, 0]
+    lab.run(["scontrol", "update", f"JobId={held}", "StartTime=now"])
+    until(lambda: gpu(lab, held) == "", 30, "no GPU is free")
+    lab.run(["scancel", str(first)])
+    lab.wait(held, "RUNNING")
+
+
+def test_out_of_memory_leaves_the_pin(make_lab: Make) -> None:
+    """A recovered job is bound to no node."""
+    lab = steered(make_lab, nodes=2, machine="1xa100-40gb")
+    me = desk(lab, 310)
+    beside = wide(lab, "--nodelist=n2")
+    lab.wait(beside, "RUNNING")
+    job = me.submit(*QUIET, "--output=o.log", script=liar(before=1, after=1))
+    assert gpu(lab, job) == "n1/a100-0"
+    blocker = desk(lab, 320).submit(*QUIET, wrap="sleep 300")
+    lab.wait(blocker, "RUNNING")
+    until(lambda: lab.job(job)["Restarts"] == "1", 60, "it is put back")
+    until(lambda: lab.job(job)["ReqNodeList"] in ("", "(null)"), 30, "it is bound to no node")
+    lab.run(["scancel", str(beside)])
+    done = lab.wait(job, "COMPLETED", timeout=60)
+    assert done["NodeList"] == "n2"
+    assert "gpu" in done["TresPerNode"]
+
+
+def test_a_request_by_the_model(make_lab: Make) -> None:
+    """`gpu:a100:1`, which Slurm would refuse here, with --coloc and without; and an inner srun."""
+    lab = steered(make_lab, machine="2xa100-40gb")
+    me = desk(lab, 300)
+    plain = lab.sbatch("--gres=gpu:a100:1", *QUIET, wrap="srun true; sleep 300", user=me.user)
+    row = lab.wait(plain, "RUNNING")
+    assert (row["TresPerNode"], row["Features"]) == ("gres/gpu:1", "a100")
+    options = lab.sbatch("--gpus=a100:1", "-n1", *QUIET, wrap="srun true", user=me.user)
+    lab.wait(options, "COMPLETED")
+    shared = submit(me, "--gpus=a100:1")
+    lab.wait(shared, "RUNNING")
+    assert gpu(lab, shared) == "n1/a100-1"
+    found = {one["check"]: one for one in doctor(lab)}
+    names = ("placement", "placement-features", "placement-hook")
+    assert [found[name]["status"] for name in names] == ["ok"] * 3, found
+
+
+def doctor(lab: Lab) -> list[dict[str, str]]:
+    done = lab.run(["coloc", "doctor", "--json"], check=False)
+    checks: list[dict[str, str]] = json.loads(done.stdout)["checks"]
+    return checks

@@ -70,6 +70,10 @@ class SlurmClient(Protocol):
         """Every run of these jobs as slurmdbd keeps it, oldest first, also when slurmctld has
         forgotten them; SlurmError ``no-accounting`` where there is no slurmdbd."""
 
+    async def steps(self, since_s: float) -> dict[str, str]:
+        """Commands of the steps that began after ``since_s`` (Unix seconds), by step; SlurmError
+        ``no-accounting`` where there is no slurmdbd."""
+
     async def limits(self, cluster: str) -> SiteLimits:
         """QOS and association limits and the partitions' billing weights; SlurmError
         ``no-accounting`` where there is no slurmdbd."""

@@ -38,7 +38,7 @@ local FIELDS = {
   time_limit = 4294967294, num_tasks = 4294967294, ntasks_per_node = 65534,
   min_nodes = 4294967294, max_nodes = 4294967294, min_cpus = 1, cpus_per_task = 65534,
   ntasks_per_tres = 65534, requeue = 65534, shared = 65534, het_job_offset = 4294967294,
-  spank_job_env_size = 0, bitflags = 503332864,
+  spank_job_env_size = 0, begin_time = 0, bitflags = 503332864,
   user_id = 1000, group_id = 1000,
 }
 local NUMERIC = { min_mem_per_node = true, min_mem_per_cpu = true }

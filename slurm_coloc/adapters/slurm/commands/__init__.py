@@ -266,6 +266,14 @@ class SlurmCommands:
         # After `slurmctld -c` an id can stand for several jobs: the newest submission is meant.
         return sorted(found, key=lambda one: one.submit_s or 0.0)
 
+    async def steps(self, since_s: float) -> dict[str, str]:
+        """Commands of the steps that began after ``since_s``, by step."""
+        since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
+        asked = ("-a", "-n", "-P", "--format=JobID,SubmitLine", f"--starttime={since}")
+        text = await self._accounting("sacct", *asked, "--endtime=now")
+        rows = (line.partition("|") for line in text.splitlines())
+        return {step: line for step, _, line in rows if "." in step}
+
     async def _sacct(self, *chosen: str) -> list[EndedJob]:
         text = await self._accounting(*SACCT, *chosen)
         return [parse_ended(line) for line in text.split("\n") if line.strip()]
