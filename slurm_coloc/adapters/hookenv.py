@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from slurm_coloc.core.sharing import GPU_NAME, NODE_NAMES, Rule
 from slurm_coloc.errors import ConfigError, UsageFault
 
 DEFAULT_CONFIG = Path("/etc/slurm-coloc/coloc.toml")
@@ -38,6 +39,7 @@ class HookSettings:
     munge_socket: Path | None = None
     shard_mib: int = 1024
     method: str = "auto"
+    rules: tuple[Rule, ...] = ()
     users: str = "one"
     thread_percentage: int = 0
     cgroup: str = "auto"
@@ -57,6 +59,7 @@ _SECTION = {
     "munge_socket": "network",
     "shard_mib": "pool",
     "method": "sharing",
+    "rules": "sharing",
     "users": "sharing",
     "thread_percentage": "sharing",
     "cgroup": "sharing",
@@ -104,6 +107,9 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
         if not isinstance(section, dict) or field.name not in section:
             continue
         value = section[field.name]
+        if field.name == "rules":
+            values[field.name] = _rules(path, value)
+            continue
         kind = _KINDS.get(field.name, str)
         if type(value) is not kind:
             raise ConfigError(f"{path}: {field.name}: must be {kind.__name__}")
@@ -124,6 +130,25 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     _known(path, "cgroup", settings.cgroup, ("auto", "off"))
     _known(path, "frameworks", settings.frameworks, ("known", "always", "off"))
     return settings
+
+
+def _rules(path: Path, value: object) -> tuple[Rule, ...]:
+    """[[sharing.rules]]; raises ConfigError."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ConfigError(f"{path}: rules: must be an array of tables")
+    found = []
+    for one in value:
+        if not one.keys() <= {"node", "gpu", "method"}:
+            raise ConfigError(f"{path}: rules: unknown key")
+        if not all(isinstance(each, str) for each in one.values()):
+            raise ConfigError(f"{path}: rules: must be strings")
+        _known(path, "rules: method", one.get("method", ""), ("mps", "streams"))
+        if "gpu" in one and not GPU_NAME.fullmatch(one["gpu"]):
+            raise ConfigError(f"{path}: rules: gpu: neither a number nor a UUID")
+        if "node" in one and not NODE_NAMES.fullmatch(one["node"]):
+            raise ConfigError(f"{path}: rules: node: no list of nodes")
+        found.append(Rule(one["method"], one.get("node"), one.get("gpu")))
+    return tuple(found)
 
 
 def _within(path: Path, name: str, value: int, least: int, most: int) -> None:

@@ -72,7 +72,10 @@ The configuration file instead of /etc/slurm\\-coloc/coloc.toml.
 /etc/slurm\\-coloc/coloc.toml
 Configuration;
 .B coloc config show \\-\\-reference
-describes every key.
+describes every key. Tables [[sharing.rules]] with node (a list of nodes), gpu (minor number or
+UUID) and method (mps, streams) are exceptions to sharing.method for single GPUs;
+.B coloc doctor
+tells what they come to.
 .TP
 /etc/slurm\\-coloc/off
 The switch: while this file exists nothing is rewritten or requeued.

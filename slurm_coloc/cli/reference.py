@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from slurm_coloc.config import Config, ModeRule
+from slurm_coloc.config import Config, ModeRule, SharingRule
 
 # Suffixes that name a unit (STYLE: units end names).
 UNITS = {"_mib": "MiB", "_kib": "KiB", "_s": "s", "_pct": "%", "_ratio": "ratio"}
@@ -27,12 +27,29 @@ HEAD = """\
 # shows what would have been done. Then set mode.default, or rules for a first partition, to "on".
 """
 
-RULE = """
+# Arrays of tables, by name: their model, and what the sample shows of them.
+ARRAYS: dict[str, tuple[type[BaseModel], str]] = {
+    "mode.rules": (
+        ModeRule,
+        """
 # The first rule whose fields all match decides the mode of a job.
 # [[mode.rules]]
 # partition = "gpu-small"
 # mode = "on"
-"""
+""",
+    ),
+    "sharing.rules": (
+        SharingRule,
+        """
+# The first rule whose fields all match a GPU decides how it is shared. node: as Slurm lists nodes;
+# gpu: the minor number of its device file (/dev/nvidia0: 0), or its UUID; method: mps or streams.
+# [[sharing.rules]]
+# node = "gpu[01-04]"
+# gpu = "0"
+# method = "streams"
+""",
+    ),
+}
 
 
 def toml_value(value: object) -> str:
@@ -57,17 +74,17 @@ def sections() -> Iterator[tuple[str, type[BaseModel]]]:
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             yield name, kind
-            if name == "mode":
-                yield "mode.rules", ModeRule
+            if f"{name}.rules" in ARRAYS:
+                yield f"{name}.rules", ARRAYS[f"{name}.rules"][0]
 
 
 def effective(config: Config) -> str:
     """The values in force as TOML; a key that is not set is a comment."""
     out = [f"version = {config.version}"]
     for name, _ in sections():
-        if name == "mode.rules":
-            for rule in config.mode.rules:
-                out += ["", "[[mode.rules]]", *_pairs(rule)]
+        if name in ARRAYS:
+            for rule in getattr(config, name.partition(".")[0]).rules:
+                out += ["", f"[[{name}]]", *_pairs(rule)]
         else:
             out += ["", f"[{name}]", *_pairs(getattr(config, name))]
     return "\n".join(out) + "\n"
@@ -112,7 +129,7 @@ def markdown() -> str:
     out = ["# coloc.toml", ""]
     out += ["`version = 1` is the version of the file's layout. An unknown key is an error.", ""]
     for name, kind in sections():
-        title = f"[[{name}]]" if name == "mode.rules" else f"[{name}]"
+        title = f"[[{name}]]" if name in ARRAYS else f"[{name}]"
         about = (kind.__doc__ or "").strip().split("] ", 1)[-1]
         out += [f"## {title}", "", about, ""]
         out += ["| key | type | unit | default | description |", "|---|---|---|---|---|"]
@@ -132,8 +149,8 @@ def sample() -> str:
     """etc/coloc.toml: every key as a comment above its default, the mode spelled out."""
     out = [HEAD, "version = 1"]
     for name, kind in sections():
-        if name == "mode.rules":
-            out.append(RULE.rstrip("\n"))
+        if name in ARRAYS:
+            out.append(ARRAYS[name][1].rstrip("\n"))
             continue
         out += ["", f"[{name}]"]
         for key, field in kind.model_fields.items():

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from slurm_coloc.config.base import Section
 from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
-from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig
+from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig, SharingRule
 from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
 from slurm_coloc.config.placement import PlacementConfig
@@ -38,6 +38,7 @@ __all__ = [
     "RecoveryConfig",
     "Section",
     "SharingConfig",
+    "SharingRule",
     "config_path",
     "load_config",
     "parse_config",

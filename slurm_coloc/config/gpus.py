@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from slurm_coloc.config.base import Section
+from slurm_coloc.core.sharing import GPU_NAME, NODE_NAMES
 
 
 class PoolConfig(Section):
@@ -37,6 +38,26 @@ class PoolConfig(Section):
         description="Reserve at least the part of a GPU's shards that the predicted SM activity has"
         " in compute_budget, whatever the memory. Predictions were compared with an A100-40GB"
         " alone.",
+    )
+
+
+class SharingRule(Section):
+    """[[sharing.rules]] the first rule whose fields all match a GPU decides how it is shared."""
+
+    node: str | None = Field(
+        None,
+        pattern=f"^(?:{NODE_NAMES.pattern})$",
+        description="Nodes as Slurm lists them: n1, gpu[01-08]. Left out: all.",
+    )
+    gpu: str | None = Field(
+        None,
+        pattern=f"^(?:{GPU_NAME.pattern})$",
+        description="Minor number of its device file (/dev/nvidia0: 0), or the UUID of a GPU or MIG"
+        " device. Left out: all.",
+    )
+    method: Literal["mps", "streams"] = Field(
+        description="mps, where it can be had; streams: no MPS there. Which GPUs are cut by MIG is"
+        " gres.conf's matter."
     )
 
 
@@ -74,6 +95,9 @@ class SharingConfig(Section):
     )
     mps_control: Path = Field(
         Path("/usr/bin/nvidia-cuda-mps-control"), description="The MPS control program."
+    )
+    rules: tuple[SharingRule, ...] = Field(
+        (), description="Exceptions for single nodes and GPUs: [[sharing.rules]]."
     )
 
 

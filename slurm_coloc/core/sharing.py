@@ -8,10 +8,13 @@ all users (`sharing.users = "all"`, Volta and later), everybody has MPS and a fa
 ends all of them.
 """
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from slurm_coloc.core.hosts import in_nodes
 
 
 class Method(StrEnum):
@@ -30,6 +33,34 @@ class Rules:
     users: Literal["one", "all"] = "one"
 
 
+NODE_NAMES = re.compile(r"[0-9A-Za-z_.,\[\]-]{1,4096}")
+# A GPU by its UUID (or a MIG device by its), or by the minor number of its device file.
+GPU_NAME = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An exception of [[sharing.rules]]: ``node``, a list of nodes, and ``gpu`` (GPU_NAME), None
+    for all; what is left out fits."""
+
+    method: Literal["mps", "streams"]
+    node: str | None = None
+    gpu: str | None = None
+
+    def fits(self, node: str, uuid: str, minor: int | None) -> bool:
+        """Whether it is meant for this GPU. ``minor``: of a MIG device, that of its GPU."""
+        if self.node is not None and not in_nodes(self.node, node):
+            return False
+        return self.gpu is None or self.gpu == uuid or self.gpu == str(minor)
+
+
+def method_on(
+    default: str, rules: Sequence[Rule], node: str, uuid: str, minor: int | None = None
+) -> str:
+    """The method of [sharing] for one GPU: the first rule that fits, else ``default``."""
+    return next((rule.method for rule in rules if rule.fits(node, uuid, minor)), default)
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """``reason``: for the job's owner, why it is not MPS; "" where it is, or needs none."""
@@ -42,7 +73,7 @@ def chosen(rules: Rules, uid: int, present: Collection[int], missing: str = "") 
     """The method of a job of ``uid`` on a GPU where the users ``present`` have MPS already.
     ``missing``: why MPS cannot be had on this node; "" where it can."""
     if rules.method == "streams":
-        return Chosen(Method.STREAMS, "this site shares GPUs without MPS")
+        return Chosen(Method.STREAMS, "this site shares this GPU without MPS")
     if missing:
         return Chosen(Method.STREAMS, missing)
     if rules.users == "one" and any(other != uid for other in present):

@@ -29,6 +29,7 @@ from slurm_coloc.flow.doctor_mig import mig_devices
 from slurm_coloc.flow.doctor_network import colocd_is_elsewhere, network
 from slurm_coloc.flow.doctor_nodes import nodes
 from slurm_coloc.flow.doctor_place import placement
+from slurm_coloc.flow.doctor_sharing import sharing
 from slurm_coloc.flow.stacks import load_stacks
 
 ANSWER_S = 3.0
@@ -78,6 +79,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield from mig_devices(slurm.shape, slurm.conf) if slurm else ()
     yield from placement(config, slurm.conf, slurm.shape, slurm.limits) if slurm else ()
     yield from nodes(config)
+    yield from sharing(config, slurm.shape if slurm else None)
     yield _gpus(config, slurm)
     yield _accounting(config)
 

@@ -13,7 +13,7 @@ from typing import Any
 from slurm_coloc.adapters import cgroup, hookenv, nvml
 from slurm_coloc.adapters.mps.seats import Gpu, Seat
 from slurm_coloc.core import fence
-from slurm_coloc.core.sharing import Chosen, Method, Rules
+from slurm_coloc.core.sharing import Chosen, Method, Rules, method_on
 from slurm_coloc.errors import GpuError
 
 SUFFIX = "share"
@@ -86,7 +86,7 @@ def unfenced(
         return _several(devices)
     if str(devices[0]["uuid"]).startswith("MIG-"):
         return ""  # nobody else is in it
-    rules = Rules(settings.method, settings.users)  # type: ignore[arg-type]
+    rules = _rules(job, settings, devices[0])
     return _gpu(settings, str(devices[0]["uuid"]), environ).would(_seat(job), rules).reason
 
 
@@ -132,8 +132,18 @@ def _sit(
 ) -> tuple[Chosen, Any]:
     if len(devices) != 1:
         return Chosen(Method.STREAMS, _several(devices)), None
-    rules = Rules(settings.method, settings.users)  # type: ignore[arg-type]
+    rules = _rules(job, settings, devices[0])
     return _gpu(settings, str(devices[0]["uuid"]), environ).sit(_seat(job), rules)
+
+
+def _rules(
+    job: hookenv.HookJob, settings: hookenv.HookSettings, device: Mapping[str, Any]
+) -> Rules:
+    """What the site wants of this GPU."""
+    minor = device.get("minor")  # an object with the reason where NVML does not tell it
+    known = minor if isinstance(minor, int) else None
+    method = method_on(settings.method, settings.rules, job.node, str(device["uuid"]), known)
+    return Rules(method, settings.users)  # type: ignore[arg-type]
 
 
 def leave(

@@ -5,6 +5,7 @@ The kernel's rung needs cgroup v2 under Slurm, which no lab has: its halves are 
 tests/unit/emulator/test_limits.py and by make -C spank check.
 """
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_step_of_a_python_that_knows_limits(make_lab: Callable[..., Lab]) -> N
     for name in ("old", "batch"):
         assert f"{name}: XLA_PYTHON_CLIENT_PREALLOCATE=false\n" in out
         assert f"{name}: PYTORCH_ALLOC_CONF" not in out
-    assert "not fenced: no MPS, this site shares GPUs without MPS" in out
+    assert "not fenced: no MPS, this site shares this GPU without MPS" in out
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "jax"])
@@ -68,3 +69,27 @@ def test_what_a_framework_refuses_is_told(make_lab: Callable[..., Lab], framewor
     until(lambda: "ran out of GPU memory" in told(), 30, "colocd has closed the run")
     if framework == "pytorch":  # JAX's text does not name its limit
         assert f"at its own limit of {held}.0 GiB, which its framework holds" in told()
+
+
+def test_rules_for_single_gpus(make_lab: Callable[..., Lab]) -> None:
+    """Streams on one GPU of a node, MPS on the other."""
+    rules: list[dict[str, str]] = [
+        {"node": "elsewhere[1-4]", "method": "streams"},
+        {"node": "n[1-2]", "gpu": "0", "method": "streams"},
+        {"node": "n1", "method": "mps"},
+    ]
+    lab = make_lab(settings={"sharing": {**STREAMS, "frameworks": "off", "rules": rules}})
+    me = desk(lab, 900)  # two of them do not fit one card
+    lab.run(["scancel", str(me.submit("--hold", wrap="true"))])  # the first estimate is slow
+    train = me.train(memory_mib=3000, smact=0.1, work_s=30)
+    jobs = [me.submit("--mem=50", wrap=train) for _ in range(2)]
+    shown = lab.run(["coloc-emu", "show", f"{lab.dir}/nodes/n1/ledger", "--json"]).stdout
+    uuids = [gpu["uuid"] for gpu in json.loads(shown)["gpus"]]
+    told: dict[str, str] = {}
+    for job_id in jobs:
+        until(lambda job_id=job_id: "rank 0 on" in lab.output(job_id), 60, "it trains")
+        out = lab.output(job_id)
+        uuid = next(one for one in uuids if f"rank 0 on {one}" in out)
+        told[uuid] = next(line for line in out.splitlines() if line.startswith("coloc: "))
+    assert "not fenced: no MPS, this site shares this GPU without MPS" in told[uuids[0]]
+    assert told[uuids[1]].endswith("for this job (MPS)")

@@ -59,7 +59,11 @@ def test_show_is_the_configuration_in_force(site: Site) -> None:
 def test_effective_reads_back_the_same() -> None:
     rules = (ModeRule(partition='a "quoted" \\ name', mode="on"), ModeRule(user="7", mode="off"))
     config = Config.model_validate(
-        {"mode": {"rules": [rule.model_dump() for rule in rules]}, "pool": {"partitions": ["a"]}}
+        {
+            "mode": {"rules": [rule.model_dump() for rule in rules]},
+            "pool": {"partitions": ["a"]},
+            "sharing": {"rules": [{"node": "n[1-4]", "gpu": "0", "method": "streams"}]},
+        }
     )
     assert parse_config(tomllib.loads(reference.effective(config)), "test") == config
 

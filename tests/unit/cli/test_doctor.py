@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters import probe
+from slurm_coloc.config import Config
+from slurm_coloc.core.checks import Status
+from slurm_coloc.core.cluster import ClusterShape, NodeShape
+from slurm_coloc.flow import doctor_sharing
 from tests.unit.cli.conftest import Site
 
 
@@ -111,3 +115,16 @@ def test_a_dead_colocd_of_this_host_is_a_fault(site: Site, tmp_path: Path) -> No
         '[network]\nlisten = ":6824"\ncontrollers = ["127.0.0.1:1"]\n'
     )
     assert _doctor(site, config)["colocd"]["status"] == "fail"
+
+
+def test_rules_for_single_gpus() -> None:
+    """Nodes that no rule can mean are told, and this host's GPUs where it has any."""
+    rules = [{"node": "gpu[01-04]", "method": "mps"}, {"node": "gpx1", "method": "streams"}]
+    config = Config.model_validate({"sharing": {"rules": rules}})
+    shape = ClusterShape("c", (24, 11), (NodeShape("gpu03", ("main",), (), "a100", 1, 39),))
+    lost, here = doctor_sharing.sharing(config, shape)
+    assert (lost.status, here.check) == (Status.WARN, "sharing-here")
+    assert lost.found == "of no GPU node of this cluster: gpx1"
+    fine = Config.model_validate({"sharing": {"rules": rules[:1]}})
+    assert next(iter(doctor_sharing.sharing(fine, shape))).status is Status.OK
+    assert list(doctor_sharing.sharing(Config(), shape)) == []

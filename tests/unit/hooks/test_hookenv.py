@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.hookenv import HookSettings, read_job, read_settings
-from slurm_coloc.config import Config
+from slurm_coloc.config import Config, load_config
+from slurm_coloc.core.sharing import method_on
 from slurm_coloc.errors import ConfigError, UsageFault
 
 GOOD = {
@@ -109,7 +110,7 @@ def test_defaults_are_those_of_the_configuration() -> None:
             section = config.pool
         elif field.name in (
             *("method", "users", "thread_percentage", "mps_control"),
-            *("cgroup", "frameworks"),
+            *("cgroup", "frameworks", "rules"),
         ):
             section = config.sharing
         elif field.name in ("sample", "dcgmi", "idle_after_s", "job_mapping_dir"):
@@ -129,9 +130,58 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
     )
 
 
+RULES = """
+[sharing]
+method = "streams"
+[[sharing.rules]]
+node = "gpu[01-04],n1"
+gpu = "1"
+method = "mps"
+[[sharing.rules]]
+gpu = "GPU-11111111-2222-3333-4444-555555555555"
+method = "streams"
+[[sharing.rules]]
+node = "n2"
+method = "mps"
+"""
+
+
+def test_rules_for_single_gpus(tmp_path: Path) -> None:
+    """The hooks and the whole configuration read the same; the first that fits decides."""
+    file = tmp_path / "coloc.toml"
+    file.write_text(f"version = 1\n{RULES}")
+    ours = read_settings({"COLOC_CONFIG": str(file)})
+    theirs = load_config(file).sharing
+    assert [(one.node, one.gpu, one.method) for one in ours.rules] == [
+        (one.node, one.gpu, one.method) for one in theirs.rules
+    ]
+    named = "GPU-11111111-2222-3333-4444-555555555555"
+    other = "GPU-99999999-2222-3333-4444-555555555555"
+    told = {
+        where: method_on(ours.method, ours.rules, *where)
+        for where in [
+            ("gpu03", other, 1),
+            ("gpu05", other, 1),
+            ("gpu03", other, 0),
+            ("n2", named, 0),
+            ("n2", other, 0),
+            ("n3", other, None),
+        ]
+    }
+    assert list(told.values()) == ["mps", "streams", "streams", "streams", "mps", "streams"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "[[sharing.rules]]\nmethod = 'mig'",
+        "[[sharing.rules]]\ngpu = '0'",
+        "[[sharing.rules]]\nmethod = 'mps'\ngpu = 0",
+        "[[sharing.rules]]\nmethod = 'mps'\ngpu = 'first'",
+        "[[sharing.rules]]\nmethod = 'mps'\nnode = 'a b'",
+        "[[sharing.rules]]\nmethod = 'mps'\nuuid = 'x'",
+        "[sharing]\nrules = 'mps'",
+        "[sharing]\nrules = ['mps']",
         "[hooks]\nlog_tail_kib = '8'",
         "[hooks]\nlog_tail_kib = true",
         "[hooks]\nlog_tail_kib = 1",
