@@ -88,7 +88,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         sys.stdout.write("\n")
         return _line(report, "nowhere (dry run)")
     where = deliver(report, settings, slurm_uid, COLOCD_DEADLINE_S)
-    share.leave(job, settings, known.state, environ, notes)  # after the report: it may take 2 s
+    share.leave(job, settings, environ, notes)  # after the report: it may take 2 s
     _forget(settings, job)
     return _line(report, where)
 

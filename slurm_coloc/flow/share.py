@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_coloc.adapters import cgroup, hookenv, nvml
+from slurm_coloc.adapters.mps import seats
 from slurm_coloc.adapters.mps.seats import Gpu, Seat
 from slurm_coloc.core import fence
 from slurm_coloc.core.sharing import Chosen, Method, Rules, method_on
@@ -149,16 +150,12 @@ def _rules(
 def leave(
     job: hookenv.HookJob,
     settings: hookenv.HookSettings,
-    state: Mapping[str, Any],
     environ: Mapping[str, str],
     notes: list[str],
 ) -> None:
-    """Give back what ``prepare`` took; a fault is a note."""
-    for device in state.get("gpu", {}).get("devices", []):
-        try:
-            _gpu(settings, str(device["uuid"]), environ).leave(_seat(job))
-        except (GpuError, OSError) as err:
-            notes.append(f"MPS: {str(getattr(err, 'message', '') or err)[:200]}")
+    """Give back what ``prepare`` took, for this run or an earlier one; a fault is a note."""
+    faults = seats.leave(settings.run_dir, settings.mps_control, environ, _seat(job))
+    notes += [f"MPS: {fault}" for fault in faults]
 
 
 def _gpu(settings: hookenv.HookSettings, uuid: str, environ: Mapping[str, str]) -> Gpu:

@@ -101,6 +101,9 @@ class Gpu:
         if self._serves() != who.uid:
             self._stop()
             self._keep(daemon.start(self.control, self._of(who), self.uuid, who, self.environ), who)
+        for name in others:
+            if int(name.partition(".")[0]) == seat.job_id:  # an earlier run, without its Epilog
+                (self.folder / "jobs" / name).unlink(missing_ok=True)
         (self.folder / "jobs" / seat.name).touch(0o644)
         return found, self._of(who) / "pipe"
 
@@ -184,16 +187,56 @@ class Gpu:
             yield
 
 
+def leave(run_dir: Path, control: Path, environ: Mapping[str, str], seat: Seat) -> list[str]:
+    """Give back what this run and the earlier ones of its job have on any GPU of this node: an
+    earlier one may have lost its Epilog, and a GPU that hangs is not in the state of a run. What
+    could not be done, in words."""
+    faults = []
+    for entry in _folders(run_dir):
+        for found in _of_job(entry / "jobs", seat):
+            try:
+                gpu = Gpu(run_dir, _uuid(entry), control, environ)
+                if gpu.folder == entry:
+                    gpu.leave(found)
+            except FileNotFoundError:  # a seat without a daemon
+                (entry / "jobs" / found.name).unlink(missing_ok=True)
+            except (GpuError, OSError, ValueError, KeyError, TypeError) as err:
+                faults.append(str(getattr(err, "message", "") or err)[:200])
+    return faults
+
+
+def _of_job(folder: Path, seat: Seat) -> list[Seat]:
+    """Seats of a job, up to that of this run."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for entry in folder.iterdir():
+            match = _SEAT.fullmatch(entry.name)
+            if match and int(match[1]) == seat.job_id and int(match[2]) <= seat.restart:
+                found.append(Seat(seat.job_id, int(match[2]), int(match[3]), seat.gid))
+    return found
+
+
+def _folders(run_dir: Path) -> list[Path]:
+    try:
+        return sorted((run_dir / "mps").iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _uuid(folder: Path) -> str:
+    """Of the GPU whose daemon this folder's record is. Raises OSError, ValueError, KeyError or
+    TypeError."""
+    return str(json.loads((folder / "daemon.json").read_text("ascii"))["uuid"])
+
+
 def reap(run_dir: Path, control: Path, environ: Mapping[str, str]) -> list[str]:
     """Stop the daemons of this node whose jobs' Epilogs never came; the UUIDs of their GPUs."""
     ended = []
-    with contextlib.suppress(FileNotFoundError):
-        for entry in sorted((run_dir / "mps").iterdir()):
-            with contextlib.suppress(GpuError, OSError, ValueError, KeyError, TypeError):
-                uuid = str(json.loads((entry / "daemon.json").read_text("ascii"))["uuid"])
-                gpu = Gpu(run_dir, uuid, control, environ)
-                if gpu.folder == entry and gpu.reap():
-                    ended.append(uuid)
+    for entry in _folders(run_dir):
+        with contextlib.suppress(GpuError, OSError, ValueError, KeyError, TypeError):
+            gpu = Gpu(run_dir, _uuid(entry), control, environ)
+            if gpu.folder == entry and gpu.reap():
+                ended.append(gpu.uuid)
     return ended
 
 

@@ -21,7 +21,7 @@ import pytest
 from slurm_coloc.adapters.mps import daemon, processes
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.processes import Process
-from slurm_coloc.adapters.mps.seats import Gpu, Seat, reap
+from slurm_coloc.adapters.mps.seats import Gpu, Seat, leave, reap
 from slurm_coloc.core.sharing import Method, Rules
 
 from .conftest import Node
@@ -214,6 +214,25 @@ def test_a_job_whose_epilog_never_came_holds_nothing(table: Table) -> None:
     table.sit(2)
     table.leave(2)
     assert table.daemons() == []
+
+
+def test_a_run_takes_the_seats_of_its_jobs_earlier_runs_along(table: Table) -> None:
+    """Slurm may forget a run whose slurmd died in its Prolog: the job runs again without an Epilog
+    in between, or even without a Prolog."""
+    run_dir, control, environ = table.run_dir, table.gpu.control, table.gpu.environ
+    table.sit(1)
+    table.sit(2)
+    assert leave(run_dir, control, environ, Seat(1, 1, ADA, ADA)) == []
+    assert sorted(path.name for path in (table.gpu.folder / "jobs").iterdir()) == [f"2.0.{ADA}"]
+    table.gpu.sit(Seat(2, 2, ADA, ADA), ONE)
+    assert [path.name for path in (table.gpu.folder / "jobs").iterdir()] == [f"2.2.{ADA}"]
+    assert leave(run_dir, control, environ, Seat(2, 1, ADA, ADA)) == [] and table.daemons()
+    assert leave(run_dir, control, environ, Seat(2, 2, ADA, ADA)) == []
+    assert table.daemons() == []
+    (table.gpu.folder / "jobs" / f"3.0.{ADA}").touch()  # without a daemon
+    assert leave(run_dir, control, environ, Seat(3, 0, ADA, ADA)) == []
+    assert list((table.gpu.folder / "jobs").iterdir()) == []
+    assert leave(run_dir / "none", control, environ, Seat(3, 0, ADA, ADA)) == []
 
 
 def test_the_agent_takes_away_what_no_epilog_did(table: Table) -> None:
