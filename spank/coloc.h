@@ -80,6 +80,16 @@ int coloc_open_dir(const char *path);
 void coloc_fence_read(spank_t spank, const struct coloc_args *args);
 void coloc_fence_join(spank_t spank, long shards, long gpus);
 
+/* own_gpu.c: the GPU of this task, where the job has several; NULL where it has not one of its own. */
+struct coloc_own_gpu {
+	int minor;
+	char uuid[128];
+	char folder[200]; /* of its MPS daemon */
+};
+void coloc_own_forget(void);
+void coloc_own_take(const char *value);
+const struct coloc_own_gpu *coloc_own_gpu(spank_t spank);
+
 /* limit.c: the kernel's limit on the job's cgroup, set as root before the tasks run by the program
  * that the Prolog named ("": none); whether it stands. */
 void coloc_limit_prepare(uint32_t job, const char *program, const char *config);

@@ -72,6 +72,8 @@ static void take(const char *name, const char *value)
 		text_of(value, share.program, sizeof(share.program));
 	else if (strcmp(name, "config") == 0)
 		text_of(value, share.config, sizeof(share.config));
+	else if (strcmp(name, "task") == 0)
+		coloc_own_take(value);
 	else if (strcmp(name, "why") == 0)
 		text_of(value, share.why, sizeof(share.why));
 }
@@ -106,6 +108,7 @@ void coloc_fence_read(spank_t spank, const struct coloc_args *args)
 	int fd;
 
 	memset(&share, 0, sizeof(share));
+	coloc_own_forget();
 	coloc_limit_prepare(0, "", "");
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
 	    !coloc_node_dir(args->run_dir, path, sizeof(path)))
@@ -201,6 +204,19 @@ static void name_devices(spank_t spank)
 		spank_setenv(spank, "CUDA_VISIBLE_DEVICES", share.visible, 1);
 }
 
+/* Where the job has several GPUs and this task one of them, it is a client of that GPU's daemon. */
+static void take_own(spank_t spank)
+{
+	const struct coloc_own_gpu *own = coloc_own_gpu(spank);
+
+	if (!own)
+		return;
+	strcpy(share.method, "mps");
+	strcpy(share.uuid, own->uuid);
+	snprintf(share.pipe, sizeof(share.pipe), "%s/pipe", own->folder);
+	snprintf(share.log, sizeof(share.log), "%s/log", own->folder);
+}
+
 static bool on_slice(void)
 {
 	return strncmp(share.uuid, "MIG-", 4) == 0;
@@ -253,6 +269,7 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	if (share.shard_mib <= 0 || shards <= 0 || gpus <= 0)
 		return;
 	coloc_frameworks_grow(spank);
+	take_own(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
 	if (mps && (why = hidden()))
 		mps = false;

@@ -41,6 +41,7 @@ class HookSettings:
     method: str = "auto"
     rules: tuple[Rule, ...] = ()
     users: str = "one"
+    several_gpus: str = "streams"
     thread_percentage: int = 0
     cgroup: str = "auto"
     frameworks: str = "known"
@@ -61,6 +62,7 @@ _SECTION = {
     "method": "sharing",
     "rules": "sharing",
     "users": "sharing",
+    "several_gpus": "sharing",
     "thread_percentage": "sharing",
     "cgroup": "sharing",
     "frameworks": "sharing",
@@ -127,6 +129,7 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     _within(path, "idle_after_s", settings.idle_after_s, 0, 30 * 86400)
     _known(path, "method", settings.method, ("auto", "mps", "streams", "mig"))
     _known(path, "users", settings.users, ("one", "all"))
+    _known(path, "several_gpus", settings.several_gpus, ("streams", "tasks"))
     _known(path, "cgroup", settings.cgroup, ("auto", "off"))
     _known(path, "frameworks", settings.frameworks, ("known", "always", "off"))
     return settings

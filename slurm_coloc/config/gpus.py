@@ -75,6 +75,12 @@ class SharingConfig(Section):
         " runs on it; jobs of others take turns with it. all: one server for all users (Volta and"
         " later), in which a fault of one client ends all of them.",
     )
+    several_gpus: Literal["streams", "tasks"] = Field(
+        "streams",
+        description="Jobs with shares of several GPUs. streams: no MPS, for no daemon knows two."
+        " tasks: a task with one GPU is a client of that GPU's MPS and has its fence. NCCL between"
+        " clients of two servers was not tried.",
+    )
     thread_percentage: int = Field(
         0,
         ge=0,

@@ -20,6 +20,8 @@ from slurm_coloc.errors import GpuError
 SUFFIX = "share"
 #: GPUs of one job whose UUIDs the file has room for
 MAX_LIMITED = 32
+#: the same, each with a pipe (spank/own_gpu.c)
+MAX_OWN = 16
 
 
 def prepare(
@@ -37,6 +39,10 @@ def prepare(
         text = "\n".join(["share 1", "method alone", *visible]) + "\n" if visible else ""
         return {"method": Method.ALONE.value, "reason": ""}, text
     found, pipe = _sit(job, settings, devices, environ)
+    own: list[str] = []
+    if settings.several_gpus == "tasks" and 1 < len(devices) <= MAX_OWN:
+        own, why = _own(job, settings, devices, environ)
+        found = Chosen(Method.STREAMS, why)
     lines = [f"method {found.method}", f"shard_mib {held.get('shard_mib', settings.shard_mib)}"]
     lines += visible
     if len(devices) == 1:
@@ -46,8 +52,9 @@ def prepare(
     lines += _ladder(settings, held, devices, environ)
     if pipe is not None:
         lines += [f"pipe {pipe}", f"log {pipe.parent / 'log'}"]
-        if settings.thread_percentage:
-            lines.append(f"threads {settings.thread_percentage}")
+    lines += own
+    if settings.thread_percentage and (own or pipe is not None):
+        lines.append(f"threads {settings.thread_percentage}")
     if found.reason:
         lines.append(f"why {found.reason}")
     text = "\n".join(["share 1", *lines]) + "\n"
@@ -132,9 +139,29 @@ def _sit(
     environ: Mapping[str, str],
 ) -> tuple[Chosen, Any]:
     if len(devices) != 1:
-        return Chosen(Method.STREAMS, _several(devices)), None
+        why = _several(devices) + (", and an MPS daemon serves one" if devices else "")
+        return Chosen(Method.STREAMS, why), None
     rules = _rules(job, settings, devices[0])
     return _gpu(settings, str(devices[0]["uuid"]), environ).sit(_seat(job), rules)
+
+
+def _own(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    devices: list[dict[str, Any]],
+    environ: Mapping[str, str],
+) -> tuple[list[str], str]:
+    """A seat at each of the job's GPUs, for tasks that have one of them: the lines, and what the
+    others are told. All or none: tasks of one training should not differ."""
+    lines = []
+    for device in devices:
+        uuid, minor = str(device["uuid"]), device.get("minor")
+        found, pipe = _gpu(settings, uuid, environ).sit(_seat(job), _rules(job, settings, device))
+        if pipe is None or not isinstance(minor, int):
+            leave(job, settings, {"gpu": {"devices": devices}}, environ, [])
+            return [], f"{_several(devices)}, and on one of them {found.reason or 'no number'}"
+        lines.append(f"task {minor} {uuid} {pipe.parent}")
+    return lines, f"{_several(devices)}; a task with one of them is a client of its MPS"
 
 
 def _rules(

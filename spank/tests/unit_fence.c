@@ -64,6 +64,48 @@ static bool has(const char *name, const char *value)
 
 #define LIMIT "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
+#define TASKS                                                                                      \
+	"share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\ntask 3 GPU-d m3\ntask 1 GPU-b "   \
+	"m1\n"                                                                                     \
+	"why there are several\n"
+
+/* Whether a task of a step on both GPUs, with this CUDA_VISIBLE_DEVICES, is a client of `uuid`. */
+static bool client_of(const char *visible, const char *uuid)
+{
+	fake_task_clear();
+	coloc_fence_read(NULL, &(struct coloc_args){ .run_dir = "n1/jobs" });
+	spank_setenv(NULL, "CUDA_VISIBLE_DEVICES", visible, 1);
+	coloc_fence_join(NULL, 22, 2);
+	if (!uuid)
+		return has(LIMIT, NULL) && has("CUDA_VISIBLE_DEVICES", visible);
+	return has(LIMIT, "0=11264M") && has("CUDA_VISIBLE_DEVICES", uuid);
+}
+
+static void own_gpu(void)
+{
+	fake_job.step = 0;
+	fake_job.tasks = 2;
+	mkdir("dev", 0755);
+	mkdir("m1", 0755);
+	mkdir("m1/pipe", 0755);
+	mkdir("m3", 0755);
+	mkdir("m3/pipe", 0755);
+	put("m1/pipe/control", "", 0);
+	put("m3/pipe/control", "", 0);
+	put("n1/jobs/7.share", TASKS, strlen(TASKS));
+	chmod("n1/jobs/7.share", 0644);
+	CHECK(client_of("0", NULL)); /* no device can be opened, and a number says nothing */
+	CHECK(client_of("GPU-b", "GPU-b"));
+	put("dev/nvidia3", "", 0);
+	CHECK(client_of("0", "GPU-d") && has("CUDA_MPS_PIPE_DIRECTORY", "m3/pipe"));
+	put("dev/nvidia1", "", 0);
+	CHECK(client_of("1", "GPU-b") && has("CUDA_MPS_LOG_DIRECTORY", "m1/log"));
+	CHECK(client_of("3", "GPU-d") && client_of("0", NULL) && client_of("1,3", NULL));
+	unlink("m1/pipe/control");
+	CHECK(client_of("1", NULL));
+	fake_job.step = SLURM_BATCH_SCRIPT;
+}
+
 void test_fence(void)
 {
 	CHECK(mkdir("pipe", 0755) == 0);
@@ -110,6 +152,9 @@ void test_fence(void)
 	CHECK(has("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.1250"));
 	fake_job.step = SLURM_BATCH_SCRIPT;
 	gpus = 1;
+
+	/* Several GPUs: a task that has one of them, by what it may open, by number, by UUID. */
+	own_gpu();
 
 	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was. */
 	join(NULL, 11);

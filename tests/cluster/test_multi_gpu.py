@@ -248,3 +248,18 @@ def test_least_loaded(make_lab: Callable[..., Lab]) -> None:
     four.wait(three, "RUNNING")
     each = share_of(four, three)
     assert sorted(use(four)) == [alone, each, each, each]
+
+
+def test_each_task_has_the_mps_of_its_gpu(make_lab: Callable[..., Lab]) -> None:
+    settings = {"sharing": {"several_gpus": "tasks"}}
+    four = make_lab(machine=FOUR, multi_gpu=True, settings=settings)
+    me = desk(four, 300)
+    train = me.train(memory_mib=4000, smact=0.2, work_s=30)
+    job_id = submit(me, "-n2", "--gpus-per-task=1", "--mem=200", wrap=f"srun {train}")
+    clients = re.compile(r"rank 0 on (GPU-\S+) .*fence (\d+) MiB, MPS client")
+    until(lambda: len(clients.findall(four.output(job_id))) == 2, 60, "both are clients")
+    found = clients.findall(four.output(job_id))
+    assert len({uuid for uuid, _ in found}) == 2
+    assert {int(mib) for _, mib in found} == {share_of(four, job_id) * 1024}
+    assert "a task with one of them is a client of its MPS" in four.output(job_id)
+    four.run(["scancel", str(job_id)])

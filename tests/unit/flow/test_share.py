@@ -2,11 +2,13 @@
 """What the Prolog tells slurmstepd of the rungs, by what the node has."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from slurm_coloc.adapters.hookenv import HookSettings, read_job
+from slurm_coloc.core.sharing import Chosen, Method
 from slurm_coloc.errors import GpuError
 from slurm_coloc.flow import limit, share
 
@@ -126,3 +128,61 @@ def test_the_rung_of_a_file() -> None:
     assert limit.rung_of(b"fence 1\nrung cgroup\nmib 4096\n") == "cgroup"
     for text in (None, b"", b"fence 2\nrung cgroup\n", b"fence 1\nrung x\n", b"\xff" * 99):
         assert limit.rung_of(text) is None
+
+
+class Seats:
+    """GPUs whose MPS can be had, or not; who sits where."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...] = ()) -> None:
+        self.taken: set[str] = set()
+
+        def gpu(settings: HookSettings, uuid: str, environ: object) -> Any:
+            return SimpleNamespace(
+                sit=lambda seat, rules: self.sit(uuid, without),
+                leave=lambda seat: self.taken.discard(uuid),
+            )
+
+        monkeypatch.setattr(share, "_gpu", gpu)
+
+    def sit(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
+        if uuid in without:
+            return Chosen(Method.STREAMS, "another user has MPS on this GPU"), None
+        self.taken.add(uuid)
+        return Chosen(Method.MPS), Path(f"/run/mps/{uuid[4:8]}/1000/pipe")
+
+
+OTHER = "GPU-99999999-fd38-0243-c5ac-bcd22f624fbe"
+
+
+def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
+    devices = [{"uuid": GPU, "total_mib": 40960, "minor": 3}]
+    devices.append({"uuid": OTHER, "total_mib": 40960, "minor": 1})
+    state = {
+        "reservation": {"available": True, "shards": 11, "shard_mib": 1024},
+        "gpu": {"available": True, "devices": devices},
+    }
+    known = HookSettings(run_dir=tmp_path, several_gpus=several, thread_percentage=50)
+    told, text = share.prepare(JOB, known, state, {})
+    return told, text.splitlines()
+
+
+def test_a_task_with_one_of_several_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seats = Seats(monkeypatch)
+    told, lines = of_two(tmp_path, "tasks")
+    assert f"task 3 {GPU} /run/mps/f515/1000" in lines
+    assert f"task 1 {OTHER} /run/mps/9999/1000" in lines
+    assert "threads 50" in lines and "method streams" in lines
+    assert "a client of its MPS" in told["reason"]
+    assert seats.taken == {GPU, OTHER}
+
+
+@pytest.mark.parametrize(("several", "without"), [("streams", ()), ("tasks", (OTHER,))])
+def test_or_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: str, without: tuple[str, ...]
+) -> None:
+    """Of one training all tasks are alike; a seat that was taken is given back."""
+    seats = Seats(monkeypatch, without)
+    told, lines = of_two(tmp_path, several)
+    assert not [line for line in lines if line.startswith(("task", "threads", "pipe"))]
+    assert told["method"] == "streams" and "several GPUs" in told["reason"]
+    assert seats.taken == set()

@@ -110,7 +110,7 @@ def test_defaults_are_those_of_the_configuration() -> None:
             section = config.pool
         elif field.name in (
             *("method", "users", "thread_percentage", "mps_control"),
-            *("cgroup", "frameworks", "rules"),
+            *("cgroup", "frameworks", "rules", "several_gpus"),
         ):
             section = config.sharing
         elif field.name in ("sample", "dcgmi", "idle_after_s", "job_mapping_dir"):
@@ -189,6 +189,7 @@ def test_rules_for_single_gpus(tmp_path: Path) -> None:
         "[sharing]\nmethod = 'vgpu'",
         "[sharing]\nusers = 'two'",
         "[sharing]\nthread_percentage = 101",
+        "[sharing]\nseveral_gpus = 'mps'",
         "[pool]\nshard_mib = 0",
         "[hooks]\nrun_dir = 3",
         "[network]\ncontrollers = 'c1'",
