@@ -158,7 +158,7 @@ def _own(
         uuid, minor = str(device["uuid"]), device.get("minor")
         found, pipe = _gpu(settings, uuid, environ).sit(_seat(job), _rules(job, settings, device))
         if pipe is None or not isinstance(minor, int):
-            leave(job, settings, {"gpu": {"devices": devices}}, environ, [])
+            leave(job, settings, environ, [])
             return [], f"{_several(devices)}, and on one of them {found.reason or 'no number'}"
         lines.append(f"task {minor} {uuid} {pipe.parent}")
     return lines, f"{_several(devices)}; a task with one of them is a client of its MPS"

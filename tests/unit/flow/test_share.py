@@ -137,12 +137,14 @@ class Seats:
         self.taken: set[str] = set()
 
         def gpu(settings: HookSettings, uuid: str, environ: object) -> Any:
-            return SimpleNamespace(
-                sit=lambda seat, rules: self.sit(uuid, without),
-                leave=lambda seat: self.taken.discard(uuid),
-            )
+            return SimpleNamespace(sit=lambda seat, rules: self.sit(uuid, without))
+
+        def leave(*_: object) -> list[str]:
+            self.taken.clear()
+            return []
 
         monkeypatch.setattr(share, "_gpu", gpu)
+        monkeypatch.setattr(share.seats, "leave", leave)
 
     def sit(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
         if uuid in without:
