@@ -63,8 +63,8 @@ local SCRIPT_MAX = 65536 -- bytes of a script and its arguments; a longer one is
 local ORDER = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind",
   "one_task_per_sharing", "cpus_per_tres", "mem_per_tres", "num_tasks", "cpus_per_task",
-  "min_nodes", "max_nodes", "features", "req_nodes", "begin_time", "requeue", "admin_comment",
-  "min_mem_per_node",
+  "min_nodes", "max_nodes", "features", "req_nodes", "begin_time", "extra", "requeue",
+  "admin_comment", "min_mem_per_node",
 }
 
 local ACCOUNT_PAUSE_S = 60
@@ -328,7 +328,8 @@ local function write_fields(job_desc, set, undo)
       if value then one_task_per_sharing(job_desc, undo) end
     elseif value ~= nil then
       local before, per_cpu = job_desc[field], job_desc.min_mem_per_cpu
-      -- A start time that the user asked for stays.
+      -- A start time, and a constraint on Extra, that the user asked for stays.
+      if field == "extra" and (before or "") ~= "" then value = before end
       if field == "begin_time" and (before or 0) > os.time() then value = before end
       undo[#undo + 1] = function()
         if before ~= nil then

@@ -102,6 +102,9 @@ local function name_text(value)
   return #value <= wire.TRES_MAX and value:find("^[%w_.&|,()%[%]%-]*$") and value or nil
 end
 
+-- The one constraint on nodes' Extra that is ours.
+local function extra_text(value) return value:find("^smact<%d%d?%d?$") and value or nil end
+
 -- Fields that colocd may set, each with its check. Appending the log is not among them: Slurm's
 -- Lua has no open_mode (22.05, 24.11); JobFileAppend=1 in slurm.conf does it.
 local SETTABLE = {
@@ -111,7 +114,7 @@ local SETTABLE = {
   cpus_per_task = whole(1, 65533), min_nodes = whole(1, 65533), max_nodes = whole(1, 65533),
   requeue = whole(0, 1), num_tasks = whole(1, 65533), one_task_per_sharing = whole(1, 1),
   min_mem_per_node = whole(0, 2 ^ 40), begin_time = whole(1, 2 ^ 32),
-  features = name_text, req_nodes = name_text,
+  features = name_text, req_nodes = name_text, extra = extra_text,
 }
 local MARK_MAX = 200 -- bytes
 local ACTIONS = { collocate = true, exclusive = true, asis = true }

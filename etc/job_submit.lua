@@ -14,6 +14,7 @@ if loaded then -- (*)
   coloc.setup({
     socket = "/run/slurm-coloc/colocd.sock", -- as [daemon] socket of coloc.toml
     off_file = "/etc/slurm-coloc/off", -- as [daemon] off_file of coloc.toml
+    -- steered = "a100", -- models whose GPUs have a type each ([placement] of coloc.toml)
     raw_shard = "refuse", -- "allow": users may go on asking for shards themselves
   })
 else

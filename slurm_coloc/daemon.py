@@ -29,7 +29,7 @@ from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
 from slurm_coloc.flow.mode import Modes
 from slurm_coloc.flow.nodes import Nodes
 from slurm_coloc.flow.people import People
-from slurm_coloc.flow.place import Placer
+from slurm_coloc.flow.placement import Placement
 from slurm_coloc.flow.record import Recorder
 from slurm_coloc.flow.recover import Recoverer
 from slurm_coloc.flow.role import Part, Role
@@ -95,7 +95,7 @@ class Daemon:
         """Take a configuration into use; the socket and the database stay as they are."""
         self._config = config
         self._modes = Modes(config)
-        self._placer = Placer(
+        self._placement = Placement(
             config,
             self._store,
             self._slurm,
@@ -104,7 +104,7 @@ class Daemon:
             lambda: self._seen.shape,
             lambda: self._limits,
         )
-        self._decider = Decider(config, self._store, self._placer.at_submit)
+        self._decider = Decider(config, self._store, self._placement.at_submit)
         self._recorder = Recorder(config, self._store, self._seen.gpu_type)
         self._watcher = Watcher(
             self._store,
@@ -317,12 +317,9 @@ class Daemon:
         while self._store.forget_history(before_s):
             await asyncio.sleep(0.1)
 
-    def _place_pause(self) -> float:
-        return self._config.placement.interval_s
-
     async def _place(self) -> None:
         if not self._standby:
-            await self._placer.round()
+            await self._placement.round()
 
     async def _recover(self) -> None:
         store = self._store
@@ -351,7 +348,7 @@ class Daemon:
             asyncio.create_task(self._every(self._refresh_pause, self._read_limits)),
             asyncio.create_task(self._every(self._reconcile_pause, self._reconcile)),
             asyncio.create_task(self._every(lambda: RECOVER_S, self._recover)),
-            asyncio.create_task(self._every(self._place_pause, self._place)),
+            asyncio.create_task(self._every(lambda: self._placement.interval_s, self._place)),
             asyncio.create_task(self._every(lambda: DAY_S, self._forget)),
         ]
         notify.ready()
@@ -365,6 +362,7 @@ class Daemon:
         await self._server.stop()
         if self._link:
             await self._link.stop()
+        await self._placement.close()
         self._decider.close()
         self._store.close()
         log.info("stopped")

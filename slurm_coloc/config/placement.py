@@ -32,6 +32,12 @@ class PlacementConfig(Section):
         description="Present SM activity (mean of 90 s) above which a GPU gets no other job; 1: no"
         " gate. Where every GPU with room is above it a job waits, for max_pin_s at most.",
     )
+    node_gate: bool = Field(
+        False,
+        description="native: let Slurm itself hold shared jobs off nodes whose GPUs are all above"
+        " smact_gate. Needs SchedulerParameters=extra_constraints (Slurm 23.11 and later), which"
+        " makes Slurm read every job's --extra.",
+    )
     stale_s: float = Field(
         60.0, ge=5, description="Age of telemetry from which a node is left to Slurm itself."
     )

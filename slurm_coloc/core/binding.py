@@ -69,6 +69,7 @@ class NodeUse:
     gpus: tuple[Gpu, ...] = ()
     spread: bool = True
     devices: tuple[str, ...] = ()  # gres type of each GPU where each has its own
+    extra: str = ""  # the node's Extra, as it stands
     held_back: bool = False  # reserved, or in maintenance: not for everybody
 
     def of_type(self, kind: str | None) -> tuple[Gpu, ...]:

@@ -20,6 +20,7 @@ from slurm_coloc.core.cluster import (
 from slurm_coloc.core.gpu import GPU_TYPES
 from slurm_coloc.core.gres import parse_gres
 from slurm_coloc.core.limitplan import Plan
+from slurm_coloc.core.mig import slice_of
 
 Conf = Mapping[str, str]
 
@@ -360,10 +361,15 @@ def shard_types(conf: Conf, lines: Sequence[str]) -> Finding:
         node = re.match(r"NodeName=(\S+)", line, re.IGNORECASE)
         gres = re.search(r"\sGres=\"?([^\s\"]+)", line, re.IGNORECASE)
         items = parse_gres(gres[1]) if node and gres else ()
-        kind = next((one.type for one in items if one.name == "gpu" and one.type), None)
+        kinds = [
+            one.type
+            for one in items
+            if one.name == "gpu" and one.type and slice_of(one.type) is None
+        ]
         bare = [one for one in items if one.name == "shard" and not one.type]
-        if node and kind and bare:
-            wrong[node[1]] = f"shard:{kind}:{bare[0].count}"
+        if node and kinds and bare:
+            each = bare[0].count // len(kinds)
+            wrong[node[1]] = ",".join(f"shard:{kind}:{each}" for kind in kinds)
     told = "; ".join(f"NodeName={node} Gres=...,{gres}" for node, gres in wrong.items())
     return _judge(
         name,

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from slurm_coloc.core.checks import Conf, Finding, Status, words
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.core.nodegate import PARAMETER
 from slurm_coloc.core.steerable import refusals
 
 SHOWN = 4
 
 
-def native(conf: Conf) -> Finding:
+def native(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
     """What Slurm itself does with shares."""
     least = "ll_shared_gres" in words(conf, "SelectTypeParameters")
     text = (
@@ -19,7 +20,17 @@ def native(conf: Conf) -> Finding:
         if least
         else "first fit: one GPU fills before the next (LL_SHARED_GRES would spread)"
     )
-    return Finding("placement", Status.OK, f"native, {text}")
+    yield Finding("placement", Status.OK, f"native, {text}")
+    if node_gate:
+        good = PARAMETER in words(conf, "SchedulerParameters")
+        yield Finding(
+            "node-gate",
+            Status.OK if good else Status.FAIL,
+            f"nodes above {gate:.0%} SM activity take no shared job"
+            if good
+            else f"placement.node_gate without {PARAMETER}: it does nothing",
+            "" if good else f"slurm.conf: SchedulerParameters=...,{PARAMETER} (23.11 and later)",
+        )
 
 
 def steered(

@@ -34,7 +34,7 @@ def placement(
         text = f"placement.policy = {place.policy!r}"
         yield Finding("placement-policy", Status.FAIL, text, f"choose one of {names}")
     if place.mode == "native":
-        yield steerchecks.native(conf)
+        yield from steerchecks.native(conf, node_gate=place.node_gate, gate=place.smact_gate)
         return
     folder = Path(value(conf, "SLURM_CONF")).parent
     wanted = {

@@ -250,13 +250,7 @@ class Placer:
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
         if not shards or shape is None or not _simple(request, decision):
             return change
-        bounds = Bounds(
-            wanted_partitions(request, shape),
-            request.features or "",
-            request.exc_nodes or "",
-            request.req_nodes or "",
-        )
-        nodes = tuple(node.name for node in shape.nodes if bounds.allow(node))
+        nodes = nodes_for(request, shape)
         job = Waiting(
             -len(snapshot.waiting) - 1,
             "",
@@ -292,6 +286,17 @@ class Placer:
         self._last = replace(snapshot, waiting=(*snapshot.waiting, job))
         self._store.note(time.time(), decision_id, None, "place", line)
         return replace(change, fields=fields)
+
+
+def nodes_for(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
+    """The GPU nodes that a submission may get."""
+    bounds = Bounds(
+        wanted_partitions(request, shape),
+        request.features or "",
+        request.exc_nodes or "",
+        request.req_nodes or "",
+    )
+    return tuple(node.name for node in shape.nodes if bounds.allow(node))
 
 
 def _simple(request: JobRequest, decision: Decision) -> bool:

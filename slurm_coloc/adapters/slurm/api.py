@@ -100,5 +100,8 @@ class SlurmClient(Protocol):
         """Replace what a pending job asks for on each node (``gres/gpu:1``) or, behind
         ``per-task:``, for each task (core/gres.gpu_request)."""
 
+    async def set_node_extra(self, node: str, text: str) -> None:
+        """Replace a node's Extra (23.11 and later)."""
+
     async def update(self, handle: str, **fields: str | int) -> None:
         """Change fields of a job under ``scontrol update``'s names."""

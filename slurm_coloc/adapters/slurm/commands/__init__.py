@@ -354,6 +354,10 @@ class SlurmCommands:
                 await self.update(handle, TresPerNode="")
         await self.update(handle, TresPerNode=tres)
 
+    async def set_node_extra(self, node: str, text: str) -> None:
+        """Replace a node's Extra (23.11 and later)."""
+        await self._run("scontrol", "update", f"NodeName={node}", f"Extra={text}")
+
     async def update(self, handle: str, **fields: str | int) -> None:
         """``scontrol update``; raises SlurmError with Slurm's own words when it is refused."""
         changes = [f"{name}={value}" for name, value in fields.items()]

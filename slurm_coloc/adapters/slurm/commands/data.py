@@ -109,6 +109,7 @@ def node_pairs(node: Item) -> dict[str, str]:
         "CPUAlloc": _number(node["alloc_cpus"]),
         "RealMemory": _number(node["real_memory"]),
         "AllocMem": _number(node["alloc_memory"]),
+        "Extra": node.get("extra", ""),
     }
 
 

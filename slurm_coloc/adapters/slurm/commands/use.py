@@ -136,6 +136,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         gpus=gpus,
         spread=tells_per_gpu(used),
         devices=shape.devices if shape else (),
+        extra="" if (extra := pairs.get("Extra", "")) == "(null)" else extra,
         held_back=any(word in state for word in HELD_BACK),
     )
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage place: both ways of placing, as colocd runs them."""
+
+from collections.abc import Callable
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.decision import Decision
+from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.nodegate import NodeGate
+from slurm_coloc.flow.place import Placer, nodes_for
+
+
+class Placement:
+    """Steered: pins. Native: the gate by node, where the site wants it."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        slurm: SlurmClient,
+        live: Live,
+        off: Callable[[], bool],
+        shape: Callable[[], ClusterShape | None],
+        limits: Callable[[], SiteLimits],
+    ) -> None:
+        """Raises ConfigError for a policy that there is not."""
+        self._shape = shape
+        self._placer = Placer(config, store, slurm, live, off, shape, limits)
+        self._gate = NodeGate(config, slurm, live, shape)
+        self.interval_s = config.placement.interval_s
+
+    async def round(self) -> None:
+        """One look, and what follows from it. Raises SlurmError."""
+        await self._placer.round()
+        await self._gate.round()
+
+    async def close(self) -> None:
+        """colocd ends."""
+        await self._gate.close()
+
+    def at_submit(
+        self,
+        decision_id: str,
+        request: JobRequest,
+        decision: Decision,
+        smact: float | None,
+        change: Rewrite,
+    ) -> Rewrite:
+        """What placing adds to the change of a share's request."""
+        change = self._placer.at_submit(decision_id, request, decision, smact, change)
+        shape = self._shape()
+        return self._gate.at_submit(nodes_for(request, shape) if shape else (), change)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Native placement: Slurm's own gate on nodes' SM activity, kept fresh by colocd."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import desk, until
+from tests.cluster.rules import QUIET
+from tests.cluster.test_steered import submit
+
+PARAMETERS = (
+    "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolution=1,"
+    "extra_constraints"
+)
+
+
+def extra(lab: Lab, node: str = "n1") -> dict[str, Any]:
+    """A node's Extra."""
+    text = lab.run(["scontrol", "show", "node", "-o", node]).stdout
+    found = re.search(r"Extra=(\{\S*\})", text)
+    return json.loads(found[1]) if found else {}
+
+
+@pytest.mark.needs_slurm("23.11", "no extra_constraints")
+@pytest.mark.timeout(400)
+def test_a_busy_node_takes_no_shared_job(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(
+        users=1,
+        machine="1xa100-40gb",
+        slurm_conf_extra=PARAMETERS,
+        settings={"placement": {"node_gate": True, "smact_gate": 0.3, "interval_s": 1.0}},
+    )
+    lab.run(["scontrol", "update", "NodeName=n1", 'Extra={"rack":"b7"}'])
+    until(lambda: "smact" in extra(lab), 30, "the node has its figure")
+    assert extra(lab)["rack"] == "b7", "other keys stay"
+    me = desk(lab, 300)
+    first = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))
+    assert lab.wait(first, "RUNNING")["Extra"] == "smact<30"
+    until(lambda: extra(lab)["smact"] > 30, 110, "the activity shows")
+    second = submit(me)
+    until(lambda: lab.job(second)["Reason"] == "Constraints", 20, "it waits for a quieter node")
+    whole = lab.sbatch("-n1", *QUIET, wrap="true", user=me.user)
+    lab.wait(whole, "COMPLETED")
+    # An orderly end of colocd opens the gate: nobody would keep it fresh.
+    lab.colocd.term()
+    assert extra(lab)["smact"] == 0
+    lab.wait(second, "RUNNING")
