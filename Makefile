@@ -88,7 +88,7 @@ paper: .venv ## the thesis' scheduling results beside ours, where the facts are 
 
 .PHONY: sweeps
 sweeps: .venv ## the simulations behind the defaults (etc/adr), some minutes: ARGS='budget --seeds 2'
-	@echo 'sweeps: budget, margin, gate, sharing rule, pool over made-up traces'
+	@echo 'sweeps: budget, margin, gate, sharing rule, pool, recovery over made-up traces'
 	$(PY) tests/sweeps/run.py $(ARGS)
 
 # A Python that has the extra gpu-estimates: TORCH=/path/to/python. Without a GPU it runs dry.

@@ -118,6 +118,7 @@ class Daemon:
             self._slurm,
             lambda: self._modes.switched_off,
             self._watcher.see,
+            lambda: self._seen.shape,
         )
         self._gate = Gate(
             config.gate,
@@ -323,7 +324,8 @@ class Daemon:
 
     async def _recover(self) -> None:
         store = self._store
-        if not (store.open_work() or store.open_siblings() or store.putbacks.open()):
+        due = store.works.open() or store.works.raised()
+        if not (due or store.open_siblings() or store.putbacks.open()):
             self._recovering.clear()
             await self._recovering.wait()
         if not self._standby:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
+from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.flow.ask import ask
 
@@ -61,7 +62,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "What binds it", answer["binding"]["text"] + note
     if answer["slurm_error"]:
         yield "Slurm", f"does not answer: {answer['slurm_error']}"
-    yield from _ends(answer["runs"])
+    yield from tries(decision, answer["runs"])
     yield "What next", answer["next"]
 
 
@@ -129,19 +130,3 @@ def _place(run: dict[str, Any], live: dict[str, Any] | None) -> str:
     if run["gpu_uuids"]:
         return f"{run['node']}: {', '.join(run['gpu_uuids'])}"
     return run["node"] or "none yet"
-
-
-def _ends(runs: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
-    for run in runs:
-        if not run["outcome"]:
-            continue
-        text = run["outcome"]
-        if run["peak_mib"] is not None:
-            text += f", peak {run['peak_mib']} MiB"
-        if evidence := run["evidence"]:
-            text += f"; {evidence.get('kind')}: {evidence.get('line')}"
-        if run["verdict"] == "requeue":
-            text += "; requeued on a whole GPU"
-        elif run["outcome"] == "oom-gpu":
-            text += f"; not requeued: {run['verdict']}"
-        yield f"Run {run['restart']} ended", text

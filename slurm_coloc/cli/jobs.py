@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from slurm_coloc.cli import render
+from slurm_coloc.cli.tries import came_by
 from slurm_coloc.config import load_config
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.ask import ask
@@ -31,7 +32,7 @@ def row_of(run: render.Row) -> tuple[object, ...]:
         render.gib(run["upper_mib"]),
         render.gib(run["peak_mib"]),
         run["outcome"],
-        run["reason"],
+        came_by(run) or run["reason"],
         render.ago(run["end_s"] if run["outcome"] else run["start_s"] or run["submit_s"]),
     )
 
@@ -55,10 +56,10 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
-        JOB+1 is a job that was put back once. ESTIMATE, UPPER (the bound that was reserved for)
-        and PEAK (measured) are GiB of GPU memory; "idle" is a job that holds a GPU and has not used
-        it for a while. Of others you see what squeue shows too, never
-        what their logs or models hold.
+        JOB+1 is a job that was put back once; WHY tells then with what, and whose doing it was.
+        ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
+        "idle" is a job that holds a GPU and has not used it for a while. Of others you see what
+        squeue shows too, never what their logs or models hold.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}
         if user is not None:

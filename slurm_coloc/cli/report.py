@@ -9,6 +9,7 @@ from rich.text import Text
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.chart import chart
+from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.flow.ask import ask
 
@@ -81,6 +82,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:
         yield "Blame", run["blame"]
+    if len(answer["tries"]) > 1:
+        yield from tries(decision, answer["tries"])
     for event in answer["events"]:
         yield "Event", f"{render.moment(event['at_s'])} {event['kind']}: {event['text']}"
     if decision.get("learning") and decision["learning"]["why"]:

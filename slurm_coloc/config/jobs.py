@@ -60,19 +60,59 @@ class RecoveryConfig(Section):
     """[recovery] what happens after a GPU out-of-memory."""
 
     enabled: bool = Field(True, description="Requeue a collocated job that ran out of GPU memory.")
-    max_per_job: int = Field(1, ge=0, description="Recoveries of one job.")
+    steps: int = Field(
+        1,
+        ge=0,
+        le=10,
+        description="So often a job that needed more than its share gets a larger one; then, or"
+        " where nobody knows how much it needs, a whole GPU.",
+    )
+    more_mib: int = Field(
+        5120, ge=64, description="A larger share is larger by so much (MiB) at least."
+    )
+    more_ratio: float = Field(
+        1.25,
+        ge=1.0,
+        le=4.0,
+        description="A larger share is at least so many times what the job is known to have wanted:"
+        " its measured peak, or what its log says that it held and asked for.",
+    )
+    max_per_job: int = Field(
+        2,
+        ge=0,
+        description="Recoveries of one job for its own need; the last is on a whole GPU.",
+    )
+    max_victim_requeues: int = Field(
+        3,
+        ge=0,
+        description="So often a job comes back with the same request after others ended it, for"
+        " each cause: a neighbour above its share, a process of no job, a fault of MPS; then on a"
+        " whole GPU. The other caps do not count it.",
+    )
     max_per_user_day: int = Field(50, ge=0, description="Recoveries of one user in 24 hours.")
     max_per_day: int = Field(500, ge=0, description="Recoveries of the whole cluster in 24 hours.")
     resize_siblings: bool = Field(
         True,
-        description="After a task of an array ran out of GPU memory its waiting siblings ask for a"
-        " whole GPU too. The caps do not bound it: it prevents failures.",
+        description="After a task of an array ran out of GPU memory its waiting siblings ask for"
+        " what it gets. The caps do not bound it: it prevents failures.",
     )
     raise_by: Literal["priority", "nice", "qos", "none"] = Field(
         "priority", description="How the requeued job is preferred."
     )
     priority: int = Field(
         100_000, ge=1, description="Priority set with raise_by = priority (Slurm's own scale)."
+    )
+    raise_for_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds for which a recovered job goes first in line; then it has its own"
+        " place again, so that a job that waits for a whole GPU does not hold up all others.",
+    )
+    max_first_per_user_day: int = Field(
+        5,
+        ge=0,
+        description="So many recovered jobs of one user go first in line in 24 hours; further ones"
+        " get back the place that they had.",
     )
     nice: int = Field(
         -10_000, le=0, description="Nice adjustment set with raise_by = nice; negative prefers."

@@ -77,6 +77,14 @@ def with_item(text: str | None, item: str) -> str:
     return f"{item},{text}" if text else item
 
 
+def with_shards(text: str, shards: int) -> str:
+    """The request ``text`` (see gpu_request) for ``shards`` shards of the same kind instead."""
+    kinds = [item.type for item in parse_gres(text) if item.name == "shard" and item.type]
+    kind = f"{kinds[0]}:" if kinds else ""
+    per_task = PER_TASK if text.startswith(PER_TASK) else ""
+    return per_task + with_item(without(text, "shard"), f"gres/shard:{kind}{shards}")
+
+
 def count_of(text: str | None, name: str) -> int | None:
     """Sum of the counts of gres ``name``; None where it is not named at all."""
     counts = [item.count for item in parse_gres(text) if item.name == name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recovery after a GPU out-of-memory: whether, and which step comes next.
+"""Recovery of a job that is put back (core/retry says whether): which step comes next.
 
 The steps and their order were tried on 22.05, 24.11, 25.11 and 26.05: a finished job cannot be
 updated, so it is requeued held first; priority cannot be set while it is held; after a requeue it
@@ -13,77 +13,6 @@ from enum import StrEnum
 
 from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
-from slurm_coloc.core.outcome import Outcome
-
-
-class Verdict(StrEnum):
-    """What recovery does about an ended run."""
-
-    REQUEUE = "requeue"
-    NOT_OURS = "not-ours"  # another cause than GPU memory, or a job that was not collocated
-    SWITCHED_OFF = "switched-off"
-    NO_REQUEUE = "no-requeue"  # the user's own --no-requeue
-    JOB_CAP = "job-cap"
-    USER_CAP = "user-cap"
-    CLUSTER_CAP = "cluster-cap"
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Most recoveries of one job, and of one user and the cluster in 24 hours."""
-
-    per_job: int = 1
-    per_user_day: int = 50
-    per_day: int = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Recoveries so far, counted as Caps counts them."""
-
-    job: int = 0
-    user_day: int = 0
-    day: int = 0
-
-
-def judge(
-    outcome: Outcome,
-    *,
-    collocated: bool,
-    may_requeue: bool,
-    enabled: bool,
-    tally: Tally,
-    caps: Caps,
-) -> Verdict:
-    """Whether a run that ended so is requeued on a whole GPU."""
-    if outcome is not Outcome.OOM_GPU or not collocated:
-        return Verdict.NOT_OURS
-    if not enabled:
-        return Verdict.SWITCHED_OFF
-    if not may_requeue:
-        return Verdict.NO_REQUEUE
-    if tally.job >= caps.per_job:
-        return Verdict.JOB_CAP
-    if tally.user_day >= caps.per_user_day:
-        return Verdict.USER_CAP
-    if tally.day >= caps.per_day:
-        return Verdict.CLUSTER_CAP
-    return Verdict.REQUEUE
-
-
-# Slurm keeps 0 for held jobs and the values above this one for its own marks (slurm.h).
-HIGHEST_PRIORITY = 2**32 - 16
-
-
-def raised_priority(present: int, configured: int) -> int:
-    """A priority that prefers a job whose present one is ``present``.
-
-    Under priority/multifactor present values are small and ``configured`` is far above; under
-    priority/basic jobs start near 2^32 and ``configured`` alone would be the lowest of all.
-    """
-    if present < configured:
-        return configured
-    return min(present + configured, HIGHEST_PRIORITY)
 
 
 class Step(StrEnum):
@@ -92,6 +21,7 @@ class Step(StrEnum):
     WAIT = "wait"
     REQUEUE_HOLD = "requeue-hold"
     SET_GRES = "set-gres"
+    EXCLUDE = "exclude"  # the node where others ended it
     RELEASE = "release"
     RAISE = "raise"
     DONE = "done"
@@ -102,12 +32,14 @@ class Step(StrEnum):
 class Goal:
     """``restart``: the run that failed; ``tres``: the request of the next one as
     core/gres.gpu_request writes it; ``raised``: whether priority and start time have been set;
-    ``ours``: whether we requeued it."""
+    ``ours``: whether we requeued it; ``avoid``: whether a node is to be excluded, and is not yet.
+    """
 
     restart: int
     tres: str
     raised: bool = False
     ours: bool = True
+    avoid: bool = False
 
 
 def next_step(view: JobView, goal: Goal) -> Step:
@@ -132,6 +64,8 @@ def next_step(view: JobView, goal: Goal) -> Step:
         return Step.SET_GRES
     if not goal.ours:
         return Step.DONE  # its owner put it back: hold, start and priority are his
+    if goal.avoid:
+        return Step.EXCLUDE
     if view.held:
         return Step.RELEASE
     return Step.DONE if goal.raised else Step.RAISE

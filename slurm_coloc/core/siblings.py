@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.arrays import Target, by_record
 from slurm_coloc.core.comment import decision_in
-from slurm_coloc.core.gres import PER_TASK, count_of, parse_gres, same_gres, with_item, without
+from slurm_coloc.core.gres import count_of, same_gres, with_shards
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 
@@ -38,17 +38,23 @@ class Share:
 
 
 def new_request(
-    outcome: Outcome, share: Share, peaks_mib: Sequence[int] = (), *, alike: bool = True
+    outcome: Outcome,
+    share: Share,
+    peaks_mib: Sequence[int] = (),
+    *,
+    alike: bool = True,
+    grown: str = "",
 ) -> str | None:
     """The request (core/gres.gpu_request) for the tasks that wait, or None: it stays.
 
     ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
-    out-of-memory they get what its recovery gives, a whole GPU, also where they wait for a MIG
-    device; after a peak above the share what the peak needs; after enough small peaks that agree
-    less, where the tasks are ``alike`` (have one summary).
+    ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
+    out-of-memory they get what its recovery gives (``grown``), also where they wait for a MIG
+    device, "" where it was not its own doing; after a peak above the share what the peak needs;
+    after enough small peaks that agree less, where the tasks are ``alike`` (have one summary).
     """
     if outcome is Outcome.OOM_GPU:
-        return share.whole or None
+        return grown or None
     if outcome is not Outcome.COMPLETED or not peaks_mib or not share.shards:
         return None
     needed = max(share.least, -(-int(max(peaks_mib) * HEADROOM) // share.shard_mib))
@@ -57,14 +63,7 @@ def new_request(
     grows = max(peaks_mib) > share.shards * share.shard_mib
     agree = max(peaks_mib) <= min(peaks_mib) * AGREE
     shrinks = alike and agree and len(peaks_mib) >= PEAKS and needed <= share.shards * WORTH
-    return _with_shards(share.tres, max(needed, 1)) if grows or shrinks else None
-
-
-def _with_shards(tres: str, shards: int) -> str:
-    kinds = [item.type for item in parse_gres(tres) if item.name == "shard" and item.type]
-    kind = f"{kinds[0]}:" if kinds else ""
-    per_task = PER_TASK if tres.startswith(PER_TASK) else ""
-    return per_task + with_item(without(tres, "shard"), f"gres/shard:{kind}{shards}")
+    return with_shards(share.tres, max(needed, 1)) if grows or shrinks else None
 
 
 def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> list[Target]:
@@ -72,10 +71,11 @@ def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> lis
     ``goal``, the largest record first.
 
     Held and dependency-waiting tasks are among them and stay held or waiting. Left alone: a task
-    whose request somebody changed, one without our mark, one that is COMPLETING.
+    whose request somebody changed, one without our mark, one that is COMPLETING. ``was`` may be
+    several requests with spaces between: what was planned grew before it was done.
     """
-    shards, wanted = count_of(was, "shard"), count_of(goal, "shard")
-    sliced = shards is None and not same_gres(was, goal)
+    before, wanted = {count_of(one, "shard") for one in was.split()}, count_of(goal, "shard")
+    sliced = before == {None} and not same_gres(was, goal)
     found: list[JobView] = []
     for view in views:
         if view.state != "PENDING" or view.completing or view.array_job_id is None:
@@ -83,6 +83,7 @@ def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> lis
         if decision_in(view.admin_comment) != decision:
             continue
         has = count_of(view.tres, "shard")
-        if (has and has == shards and has != wanted) or (sliced and same_gres(view.tres, was)):
+        changed = has and has in before and has != wanted
+        if changed or (sliced and same_gres(view.tres, was)):
             found.append(view)
     return by_record(found)

@@ -40,7 +40,7 @@ def _hidden(row: Row) -> Row:
     """Another user's run or decision: without what his log, his model or his files told."""
     kept = dict(row)
     told = ("evidence", "features", "fingerprint", "options", "request", "detail", "learning")
-    for name in (*told, "used", "blame"):
+    for name in (*told, "used", "blame", "retry", "retry_cause"):
         if name in kept:
             kept[name] = {} if name in ("features", "request") else None
     return kept
@@ -89,13 +89,20 @@ def explain(store: Store, uid: int | None, message: dict[str, Any], private: boo
         raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
     # Ids start again after `slurmctld -c`: the newest decision is the one meant.
     decision = _told(store.decision(mine[-1]["decision"]) or {})
-    runs = [_told(row) for row in mine if row["decision"] == decision.get("id")]
+    tries = [row for row in mine if row["decision"] == decision.get("id")]
+    runs = [{**_told(row), "retry": _retry(store, row)} for row in tries]
     story = store.story(str(decision.get("id")), job_id)
     if uid not in (None, runs[-1]["uid"]):
         # What follows the bracket is a line of the owner's log.
         story = [{**line, "text": line["text"].split(" (")[0]} for line in story]
         decision, runs = _hidden(decision), [_hidden(run) for run in runs]
     return {"job_id": job_id, "decision": decision, "runs": runs, "story": story}
+
+
+def _retry(store: Store, run: Row) -> Row | None:
+    """What came after a run: whose doing its end was, and what the next try asked for."""
+    work = store.works.of(run["decision"], run["job_id"], run["restart"])
+    return work and {name: work[name] for name in ("cause", "way", "tres", "state", "front")}
 
 
 def status(

@@ -54,14 +54,14 @@ async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
             live["limits"] = _limits(known, view)
     except SlurmError as err:
         trouble = err.message
-    work = [row for row in store.open_work() if row["job_id"] == answer["job_id"]]
-    recovered = store.tally(run["job_id"], run["decision"], run["uid"], time.time())[0]
+    work = [row for row in store.works.open() if row["job_id"] == answer["job_id"]]
+    recovered = store.works.tally(run["job_id"], run["decision"], run["uid"], time.time())[0]
     return {
         **answer,
         "live": live,
         "slurm_error": trouble,
         "binding": bound,
-        "next": "colocd is putting it back into the queue on a whole GPU"
+        "next": f"colocd is putting it back into the queue: {work[0]['tres']}"
         if work
         else next_text(config, decision, run, view, recovered),
     }
@@ -126,7 +126,8 @@ def next_text(config: Config, decision: Row, run: Row, view: JobView | None, rec
     if not decision.get("may_requeue"):
         why = "it is no batch job, or --no-requeue was given"
         return f"{starts}after a GPU out-of-memory it stays ended: {why}"
-    if not config.recovery.enabled or config.recovery.max_per_job <= recovered:
+    left = config.recovery.max_per_job - recovered
+    if not config.recovery.enabled or left <= 0:
         return f"{starts}after a GPU out-of-memory it stays ended: recovery is off or used up"
     raised = {
         "priority": " at raised priority",
@@ -135,4 +136,7 @@ def next_text(config: Config, decision: Row, run: Row, view: JobView | None, rec
         "none": "",
     }[config.recovery.raise_by]
     tres = decision.get("exclusive_tres") or ""
-    return f"{starts}after a GPU out-of-memory it is requeued on {called(tres)} ({tres}){raised}"
+    what = f"on {called(tres)} ({tres})"
+    if left > 1 and recovered < config.recovery.steps:
+        what = f"with more memory, then {what}"
+    return f"{starts}after a GPU out-of-memory it is requeued {what}{raised}"

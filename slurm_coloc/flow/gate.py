@@ -20,10 +20,10 @@ from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.decision import Action
 from slurm_coloc.core.fitness import GpuNow, unfit
-from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.putback import Goal, Step, next_step, pause_s
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.elsewhere import excluded_before
 
 log = structlog.get_logger()
 
@@ -134,28 +134,9 @@ class Gate:
 
     async def _elsewhere(self, view: JobView, node: str) -> str | None:
         """What the job's owner has excluded, where another node could take it; else None."""
-        shape = self._shape()
-        if shape is None or not self._config.exclude_s:
+        if not self._config.exclude_s:
             return None
-        shards = count_of(view.tres_per_node, "shard") or 0
-        others = [
-            one
-            for one in shape.nodes
-            if one.name != node
-            and one.usable
-            and view.partition in one.partitions
-            and (one.shards_per_gpu >= shards if shards else one.gpus)
-        ]
-        if not others:
-            return None
-        for row in self._store.putbacks.open_of(decision_in(view.admin_comment) or "", view.job_id):
-            if row["excluded"]:
-                return str(row["was"])  # ours are in the list now
-        try:
-            return await self._slurm.excluded(view.handle)
-        except SlurmError as err:
-            log.warning("gate", jobid=view.job_id, error=err.message)
-            return None
+        return await excluded_before(self._store, self._slurm, self._shape(), view, node)
 
     async def round(self) -> None:
         """One look at every job that was put back."""

@@ -11,11 +11,10 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.fitness import GpuNow, Holder
-from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.gate import Gate
-from slurm_coloc.flow.shares import shared
+from slurm_coloc.flow.shares import shards_of, shared
 
 Answer = dict[str, Any]
 
@@ -98,17 +97,16 @@ async def launched(
     if decision is None or decision_id is None:
         return {"reservation": None}
     held = shared({"tres": view.tres}, decision)
-    # The owner, a sibling's outcome or an admin may have changed the count since.
-    shards = count_of(view.tres_per_node, "shard")
     reservation = {
         "decision": decision_id,
         "action": decision["action"] if held else "exclusive",
-        "shards": (shards if shards is not None else decision["shards"]) if held else 0,
+        "shards": shards_of({"tres": view.tres}, decision) if held else 0,
         "shard_mib": decision["shard_mib"],
         "memory_mib": decision["memory_mib"],
         "upper_mib": decision["upper_mib"],
     }
-    need_mib = _promised_mib(reservation) if held else None
+    grown = reservation["shards"] > decision["shards"]
+    need_mib = _promised_mib(reservation, grown) if held else None
     gpus = [gpu.now() for gpu in asked.gpus]
     unfit = await gate.judge(
         *(view, decision, asked.node, gpus, need_mib), last=asked.last, unfenced=asked.unfenced
@@ -118,11 +116,12 @@ async def launched(
     return {"reservation": reservation, "unfit": unfit}
 
 
-def _promised_mib(reservation: Answer) -> int:
-    """What the job was promised of each GPU: what it will not exceed, within its shards."""
+def _promised_mib(reservation: Answer, grown: bool) -> int:
+    """What the job was promised of each GPU: what it will not exceed, within its shards; all of
+    them where they have ``grown``, since the estimate was too low then."""
     whole = int(reservation["shards"] * reservation["shard_mib"])
     upper: int | None = reservation["upper_mib"]
-    return min(whole, upper) if upper else whole
+    return min(whole, upper) if upper and not grown else whole
 
 
 def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:

@@ -119,10 +119,12 @@ class Learning:
         peak: OwnPeak | None,
         uses: list[Row],
         gpu: str,
+        *,
+        victim: bool = False,
     ) -> None:
         """Remember how an ended run did; within the transaction that closes it. ``run`` with its
         ``end_s``; ``peak``: its own, measured; ``uses``: what its nodes' agents saw; ``gpu``: the
-        type that it ran on."""
+        type that it ran on; ``victim``: others ended it."""
         kept = read_note(decision.get("learning"))
         if kept is None or not self._config.history:
             return
@@ -131,7 +133,8 @@ class Learning:
         own_mib = peak.peak_mib if peak else 0
         lasted = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
         whole = lasted and peak is not None and peak.whole
-        ran_out = outcome is Outcome.OOM_GPU
+        # Others' doing says nothing of what the model needs.
+        ran_out = outcome is Outcome.OOM_GPU and not victim
         row = {
             "fingerprint": kept.fingerprint,
             "uid": run["uid"],

@@ -9,12 +9,11 @@ import structlog
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core import fence
-from slurm_coloc.core.blame import WHOSE, Blame
+from slurm_coloc.core.blame import Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
-from slurm_coloc.core.recovery import Caps, Tally, Verdict, judge
-from slurm_coloc.core.slices import called
-from slurm_coloc.flow import at_fault, siblings
+from slurm_coloc.core.retry import VICTIMS
+from slurm_coloc.flow import at_fault, retries, siblings
 from slurm_coloc.flow.decide import rules_of
 from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
 from slurm_coloc.flow.shares import promised_mib, shared
@@ -90,16 +89,18 @@ class Recorder:
         now = time.time()
         body = body or {}
         evidence = body.get("evidence")
-        verdict = self._verdict(run, decision, outcome, now)
         share_mib = promised_mib(run, decision)
         over = ended(run, view, (view.end_s if view else None) or now, share_mib)
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
         peak = own_peak(self._store, over, decision, body, uses) if began else None
         fault, why = at_fault.of(self._store, over, outcome, body, uses)
+        need = retries.need_of(evidence, peak.peak_mib if peak else None, uses)
+        recovery = self._config.recovery
+        found = retries.after(self._store, recovery, over, decision, outcome, fault, need, now)
         # Only a recovery must survive a loss of power: a write that waits for the disk delays the
         # submissions that come meanwhile.
-        with self._store.transaction(durable=verdict is Verdict.REQUEUE):
+        with self._store.transaction(durable=found.verdict.puts_back):
             closed = self._store.close_run(
                 run,
                 state=view.state if view else run["state"],
@@ -113,7 +114,7 @@ class Recorder:
                 gpu_uuids=_gpus(run, body),
                 evidence=json.dumps(evidence) if evidence else None,
                 share_mib=share_mib,
-                verdict=str(verdict),
+                verdict=str(found.verdict),
             )
             if not closed:
                 return
@@ -122,42 +123,30 @@ class Recorder:
                 body.get("method"), body.get("fence"), (evidence or {}).get("line", "")
             )
             limit = f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}" if holder else ""
-            self._tell(run, outcome, verdict, evidence, limit if share_mib else "", now)
-            if fault and fault is not Blame.UNKNOWN:
-                text = f"{WHOSE[fault]}: {why}"
-                self._store.note(now, run["decision"], run["job_id"], "blame", text)
-            gpu = self._type_of(run["node"])
-            self._learning.note(over, decision, outcome, peak, uses, gpu)
-            if verdict is Verdict.REQUEUE:
-                self._plan(run, decision, now)
-            if shared(run, decision) and self._config.recovery.resize_siblings:
-                siblings.plan(self._store, run, decision, view, outcome, self._sizing)
+            self._tell(run, outcome, found, evidence, limit if share_mib else "", now)
+            self._blame(run, fault, why, now)
+            gpu, victim = self._type_of(run["node"]), fault in VICTIMS
+            self._learning.note(over, decision, outcome, peak, uses, gpu, victim=victim)
+            self._plan(over, decision, view, found, now)
+            if fault is Blame.MPS_FAULT:
+                self._amend(over, body, now)
+            if shared(run, decision) and recovery.resize_siblings:
+                rule = self._sizing
+                siblings.plan(self._store, run, decision, view, outcome, rule, found.grown)
         log.info(
             "ended",
             jobid=run["job_id"],
             restart=run["restart"],
             decision=run["decision"],
             outcome=str(outcome),
-            verdict=str(verdict),
-        )
-
-    def _verdict(self, run: Row, decision: Row, outcome: Outcome, now: float) -> Verdict:
-        recovery = self._config.recovery
-        tally = Tally(*self._store.tally(run["job_id"], run["decision"], run["uid"], now))
-        return judge(
-            outcome,
-            collocated=shared(run, decision),
-            may_requeue=bool(decision["may_requeue"]),
-            enabled=recovery.enabled,
-            tally=tally,
-            caps=Caps(recovery.max_per_job, recovery.max_per_user_day, recovery.max_per_day),
+            verdict=str(found.verdict),
         )
 
     def _tell(
         self,
         run: Row,
         outcome: Outcome,
-        verdict: Verdict,
+        found: retries.Next,
         evidence: Row | None,
         limit: str,
         now: float,
@@ -172,25 +161,43 @@ class Recorder:
         if outcome is Outcome.OOM_GPU and evidence:
             line = str(evidence.get("line", ""))
             text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
-        if outcome is Outcome.OOM_GPU and verdict is not Verdict.REQUEUE:
-            text += f"; not requeued: {verdict}"
+        if found.cause == Blame.MPS_FAULT:
+            text = "failed by a fault of MPS"
+        if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
+            text += f"; {retries.why_not(found)}"
         self._store.note(now, run["decision"], run["job_id"], "ended", text)
 
-    def _plan(self, run: Row, decision: Row, now: float) -> None:
-        self._store.add_work(
-            {
-                "decision": run["decision"],
-                "job_id": run["job_id"],
-                "restart": run["restart"],
-                "uid": run["uid"],
-                "tres": decision["exclusive_tres"],
-                "created_s": now,
-                "updated_s": now,
-            }
-        )
-        tres = decision["exclusive_tres"]
-        text = f"requeue on {called(tres)} planned ({tres})"
-        self._store.note(now, run["decision"], run["job_id"], "recover", text)
+    def _blame(self, run: Row, fault: Blame | None, why: str, now: float) -> None:
+        if fault and fault is not Blame.UNKNOWN:
+            text = retries.whose(fault, why)
+            self._store.note(now, run["decision"], run["job_id"], "blame", text)
+
+    def _plan(
+        self, run: Row, decision: Row, view: JobView | None, found: retries.Next, now: float
+    ) -> None:
+        if found.verdict.puts_back:
+            retries.plan(self._store, self._config.recovery, run, view, found, now)
+            text = retries.words(found, decision)
+            self._store.note(now, run["decision"], run["job_id"], "recover", text)
+
+    def _amend(self, run: Row, body: Row, now: float) -> None:
+        """Runs on the GPUs of ``run`` that ended shortly before it by a fault that seemed their
+        own: the first client of a server to be judged cannot know of the others."""
+        mine = set(body.get("gpu_uuids") or ())
+        for other in self._store.reports.unblamed(run["end_s"] - at_fault.TOGETHER_S):
+            decision = self._store.decision(other["decision"])
+            if decision is None or not mine & set(json.loads(other["gpu_uuids"] or "[]")):
+                continue
+            fault, outcome = Blame.MPS_FAULT, Outcome(other["outcome"])
+            found = retries.after(
+                *(self._store, self._config.recovery, other, decision, outcome, fault),
+                retries.need_of(None, None, []),
+                now,
+            )
+            self._store.reports.blame(other, str(fault), str(found.verdict))
+            why = f"job {run['job_id']} on the same server ended by it too"
+            self._blame(other, fault, why, now)
+            self._plan(other, decision, None, found, now)
 
 
 def _since_s(run: Row) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage recover: put a job that ran out of GPU memory back, on a whole GPU, at raised priority.
+"""Stage recover: put a job back with what its next try asks for, and at its place in the queue.
 
 The work list is durable. Before each step the job is looked at again, and the step follows from
 what is seen, so colocd may die at any line and go on later.
@@ -12,14 +12,18 @@ import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import Config, RecoveryConfig
+from slurm_coloc.config import Config
+from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.gres import same_gres
 from slurm_coloc.core.job import JobView
-from slurm_coloc.core.recovery import Goal, Step, next_step, raised_priority
+from slurm_coloc.core.recovery import Goal, Step, next_step
+from slurm_coloc.core.retry import Way
 from slurm_coloc.core.slices import called
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import dependents
+from slurm_coloc.flow.elsewhere import excluded_before
+from slurm_coloc.flow.prefer import Preference
 
 log = structlog.get_logger()
 
@@ -31,15 +35,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STEPS_A_ROUND = 8
 
 
-def raising(recovery: RecoveryConfig, view: JobView) -> dict[str, str | int]:
-    """Fields of ``scontrol update`` that prefer the requeued job."""
-    if recovery.raise_by == "priority":
-        return {"Priority": raised_priority(view.priority, recovery.priority)}
-    if recovery.raise_by == "nice":
-        return {"Nice": recovery.nice}
-    if recovery.raise_by == "qos" and recovery.qos:
-        return {"QOS": recovery.qos}
-    return {}
+def _back(work: Row) -> str:
+    whole = f"requeued on {called(work['tres'])}"
+    told = {Way.MORE: "requeued with more memory", Way.SAME: "requeued with the same request"}
+    return told.get(Way(work["way"]), whole)
 
 
 def _key(work: Row) -> tuple[str, int, int]:
@@ -65,9 +64,13 @@ class Recoverer:
         slurm: SlurmClient,
         off: Callable[[], bool],
         see: Callable[[JobView], None],
+        shape: Callable[[], ClusterShape | None] = lambda: None,
     ) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
         self._recovery = config.recovery
+        self._exclude_s = config.gate.exclude_s
+        self._shape = shape
+        self._prefer = Preference(config.recovery, store, slurm)
         self._store = store
         self._slurm = slurm
         self._off = off
@@ -79,13 +82,14 @@ class Recoverer:
     async def round(self) -> None:
         """One try at every open recovery whose pause is over."""
         now = time.monotonic()
-        for work in self._store.open_work():
+        for work in self._store.works.open():
             if self._pauses.get(_key(work), (0.0, 0.0))[0] <= now:
                 await self._try(work)
+        await self._prefer.round()
 
     async def at_once(self, job_id: int) -> None:
         """One try at the recovery of one job, out of turn."""
-        for work in self._store.open_work():
+        for work in self._store.works.open():
             if work["job_id"] == job_id and _key(work) not in self._pauses:
                 await self._try(work)
 
@@ -93,7 +97,7 @@ class Recoverer:
         key = _key(work)
         if key in self._busy:
             return
-        fresh = self._store.work_of(*key)  # the list may be older than another turn's steps
+        fresh = self._store.works.of(*key)  # the list may be older than another turn's steps
         if fresh is None or fresh["state"] != "open":
             return
         work = fresh
@@ -113,17 +117,19 @@ class Recoverer:
             if view is None or not _is_ours(view, work):
                 self._close(work, "lost", "slurmctld no longer knows the job")
                 return
-            goal = Goal(work["restart"], work["tres"], bool(work["raised"]), bool(work["held"]))
+            avoid = bool(work["avoid"]) and not work["excluded"]
+            goal = Goal(
+                *(work["restart"], work["tres"], bool(work["raised"]), bool(work["held"])), avoid
+            )
             step = next_step(view, goal)
             if step is Step.WAIT or (step is Step.REQUEUE_HOLD and self._off()):
                 # Switched off: nothing new is begun, but a job that we hold is let go.
                 return
             if step is Step.DONE:
-                where = f"on {called(goal.tres)}"
-                text = f"requeued {where}"
+                text = _back(work)
                 if not goal.ours:
                     asks = same_gres(view.tres, goal.tres)
-                    text = "put back by somebody else" + (f"; {where}" if asks else "")
+                    text = "put back by somebody else" + (f"; {goal.tres}" if asks else "")
                 self._close(work, "done", text)
                 self._see(view)
                 return
@@ -137,33 +143,63 @@ class Recoverer:
         if step is Step.REQUEUE_HOLD:
             late = int(not view.completing)
             with self._store.transaction(durable=True):
-                self._store.change_work(work, held=1, late=late)
+                self._store.works.change(work, held=1, late=late)
             work |= {"held": 1, "late": late}
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
             await self._slurm.set_gres(view.handle, work["tres"])
+        elif step is Step.EXCLUDE:
+            text = await self._exclude(work, view)
         elif step is Step.RELEASE:
             if work["late"]:
                 await dependents.mend(self._store, self._slurm, work, view)
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
-            raised = raising(self._recovery, view)
+            raised = await self._prefer.fields(work, view)
             # Without it the job would wait two minutes; at once is too early, see the config.
             start = f"now+{self._recovery.start_after_s}"
             await self._slurm.update(view.handle, **raised, StartTime=start)
             text += "".join(f" {name}={value}" for name, value in raised.items())
+            raised_s = time.time() if raised else None
             work["raised"] = 1
-            self._store.change_work(work, raised=1)
+            self._store.works.change(work, raised=1, raised_s=raised_s, qos=view.qos)
         log.info("recover", jobid=job_id, decision=work["decision"], step=str(step))
         self._store.note(time.time(), work["decision"], job_id, "recover", text)
+
+    async def _exclude(self, work: Row, view: JobView) -> str:
+        """Keep the job from the node where others ended it, where another could take it; what was
+        done. What its owner had excluded is written down first: a second time ours is in it."""
+        was = work["was"]
+        if was is None and self._exclude_s:
+            was = await excluded_before(
+                self._store, self._slurm, self._shape(), view, work["avoid"]
+            )
+        if was is None:
+            self._store.works.change(work, avoid=None)
+            work["avoid"] = None
+            return "no other node could take it"
+        self._store.works.change(work, was=was)
+        text = f"kept from {work['avoid']} for a while"
+        try:
+            nodes = ",".join(filter(None, (was, work["avoid"])))
+            await self._slurm.update(view.handle, ExcNodeList=nodes)
+        except SlurmError as err:
+            if err.away:
+                raise
+            self._store.works.change(work, avoid=None, was=None)
+            work |= {"avoid": None, "was": None}
+            return f"not kept from its node: {err.message}"
+        self._store.works.change(work, excluded=1)
+        work |= {"was": was, "excluded": 1}
+        return text
 
     async def _failed(self, work: Row, err: SlurmError) -> None:
         tries = work["tries"] + (not err.away)  # waiting for a slurmctld that is away is free
         pause = min(self._pauses.get(_key(work), (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S)
         self._pauses[_key(work)] = (time.monotonic() + pause, pause)
         log.warning("recover", jobid=work["job_id"], error=err.message, tries=tries)
-        self._store.change_work(work, tries=tries, note=err.message, updated_s=time.time())
+        self._store.works.change(work, tries=tries, note=err.message, updated_s=time.time())
         if tries >= MAX_TRIES:
             await self._let_go(work, err)
 
@@ -181,6 +217,16 @@ class Recoverer:
 
     def _close(self, work: Row, state: str, text: str) -> None:
         with self._store.transaction():
-            self._store.change_work(work, state=state, note=text, updated_s=time.time())
+            self._store.works.change(work, state=state, note=text, updated_s=time.time())
+            if work["excluded"]:
+                self._admit_later(work)
             self._store.note(time.time(), work["decision"], work["job_id"], "recover", text)
         log.info("recover", jobid=work["job_id"], decision=work["decision"], result=state)
+
+    def _admit_later(self, work: Row) -> None:
+        """Hand the exclusion over to the gate, which ends its own in the same way."""
+        now = time.time()
+        row = {name: work[name] for name in ("decision", "job_id", "restart", "uid", "was")}
+        why = f"job {work['job_id']} was ended there by others: {work['cause']}"
+        done = {"node": work["avoid"], "why": why, "excluded": 1, "delayed": 1}
+        self._store.putbacks.add({**row, **done, "created_s": now, "updated_s": now})

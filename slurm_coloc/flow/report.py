@@ -15,6 +15,11 @@ from slurm_coloc.flow.shares import promised_mib, shared
 
 Answer = dict[str, Any]
 
+#: what is told of each try
+TRY = (
+    *("restart", "tres", "outcome", "peak_mib", "evidence", "blame", "verdict", "retry"),
+    *("start_s", "end_s", "share_mib"),
+)
 MOST_BESIDE = 50  # neighbours that are told
 
 
@@ -40,6 +45,7 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
         "decision": decision,
         "run": run,
         "runs": len(found["runs"]),
+        "tries": [{name: one[name] for name in TRY} for one in found["runs"]],
         "reserved_mib": promised_mib(run, decision) or None,
         "use": {**asdict(totals), "nodes": uses},
         "neighbours": [_told(one, store, uid, private) for one in others[:MOST_BESIDE]],

@@ -2,7 +2,7 @@
 """What part of a GPU a run had, from its decision and what Slurm shows that it asks for."""
 
 from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.core.gres import same_gres
+from slurm_coloc.core.gres import count_of, same_gres
 
 
 def shared(run: Row, decision: Row) -> bool:
@@ -14,7 +14,14 @@ def shared(run: Row, decision: Row) -> bool:
 
 def promised_mib(run: Row, decision: Row) -> int:
     """The memory of one GPU that the run was promised; 0 where it had a whole one."""
-    return int(decision["shards"] * decision["shard_mib"]) if shared(run, decision) else 0
+    return int(shards_of(run, decision) * decision["shard_mib"]) if shared(run, decision) else 0
+
+
+def shards_of(run: Row, decision: Row) -> int:
+    """Shards that a run on a share had of each GPU: recovery, a sibling's outcome, the owner or an
+    admin may have changed the count since the decision."""
+    shards = count_of(run["tres"], "shard")
+    return int(decision["shards"] if shards is None else shards)
 
 
 def promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:

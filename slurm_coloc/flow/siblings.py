@@ -37,9 +37,10 @@ def plan(
     view: JobView | None,
     outcome: Outcome,
     sizing: Sizing,
+    grown: str = "",
 ) -> None:
     """Plan another request for the tasks that wait, where the rule gives one; within the
-    transaction that closes ``run``."""
+    transaction that closes ``run``. ``grown``: what it asks for itself after an out-of-memory."""
     if (
         view is None
         or not view.array_job_id
@@ -57,7 +58,7 @@ def plan(
     share = Share(was, decision["exclusive_tres"], shards, decision["shard_mib"], per_gpu, least)
     # Tasks with different summaries teach nothing of each other (flow/estimating).
     alike = decision["learning"] is not None
-    tres = new_request(outcome, share, store.peaks_mib(run["decision"]), alike=alike)
+    tres = new_request(outcome, share, store.peaks_mib(run["decision"]), alike=alike, grown=grown)
     if tres is None:
         return
     store.add_siblings(

@@ -226,11 +226,11 @@ class Watcher:
         held = view.restarts == run["restart"] and view.held_by_requeue
         if not failed and not held:
             return
-        work = self._store.work_of(run["decision"], run["job_id"], run["restart"] - 1)
+        work = self._store.works.of(run["decision"], run["job_id"], run["restart"] - 1)
         if work is None or work["state"] != "done" or work["updated_s"] >= began_s:
             return
         if work["held"] or failed:
-            self._store.change_work(work, state="open", raised=0, tries=0)
+            self._store.works.change(work, state="open", raised=0, tries=0)
             text = "slurmctld lost the recovery when it was restarted: it is done again"
             self._store.note(time.time(), run["decision"], run["job_id"], "recover", text)
 

@@ -4,6 +4,7 @@
 from dataclasses import replace
 
 from slurm_coloc.core.placing import Conditions
+from slurm_coloc.sim.setting import Recovery
 from slurm_coloc.sim.telemetry import Monitor
 from tests.sweeps.mixes import MIXES, Mix
 from tests.sweeps.sweep import NATIVE, Sweep, Way
@@ -96,4 +97,18 @@ POOL = Sweep(
     adapt=_beside_plain,
 )
 
-SWEEPS = (BUDGET, MARGIN, GATE, SHARING, POOL)
+RECOVERY = Sweep(
+    "recovery",
+    "recovery.steps: steps of 5 GiB before a whole GPU, under a fence",
+    [
+        Way(
+            f"error {error} at {level}, {steps} step{'' if steps == 1 else 's'}",
+            replace(NATIVE, fence=True, recovery=Recovery(more_mib=(5120,) * steps)),
+            estimator=f"error:{error}:{level}",
+        )
+        for error, level in ((0.03, 0.9), (0.1, 0.9), (0.3, 0.9))
+        for steps in (0, 1, 2, 3)
+    ],
+)
+
+SWEEPS = (BUDGET, MARGIN, GATE, SHARING, POOL, RECOVERY)

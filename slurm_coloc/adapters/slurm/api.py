@@ -41,6 +41,10 @@ class SlurmClient(Protocol):
         """Jobs of anybody that wait for what can no longer be (DependencyNeverSatisfied), with
         ``dependency`` and what names them; the other fields are unset."""
 
+    async def waiting(self) -> list[JobView]:
+        """Jobs of anybody that wait, an array's untouched rest as one, with owner, priority,
+        partitions and QOS; the other fields are unset."""
+
     async def all_jobs(self) -> list[JobView]:
         """Every job that slurmctld still knows, array tasks one by one."""
 

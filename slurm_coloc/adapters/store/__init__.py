@@ -20,11 +20,12 @@ from slurm_coloc.adapters.store.peaks import Peaks
 from slurm_coloc.adapters.store.putbacks import Putbacks
 from slurm_coloc.adapters.store.reports import Reports
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
+from slurm_coloc.adapters.store.works import Works
+from slurm_coloc.core.gres import count_of
 from slurm_coloc.errors import ConfigError
 
 Row = dict[str, Any]
 
-DAY_S = 86400.0
 FORGOTTEN_AT_ONCE = 200  # rows in one go: submissions wait for it
 ABANDONED = 2  # decisions.bound: the submission never became a job
 
@@ -38,6 +39,7 @@ class Store:
         self.peaks = Peaks(db.conn)
         self.putbacks = Putbacks(db.conn)
         self.reports = Reports(db.conn)
+        self.works = Works(db.conn)
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -145,6 +147,7 @@ class Store:
             """SELECT max(runs.share_mib) AS mib FROM runs CROSS JOIN decisions
                ON decisions.id = runs.decision
                WHERE runs.outcome = 'oom-gpu' AND runs.uid = ? AND fingerprint = ? AND options = ?
+               AND coalesce(runs.blame, '') NOT IN ('neighbour', 'foreign', 'mps-fault')
             """,
             uid,
             fingerprint,
@@ -230,50 +233,6 @@ class Store:
                 self._write("DELETE FROM decisions WHERE id = ?", row["id"])
         return len(old)
 
-    # the work list
-
-    def add_work(self, row: Row) -> None:
-        """Plan a recovery; planning it twice leaves one."""
-        self._insert("work", row, ignore=True)
-
-    def open_work(self) -> list[Row]:
-        """Recoveries under way, oldest first."""
-        return self._rows("SELECT * FROM work WHERE state = 'open' ORDER BY created_s")
-
-    def work_of(self, decision: str, job_id: int, restart: int) -> Row | None:
-        """The recovery of one run, whatever its state."""
-        return self._one(
-            "SELECT * FROM work WHERE decision = ? AND job_id = ? AND restart = ?",
-            decision,
-            job_id,
-            restart,
-        )
-
-    def change_work(self, work: Row, **changes: object) -> None:
-        """Change columns of one recovery."""
-        names = ", ".join(f"{name} = ?" for name in changes)
-        self._write(
-            f"UPDATE work SET {names} WHERE decision = ? AND job_id = ? AND restart = ?",
-            *changes.values(),
-            work["decision"],
-            work["job_id"],
-            work["restart"],
-        )
-
-    def tally(self, job_id: int, decision: str, uid: int, now_s: float) -> tuple[int, int, int]:
-        """Recoveries of this job, of this user and of all in the last 24 hours."""
-        row = self._one(
-            """SELECT coalesce(sum(decision = ? AND job_id = ?), 0) AS job,
-                      coalesce(sum(uid = ? AND created_s > ?), 0) AS user_day,
-                      coalesce(sum(created_s > ?), 0) AS day FROM work""",
-            decision,
-            job_id,
-            uid,
-            now_s - DAY_S,
-            now_s - DAY_S,
-        )
-        return (row["job"], row["user_day"], row["day"]) if row else (0, 0, 0)
-
     # arrays whose waiting tasks get another request
 
     def peaks_mib(self, decision: str) -> list[int]:
@@ -287,17 +246,21 @@ class Store:
 
     def add_siblings(self, row: Row) -> bool:
         """Plan another request for the waiting tasks of a decision; False where that same request
-        was planned before. What was planned after an out-of-memory is not made smaller."""
-        columns = "decision, array_job_id, uid, was, tres, why, updated_s"
-        done = self._write(
-            f"""INSERT INTO siblings ({columns}, tasks, state)
-               VALUES (?, ?, ?, ?, ?, ?, ?, 0, 'open')
-               ON CONFLICT (decision) DO UPDATE SET was = excluded.was, tres = excluded.tres,
-                 why = excluded.why, updated_s = excluded.updated_s, state = 'open', tries = 0
-               WHERE siblings.tres <> excluded.tres AND siblings.why <> 'oom-gpu'""",
-            *[row[name.strip()] for name in columns.split(",")],
-        )
-        return done > 0
+        was planned before. What was planned after an out-of-memory is not made smaller, and another
+        out-of-memory makes it larger: then ``was`` names both requests that it replaces."""
+        known = self.siblings(row["decision"])
+        if known is None:
+            self._insert("siblings", {**row, "tasks": 0, "state": "open"})
+            return True
+        after_oom = known["why"] == "oom-gpu"
+        if known["tres"] == row["tres"] or (after_oom and not _larger(row, known)):
+            return False
+        was = row["was"]
+        if after_oom:
+            was = " ".join(dict.fromkeys([*known["was"].split(), known["tres"], *was.split()]))
+        changes = {name: row[name] for name in ("tres", "why", "updated_s")}
+        self.change_siblings(row["decision"], **changes, was=was, state="open", tries=0)
+        return True
 
     def open_siblings(self) -> list[Row]:
         """Arrays whose waiting tasks are still to be changed."""
@@ -330,3 +293,11 @@ class Store:
             job_id,
             job_id,
         )
+
+
+def _larger(row: Row, known: Row) -> bool:
+    """Whether a plan after an out-of-memory gives more than another; no shards: a whole GPU."""
+    if row["why"] != "oom-gpu":
+        return False
+    had, gives = count_of(known["tres"], "shard"), count_of(row["tres"], "shard")
+    return had is not None and (gives is None or gives > had)

@@ -19,13 +19,17 @@ class Asked:
         return list(self._db.query(sql, values))
 
     def recent_runs(self, uid: int | None, limit: int, *, only_open: bool = False) -> list[Row]:
-        """Newest runs with their decisions; of one user where ``uid`` is given."""
+        """Newest runs with their decisions, and the recovery that a run came by; of one user where
+        ``uid`` is given."""
         return self._rows(
             f"""SELECT runs.*, decisions.account, decisions.partition, decisions.action,
                        decisions.reason, decisions.shards, decisions.shard_mib,
                        decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
-                       decisions.estimator, decisions.made_s, decisions.smact
+                       decisions.estimator, decisions.made_s, decisions.smact,
+                       work.way AS retry_way, work.cause AS retry_cause
                 FROM runs JOIN decisions ON decisions.id = runs.decision
+                LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
+                  AND work.restart = runs.restart - 1
                 WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",
             uid,

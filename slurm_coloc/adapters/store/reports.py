@@ -63,6 +63,26 @@ class Reports:
         bodies = (json.loads(body) for (body,) in found)
         return any(set(uuids) & set(body.get("gpu_uuids") or ()) for body in bodies)
 
+    def unblamed(self, since_s: float) -> list[Row]:
+        """Ended clients of MPS whose log told of a fault after ``since_s`` that nobody was blamed
+        for."""
+        found = self._connection.execute(
+            """SELECT * FROM runs WHERE open = 0 AND end_s > ? AND outcome = 'failed'
+               AND method = 'mps' AND blame IS NULL
+               AND json_extract(evidence, '$.kind') IN ('mps', 'device')""",
+            (since_s,),
+        )
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def blame(self, run: Row, whose: str, verdict: str) -> None:
+        """Blame somebody for the end of a run that has been closed."""
+        self._connection.execute(
+            """UPDATE runs SET blame = ?, verdict = ?
+               WHERE decision = ? AND job_id = ? AND restart = ?""",
+            (whose, verdict, run["decision"], run["job_id"], run["restart"]),
+        )
+
     def use(self, run: Row) -> None:
         """A run has ended with the reports on it: they are nobody else's."""
         self._connection.execute(

@@ -87,6 +87,20 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE runs ADD COLUMN method TEXT",
         "ALTER TABLE peaks ADD COLUMN smact REAL",
     ),
+    # 5: recoveries by cause and way, with the job's place in the queue and the node that it avoids
+    (
+        "ALTER TABLE work ADD COLUMN cause TEXT NOT NULL DEFAULT 'self'",
+        "ALTER TABLE work ADD COLUMN way TEXT NOT NULL DEFAULT 'whole'",
+        "ALTER TABLE work ADD COLUMN base INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE work ADD COLUMN front INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE work ADD COLUMN raised_s REAL",
+        "ALTER TABLE work ADD COLUMN qos TEXT",
+        "ALTER TABLE work ADD COLUMN avoid TEXT",
+        "ALTER TABLE work ADD COLUMN was TEXT",
+        "ALTER TABLE work ADD COLUMN excluded INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX work_by_user ON work (uid, created_s)",
+        "CREATE INDEX work_raised ON work (raised_s) WHERE raised_s IS NOT NULL",
+    ),
 )
 
 

@@ -132,6 +132,9 @@ def fill(store: Store) -> None:
         share_mib=12288,
         verdict="requeue",
     )
+    planned = {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": OWNER}
+    done = {"tres": "gres/gpu:1", "state": "done", "created_s": NOW - 100, "updated_s": NOW - 99}
+    store.works.add({**planned, **done})
     store.note(NOW - 300, "0123456789ab", 7, "seen", "submitted")
     store.note(NOW - 100, "0123456789ab", 7, "ended", "ran out of GPU memory")
     store.see_run(run_row("0123456789ab", 7, 1, tres="gres/gpu:1"))

@@ -63,7 +63,9 @@ def test_explain_for_people(site: Site) -> None:
         "batch size 32 (given)",
         "optimizer adam (assumed)",
         "peak 12000 MiB",
-        "requeued on a whole GPU",
+        "Try 1",
+        "12.0 of 39.0 GiB; oom-gpu",
+        "comes back on a whole GPU (gres/gpu:1)",
         "does not answer",
         "submitted",
     ):

@@ -152,6 +152,7 @@ def test_what_binds_is_counted_on_so_many_gpus() -> None:
 
 def test_waiting_siblings_are_resized_per_task() -> None:
     share = Share("per-task:gres/shard:a100:12", "per-task:gres/gpu:a100:1", 12, 1024, 39)
-    assert new_request(Outcome.OOM_GPU, share) == "per-task:gres/gpu:a100:1"
+    whole = "per-task:gres/gpu:a100:1"
+    assert new_request(Outcome.OOM_GPU, share, grown=whole) == whole
     grown = new_request(Outcome.COMPLETED, share, [13 * 1024])
     assert grown == "per-task:gres/shard:a100:15"

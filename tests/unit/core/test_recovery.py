@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcome, verdict, and the steps of a recovery from wherever the job stands."""
+"""Outcome, and the steps of a recovery from wherever the job stands."""
 
 from dataclasses import replace
 
@@ -9,18 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
-from slurm_coloc.core.recovery import (
-    HIGHEST_PRIORITY,
-    Caps,
-    Goal,
-    Step,
-    Tally,
-    Verdict,
-    judge,
-    next_step,
-    raised_priority,
-    same_gres,
-)
+from slurm_coloc.core.recovery import Goal, Step, next_step, same_gres
 
 GOAL = Goal(restart=0, tres="gres/gpu:1")
 FAILED = JobView(7, "FAILED", restarts=0, tres_per_node="gres/shard:12", priority=10)
@@ -47,30 +36,6 @@ def test_only_a_failed_job_with_evidence_ran_out_of_gpu_memory(
     assert outcome_of(JobView(1, state), report) is outcome
 
 
-def verdict(outcome: Outcome = Outcome.OOM_GPU, **changes: object) -> Verdict:
-    fields: dict[str, object] = {
-        "collocated": True,
-        "may_requeue": True,
-        "enabled": True,
-        "tally": Tally(),
-        "caps": Caps(1, 50, 500),
-    }
-    return judge(outcome, **{**fields, **changes})  # type: ignore[arg-type]
-
-
-def test_verdicts() -> None:
-    assert verdict() is Verdict.REQUEUE
-    assert verdict(collocated=False) is Verdict.NOT_OURS
-    assert verdict(may_requeue=False) is Verdict.NO_REQUEUE
-    assert verdict(enabled=False) is Verdict.SWITCHED_OFF
-    assert verdict(tally=Tally(job=1)) is Verdict.JOB_CAP
-    assert verdict(tally=Tally(user_day=50)) is Verdict.USER_CAP
-    assert verdict(tally=Tally(day=500)) is Verdict.CLUSTER_CAP
-    for outcome in Outcome:
-        if outcome is not Outcome.OOM_GPU:
-            assert verdict(outcome) is Verdict.NOT_OURS
-
-
 def act(view: JobView, step: Step) -> tuple[JobView, bool]:
     """What Slurm shows after a step, as tried on real releases; and whether it was the raise."""
     if step is Step.REQUEUE_HOLD:
@@ -90,6 +55,16 @@ def test_the_steps_in_their_order() -> None:
         goal = replace(goal, raised=goal.raised or raised)
     assert steps == [Step.REQUEUE_HOLD, Step.SET_GRES, Step.RELEASE, Step.RAISE]
     assert next_step(view, goal) is Step.DONE
+
+
+def test_a_node_is_avoided_before_the_hold_ends() -> None:
+    back = replace(FAILED, state="PENDING", restarts=1, priority=0, tres_per_node="gres/gpu:1")
+    avoids = replace(GOAL, avoid=True)
+    assert next_step(replace(back, tres_per_node="gres/shard:12"), avoids) is Step.SET_GRES
+    assert next_step(back, avoids) is Step.EXCLUDE
+    assert next_step(back, GOAL) is Step.RELEASE
+    assert next_step(replace(back, state="RUNNING"), avoids) is Step.DONE
+    assert next_step(back, replace(avoids, ours=False)) is Step.DONE, "its owner put it back"
 
 
 def test_a_completing_job_is_waited_for() -> None:
@@ -131,29 +106,28 @@ def test_others_acts_are_respected() -> None:
     priority=st.sampled_from([0, 10]),
     tres=st.sampled_from(["gres/shard:12", "gres:gpu:1", "gres/gpu:1"]),
     raised=st.booleans(),
+    avoid=st.booleans(),
 )
 def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
-    state: str, restarts: int, goal_restart: int, priority: int, tres: str, raised: bool
+    state: str,
+    restarts: int,
+    goal_restart: int,
+    priority: int,
+    tres: str,
+    raised: bool,
+    avoid: bool,
 ) -> None:
     view = JobView(7, state, state == "COMPLETING", restarts, priority=priority, tres_per_node=tres)
-    step = next_step(view, Goal(goal_restart, "gres/gpu:1", raised))
+    step = next_step(view, Goal(goal_restart, "gres/gpu:1", raised, avoid=avoid))
     if step is Step.REQUEUE_HOLD:
         assert (state, restarts) == ("FAILED", goal_restart)
-    if step in (Step.SET_GRES, Step.RELEASE, Step.RAISE):
+    if step in (Step.SET_GRES, Step.EXCLUDE, Step.RELEASE, Step.RAISE):
         assert (state, restarts) == ("PENDING", goal_restart + 1)
 
 
 def test_a_killed_job_did_not_run_out_of_gpu_memory() -> None:
     assert outcome_of(JobView(1, "FAILED", signal=9), OOM) is Outcome.FAILED
     assert outcome_of(JobView(1, "FAILED", exit_code=137), OOM) is Outcome.FAILED
-
-
-@given(present=st.integers(1, 2**32 - 1), configured=st.integers(1, 2**31))
-def test_a_raised_priority_is_never_lower(present: int, configured: int) -> None:
-    raised = raised_priority(present, configured)
-    assert raised >= min(present, HIGHEST_PRIORITY)
-    assert 0 < raised <= HIGHEST_PRIORITY
-    assert raised_priority(1000, 100_000) == 100_000
 
 
 def test_spelling_of_gres_does_not_matter() -> None:

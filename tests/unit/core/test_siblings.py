@@ -18,8 +18,20 @@ ONE = JobView(
 )
 
 
-def test_an_out_of_memory_means_a_whole_gpu() -> None:
-    assert new_request(Outcome.OOM_GPU, SHARE) == "gres/gpu:1"
+def test_an_out_of_memory_means_what_its_recovery_gives() -> None:
+    assert new_request(Outcome.OOM_GPU, SHARE, grown="gres/gpu:1") == "gres/gpu:1"
+    assert new_request(Outcome.OOM_GPU, SHARE, grown="gres/shard:17") == "gres/shard:17"
+    assert new_request(Outcome.OOM_GPU, SHARE) is None, "a neighbour's doing teaches nothing"
+
+
+def test_a_plan_that_grew_before_it_was_done() -> None:
+    views = [
+        replace(ONE, array_task="1"),
+        replace(ONE, array_task="2", tres_per_node="gres/shard:17"),
+        replace(ONE, array_task="3", tres_per_node="gres/shard:3"),
+    ]
+    found = waiting(views, "0123456789ab", "gres/shard:12 gres/shard:17", "gres/gpu:1")
+    assert [target.tasks for target in found] == [2]
 
 
 def test_what_is_not_known_is_no_request() -> None:

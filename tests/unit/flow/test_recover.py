@@ -40,6 +40,9 @@ class Refusing:
     async def waiting_in_vain(self) -> list[JobView]:
         return []
 
+    async def waiting(self) -> list[JobView]:
+        return []
+
     async def set_gres(self, handle: str, tres: str) -> None:
         if self.words:
             raise SlurmError(self.words, self.code)
@@ -56,7 +59,7 @@ class Refusing:
 def store(tmp_path: Path) -> Store:
     found = Store.open(tmp_path)
     now = time.time()
-    found.add_work(
+    found.works.add(
         {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": 1000,
          "tres": "gres/gpu:1", "created_s": now, "updated_s": now}
     )  # fmt: skip
@@ -80,17 +83,17 @@ def test_a_refused_job_is_let_go_at_the_end(store: Store) -> None:
     assert slurm.view.held
     rounds(store, slurm, 1)
     assert not slurm.view.held
-    assert store.open_work() == []
+    assert store.works.open() == []
     assert "given up" in store.story("0123456789ab", 7)[-1]["text"]
 
 
 def test_a_slurmctld_that_is_away_is_waited_for(store: Store) -> None:
     slurm = Refusing("squeue: no answer within 10 s", "slurm-away")
     rounds(store, slurm, 3 * MAX_TRIES)
-    assert len(store.open_work()) == 1
+    assert len(store.works.open()) == 1
     slurm.words = ""
     rounds(store, slurm, 1)
-    assert store.open_work() == []
+    assert store.works.open() == []
     assert (slurm.view.priority, slurm.view.tres_per_node) == (100_000, "gres/gpu:1")
 
 
@@ -113,7 +116,7 @@ def test_a_failed_step_is_not_tried_again_at_once(store: Store) -> None:
             await recoverer.round()
 
     asyncio.run(run())
-    assert store.open_work()[0]["tries"] == 1
+    assert store.works.open()[0]["tries"] == 1
 
 
 def test_switched_off_begins_nothing_and_ends_what_it_began(store: Store) -> None:

@@ -88,7 +88,7 @@ def test_an_oom_is_closed_once_and_planned_once(store: Store) -> None:
     for _ in range(2):
         recorder.end(run, Outcome.OOM_GPU, view, recorder.body_for(run))
     assert store.open_runs() == []
-    work = store.open_work()
+    work = store.works.open()
     assert [(row["job_id"], row["restart"], row["tres"]) for row in work] == [(7, 0, "gres/gpu:1")]
     assert store.oom_share_mib("f", "o", 1000) == 12 * 1024
     assert store.oom_share_mib("f", "o", 1001) is None
@@ -99,17 +99,20 @@ def test_a_second_oom_of_the_same_job_meets_the_cap(store: Store) -> None:
     recorder = Recorder(Config(), store)
     view = JobView(7, "FAILED")
     recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report())
-    store.see_run(run_row(restart=1))
-    recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report(restart=1))
-    assert len(store.open_work()) == 1
-    assert [row["verdict"] for row in store.runs_of_job(7)] == ["requeue", "job-cap"]
+    for restart in (1, 2):
+        store.see_run(run_row(restart=restart))
+        recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report(restart=restart))
+    assert len(store.works.open()) == 2
+    verdicts = [row["verdict"] for row in store.runs_of_job(7)]
+    assert verdicts == ["requeue", "requeue", "job-cap"]
 
 
-def test_a_run_on_a_whole_gpu_is_not_ours(store: Store) -> None:
+def test_what_runs_out_on_a_whole_gpu_does_not_fit(store: Store) -> None:
     store.see_run(run_row(job_id=8, tres="gres:gpu:1"))
     run = next(row for row in store.open_runs() if row["job_id"] == 8)
     Recorder(Config(), store).end(run, Outcome.OOM_GPU, JobView(8, "FAILED"), report(job_id=8))
-    assert store.runs_of_job(8)[0]["verdict"] == "not-ours"
+    assert store.runs_of_job(8)[0]["verdict"] == "does-not-fit"
+    assert "this model does not fit this card" in store.story(DECISION, 8)[-1]["text"]
 
 
 def test_an_old_report_of_a_recycled_job_id_is_not_used(store: Store) -> None:
@@ -137,12 +140,12 @@ def test_closing_survives_a_crash_in_the_middle(store: Store, monkeypatch: Any) 
     recorder = Recorder(Config(), store)
     run = store.open_runs()[0]
     with monkeypatch.context() as patched:
-        patched.setattr(store, "add_work", lambda row: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(store.works, "add", lambda row: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
     assert len(store.open_runs()) == 1
     recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
-    assert len(store.open_work()) == 1
+    assert len(store.works.open()) == 1
 
 
 def test_history_is_forgotten_with_all_of_its_rows_but_never_an_open_run(store: Store) -> None:
@@ -154,4 +157,4 @@ def test_history_is_forgotten_with_all_of_its_rows_but_never_an_open_run(store: 
     )
     store.forget_history(later)
     assert store.decision(DECISION) is None
-    assert store.runs_of_job(7) == store.open_work() == store.story(DECISION, 7) == []
+    assert store.runs_of_job(7) == store.works.open() == store.story(DECISION, 7) == []

@@ -22,6 +22,7 @@ from slurm_coloc.adapters.slurm.commands.limits import (
 )
 from slurm_coloc.adapters.slurm.commands.parse import (
     FORMAT,
+    LINE_FORMAT,
     SACCT_COLUMNS,
     SACCT_DELIMITER,
     UNSET,
@@ -32,6 +33,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_config,
     parse_ended,
     parse_jobs,
+    parse_line,
     parse_pairs,
     parse_ping,
     parse_release,
@@ -243,6 +245,12 @@ class SlurmCommands:
         base = ("squeue", "--noheader", "--states=PENDING", "--array")
         text = await self._run(*base, f"--Format={VAIN_FORMAT}")
         return await asyncio.to_thread(parse_vain, text)
+
+    async def waiting(self) -> list[JobView]:
+        """Jobs of anybody that wait, with their place in the queue."""
+        base = ("squeue", "--noheader", "--states=PENDING")
+        text = await self._run(*base, f"--Format={LINE_FORMAT}")
+        return await asyncio.to_thread(parse_line, text)
 
     async def all_jobs(self) -> list[JobView]:
         """Every job that slurmctld still knows."""

@@ -69,6 +69,16 @@ VAIN_COLUMNS: tuple[tuple[str, int], ...] = (
 )
 VAIN_FORMAT = ",".join(f"{name}:{width}" for name, width in VAIN_COLUMNS)
 
+# Jobs of everybody that wait: whom a recovered job would go ahead of.
+LINE_COLUMNS: tuple[tuple[str, int], ...] = (
+    ("JobID", 14),
+    ("UserID", 14),
+    ("PriorityLong", 14),
+    ("QOS", 128),
+    ("Partition", 256),
+)
+LINE_FORMAT = ",".join(f"{name}:{width}" for name, width in LINE_COLUMNS)
+
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
 UNSET = ("N/A", "n/a", "(null)", "NONE")
 GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")
@@ -337,6 +347,22 @@ def parse_vain(text: str) -> list[JobView]:
                 )
             )
     return found
+
+
+def parse_line(text: str) -> list[JobView]:
+    """Lines of ``squeue -O`` with LINE_COLUMNS: the jobs that wait and where they stand."""
+    rows = (parse_columns(line, LINE_COLUMNS) for line in text.split("\n") if line.strip())
+    return [
+        JobView(
+            job_id=number(values["JobID"]),
+            state="PENDING",
+            uid=number(values["UserID"]),
+            priority=number(values["PriorityLong"]),
+            qos=values["QOS"],
+            partition=values["Partition"],
+        )
+        for values in rows
+    ]
 
 
 def parse_config(text: str) -> dict[str, str]:

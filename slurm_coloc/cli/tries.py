@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tries of a job: what each had, how it ended, and what came next."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from slurm_coloc.cli import render
+from slurm_coloc.core.blame import WHOSE, Blame
+from slurm_coloc.core.retry import Verdict, Way
+
+Row = dict[str, Any]
+
+NEXT = {
+    Way.MORE: "comes back with more memory",
+    Way.WHOLE: "comes back on a whole GPU",
+    Way.SAME: "comes back with the same request",
+}
+#: for the table of jobs, where a run came by a recovery
+CAME_BY = {Way.MORE: "more memory", Way.WHOLE: "whole GPU", Way.SAME: "same again"}
+STAYS = {
+    Verdict.DOES_NOT_FIT: "not requeued: this model does not fit this card",
+    Verdict.SWITCHED_OFF: "not requeued: recovery is switched off",
+    Verdict.NO_REQUEUE: "not requeued: its owner wants none (--no-requeue), or it has no script",
+    Verdict.JOB_CAP: "not requeued: its recoveries are used up",
+    Verdict.USER_CAP: "not requeued: its owner's recoveries of the day are used up",
+    Verdict.CLUSTER_CAP: "not requeued: the cluster's recoveries of the day are used up",
+    Verdict.VICTIM_CAP: "not requeued: others ended it too often",
+}
+
+
+def tries(decision: Row, runs: list[Row]) -> Iterator[tuple[str, str]]:
+    """A line for each ended run."""
+    for run in runs:
+        if not run["outcome"]:
+            continue
+        parts = [render.share({**decision, **run}), run["outcome"]]
+        if run["peak_mib"] is not None:
+            parts[1] += f", peak {run['peak_mib']} MiB"
+        if evidence := run["evidence"]:
+            parts.append(f"{evidence.get('kind')}: {evidence.get('line')}")
+        if run["blame"] in set(Blame) - {Blame.UNKNOWN}:
+            parts.append(WHOSE[Blame(run["blame"])])
+        parts += filter(None, [_next(run)])
+        yield f"Try {run['restart'] + 1}", "; ".join(parts)
+
+
+def _next(run: Row) -> str:
+    if retry := run.get("retry"):
+        text = NEXT[Way(retry["way"])] + f" ({retry['tres']})"
+        return text if retry["state"] != "failed" else f"{text}: given up, Slurm refused"
+    try:
+        return STAYS.get(Verdict(run["verdict"]), "")
+    except ValueError:
+        return ""
+
+
+def came_by(run: Row) -> str | None:
+    """How a run of the table of jobs came about, where it was by a recovery."""
+    if not run.get("retry_way"):
+        return None
+    whose = f" ({run['retry_cause']})" if run["retry_cause"] else ""
+    return CAME_BY[Way(run["retry_way"])] + whose
