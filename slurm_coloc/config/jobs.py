@@ -86,8 +86,8 @@ class RecoveryConfig(Section):
         3,
         ge=0,
         description="So often a job comes back with the same request after others ended it, for"
-        " each cause: a neighbour above its share, a process of no job, a fault of MPS; then on a"
-        " whole GPU. The other caps do not count it.",
+        " each cause: a neighbour above its share, a process of no job, a fault of MPS or of the"
+        " card; then on a whole GPU. The other caps do not count it.",
     )
     max_per_user_day: int = Field(50, ge=0, description="Recoveries of one user in 24 hours.")
     max_per_day: int = Field(500, ge=0, description="Recoveries of the whole cluster in 24 hours.")

@@ -2,8 +2,8 @@
 """Whether a run that ended is put back, and what the next try asks for.
 
 A job that needed more than it had gets more memory step by step, then a whole GPU. One that others
-ended (a neighbour above its share, a process of no job, a fault of MPS) comes back as it was: that
-costs it nothing that is counted. Everything else is left to Slurm and to its owner.
+ended (a neighbour above its share, a process of no job, a fault of MPS or of the card) comes back
+as it was, and none of that counts against it. Everything else is left to Slurm and to its owner.
 """
 
 import math
@@ -44,7 +44,7 @@ class Way(StrEnum):
 
 
 #: whose doing it was not the run's own
-VICTIMS = frozenset({Blame.NEIGHBOUR, Blame.FOREIGN, Blame.MPS_FAULT})
+VICTIMS = frozenset({Blame.NEIGHBOUR, Blame.FOREIGN, Blame.MPS_FAULT, Blame.HARDWARE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import structlog
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core import fence
-from slurm_coloc.core.blame import Blame
+from slurm_coloc.core.blame import WHOSE, Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.retry import VICTIMS
@@ -161,8 +161,8 @@ class Recorder:
         if outcome is Outcome.OOM_GPU and evidence:
             line = str(evidence.get("line", ""))
             text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
-        if found.cause == Blame.MPS_FAULT:
-            text = "failed by a fault of MPS"
+        if outcome is Outcome.FAILED and found.cause in VICTIMS:
+            text = f"failed, {WHOSE[Blame(found.cause)]}"
         if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
             text += f"; {retries.why_not(found)}"
         self._store.note(now, run["decision"], run["job_id"], "ended", text)

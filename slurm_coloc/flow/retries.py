@@ -26,8 +26,8 @@ from slurm_coloc.core.retry import (
 )
 from slurm_coloc.flow.shares import shards_of, shared
 
-#: where a node may be to blame too: its GPU had somebody else on it, and may still
-AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN)
+#: where the node is avoided for a while: what ended the run may still be on its GPU
+AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN, Blame.HARDWARE)
 #: PyTorch knows the first name in every version and warns of it from 2.9 on; 2.9 passes over the
 #: second for this very setting (pytorch/pytorch#183387), 2.11 takes it
 PIECES = (

@@ -88,7 +88,7 @@ def test_a_whole_gpu_job_never_meets_a_shard_job(lab: Lab) -> None:
     lab.wait(second, "RUNNING")
 
 
-def test_an_oom_job_comes_back_on_a_whole_gpu_and_completes(lab: Lab) -> None:
+def test_an_oom_job_comes_back_with_more_then_on_a_whole_gpu(lab: Lab) -> None:
     me = desk(lab, 200, user=1)
     neighbour = me.submit("--mem=100", wrap=me.train(memory_mib=4000, smact=0.3, work_s=600))
     lab.wait(neighbour, "RUNNING")
@@ -97,19 +97,25 @@ def test_an_oom_job_comes_back_on_a_whole_gpu_and_completes(lab: Lab) -> None:
     before = shards(lab.job(liar))
     assert 0 < before < 39
     until(lambda: int(lab.job(liar)["Restarts"]) == 1, 60, "the job is requeued")
+    until(lambda: int(lab.job(liar)["Restarts"]) == 2, 60, "and again")
     job = lab.wait(liar, "COMPLETED", 90)
     whole = "shard:39" if lab.release < (23, 11) else "gpu:1"
     assert job["TresPerNode"].endswith(whole)
     assert job["Requeue"] == "1"
-    ended(me, liar, 2)
+    ended(me, liar, 3)
     told = me.explain(liar)
-    assert [run["outcome"] for run in told["runs"]] == ["oom-gpu", "completed"]
+    assert [run["outcome"] for run in told["runs"]] == ["oom-gpu", "oom-gpu", "completed"]
     assert told["runs"][0]["evidence"]["oom"] is True
+    grown = told["runs"][1]["share_mib"] // 1024
+    assert before + 5 <= grown < 39
     story = " / ".join(line["text"] for line in told["story"])
-    assert f"ran out of GPU memory at its own limit of {before}.0 GiB, which MPS holds" in story
+    for limit in (before, grown):
+        assert f"ran out of GPU memory at its own limit of {limit}.0 GiB, which MPS holds" in story
+    assert f"requeue with more memory planned: {grown}.0 GiB" in story
+    assert "requeued with more memory" in story
     assert "requeued on a whole GPU" in story
     assert "Priority" in story
-    # Both runs' words stand in one log: the first was not truncated.
+    # All runs' words stand in one log: the first was not truncated.
     assert "out of memory" in lab.output(liar).lower()
     assert "done" in lab.output(liar)
 
@@ -125,7 +131,7 @@ def test_the_requeued_job_is_preferred(lab: Lab) -> None:
             blocker = lab.sbatch("--gres=gpu:1", "--mem=100", wrap="sleep 600")
             lab.wait(blocker, "RUNNING")
     liar = me.submit("--mem=100", wrap=me.train(memory_mib=38000, smact=0.5, work_s=1))
-    until(lambda: lab.job(liar)["Restarts"] == "1", 60, "the job is requeued")
+    until(lambda: lab.job(liar)["Restarts"] == "2", 60, "the job needs a whole GPU")
     job = until(
         lambda: found if (found := lab.job(liar))["Priority"] == "100000" else None,
         20,
@@ -207,11 +213,13 @@ def test_no_requeue_means_no_recovery(lab: Lab) -> None:
 def test_a_second_oom_on_the_whole_gpu_is_the_end(lab: Lab) -> None:
     me = desk(lab, 260)
     job_id = me.submit("--mem=100", wrap=me.train(memory_mib=60000, smact=0.2, work_s=1))
-    until(lambda: lab.job(job_id)["Restarts"] == "1", 60, "requeued once")
+    until(lambda: lab.job(job_id)["Restarts"] == "2", 90, "more memory, then a whole GPU")
     lab.wait(job_id, "FAILED", 60)
-    runs = ended(me, job_id, 2)
-    assert [run["verdict"] for run in runs] == ["requeue", "not-ours"]
-    assert lab.job(job_id)["Restarts"] == "1"
+    runs = ended(me, job_id, 3)
+    assert [run["verdict"] for run in runs] == ["requeue", "requeue", "does-not-fit"]
+    assert lab.job(job_id)["Restarts"] == "2"
+    told = " / ".join(line["text"] for line in me.explain(job_id)["story"])
+    assert "this model does not fit this card" in told
     # The next submission of the same model does not try such a share again.
     again = me.submit("--mem=100", "--hold", wrap="true")
     assert shards(lab.job(again)) in (0, 39)

@@ -22,6 +22,7 @@ from slurm_coloc.adapters.store.reports import Reports
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.adapters.store.works import Works
 from slurm_coloc.core.gres import count_of
+from slurm_coloc.core.retry import VICTIMS
 from slurm_coloc.errors import ConfigError
 
 Row = dict[str, Any]
@@ -144,14 +145,15 @@ class Store:
         row = self._one(
             # A user's runs out of memory are few, his submissions of one model many: CROSS JOIN
             # makes SQLite begin with the former (it is in the path of every submission).
-            """SELECT max(runs.share_mib) AS mib FROM runs CROSS JOIN decisions
+            f"""SELECT max(runs.share_mib) AS mib FROM runs CROSS JOIN decisions
                ON decisions.id = runs.decision
                WHERE runs.outcome = 'oom-gpu' AND runs.uid = ? AND fingerprint = ? AND options = ?
-               AND coalesce(runs.blame, '') NOT IN ('neighbour', 'foreign', 'mps-fault')
+               AND coalesce(runs.blame, '') NOT IN ({", ".join("?" * len(VICTIMS))})
             """,
             uid,
             fingerprint,
             options,
+            *map(str, VICTIMS),
         )
         return row["mib"] if row else None
 

@@ -10,13 +10,15 @@ since when, NULL where it does not or no longer; ``avoid``: a node that it is to
 import sqlite3
 from typing import Any
 
+from slurm_coloc.core.retry import VICTIMS
+
 Row = dict[str, Any]
 
 DAY_S = 86400.0
 KEYS = ("decision", "job_id", "restart")
 _SAME = " AND ".join(f"{name} = ?" for name in KEYS)
 #: recoveries that count against the caps: those for the job's own need
-_OWN = "cause NOT IN ('neighbour', 'foreign', 'mps-fault')"
+_OWN = f"cause NOT IN ({', '.join(repr(str(one)) for one in sorted(VICTIMS))})"
 
 
 class Works:
