@@ -7,6 +7,7 @@ Forms met on real clusters: ``gres:gpu:1`` (22.05), ``gres/gpu:1`` and ``gres/gp
 they stand.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 # Before a request that stands in tres_per_task: it is for each task and not for each node.
@@ -83,6 +84,16 @@ def with_shards(text: str, shards: int) -> str:
     kind = f"{kinds[0]}:" if kinds else ""
     per_task = PER_TASK if text.startswith(PER_TASK) else ""
     return per_task + with_item(without(text, "shard"), f"gres/shard:{kind}{shards}")
+
+
+def without_pin(text: str, pins: Collection[str]) -> str:
+    """The request with its shards on any GPU, where their type is one of ``pins``."""
+    pinned = any(item.name == "shard" and item.type in pins for item in parse_gres(text))
+    if not pinned:
+        return text
+    per_task = PER_TASK if text.startswith(PER_TASK) else ""
+    shards = count_of(text, "shard")
+    return per_task + with_item(without(text, "shard"), f"gres/shard:{shards}")
 
 
 def count_of(text: str | None, name: str) -> int | None:

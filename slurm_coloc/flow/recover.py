@@ -15,7 +15,7 @@ from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.comment import decision_in
-from slurm_coloc.core.gres import same_gres
+from slurm_coloc.core.gres import same_gres, without_pin
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.recovery import Goal, Step, next_step
 from slurm_coloc.core.retry import Way
@@ -147,7 +147,7 @@ class Recoverer:
             work |= {"held": 1, "late": late}
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
-            await self._slurm.set_gres(view.handle, work["tres"])
+            await self._slurm.set_gres(view.handle, self._unpinned(work["tres"]))
         elif step is Step.EXCLUDE:
             text = await self._exclude(work, view)
         elif step is Step.RELEASE:
@@ -166,6 +166,12 @@ class Recoverer:
             self._store.works.change(work, raised=1, raised_s=raised_s, qos=view.qos)
         log.info("recover", jobid=job_id, decision=work["decision"], step=str(step))
         self._store.note(time.time(), work["decision"], job_id, "recover", text)
+
+    def _unpinned(self, tres: str) -> str:
+        """The request on any GPU of its kind: its last run's may have been chosen for it."""
+        shape = self._shape()
+        pins = {kind for node in shape.nodes for kind in node.devices} if shape else set()
+        return without_pin(tres, pins)
 
     async def _exclude(self, work: Row, view: JobView) -> str:
         """Keep the job from the node where others ended it, where another could take it; what was

@@ -215,7 +215,7 @@ class Sources:
 
     def _busy(self) -> set[tuple[str, int]]:
         """Jobs that a recovery, a gate's put-back or a resizing of an array is acting on."""
-        rows = [*self.store.open_work(), *self.store.putbacks.open()]
+        rows = [*self.store.works.open(), *self.store.putbacks.open()]
         return {(row["decision"], row["job_id"]) for row in rows}
 
     def _waiting(

@@ -136,19 +136,21 @@ def test_a_fault_of_mps(make_lab: Callable[..., Lab]) -> None:
         back(lab, job_id)
         assert lab.job(job_id)["TresPerNode"] == asked[job_id]
         assert me.explain(job_id)["runs"][0]["verdict"] == "requeue-victim"
-    fault(1)
-    for job_id in jobs:
-        back(lab, job_id, 2)
-        until(lambda job_id=job_id: on_whole_gpu(lab.job(job_id)), 60, "a whole GPU")
         assert "failed, a fault of MPS" in story(me, job_id)
-    lab.run(["scancel", *map(str, jobs)])
+    # One goes on alone: 22.05 may start two that come back in one second without their Prolog.
+    lab.run(["scancel", str(jobs.pop())])
+    fault(1)
+    back(lab, jobs[0], 2)
+    until(lambda: on_whole_gpu(lab.job(jobs[0])), 60, "a whole GPU")
+    lab.run(["scancel", str(jobs[0])])
 
 
 def holders(lab: Lab) -> set[int]:
     """Jobs that hold memory of the emulated GPUs."""
     ledger = str(lab.dir / "nodes" / "n1" / "ledger")
     shown = json.loads(lab.run(["coloc-emu", "show", ledger, "--json"]).stdout)
-    return {int(one["job"]) for one in shown["processes"] if one.get("job")}
+    found = [one for gpu in shown["gpus"] for one in gpu["processes"]]
+    return {int(one["job"]) for one in found if one.get("job")}
 
 
 OTHERS = """\
@@ -160,7 +162,6 @@ PartitionName=first Nodes=n1 PriorityTier=100 PreemptMode=OFF MaxTime=60 State=U
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.needs_slurm("23.11", "waits over a minute for a time limit; once is enough")
 def test_what_is_left_to_slurm_and_to_the_owner(make_lab: Callable[..., Lab]) -> None:
     """Exit 1, cancel, time limit, preemption and a failed node: recorded as what they are, never
     taken for memory, and the reservation stays where Slurm puts the job back."""
@@ -202,7 +203,7 @@ def test_what_is_left_to_slurm_and_to_the_owner(make_lab: Callable[..., Lab]) ->
     assert job["TresPerNode"] == asked
     run = run_of(me, moved)
     assert (run["outcome"], run["verdict"]) == ("node-fail", "not-ours")
-    # Two minutes at most: Slurm looks at limits every 30 s.
+    # Slurm looks at limits every 30 s.
     lab.wait(late, "TIMEOUT", 150)
     run = run_of(me, late)
     assert (run["outcome"], run["verdict"]) == ("timeout", "not-ours")
@@ -228,16 +229,20 @@ def test_the_place_in_the_queue(make_lab: Callable[..., Lab]) -> None:
     }
     lab = make_lab(settings=settings, machine="1xa100-40gb", slurm_conf_extra=BUSY)
     greedy, other = desk(lab, 166), desk(lab, 167, user=1)
-    blocks = other.submit("--mem=50", wrap=other.train(memory_mib=2000, smact=0.1, work_s=600))
+    blocks = other.submit(
+        "--mem=50", "--time=50", wrap=other.train(memory_mib=2000, smact=0.1, work_s=600)
+    )
     lab.wait(blocks, "RUNNING")
-    waits = lab.sbatch("--gres=gpu:1", "--mem=50", wrap="sleep 600", user=other.user)
+    # As ours: before 23.11 Slurm puts other whole-GPU jobs on a shared device.
+    waits = other.submit("--mem=50", "--coloc-policy=exclusive", wrap="sleep 600")
     liar = greedy.train(memory_mib=60000, smact=0.1, work_s=1)
-    first = greedy.submit("--mem=50", wrap=liar)
+    # Short shares are backfilled before the one that waits for a whole GPU.
+    first = greedy.submit("--mem=50", "--time=2", wrap=liar)
     until(lambda: priority(lab, first) == 100_000, 60, "it goes first in line")
     assert on_whole_gpu(lab.job(first))
     lab.run(["scontrol", "reconfigure"])
     # A second one on the same day gets back what it had, and that is not more than the other's.
-    second = desk(lab, 168).submit("--mem=50", wrap=liar)
+    second = desk(lab, 168).submit("--mem=50", "--time=2", wrap=liar)
     back(lab, second)
     until(lambda: ask(lab, op="status")["open_work"] == 0, 60, "it is in the queue")
     assert priority(lab, first) == 100_000
