@@ -24,6 +24,7 @@ from slurm_coloc.core.retry import (
     grow,
     judge,
 )
+from slurm_coloc.core.slices import called
 from slurm_coloc.flow.shares import shards_of, shared
 
 #: where the node is avoided for a while: what ended the run may still be on its GPU
@@ -150,13 +151,13 @@ def words(found: Next, decision: Row) -> str:
         shards = sum(item.count for item in parse_gres(found.tres) if item.name == "shard")
         mib = shards * decision["shard_mib"]
         return f"requeue with more memory planned: {mib / 1024:.1f} GiB ({found.tres})"
-    return f"requeue on a whole GPU planned ({found.tres})"
+    return f"requeue on {called(found.tres)} planned ({found.tres})"
 
 
 def why_not(found: Next) -> str:
     """Why a run that ran out of GPU memory is not put back, for its owner."""
     if found.verdict is Verdict.DOES_NOT_FIT:
-        return "it had a whole GPU: this model does not fit this card"
+        return "not requeued: it had all that it can be given, this model does not fit this card"
     return f"not requeued: {found.verdict}"
 
 

@@ -141,7 +141,7 @@ def test_a_dependency_as_scontrol_takes_it() -> None:
 def test_tasks_that_wait_for_a_mig_device() -> None:
     """After an out-of-memory they get the whole GPU, and are named once it is another request."""
     device = Share("gres:gpu:1g.5gb:1", "gres/gpu:a100:1", 0, 4864, 1)
-    assert new_request(Outcome.OOM_GPU, device) == "gres/gpu:a100:1"
+    assert new_request(Outcome.OOM_GPU, device, grown=device.whole) == device.whole
     assert new_request(Outcome.COMPLETED, device, [1500, 1500, 1500]) is None
     waits = replace(ONE, tres_per_node="gres/gpu:1g.5gb:1")
     changed = replace(ONE, tres_per_node="gres/gpu:a100:1")
