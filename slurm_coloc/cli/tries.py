@@ -18,7 +18,7 @@ NEXT = {
 #: for the table of jobs, where a run came by a recovery
 CAME_BY = {Way.MORE: "more memory", Way.WHOLE: "whole GPU", Way.SAME: "same again"}
 STAYS = {
-    Verdict.DOES_NOT_FIT: "not requeued: it had all that it can be given, this model does not fit this card",
+    Verdict.DOES_NOT_FIT: "not requeued: this model does not fit this card",
     Verdict.SWITCHED_OFF: "not requeued: recovery is switched off",
     Verdict.NO_REQUEUE: "not requeued: its owner wants none (--no-requeue), or it has no script",
     Verdict.JOB_CAP: "not requeued: its recoveries are used up",

@@ -171,7 +171,7 @@ def test_what_is_left_to_slurm_and_to_the_owner(make_lab: Callable[..., Lab]) ->
     me = desk(lab, 165)
     long = me.train(memory_mib=2000, smact=0.1, work_s=600)
     short = me.train(memory_mib=2000, smact=0.1, work_s=1, exit_code=1)
-    late = me.submit("--mem=50", "--time=1", "--nodelist=n1", "-p", "main", wrap=long)
+    late = me.submit("--mem=50", "--time=1", "--nodelist=n2", "-p", "main", wrap=long)
     exits = me.submit("--mem=50", wrap=short)
     gone = me.submit("--mem=50", wrap=long)
     lab.wait(gone, "RUNNING")
@@ -186,13 +186,18 @@ def test_what_is_left_to_slurm_and_to_the_owner(make_lab: Callable[..., Lab]) ->
     low = me.submit("--mem=50", "-p", "low", wrap=long)
     asked = lab.wait(low, "RUNNING", 60)["TresPerNode"]
     until(lambda: me.explain(low)["runs"], 20, "colocd follows it")
-    hog = lab.sbatch("-p", "first", "--gres=shard:30", "--mem=10", wrap="sleep 600")
+    hog = lab.sbatch("-p", "first", "--gres=shard:39", "--mem=10", wrap="sleep 600")
     lab.wait(hog, "RUNNING", 60)
     job = back(lab, low)
     assert job["TresPerNode"] == asked
     assert run_of(me, low)["outcome"] in ("preempted", "requeued")
     assert run_of(me, low)["verdict"] == "not-ours"
     lab.run(["scancel", str(hog), str(low)])
+    # Slurm looks at limits every 30 s.
+    lab.wait(late, "TIMEOUT", 150)
+    run = run_of(me, late)
+    assert (run["outcome"], run["verdict"]) == ("timeout", "not-ours")
+    assert lab.job(late)["Restarts"] == "0"
     # Its node fails: Slurm puts it back in its share.
     moved = me.submit("--mem=50", "--nodelist=n2", wrap=long)
     asked = lab.wait(moved, "RUNNING", 60)["TresPerNode"]
@@ -203,11 +208,6 @@ def test_what_is_left_to_slurm_and_to_the_owner(make_lab: Callable[..., Lab]) ->
     assert job["TresPerNode"] == asked
     run = run_of(me, moved)
     assert (run["outcome"], run["verdict"]) == ("node-fail", "not-ours")
-    # Slurm looks at limits every 30 s.
-    lab.wait(late, "TIMEOUT", 150)
-    run = run_of(me, late)
-    assert (run["outcome"], run["verdict"]) == ("timeout", "not-ours")
-    assert lab.job(late)["Restarts"] == "0"
     lab.run(["scancel", str(moved)])
     until(lambda: over(lab, late, moved), 60, "nothing is left")
 

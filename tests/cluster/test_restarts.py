@@ -130,6 +130,36 @@ def test_killed_between_the_steps_of_a_recovery(make_lab: Callable[..., Lab], st
     assert ask(lab, op="status")["open_work"] == 0
 
 
+MORE = {
+    "ended": "outcome=oom-gpu",
+    "requeue-hold": "step=requeue-hold",
+    "set-gres": "step=set-gres",
+    "raise": "step=raise",
+}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("step", list(MORE))
+def test_killed_in_a_step_of_more_memory(make_lab: Callable[..., Lab], step: str) -> None:
+    """colocd dies between two steps of a recovery that asks for more shards: it is asked for once,
+    and not for twice as much."""
+    lab = make_lab(machine="1xa100-40gb", users=1, settings=QUICK)
+    me = fresh(lab)
+    job_id = me.submit(*QUIET, wrap=me.train(memory_mib=7000, smact=0.1, work_s=1))
+    before = shards(lab.job(job_id))
+    deadline = time.monotonic() + 60
+    while not logged(lab, job_id, MORE[step]):
+        assert time.monotonic() < deadline, f"{step} of job {job_id}"
+        time.sleep(0.005)
+    lab.colocd.kill()
+    lab.colocd.start()
+    job = ends(lab, job_id)
+    assert (job["Restarts"], on_whole_gpu(job)) == ("1", False)
+    assert before + 5 <= shards(job) < before + 10
+    until(lambda: outcomes(me, job_id) == ["oom-gpu", "completed"], 60, "both tries are told")
+    assert ask(lab, op="status")["open_work"] == 0
+
+
 @pytest.mark.timeout(240)
 def test_a_cleared_slurmctld(make_lab: Callable[..., Lab]) -> None:
     """slurmctld -c: the history stays, what was open is closed as gone, ids mean new jobs."""
