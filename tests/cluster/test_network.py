@@ -318,13 +318,13 @@ def test_others_jobs_as_private_data_says(linked: Lab) -> None:
     lab = linked
     me, other = desk(lab, 217), lab.users[1]
     job_id = submit(me, "--mem=100", wrap=me.train(memory_mib=60000, smact=0.2, work_s=1))
-    until(lambda: lab.job(job_id)["Restarts"] == "1", 60, "requeued once")
+    until(lambda: lab.job(job_id)["Restarts"] == "2", 90, "more memory, then a whole GPU")
     lab.wait(job_id, "FAILED", 60)
 
     def ends() -> int:
         return len([run for run in told(lab, job_id)["runs"] if run["outcome"]])
 
-    until(lambda: ends() == 2, 60, "both ends are recorded")
+    until(lambda: ends() == 3, 60, "all ends are recorded")
     mine = login(lab, "explain", str(job_id), user=me.user)
     line = mine["runs"][0]["evidence"]["line"]
     theirs = login(lab, "explain", str(job_id), user=other)

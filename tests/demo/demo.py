@@ -120,19 +120,20 @@ class Show:
             time.sleep(0.2)
 
     def _over(self, job: Job) -> bool:
-        """Whether the job has ended for good; the liar's first end is not its last."""
+        """Whether the job has ended for good; the liar's first ends are not its last."""
         if job.states[-1:] and job.states[-1] in DONE:
             return not (
                 job.states[-1] == "FAILED"
-                and job.states.count("FAILED") == 1
+                and job.states.count("FAILED") <= 2
                 and "out of memory" in job.text
             )
         return False
 
     def _tell(self, job: Job, state: str, at_s: float) -> None:
         again = "RUNNING" in job.states[:-1]
+        more = "with more memory" if job.states.count("RUNNING") == 1 else "on a whole GPU"
         note = {
-            "PENDING": "put back by colocd, on a whole GPU, first in line" if again else "",
+            "PENDING": f"put back by colocd, first in line, {more}" if again else "",
             "FAILED": "ran out of GPU memory" if "out of memory" in job.text else "failed",
         }.get(state, "")
         if state != "PENDING" or again:
