@@ -15,6 +15,7 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
+from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.recover import MAX_TRIES, Recoverer
@@ -132,3 +133,80 @@ def test_switched_off_begins_nothing_and_ends_what_it_began(store: Store) -> Non
     recoverer._pauses.clear()
     asyncio.run(recoverer.round())
     assert not slurm.view.held
+
+
+class Recording(Refusing):
+    """A slurmctld that does what it is told and remembers it."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.done: list[dict[str, object]] = []
+        self.released = 0
+
+    async def update(self, handle: str, **fields: object) -> None:
+        self.done.append(fields)
+        if isinstance(fields.get("Priority"), int):
+            self.view = replace(self.view, priority=int(str(fields["Priority"])))
+
+    async def release(self, handle: str) -> None:
+        self.released += 1
+        self.view = replace(self.view, priority=10)
+
+    async def excluded(self, handle: str) -> str:
+        return "n9"
+
+
+def two_nodes() -> ClusterShape:
+    nodes = tuple(NodeShape(name, ("main",), (), None, 1, 39) for name in ("n1", "n2"))
+    return ClusterShape("c", (24, 11), nodes, ())
+
+
+def test_a_victim_is_kept_from_its_node_for_a_while(store: Store) -> None:
+    work = store.works.open()[0]
+    store.works.change(work, cause="neighbour", way="same", tres="shard:12", avoid="n1", front=0)
+    slurm = Recording()
+    slurm.view = replace(slurm.view, partition="main")
+    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None, two_nodes)  # type: ignore[arg-type]
+    asyncio.run(recoverer.round())
+    assert slurm.done[0] == {"ExcNodeList": "n9,n1"}
+    assert "Priority" not in slurm.done[1], "it has the place that it had"
+    assert store.works.open() == []
+    # The gate gives the node back, with what the owner had excluded.
+    row = store.putbacks.open()[0]
+    assert (row["node"], row["was"], row["excluded"], row["delayed"]) == ("n1", "n9", 1, 1)
+
+
+def test_where_no_other_node_could_take_it_it_may_go_back(store: Store) -> None:
+    work = store.works.open()[0]
+    store.works.change(work, cause="foreign", way="same", tres="shard:12", avoid="n1", front=0)
+    slurm = Recording()
+    rounds(store, slurm, 1)
+    assert all("ExcNodeList" not in fields for fields in slurm.done)
+    assert store.works.open() == store.putbacks.open() == []
+
+
+def test_the_time_at_the_front_ends(store: Store) -> None:
+    slurm = Recording()
+    rounds(store, slurm, 1)
+    assert slurm.view.priority == 100_000
+    [raised] = store.works.raised()
+    rounds(store, slurm, 1)
+    assert slurm.view.priority == 100_000, "its time is not over"
+    store.works.change(raised, raised_s=time.time() - 7200)
+    released = slurm.released
+    rounds(store, slurm, 1)
+    assert (slurm.released, slurm.view.priority) == (released + 1, 10)
+    assert store.works.raised() == []
+    assert "not raised now" in store.story("0123456789ab", 7)[-1]["text"]
+
+
+def test_a_hold_of_the_owner_s_outlives_the_time_at_the_front(store: Store) -> None:
+    slurm = Recording()
+    rounds(store, slurm, 1)
+    [raised] = store.works.raised()
+    store.works.change(raised, raised_s=time.time() - 7200)
+    slurm.view = replace(slurm.view, priority=0)
+    released = slurm.released
+    rounds(store, slurm, 1)
+    assert slurm.released == released
+    assert store.works.raised() == []
