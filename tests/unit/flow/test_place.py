@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage place: what is written to Slurm for an answer, and that Slurm's own picture is all that it
+remembers.
+
+On real daemons: tests/cluster/test_steered.py. A slurmctld that refuses on demand is a stand-in.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.ring import Ring
+from slurm_coloc.adapters.slurm.commands.queue import COLUMNS, parse_queue
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import parse_config
+from slurm_coloc.core.binding import Gpu, NodeUse
+from slurm_coloc.core.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.decision import Action, Decision, Reason
+from slurm_coloc.core.job import JobView
+from slurm_coloc.core.limits import GPU, NO_LIMITS, Holder, SiteLimits
+from slurm_coloc.core.queued import Queued
+from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.errors import ConfigError, SlurmError
+from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.place import Placer
+from slurm_coloc.flow.replay import replay
+
+ID = "0123456789ab"
+MARK = f"coloc:1:{ID}:collocate:fits:12"
+KINDS = ("a100-0", "a100-1")
+NODE = NodeShape("n1", ("gpu",), ("a100",), "a100", 2, 78, devices=KINDS)
+SHAPE = ClusterShape("c", (24, 11, 5), (NODE, replace(NODE, name="n2")))
+USE = NodeUse("n1", ("gpu",), True, 32, 0, 128_000, 0, "a100", (Gpu(0, 39), Gpu(0, 39)),
+              devices=KINDS)  # fmt: skip
+JOB = Queued(
+    7, "7", "PENDING", 1000, 1000, reason="Resources", partition="gpu",
+    tres_per_node="gres/shard:12", admin_comment=MARK, limit_s=3600.0,
+)  # fmt: skip
+PINNED = replace(JOB, tres_per_node="gres/shard:a100-1:12", req_nodes="n1")
+Update = dict[str, str | int]
+
+
+class Slurm:
+    """A queue; ``refuse``: words for each update."""
+
+    def __init__(self, *jobs: Queued, refuse: str = "") -> None:
+        self.jobs, self.refuse = list(jobs), refuse
+        self.uses = [USE, replace(USE, name="n2")]
+        self.updates: list[tuple[str, Update]] = []
+
+    async def usage(self) -> tuple[NodeUse, ...]:
+        return tuple(self.uses)
+
+    async def queue(self) -> list[Queued]:
+        return self.jobs
+
+    async def update(self, handle: str, **fields: str | int) -> None:
+        if self.refuse:
+            raise SlurmError(self.refuse, "slurm-refused")
+        self.updates.append((handle, fields))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    found = Store.open(tmp_path)
+    view = JobView(7, "PENDING", uid=1000, admin_comment=MARK, tres_per_node="gres/shard:12",
+                   partition="gpu")  # fmt: skip
+    config = parse_config({}, "test")
+    assert adopt(config, found, SHAPE, view)
+    yield found
+    found.close()
+
+
+def beat(live: Live, *nodes: str, free_mib: int = 39000) -> None:
+    for node in nodes:
+        gpus = [
+            {"uuid": f"GPU-{node}{minor}", "index": minor, "minor": minor, "total_mib": 40536,
+             "free_mib": free_mib, "smact": 0.1}
+            for minor in range(2)
+        ]  # fmt: skip
+        live.take(node, {"gpus": gpus})
+
+
+def placer(
+    store: Store, slurm: Slurm, tmp_path: Path, limits: SiteLimits = NO_LIMITS, **place: Any
+) -> Placer:
+    settings = {
+        "placement": {"mode": "steered", **place},
+        "daemon": {"state_dir": str(tmp_path)},
+    }
+    live = Live(store)
+    beat(live, "n1", "n2")
+    return Placer(
+        parse_config(settings, "test"), store, slurm, live, lambda: False, lambda: SHAPE,  # type: ignore[arg-type]
+        lambda: limits,
+    )  # fmt: skip
+
+
+def run(one: Placer, rounds: int = 1) -> None:
+    async def go() -> None:
+        for _ in range(rounds):
+            await one.round()
+        await asyncio.gather(*one._writes)
+
+    asyncio.run(go())
+
+
+def test_a_pin_is_a_type_and_a_node(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(JOB)
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates == [
+        ("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"}),
+    ]
+    assert "n1 GPU a100-0 by magm" in store.story(ID, 7)[-1]["text"]
+    (path,) = Ring(tmp_path / "placement").paths()
+    assert replay(path).same
+
+
+def test_other_gres_stay(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(replace(JOB, tres_per_node="gres/shard:12,gres/tmp:5"))
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates[0][1]["TresPerNode"] == "gres/shard:a100-0:12,gres/tmp:5"
+
+
+def test_a_restart_goes_on_from_what_slurm_shows(store: Store, tmp_path: Path) -> None:
+    """A new colocd changes nothing of a pin that holds, and lets go of one that does not."""
+    slurm = Slurm(PINNED)
+    run(placer(store, slurm, tmp_path), 2)
+    assert slurm.updates == []
+    slurm.uses = [replace(use, usable=False) for use in slurm.uses]
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
+    assert "its node is closed" in store.story(ID, 7)[-1]["text"]
+
+
+def test_native_lets_go_of_all_pins(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(PINNED)
+    run(placer(store, slurm, tmp_path, mode="native"))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "RUNNING", "nodes": "n1"},
+        {"admin_comment": ""},
+        {"reason": "QOSMaxGRESPerUser"},
+        {"reason": "Dependency"},
+        {"reason": "BeginTime"},
+        {"priority": 0, "reason": "JobHeldUser"},
+        {"reservation": "course"},
+        {"features": "[rack1*2]"},
+        {"num_nodes": 2},
+        {"tres_per_node": "gres/gpu:1"},
+        {"tres_per_node": "", "tres_per_task": "gres/shard:12"},
+        {"partition": "other"},
+        {"exc_nodes": "n[1-2]"},
+    ],
+)
+def test_what_is_left_alone(store: Store, tmp_path: Path, change: dict[str, Any]) -> None:
+    slurm = Slurm(replace(JOB, **change))
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates == []
+
+
+def test_a_refused_update_is_no_fault(store: Store, tmp_path: Path) -> None:
+    """It had started when the update came."""
+    slurm = Slurm(JOB, refuse="Job is no longer pending execution")
+    run(placer(store, slurm, tmp_path))
+    assert [line["kind"] for line in store.story(ID, 7)] == ["adopted"]
+
+
+def test_a_recovered_job_is_bound_to_no_node(store: Store, tmp_path: Path) -> None:
+    whole = replace(PINNED, tres_per_node="gres/gpu:1", restarts=1, reason="BeginTime")
+    share = replace(PINNED, job_id=8, handle="8")
+    slurm = Slurm(whole, share)
+    one = placer(store, slurm, tmp_path)
+    run(one)
+    assert slurm.updates == [("7", {"ReqNodeList": ""})]
+
+
+def test_the_gate_is_a_start_time_and_ends(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(replace(PINNED))
+    slurm.uses = [
+        replace(use, gpus=(Gpu(5, 39), Gpu(5, 39))) for use in slurm.uses
+    ]  # somebody is there: the gate counts
+    one = placer(store, slurm, tmp_path, smact_gate=0.05, max_pin_s=300.0)
+    run(one)
+    (update,) = slurm.updates
+    assert update[1] == {
+        "TresPerNode": "gres/shard:12", "ReqNodeList": "", "StartTime": "now+16",
+    }  # fmt: skip
+    slurm.jobs = [replace(JOB, reason="BeginTime", start_s=time.time() + 15)]
+    run(one)
+    assert len(slurm.updates) == 1, "renewed only before it is over"
+    slurm.uses = [USE, replace(USE, name="n2")]
+    run(one)
+    assert slurm.updates[-1][1] == {
+        "TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1", "StartTime": "now",
+    }  # fmt: skip
+
+
+REQUEST = JobRequest(1000, partition="gpu", tres_per_node="gres/gpu:1")
+SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
+CHANGE = Rewrite({"tres_per_node": "gres/shard:12", "tres_per_job": ""})
+
+
+def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
+    async def go() -> list[dict[str, Any]]:
+        await one.round()
+        found = [dict(one.at_submit(ID, asks, SHARE, 0.2, CHANGE).fields) for asks in requests]
+        await asyncio.gather(*one._writes)
+        return found
+
+    return asyncio.run(go())
+
+
+def test_at_submission(store: Store, tmp_path: Path) -> None:
+    """The second knows of the first, which Slurm does not show yet."""
+    first, second = submitted(placer(store, Slurm(), tmp_path), REQUEST, REQUEST)
+    assert (first["tres_per_node"], first["req_nodes"]) == ("gres/shard:a100-0:12", "n1")
+    assert (second["tres_per_node"], second["req_nodes"]) == ("gres/shard:a100-1:12", "n1")
+    assert first["tres_per_job"] == ""
+
+
+def test_at_submission_an_owner_s_node_stays(store: Store, tmp_path: Path) -> None:
+    (found,) = submitted(placer(store, Slurm(), tmp_path), replace(REQUEST, req_nodes="n2"))
+    assert found == {**CHANGE.fields, "tres_per_node": "gres/shard:a100-0:12"}
+
+
+@pytest.mark.parametrize(
+    "change", [{"array": "0-9"}, {"reservation": "x"}, {"features": "[a*2]"}, {"partition": "cpu"}]
+)
+def test_at_submission_what_is_left_alone(
+    store: Store, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    (found,) = submitted(placer(store, Slurm(), tmp_path), replace(REQUEST, **change))
+    assert found == CHANGE.fields
+
+
+def test_a_site_that_cannot_be_steered(store: Store, tmp_path: Path) -> None:
+    qos = Holder(qos="gold", limits={"MaxTRESPerUser": {f"{GPU}:a100": 2}})
+    slurm = Slurm(PINNED)
+    one = placer(store, slurm, tmp_path, SiteLimits({"gold": qos}))
+    (found,) = submitted(one, REQUEST)
+    assert found == CHANGE.fields
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
+
+
+def test_an_unknown_policy(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"one of .*magm"):
+        placer(store, Slurm(), tmp_path, policy="magic")
+
+
+def test_the_ring_keeps_the_newest(tmp_path: Path) -> None:
+    ring = Ring(tmp_path / "ring", kept=3)
+    for number in range(5):
+        ring.add(str(number))
+    assert [path.read_text() for path in ring.paths()] == ["2", "3", "4"]
+
+
+def test_the_queue_is_read_in_slurms_order() -> None:
+    def line(**values: str) -> str:
+        return "".join(f"{values.get(name.replace('-', '_'), ''):<{width}}"
+                       for name, width in COLUMNS)  # fmt: skip
+
+    text = "\n".join(
+        [
+            line(JobID="5", State="RUNNING", PriorityLong="9", NodeList="n1"),
+            line(JobID="7", State="PENDING", PriorityLong="100", TimeLimit="1-01:00:00",
+                 MinMemory="2G", NumCPUs="2", Reason="Priority"),
+            line(JobID="9", State="PENDING", PriorityLong="200", ArrayJobID="6",
+                 ArrayTaskID="3-5%2", TimeLimit="UNLIMITED", MinMemory="10Mc"),
+            line(JobID="6", State="PENDING", PriorityLong="100", Reason="None"),
+        ]
+    )  # fmt: skip
+    found = parse_queue(text)
+    assert [job.job_id for job in found] == [9, 6, 7, 5]
+    assert (found[0].handle, found[0].array, found[0].limit_s) == ("6_3", True, None)
+    assert (found[0].memory_mib, found[0].memory_per_cpu) == (10, True)
+    assert (found[2].limit_s, found[2].memory_mib, found[2].cpus) == (90000.0, 2048, 2)
