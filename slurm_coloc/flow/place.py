@@ -39,6 +39,9 @@ log = structlog.get_logger()
 # A job that waits at the gate is not eligible for so many intervals; renewed before that is over.
 # Should colocd die, it is eligible again then, and Slurm places it.
 PARKED = 3
+# A submission is placed at once where no more jobs wait and there are no more GPUs: that takes some
+# milliseconds. By the policy itself, or by the greedy one where that plans ahead.
+AT_SUBMIT, QUICK = 64, "interference"
 TOLD = {
     Why.STALE: "what its node's agent said last is too old",
     Why.CLOSED: "its node is closed",
@@ -107,7 +110,8 @@ class Placer:
             snapshot = replace(
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
             )
-        answers, self._turn = steer(snapshot, fresh(self._policy))
+        # In a thread: a large cluster takes a good part of a second, and submissions wait.
+        answers, self._turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))
         jobs = {job.job_id: job for job in queue}
         changed = [one for one in answers if await self._apply(one, jobs[one.job_id])]
         await self._loosen(jobs.values(), {one.job_id for one in answers})
@@ -250,6 +254,8 @@ class Placer:
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
         if not shards or shape is None or not _simple(request, decision):
             return change
+        if len(snapshot.waiting) > AT_SUBMIT or _gpus(snapshot) > AT_SUBMIT:
+            return change
         nodes = nodes_for(request, shape)
         job = Waiting(
             -len(snapshot.waiting) - 1,
@@ -265,7 +271,10 @@ class Placer:
             memory_mib=request.min_mem_per_node or 0,
         )
         asked = replace(snapshot, waiting=(*snapshot.waiting, job))
-        answers, turn = steer(asked, fresh(self._policy))
+        if hasattr(self._policy, "fresh"):
+            # One that plans ahead takes too long for a submission.
+            asked = replace(asked, rules=replace(asked.rules, policy=QUICK))
+        answers, turn = steer(asked, policy(asked.rules.policy))
         answer = next(one for one in answers if one.job_id == job.job_id)
         fields = dict(change.fields)
         if answer.act is Act.PIN and answer.pin is not None:
@@ -286,6 +295,10 @@ class Placer:
         self._last = replace(snapshot, waiting=(*snapshot.waiting, job))
         self._store.note(time.time(), decision_id, None, "place", line)
         return replace(change, fields=fields)
+
+
+def _gpus(snapshot: Snapshot) -> int:
+    return sum(len(node.devices) for node in snapshot.nodes)
 
 
 def nodes_for(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
