@@ -79,6 +79,7 @@ class Placer:
         self._ring = Ring(config.daemon.state_dir / "placement")
         self._turn = 0
         self._last: Snapshot | None = None
+        self._sent: list[tuple[float, Waiting]] = []  # pinned at submission, and when
         self._clean = False  # native: no job was found pinned
         self._refused = ""
         self._writes: set[asyncio.Task[Path]] = set()
@@ -101,8 +102,8 @@ class Placer:
     async def round(self) -> None:
         """One look, and what follows from it. Raises SlurmError."""
         shape = self._shape()
-        self._last = None
         if shape is None or self._off() or self._stopped(shape):
+            self._last = None
             return
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
         snapshot = self._sources.snapshot(shape, uses, queue, self._turn)
@@ -118,8 +119,11 @@ class Placer:
         if changed:
             self._record(snapshot, answers)
         self._clean = not any(job.pin for job in snapshot.waiting)
-        if self.steers and not self._refused:
-            self._last = snapshot
+        # Slurm was asked before these were submitted.
+        self._sent = [job for job in self._sent if job[0] > snapshot.at_s]
+        since = tuple(job for _, job in self._sent)
+        steered = self.steers and not self._refused
+        self._last = replace(snapshot, waiting=snapshot.waiting + since) if steered else None
 
     # one job
 
@@ -258,7 +262,7 @@ class Placer:
             return change
         nodes = nodes_for(request, shape)
         job = Waiting(
-            -len(snapshot.waiting) - 1,
+            min([0, *(one.job_id for one in snapshot.waiting)]) - 1,  # none of Slurm's
             "",
             request.uid,
             1,
@@ -292,6 +296,7 @@ class Placer:
         else:
             return change
         self._record(asked, answers)
+        self._sent.append((time.time(), job))
         self._last = replace(snapshot, waiting=(*snapshot.waiting, job))
         self._store.note(time.time(), decision_id, None, "place", line)
         return replace(change, fields=fields)
