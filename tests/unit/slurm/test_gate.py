@@ -187,3 +187,29 @@ def test_the_environment_cannot_change_the_answers(
     assert "SQUEUE_FORMAT" not in told
     assert told["SLURM_TIME_FORMAT"] == "%s"
     assert told["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("release", "tres", "updates"),
+    [
+        ("22.05.8", "gres/shard:39", ["gres:shard:39"]),
+        ("22.05.8", "gres/gpu:2g.10gb:1", ["", "gres:gpu:2g.10gb:1"]),
+        ("24.11.5", "gres/gpu:a100:1", ["gres/gpu:a100:1"]),
+    ],
+)
+def test_another_type_of_gres(tmp_path: Path, release: str, tres: str, updates: list[str]) -> None:
+    """22.05 joins a type to the one that a job asks for already, unless it asks for nothing."""
+    script(
+        tmp_path,
+        "scontrol",
+        f"""
+case "$*" in
+  "show config") echo 'SLURM_VERSION = {release}' ;;
+  update*) echo "$3" >>{tmp_path}/updates ;;
+  --version) echo slurm {release} ;;
+  *--json*) echo 'unrecognized option' >&2; exit 1 ;;
+esac""",
+    )
+    asyncio.run(SlurmCommands(30, tmp_path).set_gres("7", tres))
+    told = (tmp_path / "updates").read_text().splitlines()
+    assert told == [f"TresPerNode={one}" for one in updates]
