@@ -31,7 +31,7 @@ from slurm_coloc.core.steering import Act, Answer, Pin, Snapshot, Waiting, Why, 
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.replay import recorded
-from slurm_coloc.flow.scene import Bounds, Memory, Sources, key, wants
+from slurm_coloc.flow.scene import Bounds, Memory, Sources, key
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
@@ -161,6 +161,7 @@ class Placer:
             fields |= self._nodes(job, answer.pin.node)
         elif answer.act in (Act.UNPIN, Act.WAIT) and self._is_pinned(job):
             fields["TresPerNode"] = with_item(others, f"gres/shard:{shards}")
+        if answer.pin is None:
             fields |= self._nodes(job, "")
         if answer.act is Act.WAIT:
             now, each_s = time.time(), self._config.placement.interval_s
@@ -179,7 +180,7 @@ class Placer:
 
     def _nodes(self, job: Queued, node: str) -> dict[str, str | int]:
         """ReqNodeList for a pin to ``node`` ("": none); an owner's own choice stays."""
-        wanted = wants(self._decision(job), job.req_nodes)
+        wanted = self._sources.wanted(job, self._decision(job))
         return {} if wanted or job.req_nodes == node else {"ReqNodeList": node}
 
     def _decision(self, job: Queued) -> dict[str, object] | None:
@@ -193,8 +194,8 @@ class Placer:
             decision = self._decision(job)
             if not job.waits or not job.req_nodes or job.job_id in answered or decision is None:
                 continue
-            loose = decision["action"] == Action.COLLOCATE and not wants(decision, "")
-            if loose and count_of(job.tres_per_node, "shard") is None:
+            whole = count_of(job.tres_per_node, "shard") is None
+            if whole and self._nodes(job, ""):
                 try:
                     await self._slurm.update(job.handle, ReqNodeList="")
                 except SlurmError as err:

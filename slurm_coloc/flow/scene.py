@@ -4,7 +4,7 @@ put together into the snapshot of core/steering."""
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from slurm_coloc.adapters.store import Row, Store
@@ -224,7 +224,7 @@ class Sources:
         decision = self._decision(job.admin_comment)
         gpus, whole = _gpus(job), not _shards(job)
         ours = decision is not None and self._is_ours(job, decision, busy)
-        wanted = wants(decision, job.req_nodes)
+        wanted = self.wanted(job, decision)
         parts = tuple(job.partition.split(","))
         bounds = Bounds(parts, job.features, job.exc_nodes, wanted)
         nodes = tuple(node.name for node in shape.nodes if bounds.allow(node))
@@ -252,6 +252,19 @@ class Sources:
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
         )
 
+    def wanted(self, job: Queued, decision: Row | None) -> str:
+        """The nodes that a job's owner asked for, "" for any: ReqNodeList without a pin of ours."""
+        if decision is None or not job.req_nodes:
+            return job.req_nodes
+        request = json.loads(decision["request"] or "{}")
+        if is_typed(job):
+            return request.get("req_nodes") or ""
+        # Its request was changed since, by a recovery perhaps: is it still our node?
+        story = self.store.story(decision["id"], job.job_id)
+        said = [line["text"] for line in story if line["kind"] == "place"]
+        ours = bool(said) and said[-1].startswith(f"{job.req_nodes} GPU ")
+        return (request.get("req_nodes") or "") if ours else job.req_nodes
+
     def _parked(self, job: Queued, decision: Row | None, now: float) -> bool:
         """Whether the job's start time is ours: it waits at the gate."""
         if job.reason != "BeginTime" or decision is None:
@@ -278,12 +291,9 @@ class Sources:
         )
 
 
-def wants(decision: Row | None, shown: str) -> str:
-    """The nodes that a job's owner asked for; ``shown``: what Slurm shows now, a pin's node too."""
-    if decision is None:
-        return shown
-    request: Mapping[str, str] = json.loads(decision["request"] or "{}")
-    return request.get("req_nodes") or ""
+def is_typed(job: Queued) -> bool:
+    """Whether the job asks for shards of a type: users' own are refused, so it is a pin."""
+    return any(one.name == "shard" and one.type for one in parse_gres(job.tres_per_node))
 
 
 def _place(gpu: GpuNow) -> int:

@@ -180,10 +180,27 @@ def test_a_refused_update_is_no_fault(store: Store, tmp_path: Path) -> None:
 def test_a_recovered_job_is_bound_to_no_node(store: Store, tmp_path: Path) -> None:
     whole = replace(PINNED, tres_per_node="gres/gpu:1", restarts=1, reason="BeginTime")
     share = replace(PINNED, job_id=8, handle="8")
+    store.note(1.0, ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(whole, share)
     one = placer(store, slurm, tmp_path)
     run(one)
     assert slurm.updates == [("7", {"ReqNodeList": ""})]
+
+
+def test_a_recovered_share_too(store: Store, tmp_path: Path) -> None:
+    """Larger than before, and no GPU has room for it now."""
+    store.note(1.0, ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    slurm = Slurm(replace(JOB, tres_per_node="gres/shard:30", req_nodes="n1"))
+    slurm.uses = [replace(use, gpus=(Gpu(20, 39), Gpu(20, 39))) for use in slurm.uses]
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"ReqNodeList": ""})]
+
+
+def test_a_node_that_the_owner_named_later_stays(store: Store, tmp_path: Path) -> None:
+    store.note(1.0, ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    slurm = Slurm(replace(JOB, req_nodes="n2"))
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12"})]
 
 
 def test_the_gate_is_a_start_time_and_ends(store: Store, tmp_path: Path) -> None:
