@@ -127,11 +127,11 @@ local function take(job_desc, options)
   local answer, code, problem = wire.read_answer(text)
   if not answer then return on_whole_gpu(job_desc, code, problem, ms) end
   exclusive_gres = answer.exclusive_gres or exclusive_gres
-  local set, env = answer.set, answer.env
-  if answer.action == "asis" then set, env = {}, {} end
+  local set, env, given = answer.set, answer.env, answer.given
+  if answer.action == "asis" then set, env, given = {}, {}, {} end
   if answer.mark then set.admin_comment = job.comment_with(job_desc, answer.mark) end
   local ok
-  ok, problem = job.apply(job_desc, set, env)
+  ok, problem = job.apply(job_desc, set, env, given)
   if not ok then
     log_error("coloc: decision=" .. answer.decision .. ": " .. problem)
     return on_whole_gpu(job_desc, "not_applied", "the request could not be rewritten", ms)

@@ -50,13 +50,14 @@ local ENVIRONMENT = {
 local OPTIONS = {
   COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
   COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
-  COLOC_KIND = "kind", COLOC_AUTO = "auto",
+  COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
 }
 -- PyTorch's allocator: the second is the name up to 2.8, which later ones still read.
 local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
 local ALLOCATOR_MAX = 512 -- bytes; a longer one is no honest value
 local OPTION_ORDER = {
   "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind", "auto",
+  "slot",
 }
 local SCRIPT_MAX = 65536 -- bytes of a script and its arguments; a longer one is not forwarded
 -- The order of writing; the memory last, because an unset one cannot be put back.
@@ -306,6 +307,16 @@ local function empty_environment(job_desc, names, undo)
   end
 end
 
+-- What the job is told by its environment. A name that was absent cannot be removed again: "".
+local function give_environment(job_desc, given, undo)
+  if job_desc.script == nil then return end
+  for name, value in pairs(given) do
+    local before = job_desc.environment[name] or ""
+    undo[#undo + 1] = function() job_desc.environment[name] = before end
+    job_desc.environment[name] = value
+  end
+end
+
 local function has_bit(flags, bit) return math.floor(flags / bit) % 2 == 1 end
 
 -- --gres-flags=one-task-per-sharing: a bit of bitflags that slurm names where Slurm knows it. The
@@ -348,12 +359,13 @@ local function write_fields(job_desc, set, undo)
   end
 end
 
---- Set the fields and empty the names of the job's environment: all of it and true, or none of
---- it, nil and the error's text.
-function job.apply(job_desc, set, env)
+--- Set the fields, empty the names (env) of the job's environment and set others there (given): all
+--- of it and true, or none of it, nil and the error's text.
+function job.apply(job_desc, set, env, given)
   local undo = {}
   local ok, problem = pcall(function()
     empty_environment(job_desc, env, undo)
+    give_environment(job_desc, given or {}, undo)
     write_fields(job_desc, set, undo)
   end)
   if ok then return true end

@@ -116,12 +116,16 @@ local SETTABLE = {
   min_mem_per_node = whole(0, 2 ^ 40), begin_time = whole(1, 2 ^ 32),
   features = name_text, req_nodes = name_text, extra = extra_text,
 }
+-- What the job may be told by its environment: its time slot, in seconds.
+local GIVEN = { COLOC_SLOT = "^%d+,%d+,%u[%u%d]*$" }
+local GIVEN_MAX = 64 -- bytes of one
 local MARK_MAX = 200 -- bytes
 local ACTIONS = { collocate = true, exclusive = true, asis = true }
 
--- The answer's set.* and env.*, all checked before the first is made; or nil and why not.
+-- The answer's set.* and env.* (names to empty, values to give), all checked before the first is
+-- made; or nil and why not.
 local function read_changes(answer)
-  local set, env = {}, {}
+  local set, env, given = {}, {}, {}
   for key, value in pairs(answer) do
     local field, name = key:match("^set%.(.+)$"), key:match("^env%.(.+)$")
     if field then
@@ -129,6 +133,11 @@ local function read_changes(answer)
       local checked = check and check(value)
       if checked == nil then return nil, "cannot set " .. field end
       set[field] = checked
+    elseif name and GIVEN[name] then
+      if #value > GIVEN_MAX or not value:find(GIVEN[name]) then
+        return nil, "cannot set the environment's " .. name
+      end
+      given[name] = value
     elseif name then
       if value ~= "" or not name:find("^SLURM_[A-Z0-9_]+$") then
         return nil, "cannot change the environment's " .. name
@@ -136,7 +145,7 @@ local function read_changes(answer)
       env[#env + 1] = name
     end
   end
-  return set, env
+  return set, env, given
 end
 
 -- colocd's mark: the last one in the comment that it sends, where it sends one.
@@ -147,7 +156,7 @@ local function read_mark(comment)
 end
 
 --- Read colocd's answer. Returns a decision {action, decision, reason, mark (for AdminComment,
---- may be nil), set, env, messages, exclusive_gres}; or nil, a code of one word and a text for
+--- may be nil), set, env, given, messages, exclusive_gres}; or nil, a code of one word and a text for
 --- people.
 function wire.read_answer(text)
   local answer, why = parse_flat(text)
@@ -155,8 +164,8 @@ function wire.read_answer(text)
     local code = (answer.code or ""):match("^[%w_]+$") or "refused"
     return nil, "colocd_" .. code, "colocd refused: " .. (answer.message or code)
   end
-  local set, env
-  if answer then set, env = read_changes(answer) end
+  local set, env, given
+  if answer then set, env, given = read_changes(answer) end
   if answer and not set then
     why = env
   elseif answer and not ACTIONS[answer.action or ""] then
@@ -175,7 +184,8 @@ function wire.read_answer(text)
   for i = 1, wire.MESSAGES_MAX do messages[#messages + 1] = answer["message." .. i] end
   return {
     action = answer.action, decision = answer.decision, reason = answer.reason,
-    mark = read_mark(answer.admin_comment or ""), set = set, env = env, messages = messages,
+    mark = read_mark(answer.admin_comment or ""), set = set, env = env,
+    given = given, messages = messages,
     exclusive_gres = answer.exclusive_gres,
   }
 end

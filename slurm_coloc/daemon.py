@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: answers the hook and people, follows the jobs, recovers, learns. ``coloc serve``."""
+"""colocd: answers the hook and people, follows the jobs, recovers, learns. ``coloc serve``.
+
+Longer than 400 lines because all that colocd keeps is made and joined here, and nothing else is.
+"""
 
 import asyncio
 import contextlib
@@ -35,6 +38,7 @@ from slurm_coloc.flow.recover import Recoverer
 from slurm_coloc.flow.role import Part, Role
 from slurm_coloc.flow.seen import Seen
 from slurm_coloc.flow.siblings import Resizer
+from slurm_coloc.flow.slots import Slots
 from slurm_coloc.flow.watch import Watcher
 from slurm_coloc.logs import set_up_log
 
@@ -45,6 +49,7 @@ ANSWER_S = 1.5
 # A start waits so long for slurmctld; while the cluster is not known it is asked again so often.
 FIRST_SHAPE_S = 2.0
 RECOVER_S = 1.0  # between two rounds while recoveries are open
+SLOTS_S = 1.0  # between two rounds over the jobs with time slots: two questions to the database
 DAY_S = 86400.0
 LOOK_S = 0.06  # of the hook's 0.2, once after slurmctld has read slurm.conf
 PRIVILEGED = ("submit", "report", "launch", "beat", "reload")
@@ -127,6 +132,13 @@ class Daemon:
             lambda: self._modes.switched_off,
             lambda: self._seen.shape,
             self._watcher.see,
+        )
+        self._slots = Slots(
+            config.slots,
+            self._store,
+            self._slurm,
+            lambda: self._modes.switched_off,
+            self._watcher.look_once,
         )
         self._resizer = Resizer(self._store, self._slurm, lambda: self._modes.switched_off)
         self._people = People(
@@ -235,7 +247,8 @@ class Daemon:
         reports.keep(self._store, told)
         self._recorder.late(told.job_id)
         looked = self._look_at(told.job_id)
-        if told.evidence is not None and told.evidence.oom:
+        goes_on = told.checkpoint is not None and told.checkpoint.goes_on
+        if goes_on or (told.evidence is not None and told.evidence.oom):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(looked.wait(), ANSWER_S)
 
@@ -248,9 +261,11 @@ class Daemon:
             try:
                 await self._watcher.look_once(job_id)
                 await self._recoverer.at_once(job_id)
+                await self._slots.at_once(job_id)
             finally:
                 begun.set()
             await self._watcher.after_report(job_id)
+            await self._slots.at_once(job_id)
             self._recovering.set()
 
         self._background(look())
@@ -333,6 +348,10 @@ class Daemon:
             await self._recoverer.round()
             await self._resizer.round()
 
+    async def _look_at_slots(self) -> None:
+        if not self._standby:
+            await self._slots.round()
+
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. SIGHUP reloads."""
         loop = asyncio.get_running_loop()
@@ -351,6 +370,7 @@ class Daemon:
             asyncio.create_task(self._every(self._reconcile_pause, self._reconcile)),
             asyncio.create_task(self._every(lambda: RECOVER_S, self._recover)),
             asyncio.create_task(self._every(lambda: self._placement.interval_s, self._place)),
+            asyncio.create_task(self._every(lambda: SLOTS_S, self._look_at_slots)),
             asyncio.create_task(self._every(lambda: DAY_S, self._forget)),
         ]
         notify.ready()

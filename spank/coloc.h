@@ -39,6 +39,8 @@ struct coloc_request {
 	const char *optimizer;
 	const char *precision;
 	const char *policy;
+	const char *slot;
+	const char *slot_s; /* the same in seconds, once coloc_options_check has passed it */
 };
 
 /* Bytes of one or more summaries; text is malloc'ed and not NUL-terminated. */
@@ -57,6 +59,9 @@ const struct coloc_request *coloc_options_get(void);
 bool coloc_options_check(const struct coloc_request *request, char error[COLOC_ERROR_MAX]);
 /* Number i of our option names (as in the environment, "coloc_batch_size"), NULL past the end. */
 const char *coloc_option_env_name(size_t i);
+
+/* duration.c: a time as sbatch's --time takes it, in seconds; -1 where it is none. */
+long coloc_seconds(const char *text);
 
 /* allocator.c (sbatch, salloc), local.c (srun), remote.c (slurmstepd) */
 void coloc_allocator_init(void);

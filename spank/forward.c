@@ -98,5 +98,6 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	put(spank, "COLOC_OPTIMIZER", request->optimizer);
 	put(spank, "COLOC_PRECISION", request->precision);
 	put(spank, "COLOC_POLICY", request->policy);
+	put(spank, "COLOC_SLOT", request->slot_s);
 	free(summary);
 }

@@ -9,9 +9,19 @@
 
 #include "coloc.h"
 
-enum { OPT_FILE, OPT_BATCH_SIZE, OPT_SEQ_LEN, OPT_OPTIMIZER, OPT_PRECISION, OPT_POLICY, OPT_COUNT };
+enum {
+	OPT_FILE,
+	OPT_BATCH_SIZE,
+	OPT_SEQ_LEN,
+	OPT_OPTIMIZER,
+	OPT_PRECISION,
+	OPT_POLICY,
+	OPT_SLOT,
+	OPT_COUNT
+};
 
 static char *values[OPT_COUNT];
+static char slot_s[24]; /* OPT_SLOT in seconds */
 static struct coloc_request request;
 
 static int store(int val, const char *optarg, int remote)
@@ -45,6 +55,10 @@ static struct spank_option table[OPT_COUNT] = {
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
 	{ "coloc-policy", "collocate|exclusive",
 	  "share a GPU (default with --coloc) or have a whole one", 1, OPT_POLICY, store },
+	{ "coloc-slot", "TIME",
+	  "run so long at a time (as --time is written), save, and go back into the queue; "
+	  "0: no slots",
+	  1, OPT_SLOT, store },
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
@@ -54,6 +68,7 @@ static const char *const env_names[OPT_COUNT + 1] = {
 	"coloc_optimizer",
 	"coloc_precision",
 	"coloc_policy",
+	"coloc_slot",
 	NULL,
 };
 
@@ -99,6 +114,8 @@ const struct coloc_request *coloc_options_get(void)
 	request.optimizer = values[OPT_OPTIMIZER];
 	request.precision = values[OPT_PRECISION];
 	request.policy = values[OPT_POLICY];
+	request.slot = values[OPT_SLOT];
+	request.slot_s = NULL;
 	return &request;
 }
 
@@ -140,9 +157,30 @@ static bool check_word(const char *name, const char *value, const char *const *w
 	return false;
 }
 
+static bool check_slot(const char *value, char *error)
+{
+	char shown[256];
+	long seconds = value ? coloc_seconds(value) : 0;
+
+	if (!value)
+		return true;
+	if (seconds >= 0) {
+		snprintf(slot_s, sizeof(slot_s), "%ld", seconds);
+		request.slot_s = slot_s;
+		return true;
+	}
+	snprintf(error, COLOC_ERROR_MAX,
+	         "--coloc-slot=%s is not a time: give minutes, minutes:seconds, "
+	         "hours:minutes:seconds, days-hours, days-hours:minutes or "
+	         "days-hours:minutes:seconds, at most 365 days",
+	         coloc_printable(value, shown));
+	return false;
+}
+
 bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_MAX])
 {
-	if (!check_number("coloc-batch-size", r->batch_size, error) ||
+	if (!check_slot(r->slot, error) ||
+	    !check_number("coloc-batch-size", r->batch_size, error) ||
 	    !check_number("coloc-seq-len", r->seq_len, error) ||
 	    !check_word("coloc-optimizer", r->optimizer, optimizers, error) ||
 	    !check_word("coloc-precision", r->precision, precisions, error) ||
@@ -155,7 +193,7 @@ bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_M
 		         "--coloc-policy=collocate needs to know the model: add --coloc=FILE");
 	else
 		snprintf(error, COLOC_ERROR_MAX,
-		         "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer and "
-		         "--coloc-precision describe a model: add --coloc=FILE");
+		         "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer, "
+		         "--coloc-precision and --coloc-slot need a model: add --coloc=FILE");
 	return false;
 }

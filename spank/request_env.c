@@ -97,6 +97,8 @@ void coloc_forget_job(void)
 		"SLURM_SPANK_COLOC_OPTIMIZER",
 		"COLOC_SHARDS",
 		"SLURM_SPANK_COLOC_PRECISION",
+		"SLURM_SPANK_COLOC_SLOT",
+		"COLOC_SLOT",
 		NULL,
 	};
 

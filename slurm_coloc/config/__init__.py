@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from slurm_coloc.config.base import Section
 from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
 from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig, SharingRule
-from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig
+from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig, SlotConfig, SlotRule
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
 from slurm_coloc.config.placement import PlacementConfig
 from slurm_coloc.errors import ConfigError
@@ -39,6 +39,8 @@ __all__ = [
     "Section",
     "SharingConfig",
     "SharingRule",
+    "SlotConfig",
+    "SlotRule",
     "config_path",
     "load_config",
     "parse_config",
@@ -56,6 +58,7 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     estimate: EstimateConfig = EstimateConfig()
     recovery: RecoveryConfig = RecoveryConfig()
+    slots: SlotConfig = SlotConfig()
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
     gate: GateConfig = GateConfig()

@@ -131,3 +131,51 @@ class RecoveryConfig(Section):
         if self.raise_by == "qos" and not self.qos:
             raise ValueError('raise_by = "qos" needs a qos')
         return self
+
+
+class SlotRule(Section):
+    """[[slots.partitions]] another default for one partition."""
+
+    partition: str = Field(description="Partition name.")
+    default_s: int = Field(ge=0, description="As slots.default_s, for jobs of that partition.")
+
+
+class SlotConfig(Section):
+    """[slots] collocated batch jobs that run a while, save, and go to the back of the queue."""
+
+    enabled: bool = Field(True, description="Whether users may ask for slots (--coloc-slot).")
+    default_s: int = Field(
+        0,
+        ge=0,
+        description="Seconds of a slot for jobs that say nothing; 0: none. A job that does not save"
+        " loses nothing by it: it is let run on.",
+    )
+    partitions: tuple[SlotRule, ...] = Field((), description="Other defaults, by partition.")
+    min_s: int = Field(
+        1800, ge=1, description="The shortest slot, seconds; what is asked below it becomes this."
+    )
+    max_s: int = Field(86400, ge=1, description="The longest slot, seconds.")
+    signal_before_s: int = Field(
+        120,
+        ge=1,
+        description="Seconds before its slot's end in which a job saves; at most half of the slot.",
+    )
+    signal: Literal["URG", "USR1", "USR2"] = Field(
+        "URG",
+        description="What it is sent then. URG is ignored by programs that do not expect it; USR1"
+        " and USR2 end them.",
+    )
+    grace_s: int = Field(
+        60, ge=1, description="Seconds after a slot's end; a job that still runs has no slots then."
+    )
+    behind_s: int = Field(
+        3600,
+        ge=0,
+        description="For so long a job that comes back waits behind others of its priority.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "SlotConfig":
+        if self.min_s > self.max_s:
+            raise ValueError("min_s is above max_s")
+        return self

@@ -83,6 +83,15 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What a job was given by its owner: its nice value, and its time limit in seconds (None:
+    unlimited)."""
+
+    nice: int = 0
+    limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EndedJob:
     """One ended job (or run: a requeued job has one each) as slurmdbd keeps it.
 

@@ -25,6 +25,7 @@ class Outcome(StrEnum):
     NODE_FAIL = "node-fail"
     REQUEUED = "requeued"  # somebody else put it back into the queue
     PUT_BACK = "put-back"  # we did, before it began: its GPU was not fit for it
+    SLOT = "slot"  # it left at its time slot's end, to go on in the next one
     GONE = "gone"
 
 

@@ -23,10 +23,12 @@ from slurm_coloc.core.reserve import reserve_as
 from slurm_coloc.core.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.sizing import Sizing
 from slurm_coloc.core.slices import more
+from slurm_coloc.core.slot import Slot
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.estimating import Estimated, Estimating
 from slurm_coloc.flow.learning import Learning, Note
 from slurm_coloc.flow.mode import Modes
+from slurm_coloc.flow.slotting import slot_of
 from slurm_coloc.flow.submit import SubmitMessage, read_message
 
 log = structlog.get_logger()
@@ -102,7 +104,8 @@ class Decider:
         if note and note.why and decision.reason is Reason.FILLS_GPU:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")
         shape = shape or ClusterShape("", ())
-        self._record(decision_id, mode, request, decision, estimated, shape, note)
+        slot, about_slot = slot_of(self._config.slots, asked, decision, shape)
+        self._record(decision_id, mode, request, decision, estimated, shape, note, slot)
         log.info(
             "decision",
             decision=decision_id,
@@ -121,11 +124,14 @@ class Decider:
             smact = estimated.estimate.smact if estimated.estimate else None
             change = self._place(decision_id, request, decision, smact, change)
         lines = self._lines(asked, decision, estimated)
+        lines += [about_slot] if about_slot else []
         if not more(decision, request, shape, self._rules.pool):
             lines.append(
                 "after a GPU out-of-memory it is not requeued: this Slurm cannot give it more"
             )
         answer = _answer(decision, decision_id, change, lines)
+        if slot:
+            answer["env.COLOC_SLOT"] = slot.told
         answer["admin_comment"] = comment_with(request.admin_comment, decision_id, decision)
         answer["exclusive_gres"] = whole_gpu(shape, None, 1, _fewest_shards(shape))
         return answer
@@ -171,6 +177,7 @@ class Decider:
         estimated: Estimated,
         shape: ClusterShape,
         note: Note | None,
+        slot: Slot | None,
     ) -> None:
         found = estimated.estimate
         whole = more(decision, request, shape, self._rules.pool)
@@ -196,6 +203,7 @@ class Decider:
                 "fingerprint": estimated.fingerprint,
                 "options": estimated.options,
                 "features": json.dumps(estimated.features),
+                "slot": slot.told if slot else None,
                 "learning": note.text() if note else None,
                 "request": json.dumps(asdict(request)),
                 "exclusive_tres": whole or exclusive_tres(request, shape),

@@ -20,6 +20,7 @@ from typing import Any
 from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core import faults, logpath, oom
+from slurm_coloc.core.announce import announced
 from slurm_coloc.core.peak import Peak, Use, peak_of
 from slurm_coloc.core.sharing import Method
 from slurm_coloc.core.telemetry.closing import peak_mib
@@ -55,7 +56,8 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     slurm_uid = spool.uid_of(settings.slurm_user)
     notes: list[str] = []
     known = _load_known(settings, job, notes)
-    evidence = _evidence(job, settings, known, notes) if job.batch else None
+    tails = _tails(job, settings, known, notes) if job.batch else {}
+    evidence = _evidence(tails, notes)
     if not job.batch:
         notes.append("no batch job: no log")
     ended_s = round(time.time(), 3)
@@ -76,6 +78,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "gpu_uuids": _uuids(known.state, job),
         "ended_s": ended_s,
         "evidence": evidence,
+        "checkpoint": _checkpoint(tails),
         "peak_mib": own_mib or (peak.peak_mib if peak else None),
         "alone": peak.alone if peak else None,
         "method": _method(known.state),
@@ -133,14 +136,15 @@ def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
 
 
-def _evidence(
+def _tails(
     job: hookenv.HookJob, settings: hookenv.HookSettings, known: Known, notes: list[str]
-) -> dict[str, Any] | None:
-    """What the logs tell; stderr before stdout, where one file serves both it is stdout."""
+) -> dict[str, userfile.Tail]:
+    """The ends of the logs that can be judged; stderr before stdout, where one file serves both it
+    is stdout."""
     if job.restart > 0 and not known.state:
         # 22.05 may skip the Prolog of a job that it starts again at once.
         notes.append("log not judged: what earlier runs wrote cannot be told apart")
-        return None
+        return {}
     patterns = {"stdout": job.stdout}
     if job.stderr is not None and job.stderr != job.stdout:
         patterns = {"stderr": job.stderr, "stdout": job.stdout}
@@ -148,14 +152,21 @@ def _evidence(
     owner = userfile.Owner(job.uid, job.gid, job.user)
     tails = userfile.read_tails(owner, wants, settings.log_tail_kib * 1024, LOG_DEADLINE_S)
     marked = known.state.get("log_marks", {}) is not None
-    found: dict[str, Any] | None = None
+    found: dict[str, userfile.Tail] = {}
     for name, tail in zip(patterns, tails, strict=True):
         if tail.reason is not None:
             notes.append(f"{name} not read: {tail.reason}")
-            continue
-        if not marked and name not in known.starts:
+        elif not marked and name not in known.starts:
             notes.append(f"{name} not judged: the Prolog could not look at it in time")
-            continue
+        else:
+            found[name] = tail
+    return found
+
+
+def _evidence(tails: Mapping[str, userfile.Tail], notes: list[str]) -> dict[str, Any] | None:
+    """What the logs tell of an out-of-memory or another fault of the GPU's."""
+    found: dict[str, Any] | None = None
+    for name, tail in tails.items():
         evidence = oom.find_oom(tail.data)
         if evidence is not None and (found is None or (evidence.oom and not found["oom"])):
             found = _plain(evidence, name)
@@ -165,6 +176,13 @@ def _evidence(
             kind, line = fault
             found = {"oom": False, "kind": kind, "pattern": "fault", "line": line, "file": name}
     return found
+
+
+def _checkpoint(tails: Mapping[str, userfile.Tail]) -> dict[str, bool] | None:
+    """What the run said of its checkpoints; None where it said nothing."""
+    told = [announced(tail.data) for tail in tails.values()]
+    saved, goes_on = any(one.saved for one in told), any(one.goes_on for one in told)
+    return {"saved": saved, "goes_on": goes_on} if saved or goes_on else None
 
 
 def _accounted(

@@ -37,8 +37,18 @@ TOLD = {
     Outcome.NODE_FAIL: "its node failed: left to Slurm",
     Outcome.REQUEUED: "put back into the queue, not by colocd",
     Outcome.PUT_BACK: "put back before it began: its GPU was not fit for it",
+    Outcome.SLOT: "left at the end of its time slot, to go on in the next one",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
+
+
+# Ends that a run has which leaves to go on later: by its exit, or by a requeue of its own.
+LEAVES = (Outcome.COMPLETED, Outcome.FAILED, Outcome.REQUEUED)
+
+
+def says_it_goes_on(body: Row | None) -> bool:
+    """Whether the run said in its log that it is to be continued."""
+    return bool(body and (body.get("checkpoint") or {}).get("goes_on"))
 
 
 def report_of(body: Row | None) -> Report | None:
@@ -69,6 +79,11 @@ class Recorder:
         body = self._store.reports.newest(run, _since_s(run))
         return body and at_fault.from_telemetry(self._store, run, body)
 
+    def in_slots(self, run: Row) -> bool:
+        """Whether the run is of a job with time slots."""
+        decision = self._store.decision(run["decision"])
+        return decision is not None and decision["slot"] is not None
+
     def late(self, job_id: int) -> None:
         """A report came; where its run is closed already, another of its nodes told first: what
         this one used is added."""
@@ -88,6 +103,8 @@ class Recorder:
             return
         now = time.time()
         body = body or {}
+        if decision["slot"] and outcome in LEAVES and says_it_goes_on(body):
+            outcome = Outcome.SLOT
         evidence = body.get("evidence")
         share_mib = promised_mib(run, decision)
         over = ended(run, view, (view.end_s if view else None) or now, share_mib)
@@ -219,6 +236,12 @@ def out_of_memory(view: JobView, body: Row | None) -> bool:
     if not view.completing or view.state != "FAILED" or report is None:
         return False
     return outcome_of(view, report) is Outcome.OOM_GPU
+
+
+def leaves(view: JobView, body: Row | None) -> bool:
+    """Whether a job that is still COMPLETING asked to go on later by its exit, so that it may be
+    put back before the jobs that depend on it see it end."""
+    return view.completing and view.state in ("FAILED", "COMPLETED") and says_it_goes_on(body)
 
 
 def ran_out(body: Row | None) -> bool:

@@ -39,6 +39,15 @@ class Evidence(BaseModel):
     free_mib: Mib = None
 
 
+class Checkpoint(BaseModel):
+    """What the run said of its checkpoints in its log (core/announce)."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    saved: bool = False
+    goes_on: bool = False
+
+
 class RunReport(BaseModel):
     """One run's end as its node saw it."""
 
@@ -59,6 +68,7 @@ class RunReport(BaseModel):
     method: Literal["mps", "streams", "alone"] | None = None  # how it shared its GPU
     fence: Literal["cgroup"] | None = None  # what held its memory beside MPS
     used: UsedRecord | None = None  # what the node's agent saw of it
+    checkpoint: Checkpoint | None = None
     notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
 
 

@@ -41,6 +41,7 @@ class ColocOptions(BaseModel):
     arguments: tuple[Annotated[str, Field(max_length=MAX_SCRIPT)], ...] = Field((), max_length=4096)
     policy: Annotated[str, Field(max_length=32)] = "collocate"
     kind: Literal["batch", "salloc", "srun"] = "batch"
+    slot: Annotated[int, Field(ge=0, le=366 * 86400)] | None = None  # seconds; 0: none wanted
 
     @property
     def given(self) -> list[str]:

@@ -18,7 +18,7 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.causes import Causes, put_back
-from slurm_coloc.flow.record import Recorder, judge_ended, out_of_memory, ran_out
+from slurm_coloc.flow.record import Recorder, judge_ended, leaves, out_of_memory, ran_out
 
 log = structlog.get_logger()
 
@@ -244,12 +244,14 @@ class Watcher:
         elif view.restarts < run["restart"]:
             return  # an older look: the run began after it
         elif view.restarts > run["restart"]:
+            if view.completing and body is None and self._recorder.in_slots(run):
+                return  # its Epilog is yet to tell whether it left to go on
             # Whoever put it back: what its log told holds for the next run too.
             key = (run["decision"], run["job_id"], run["restart"])
             ours = self._store.putbacks.of(*key)
             why = Outcome.PUT_BACK if ours and ours["state"] in ("open", "done") else cause
             self._recorder.end(run, Outcome.OOM_GPU if ran_out(body) else why, None, body)
-        elif view.ended or out_of_memory(view, body):
+        elif view.ended or out_of_memory(view, body) or leaves(view, body):
             waited = time.time() - (view.end_s or 0.0)
             if view.state == "FAILED" and body is None and waited < REPORT_GRACE_S:
                 return

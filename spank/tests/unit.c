@@ -209,6 +209,29 @@ static void test_options(void)
 	CHECK(coloc_options_check(&r, error));
 	r.policy = NULL;
 	CHECK(!coloc_options_check(&r, error) && says("add --coloc=FILE"));
+	r.file = "f";
+	r.slot = "1-0:30";
+	CHECK(coloc_options_check(&r, error));
+	r.slot = "soon";
+	CHECK(!coloc_options_check(&r, error) && says("--coloc-slot=soon is not a time"));
+}
+
+static void test_duration(void)
+{
+	static const char *const bad[] = { "",      "-",     "-1",        "1-",      "1:",
+	                                   ":1",    "1:2:3:4", "1.5",     " 1",      "1 ",
+	                                   "1-2-3", "0x1",   "999999999", "366-0",   "9999999999",
+	                                   "1h",    "+1",    "1-1:",      "1:2-3" };
+
+	CHECK(coloc_seconds("30") == 1800);
+	CHECK(coloc_seconds("0") == 0);
+	CHECK(coloc_seconds("0:08") == 8);
+	CHECK(coloc_seconds("1:02:03") == 3723);
+	CHECK(coloc_seconds("2-0") == 172800);
+	CHECK(coloc_seconds("2-1:30") == 178200);
+	CHECK(coloc_seconds("2-1:30:05") == 178205);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK(coloc_seconds(bad[i]) == -1);
 }
 
 static void test_plugstack_args(void)
@@ -269,6 +292,7 @@ int main(void)
 	test_summary_file();
 	test_array_files();
 	test_options();
+	test_duration();
 	test_plugstack_args();
 	test_strip();
 	test_step_note();

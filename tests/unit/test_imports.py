@@ -48,6 +48,8 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "summarize": frozenset({"estimate", "summarize", "errors"}),
     "config": frozenset({"core", "config", "errors"}),
     "adapters": frozenset({"core", "adapters", "config", "errors"}),
+    # in users' programs: what it imports they must have
+    "checkpoint": frozenset({"checkpoint", "errors"}),
     "lab": frozenset({"lab", "core", "config", "errors"}),
     "sim": frozenset({"core", "policies", "sim", "errors"}),
     "flow": frozenset({"core", "policies", "estimate", "adapters", "flow", "config", "errors"}),

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slurm_coloc.core.binding import Need, NodeUse
 from slurm_coloc.core.cluster import ClusterShape, Controller
-from slurm_coloc.core.job import EndedJob, JobView
+from slurm_coloc.core.job import EndedJob, JobView, Terms
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.queued import Queued
 
@@ -62,6 +62,18 @@ class SlurmClient(Protocol):
 
     async def excluded(self, handle: str) -> str:
         """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""
+
+    async def terms(self, handle: str) -> Terms:
+        """A job's nice value and time limit; SlurmError where slurmctld no longer knows it."""
+
+    async def signal(self, handle: str, name: str) -> None:
+        """Send a signal to the batch script and all steps of a running job."""
+
+    async def notify(self, handle: str, text: str) -> None:
+        """Write a line to the standard error of a running job's batch script."""
+
+    async def cancel(self, handle: str) -> None:
+        """End a job."""
 
     async def placement(self, job_id: int) -> str:
         """Node and GPU index of a running job, for people; "" where Slurm does not show it."""

@@ -20,6 +20,7 @@ from slurm_coloc.adapters.store.peaks import Peaks
 from slurm_coloc.adapters.store.putbacks import Putbacks
 from slurm_coloc.adapters.store.reports import Reports
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
+from slurm_coloc.adapters.store.slots import Slots
 from slurm_coloc.adapters.store.works import Works
 from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.retry import VICTIMS
@@ -40,6 +41,7 @@ class Store:
         self.peaks = Peaks(db.conn)
         self.putbacks = Putbacks(db.conn)
         self.reports = Reports(db.conn)
+        self.slots = Slots(db.conn)
         self.works = Works(db.conn)
 
     @classmethod

@@ -87,7 +87,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE runs ADD COLUMN method TEXT",
         "ALTER TABLE peaks ADD COLUMN smact REAL",
     ),
-    # 5: recoveries by cause and way, with the job's place in the queue and the node that it avoids
+    # 5: recoveries by cause and way, with the job's place in the queue and the node that it avoids;
+    # time slots
     (
         "ALTER TABLE work ADD COLUMN cause TEXT NOT NULL DEFAULT 'self'",
         "ALTER TABLE work ADD COLUMN way TEXT NOT NULL DEFAULT 'whole'",
@@ -100,6 +101,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE work ADD COLUMN excluded INTEGER NOT NULL DEFAULT 0",
         "CREATE INDEX work_by_user ON work (uid, created_s)",
         "CREATE INDEX work_raised ON work (raised_s) WHERE raised_s IS NOT NULL",
+        "ALTER TABLE decisions ADD COLUMN slot TEXT",
+        """CREATE TABLE slots (
+             decision TEXT NOT NULL, job_id INTEGER NOT NULL, uid INTEGER NOT NULL,
+             restart INTEGER NOT NULL DEFAULT 0, total_s REAL, used_s REAL NOT NULL DEFAULT 0,
+             nice INTEGER NOT NULL DEFAULT 0, signalled_s REAL, placed INTEGER NOT NULL DEFAULT 1,
+             behind_s REAL, ended INTEGER NOT NULL DEFAULT 0,
+             state TEXT NOT NULL DEFAULT 'open', note TEXT NOT NULL DEFAULT '',
+             tries INTEGER NOT NULL DEFAULT 0, created_s REAL NOT NULL, updated_s REAL NOT NULL,
+             PRIMARY KEY (decision, job_id))""",
+        "CREATE INDEX slots_by_state ON slots (state)",
     ),
 )
 

@@ -25,6 +25,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     LINE_FORMAT,
     SACCT_COLUMNS,
     SACCT_DELIMITER,
+    TERMS_FORMAT,
     UNSET,
     VAIN_FORMAT,
     job_view,
@@ -37,6 +38,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_pairs,
     parse_ping,
     parse_release,
+    parse_terms,
     parse_vain,
     partition_shape,
     words,
@@ -55,7 +57,7 @@ from slurm_coloc.core.billing import parse_weights
 from slurm_coloc.core.binding import Need, NodeUse
 from slurm_coloc.core.cluster import ClusterShape, Controller
 from slurm_coloc.core.gres import PER_TASK, parse_gres, task_bind
-from slurm_coloc.core.job import TERMINAL, EndedJob, JobView
+from slurm_coloc.core.job import TERMINAL, EndedJob, JobView, Terms
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.errors import SlurmError
@@ -197,6 +199,26 @@ class SlurmCommands:
                 f"job {handle}: its list of excluded nodes is too long", "slurm-layout"
             )
         return "" if found in UNSET else found
+
+    async def terms(self, handle: str) -> Terms:
+        """A job's nice value and time limit."""
+        columns = f"--Format={TERMS_FORMAT}"
+        lines = (await self._run(*ONE_JOB, "--noheader", columns, f"--jobs={handle}")).splitlines()
+        if not lines:
+            raise SlurmError(f"job {handle}: Invalid job id", "slurm-refused")
+        return parse_terms(lines[0])
+
+    async def signal(self, handle: str, name: str) -> None:
+        """Send a signal to the batch script and all steps of a running job."""
+        await self._run("scancel", "--full", f"--signal={name}", handle)
+
+    async def notify(self, handle: str, text: str) -> None:
+        """A line in the standard error of a running job's batch script."""
+        await self._run("scontrol", "notify", handle, text)
+
+    async def cancel(self, handle: str) -> None:
+        """End a job."""
+        await self._run("scancel", handle)
 
     async def placement(self, job_id: int) -> str:
         """Node and GPU index of a running job, for people; "" where Slurm does not show it."""

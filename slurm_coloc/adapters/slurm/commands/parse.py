@@ -27,7 +27,7 @@ from datetime import datetime
 from slurm_coloc.core.cluster import Controller, NodeShape, PartitionShape
 from slurm_coloc.core.devicetypes import model_of
 from slurm_coloc.core.gres import Gres, count_of, parse_gres
-from slurm_coloc.core.job import EndedJob, JobView
+from slurm_coloc.core.job import EndedJob, JobView, Terms
 from slurm_coloc.core.mig import slice_of
 from slurm_coloc.errors import SlurmError
 
@@ -261,6 +261,23 @@ def _minutes(text: str) -> int | None:
         return None
     days, hours, minutes, _ = (int(part or 0) for part in found.groups())
     return days * 1440 + hours * 60 + minutes
+
+
+TERMS_COLUMNS: tuple[tuple[str, int], ...] = (("Nice", 16), ("TimeLimit", 24))
+TERMS_FORMAT = ",".join(f"{name}:{width}" for name, width in TERMS_COLUMNS)
+
+
+def parse_terms(line: str) -> Terms:
+    """One line of ``squeue -O`` with TERMS_COLUMNS; a limit that is no time is none."""
+    values = parse_columns(line, TERMS_COLUMNS)
+    days, _, rest = values["TimeLimit"].rpartition("-")
+    parts = rest.split(":")
+    limit_s = None
+    if len(parts) in (2, 3) and all(part.isdigit() for part in (*parts, days or "0")):
+        hours, minutes, seconds = (int(part) for part in ["0", *parts][-3:])
+        limit_s = int(days or 0) * 86400.0 + hours * 3600 + minutes * 60 + seconds
+    nice = values["Nice"]
+    return Terms(int(nice) if nice.lstrip("-").isdigit() else 0, limit_s)
 
 
 def parse_release(text: str) -> tuple[int, ...]:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes of one training (torch.distributed), where there are several."""
+
+import sys
+from typing import Any
+
+
+def _group() -> Any | None:
+    """torch.distributed, where the program has set it up."""
+    torch = sys.modules.get("torch")
+    group = getattr(torch, "distributed", None)
+    if group is None or not group.is_available() or not group.is_initialized():
+        return None
+    return group
+
+
+def rank() -> int:
+    """Number of this process; 0 where it is alone."""
+    group = _group()
+    return 0 if group is None else int(group.get_rank())
+
+
+def size() -> int:
+    """Processes of the training."""
+    group = _group()
+    return 1 if group is None else int(group.get_world_size())
+
+
+def barrier() -> None:
+    """Wait for all of them."""
+    group = _group()
+    if group is not None and size() > 1:
+        group.barrier()
+
+
+def anyone(flag: bool) -> bool:
+    """Whether one of them says so: all get the same answer, so all leave at the same step."""
+    group = _group()
+    if group is None or size() == 1:
+        return flag
+    torch = sys.modules["torch"]
+    device = "cuda" if group.get_backend() == "nccl" else "cpu"
+    told = torch.tensor([int(flag)], device=device)
+    group.all_reduce(told, op=group.ReduceOp.MAX)
+    return bool(told.item())
+
+
+def gathered(value: Any) -> list[Any]:
+    """``value`` of every process, in order; every process must call this."""
+    group = _group()
+    if group is None or size() == 1:
+        return [value]
+    found: list[Any] = [None] * size()
+    group.all_gather_object(found, value)
+    return found
