@@ -156,8 +156,8 @@ local function read_mark(comment)
 end
 
 --- Read colocd's answer. Returns a decision {action, decision, reason, mark (for AdminComment,
---- may be nil), set, env, given, messages, exclusive_gres}; or nil, a code of one word and a text for
---- people.
+--- may be nil), set, env, given, messages, exclusive_gres}; or nil, a code of one word and a text
+--- for people.
 function wire.read_answer(text)
   local answer, why = parse_flat(text)
   if answer and answer.ok == "0" then

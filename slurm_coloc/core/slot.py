@@ -42,6 +42,12 @@ class Slot:
         return f"{self.length_s},{self.warn_s},{self.signal}"
 
 
+def slot_from(text: str) -> Slot:
+    """As ``told`` wrote it."""
+    length_s, warn_s, signal = text.split(",")
+    return Slot(int(length_s), int(warn_s), signal)
+
+
 def words(seconds: float) -> str:
     """A duration for people: ``90 s``, ``30 min``, ``2 h 30 min``.
 

@@ -13,6 +13,7 @@ from slurm_coloc.core.blame import WHOSE, Blame
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome, Report, outcome_of
 from slurm_coloc.core.retry import VICTIMS
+from slurm_coloc.core.slot import ended_by_slot, slot_from
 from slurm_coloc.flow import at_fault, retries, siblings
 from slurm_coloc.flow.decide import rules_of
 from slurm_coloc.flow.learning import Learning, TypeOf, ended, own_peak
@@ -79,6 +80,18 @@ class Recorder:
         body = self._store.reports.newest(run, _since_s(run))
         return body and at_fault.from_telemetry(self._store, run, body)
 
+    def _left(self, run: Row, decision: Row, outcome: Outcome, body: Row, now: float) -> bool:
+        """Whether a run of a job with time slots left at its slot's end, to go on. Where it put
+        itself back its Epilog is told the next run's number (22.05), so its log is not known."""
+        if outcome in LEAVES and says_it_goes_on(body):
+            return True
+        row = self._store.slots.of(run["decision"], run["job_id"])
+        if outcome is not Outcome.REQUEUED or row is None or not run["start_s"]:
+            return False
+        signalled = row["restart"] == run["restart"] and row["signalled_s"] is not None
+        slot = slot_from(decision["slot"])
+        return ended_by_slot(signalled, False, now - run["start_s"], slot)
+
     def in_slots(self, run: Row) -> bool:
         """Whether the run is of a job with time slots."""
         decision = self._store.decision(run["decision"])
@@ -103,7 +116,7 @@ class Recorder:
             return
         now = time.time()
         body = body or {}
-        if decision["slot"] and outcome in LEAVES and says_it_goes_on(body):
+        if decision["slot"] and self._left(run, decision, outcome, body, now):
             outcome = Outcome.SLOT
         evidence = body.get("evidence")
         share_mib = promised_mib(run, decision)

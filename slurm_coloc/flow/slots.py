@@ -18,7 +18,16 @@ from slurm_coloc.config import SlotConfig
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.core.slot import Slot, State, Step, ended_by_slot, limit_min, next_step, words
+from slurm_coloc.core.slot import (
+    Slot,
+    State,
+    Step,
+    ended_by_slot,
+    limit_min,
+    next_step,
+    slot_from,
+    words,
+)
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
@@ -32,12 +41,6 @@ DROPPED = (
     "coloc: its time slot is over and it did not leave: no checkpoint, so it is not cut. It has no"
     " more slots and runs to its time limit."
 )
-
-
-def slot_from(text: str) -> Slot:
-    """As decisions.slot keeps it (Slot.told)."""
-    length_s, warn_s, signal = text.split(",")
-    return Slot(int(length_s), int(warn_s), signal)
 
 
 class Slots:

@@ -7,6 +7,7 @@ are Slurm's and stay in minutes.
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,25 @@ def python(lab: Lab) -> str:
     return found
 
 
+def share(me: Desk, *args: str, wrap: str | None = None, script: str | None = None) -> int:
+    """A job on a share: where the machine is so busy that the hook's time is over, once more."""
+    for _ in range(5):
+        job_id = me.submit("--hold", *args, wrap=wrap, script=script)
+        until(partial(explained, me, job_id), 30, "colocd has seen the job")
+        if explained(me, job_id).get("action") == "collocate":
+            me.lab.run(["scontrol", "release", str(job_id)])
+            return job_id
+        me.lab.run(["scancel", str(job_id)])
+    raise AssertionError("five times no share: is colocd well?")
+
+
+def explained(me: Desk, job_id: int) -> dict[str, str]:
+    words = ["coloc", "explain", str(job_id), "--json"]
+    if me.lab.run(words, user=me.user, check=False).returncode:
+        return {}
+    return dict(me.explain(job_id)["decision"])
+
+
 def story(me: Desk, job_id: int) -> list[str]:
     return [one["text"] for one in me.explain(job_id)["story"] if one["kind"] == "slot"]
 
@@ -56,8 +76,8 @@ def test_cut_three_times_ends_with_the_same_weights(slotted: Lab) -> None:
     program = f"PYTHONPATH={ROOT} {interpreter} {PROGRAM}"
     whole = f"{program} whole.ckpt whole.pt"
     lab.run(["bash", "-c", whole], user=me.user, timeout=120)
-    job_id = me.submit(
-        "--coloc-slot=0:18", "--time=20", wrap=f"exec env {program} run.ckpt cut.pt 3"
+    job_id = share(
+        me, "--coloc-slot=0:18", "--time=20", wrap=f"exec env {program} run.ckpt cut.pt 3"
     )
     lab.wait(job_id, "COMPLETED", 240)
     cuts = restarts(lab, job_id)
@@ -85,7 +105,7 @@ def test_it_waits_behind_its_equals_within_its_time(slotted: Lab) -> None:
     """Requeue by the job itself; the rest of its time, and no more, in its next slot."""
     lab, me = slotted, desk(slotted, 172)
     script = SAVER.format("scontrol requeue $SLURM_JOB_ID; sleep 60")
-    job_id = me.submit("--coloc-slot=0:08", "--time=3", "--nice=5", script=script)
+    job_id = share(me, "--coloc-slot=0:08", "--time=3", "--nice=5", script=script)
     other = me.submit("--time=3", wrap="sleep 1")
     usual = int(lab.job(job_id)["Priority"])
     until(lambda: restarts(lab, job_id) == 1, 60, "it is back in the queue")
@@ -103,7 +123,7 @@ def test_by_its_exit_where_it_may_not_requeue(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 173)
     script = SAVER.format('echo "coloc: to be continued"; exit 75')
     script = script.replace("for i", '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 0\nfor i')
-    job_id = me.submit("--coloc-slot=0:08", script=script)
+    job_id = share(me, "--coloc-slot=0:08", script=script)
     after = me.submit(f"--dependency=afterok:{job_id}", wrap="true")
     until(lambda: restarts(lab, job_id) == 1, 60, "colocd has put it back")
     lab.wait(job_id, "COMPLETED", 60)
@@ -113,7 +133,7 @@ def test_by_its_exit_where_it_may_not_requeue(slotted: Lab) -> None:
 
 def test_one_that_does_not_save_runs_on_and_is_told(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 174)
-    job_id = me.submit("--coloc-slot=0:06", wrap="sleep 40; echo whole")
+    job_id = share(me, "--coloc-slot=0:06", wrap="sleep 40; echo whole")
     until(lambda: any("no more slots" in text for text in story(me, job_id)), 60, "it is dropped")
     assert sum("SIGURG" in text for text in story(me, job_id)) == 1
     until(lambda: "it is not cut" in lab.output(job_id), 20, "its log tells")
@@ -125,24 +145,24 @@ def test_the_slot_ends_while_colocd_is_dead(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 175)
     interpreter = python(lab)
     line = f"PYTHONPATH={ROOT} exec {interpreter} {PROGRAM} run.ckpt cut.pt 1"
-    job_id = me.submit("--coloc-slot=0:12", "--time=20", wrap=line)
+    job_id = share(me, "--coloc-slot=0:24", "--time=20", wrap=line)
     lab.wait(job_id, "RUNNING", 60)
     until(lambda: "begins at step" in lab.output(job_id), 60, "it trains")
     lab.colocd.kill()
     try:
         # Its own clock, and its own requeue.
-        until(lambda: restarts(lab, job_id) == 1, 60, "it went back into the queue by itself")
+        until(lambda: restarts(lab, job_id) == 1, 90, "it went back into the queue by itself")
     finally:
         lab.colocd.start()
     until(lambda: any("behind others" in text for text in story(me, job_id)), 60, "it is placed")
-    lab.wait(job_id, "COMPLETED", 120)
+    lab.wait(job_id, "COMPLETED", 180)
     assert "ended at step 160" in lab.output(job_id)
 
 
 def test_all_slots_together_have_the_time_that_was_asked_for(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 176)
     script = SAVER.format("scontrol requeue $SLURM_JOB_ID; sleep 60")
-    job_id = me.submit("--coloc-slot=0:25", "--time=1", script=script)
+    job_id = share(me, "--coloc-slot=0:25", "--time=1", script=script)
     job = lab.wait(job_id, ("CANCELLED", "TIMEOUT"), 200)
     assert 1 <= int(job["Restarts"]) <= 2, job
     used = sum(run["end_s"] - run["start_s"] for run in until(lambda: ended(me, job_id), 30))
@@ -156,7 +176,7 @@ trap 'echo "own signal"; exit 0' USR1
 trap 'echo "slot ends"' URG
 for i in $(seq 600); do sleep 0.2; done
 """
-    job_id = me.submit("--coloc-slot=0:08", "--signal=B:USR1@30", "--time=2", script=script)
+    job_id = share(me, "--coloc-slot=0:08", "--signal=B:USR1@30", "--time=2", script=script)
     lab.wait(job_id, "COMPLETED", 150)
     out = lab.output(job_id)
     assert "own signal" in out and "slot ends" in out
