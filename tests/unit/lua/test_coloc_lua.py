@@ -201,20 +201,6 @@ def test_a_decision_is_applied_and_told(hook: Hook) -> None:
     assert "decision=0123456789ab action=collocate reason=estimated" in line
 
 
-def test_the_job_is_told_its_slot(hook: Hook) -> None:
-    peer = hook.serve(answering({**REWRITE, "env.COLOC_SLOT": "3600,120,URG"}))
-    (r,) = hook.run(submit(**spank(SUMMARY="eJw=", SLOT="3600"), **ASKED))
-    assert r.env["COLOC_SLOT"] == "3600,120,URG" and r.env["HOME"] == "/x"
-    assert b'"slot":"3600"' in peer.lines[0]
-
-
-@pytest.mark.parametrize("value", ["", "3600", "3600,120,urg", "1,1,URG;rm", "9" * 70 + ",1,URG"])
-def test_a_slot_that_is_none_is_not_written(hook: Hook, value: str) -> None:
-    hook.serve(answering({**REWRITE, "env.COLOC_SLOT": value}))
-    (r,) = hook.run(submit(**spank(SUMMARY="eJw="), **ASKED))
-    assert r.env == ASKED["environment"] and "bad_answer" in r.info[0]
-
-
 COMMENTS = {
     "": MARK,
     "site": f"site; {MARK}",
