@@ -13,7 +13,7 @@ import pytest
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
 from tests.cluster.conftest import LABS, PREFIX
-from tests.cluster.jobs import Desk, desk, until
+from tests.cluster.jobs import Desk, desk, in_time, until
 
 SMALL, MIDDLE, LARGE, HUGE = 60, 150, 400, 900  # million parameters: about 3, 6, 12 and 23 GiB
 
@@ -56,20 +56,7 @@ def trains_on(lab: Lab, job_id: int) -> str:
 
 def start(me: Desk, memory_mib: int, *args: str, work_s: int = 60) -> int:
     train = me.train(memory_mib=memory_mib, smact=0.1, work_s=work_s)
-    return submit(me, *args, wrap=train)
-
-
-def submit(me: Desk, *args: str, wrap: str) -> int:
-    """Submit until the estimate came in time: this machine may be busy."""
-
-    def submitted() -> int | None:
-        job_id = me.submit("--mem=50", *args, wrap=wrap)
-        if "slow-estimate" not in me.lab.job(job_id).get("AdminComment", ""):
-            return job_id
-        me.lab.run(["scancel", str(job_id)])
-        return None
-
-    return int(until(submitted, 60, "the estimate comes in time"))
+    return in_time(me, "--mem=50", *args, wrap=train)
 
 
 def test_each_job_gets_the_smallest_device_that_holds_it(lab: Lab) -> None:
@@ -144,7 +131,7 @@ def test_an_array_on_devices(lab: Lab) -> None:
     have = devices(lab)
     me = desk(lab, SMALL + 2)
     train = me.train(memory_mib=1500, smact=0.1, work_s=3)
-    array = submit(me, "--array=1-3", "--output=a-%a.txt", wrap=train)
+    array = in_time(me, "--mem=50", "--array=1-3", "--output=a-%a.txt", wrap=train)
     logs = [lab.home(me.user) / f"a-{task}.txt" for task in (1, 2, 3)]
     until(lambda: all(log.exists() and "done" in log.read_text() for log in logs), 120, "trained")
     where = [re.findall(r"rank 0 on (\S+)", log.read_text())[-1] for log in logs]
@@ -160,7 +147,7 @@ def test_an_array_that_does_not_fit_its_devices(lab: Lab) -> None:
         pytest.skip("22.05 changes a type of gres in two steps, between which a task could start")
     me = desk(lab, SMALL + 3)
     train = me.train(memory_mib=9000, smact=0.1, work_s=2)
-    array = submit(me, "--array=1-4%1", "--output=b-%a.txt", wrap=train)
+    array = in_time(me, "--mem=50", "--array=1-4%1", "--output=b-%a.txt", wrap=train)
     logs = [lab.home(me.user) / f"b-{task}.txt" for task in (1, 2, 3, 4)]
     until(lambda: all(log.exists() and "done" in log.read_text() for log in logs), 240, "trained")
     ran_out = [log.name for log in logs if "out of memory" in log.read_text()]
