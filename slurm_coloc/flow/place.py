@@ -42,6 +42,8 @@ PARKED = 3
 # A submission is placed at once where no more jobs wait and there are no more GPUs: that takes some
 # milliseconds. By the policy itself, or by the greedy one where that plans ahead.
 AT_SUBMIT, QUICK = 64, "interference"
+# One that Slurm does not show after so many seconds never became a job.
+UNSEEN_S = 3.0
 TOLD = {
     Why.STALE: "what its node's agent said last is too old",
     Why.CLOSED: "its node is closed",
@@ -79,7 +81,8 @@ class Placer:
         self._ring = Ring(config.daemon.state_dir / "placement")
         self._turn = 0
         self._last: Snapshot | None = None
-        self._sent: list[tuple[float, Waiting]] = []  # pinned at submission, and when
+        # Pinned at submission: when, and by which decision.
+        self._sent: list[tuple[float, str, Waiting]] = []
         self._clean = False  # native: no job was found pinned
         self._refused = ""
         self._writes: set[asyncio.Task[Path]] = set()
@@ -119,9 +122,12 @@ class Placer:
         if changed:
             self._record(snapshot, answers)
         self._clean = not any(job.pin for job in snapshot.waiting)
-        # Slurm was asked before these were submitted.
-        self._sent = [job for job in self._sent if job[0] > snapshot.at_s]
-        since = tuple(job for _, job in self._sent)
+        # Pinned at submission a moment ago, and not seen by Slurm when it was asked.
+        seen = {decision_in(job.admin_comment) for job in queue}
+        self._sent = [
+            one for one in self._sent if one[0] > snapshot.at_s - UNSEEN_S and one[1] not in seen
+        ]
+        since = tuple(job for *_, job in self._sent)
         steered = self.steers and not self._refused
         self._last = replace(snapshot, waiting=snapshot.waiting + since) if steered else None
 
@@ -297,7 +303,7 @@ class Placer:
         else:
             return change
         self._record(asked, answers)
-        self._sent.append((time.time(), job))
+        self._sent.append((time.time(), decision_id, job))
         self._last = replace(snapshot, waiting=(*snapshot.waiting, job))
         self._store.note(time.time(), decision_id, None, "place", line)
         return replace(change, fields=fields)

@@ -247,6 +247,23 @@ def test_at_submission(store: Store, tmp_path: Path) -> None:
     assert first["tres_per_job"] == ""
 
 
+def test_a_submission_counts_until_slurm_shows_it(store: Store, tmp_path: Path) -> None:
+    """And once, not twice."""
+    slurm = Slurm()
+    one = placer(store, slurm, tmp_path)
+    (first,) = submitted(one, REQUEST)
+    assert first["tres_per_node"] == "gres/shard:a100-0:12"
+    (second,) = submitted(one, REQUEST)  # after a look that does not show the first
+    assert second["tres_per_node"] == "gres/shard:a100-1:12"
+    slurm.jobs = [
+        replace(JOB, job_id=number, handle=str(number), req_nodes="n1", tres_per_node=tres)
+        for number, tres in ((7, first["tres_per_node"]), (8, second["tres_per_node"]))
+    ]
+    (third,) = submitted(one, REQUEST)
+    assert (third["tres_per_node"], third["req_nodes"]) == ("gres/shard:a100-0:12", "n2")
+    assert slurm.updates == []
+
+
 def test_at_submission_an_owner_s_node_stays(store: Store, tmp_path: Path) -> None:
     (found,) = submitted(placer(store, Slurm(), tmp_path), replace(REQUEST, req_nodes="n2"))
     assert found == {**CHANGE.fields, "tres_per_node": "gres/shard:a100-0:12"}
