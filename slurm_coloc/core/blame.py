@@ -46,8 +46,9 @@ class Scene:
 
     ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a limit held it there.
     ``last``: the last sample of its agent; None without one. ``promised``: what its neighbours were
-    promised, by job id. ``requested_mib``, ``free_mib``: from the text of the log. ``broken``: what
-    the driver reported of the GPU when the run ended.
+    promised, by job id. ``requested_mib``, ``free_mib``, ``in_use_mib`` (what the program says that
+    it held: the sample may be older): from the text of the log. ``broken``: what the driver
+    reported of the GPU when the run ended.
     """
 
     share_mib: int
@@ -56,6 +57,7 @@ class Scene:
     promised: Mapping[int, int] | None = None
     requested_mib: int | None = None
     free_mib: int | None = None
+    in_use_mib: int | None = None
     mps_fault: bool = False
     broken: str = ""
 
@@ -71,7 +73,7 @@ def blame(scene: Scene) -> tuple[Blame, str]:
         if scene.fenced:
             return Blame.SELF, f"it met its own limit of {_gib(scene.share_mib)}"
         return Blame.UNKNOWN, "nothing was measured on its GPU"
-    held = int(last["held_mib"])
+    held = max(int(last["held_mib"]), scene.in_use_mib or 0)
     wanted = held + (scene.requested_mib or 0)
     if scene.share_mib and held > scene.share_mib + NEAR_MIB:
         return Blame.SELF, f"it held {_gib(held)} of {_gib(scene.share_mib)} promised"

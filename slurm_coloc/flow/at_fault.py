@@ -69,6 +69,7 @@ def of(
         promised=promised_to(store, others),
         requested_mib=evidence.get("requested_mib"),
         free_mib=evidence.get("free_mib"),
+        in_use_mib=evidence.get("in_use_mib"),
         mps_fault=fault,
         broken=broken if outcome is Outcome.FAILED else "",
     )

@@ -35,6 +35,11 @@ def last(held: int, foreign: int = 0, **neighbours: int) -> dict[str, Any]:
         (Scene(12288, True, last(12200, foreign=9000)), Blame.SELF, "held 11.9 GiB"),
         (Scene(12288, True, last(11000), requested_mib=2000), Blame.SELF, "asked for more"),
         (Scene(12288, True, last(9000), requested_mib=2000), Blame.FRAGMENTATION, "in one piece"),
+        (  # it went on growing after the last sample
+            Scene(12288, True, last(9000), requested_mib=2000, in_use_mib=11000),
+            Blame.SELF,
+            "held 10.7 GiB and asked for more",
+        ),
         (Scene(0, False, last(39000)), Blame.SELF, "on a whole GPU"),
     ],
 )
