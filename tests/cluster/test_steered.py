@@ -53,12 +53,12 @@ def gpu(lab: Lab, job: int) -> str:
     return f"{row['NodeList'] or row['ReqNodeList']}/{found[1]}" if found else ""
 
 
-def submit(me: Desk, *args: str, wrap: str = "sleep 300") -> int:
+def submit(me: Desk, *args: str, wrap: str = "sleep 300", script: str | None = None) -> int:
     """A job that shares. On a loaded machine an estimate may take too long, which makes it a job on
     a whole GPU: then another one."""
 
     def shared() -> int:
-        job = me.submit(*QUIET, *args, wrap=wrap)
+        job = me.submit(*QUIET, *args, wrap=None if script else wrap, script=script)
         if "shard" in me.lab.job(job).get("TresPerNode", ""):
             return job
         me.lab.run(["scancel", str(job)])
@@ -221,7 +221,7 @@ def test_out_of_memory_leaves_the_pin(make_lab: Make) -> None:
     me = desk(lab, 310)
     beside = wide(lab, "--nodelist=n2")
     lab.wait(beside, "RUNNING")
-    job = me.submit(*QUIET, "--output=o.log", script=liar(before=1, after=1))
+    job = submit(me, "--output=o.log", script=liar(before=1, after=1))
     assert gpu(lab, job) == "n1/a100-0"
     blocker = submit(desk(lab, 320))
     lab.wait(blocker, "RUNNING")
