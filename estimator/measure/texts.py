@@ -6,7 +6,7 @@ Made without a GPU. Needs torch, torchinfo, timm and transformers.
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from estimator.evaluate.recorded import prepared
@@ -24,21 +24,30 @@ def recorded_path(folder: Path, run: Run) -> Path:
     return folder / f"{run.kind}-{run.model}.{run.precision}"
 
 
-def make(runs: Sequence[Run], folder: Path, until: float | None = None) -> None:
+def make(
+    runs: Sequence[Run],
+    folder: Path,
+    until: float | None = None,
+    *,
+    tell: Callable[[str], None] = print,
+) -> None:
     """Both texts of each run; those that are there stay, and what cannot be made is named on stderr
-    and left out. Ends when the clock (time.monotonic) shows ``until``."""
+    and left out. Ends when the clock (time.monotonic) shows ``until``, and says what is not made
+    yet: else a run without its recording looks like one that cannot be recorded."""
     if "timm" not in sys.modules:
         prepared()
     folder.mkdir(parents=True, exist_ok=True)
-    for run in runs:
-        if until is not None and time.monotonic() >= until:
+    for place, run in enumerate(runs):
+        both = ((plain_path(folder, run), _plain), (recorded_path(folder, run), _recorded))
+        missing = [(path, write) for path, write in both if not path.exists()]
+        if missing and until is not None and time.monotonic() >= until:
+            left = sum(not recorded_path(folder, one).exists() for one in runs[place:])
+            tell(
+                f"out of time: {left} of {len(runs)} runs have no recording yet; the next call"
+                " goes on from here"
+            )
             return
-        for path, write in (
-            (plain_path(folder, run), _plain),
-            (recorded_path(folder, run), _recorded),
-        ):
-            if path.exists():
-                continue
+        for path, write in missing:
             try:
                 path.write_text(write(run), encoding="utf-8")
             except Exception as why:  # a model's own code, on tensors without values

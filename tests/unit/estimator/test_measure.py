@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from estimator.measure import __main__ as program
-from estimator.measure import measuring
+from estimator.measure import measuring, texts
 from estimator.measure.plan import CONTEXT, TIMM, Run, of_key, plan
 from estimator.measure.rows import HEAD, OK, Row, append, read
 from slurm_coloc.adapters.nvml import Gpu, Missing, Process
@@ -93,6 +93,28 @@ def test_out_of_time_nothing_is_begun(tmp_path: Path) -> None:
 
     assert measuring.go_on(plan(), tmp_path / "x.csv", one, until=0.0, tell=said.append) == []
     assert "out of time" in said[0]
+
+
+def test_out_of_time_it_says_what_has_no_recording_yet(tmp_path: Path) -> None:
+    """A run without one is no failure then."""
+    said: list[str] = []
+    runs = plan()[:4]
+    assert len({texts.recorded_path(tmp_path, run) for run in runs}) == 4
+    texts.plain_path(tmp_path, runs[0]).write_text("there")
+    texts.recorded_path(tmp_path, runs[0]).write_text("there")
+    texts.make(runs, tmp_path, until=0.0, tell=said.append)
+    assert "3 of 4 runs have no recording yet" in said[0] and len(said) == 1
+    assert texts.plain_path(tmp_path, runs[0]).read_text() == "there"
+
+
+def test_what_is_there_needs_no_time(tmp_path: Path) -> None:
+    said: list[str] = []
+    runs = plan()[:2]
+    for run in runs:
+        texts.plain_path(tmp_path, run).write_text("there")
+        texts.recorded_path(tmp_path, run).write_text("there")
+    texts.make(runs, tmp_path, until=0.0, tell=said.append)
+    assert said == []
 
 
 class Card:
