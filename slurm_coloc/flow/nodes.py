@@ -23,7 +23,9 @@ from slurm_coloc.flow.gpus import Live
 log = structlog.get_logger()
 
 SILENT_S = 60.0  # an agent says something every 20 s
-GONE_S = 600.0  # an Epilog follows its job's end within slurmd's own limits, seconds to minutes
+# A run's end is known when its job is COMPLETING no more, so when its Epilog is over, or was lost with
+# its slurmd; so much later no orphan of that slurmd is at work either.
+GONE_S = 60.0
 # squeue's column of a run's nodes: a longer list is cut there.
 CUT = 255
 

@@ -63,7 +63,7 @@ class Sampler:
 
     def forget(self, gone: object) -> None:
         """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was
-        killed, or never ran. Their MPS daemon goes at the next look."""
+        killed, or never ran. Their MPS daemon goes within a second."""
         if not self._root or not isinstance(gone, list):
             return
         here = {one[0] for one in self._measurer.present}
@@ -72,6 +72,7 @@ class Sampler:
                 log.warning("state", jobid=job_id, result="removed: its Epilog never came")
                 with contextlib.suppress(ColocError, OSError):
                     uses.remove_state(self._settings.run_dir, job_id, SUFFIXES)
+                self._reaped_s = 0.0
 
     async def run(self) -> None:
         """Until cancelled."""
