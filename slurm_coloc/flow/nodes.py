@@ -23,8 +23,8 @@ from slurm_coloc.flow.gpus import Live
 log = structlog.get_logger()
 
 SILENT_S = 60.0  # an agent says something every 20 s
-# A run's end is known when its job is COMPLETING no more, so when its Epilog is over, or was lost with
-# its slurmd; so much later no orphan of that slurmd is at work either.
+# A run's end is known when its job is COMPLETING no more: then its Epilog is over, or was lost with
+# its slurmd. So much later no orphan of that slurmd is at work either.
 GONE_S = 60.0
 # squeue's column of a run's nodes: a longer list is cut there.
 CUT = 255
