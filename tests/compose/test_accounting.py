@@ -257,7 +257,8 @@ def test_a_recovery_beyond_a_limit_waits_and_says_why(cluster: Cluster, accounts
     number = random.randrange(40, 60)
     own = (f"--coloc-batch-size={number}", f"--coloc-seq-len={number}")
     job = share(cluster, "--qos=shares", *own, memory_mib=38_000, work_s=2)
-    cluster.until(lambda: cluster.job(job).restarts == 2, 150, "more memory did not do")
+    # After a try with more memory, or without where its log tells how much it wanted.
+    cluster.until(lambda: cluster.job(job).tres_per_node.endswith("gpu:1"), 150, "more did not do")
     pending(cluster, job, "QOSMaxGRESPerJob")
     cluster.until(
         lambda: "QOS shares allows a job at most gres/gpu=0" in limits_told(cluster, job),
@@ -265,16 +266,16 @@ def test_a_recovery_beyond_a_limit_waits_and_says_why(cluster: Cluster, accounts
         "explain names the limit",
     )
     found = cluster.job(job)
-    assert (found.restarts, found.shards) == (2, 0), found  # nothing loops
+    assert found.restarts in (1, 2) and found.shards == 0, found
     story = cluster.coloc("explain", str(job), user="ada", on="controller")["story"]
-    assert sum("requeue-hold" in one["text"] for one in story) == 2
+    assert sum("requeue-hold" in one["text"] for one in story) == found.restarts  # nothing loops
     # The limit is lifted, and the job goes on: nothing was lost.
     accounts.set("shares", "MaxTRESPerJob=gres/gpu=1")
     cluster.wait(job)
     runs = cluster.sacct(job, *COLUMNS)
-    assert [run["Restarts"] for run in runs] == ["0", "1", "2"], runs
-    assert "gres/shard" in tres(runs[0]["AllocTRES"]) and "gres/gpu" in tres(runs[2]["AllocTRES"])
-    assert runs[2]["State"] == "COMPLETED"
+    assert [run["Restarts"] for run in runs] == [str(n) for n in range(found.restarts + 1)], runs
+    assert "gres/shard" in tres(runs[0]["AllocTRES"]) and "gres/gpu" in tres(runs[-1]["AllocTRES"])
+    assert runs[-1]["State"] == "COMPLETED"
 
 
 # the decision is found again
