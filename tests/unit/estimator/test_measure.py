@@ -95,6 +95,7 @@ def test_out_of_time_nothing_is_begun(tmp_path: Path) -> None:
     assert "out of time" in said[0]
 
 
+@needs_torch
 def test_out_of_time_it_says_what_has_no_recording_yet(tmp_path: Path) -> None:
     """A run without one is no failure then."""
     said: list[str] = []
@@ -107,6 +108,7 @@ def test_out_of_time_it_says_what_has_no_recording_yet(tmp_path: Path) -> None:
     assert texts.plain_path(tmp_path, runs[0]).read_text() == "there"
 
 
+@needs_torch
 def test_what_is_there_needs_no_time(tmp_path: Path) -> None:
     said: list[str] = []
     runs = plan()[:2]
