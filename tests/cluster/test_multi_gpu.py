@@ -181,20 +181,23 @@ def test_after_an_oom_it_comes_back_on_its_whole_gpus(four: Lab, tasks: int) -> 
     args = (f"-n{tasks}", "--gpus-per-task=1", "--cpus-per-gpu=2", "--mem=200")
     liar = submit(me, *args, script=script)
     assert share_of(four, liar)
-    until(lambda: int(four.job(liar)["Restarts"]) == 2, 90, "more memory did not do")
-    until(lambda: "run 2" in four.output(liar), 60, "the job runs again")
+    # Two tasks take turns without a fence: they run out at the end of the card, and their log tells
+    # that no share would do. The one task is held to its share by MPS, and has a try with more.
+    tries = 2 if tasks == 1 else 1
+    until(lambda: int(four.job(liar)["Restarts"]) == tries, 90, "it is put back")
+    until(lambda: f"run {tries}" in four.output(liar), 60, "the job runs again")
     job = four.wait(liar, ("COMPLETED", "FAILED"), 90)
     assert job["JobState"] == "COMPLETED", four.output(liar)
     assert re.search(r"gres/gpu[:=]1", job["TresPerTask"]), job
     assert "shard" not in job["TresPerTask"] + job.get("TresPerNode", "")
     assert job["NumCPUs"] == str(2 * tasks)
-    out = four.output(liar).split("run 2", 1)[1]
+    out = four.output(liar).split(f"run {tries}", 1)[1]
     seen = re.findall(r"task (\d) sees (\d)\n", out)
     assert len(seen) == tasks
     assert len({device for _, device in seen}) == tasks
     until(lambda: me.explain(liar)["runs"][-1]["outcome"], 30, "colocd has recorded its end")
     found = [run["outcome"] for run in me.explain(liar)["runs"]]
-    assert found == ["oom-gpu", "oom-gpu", "completed"]
+    assert found == [*["oom-gpu"] * tries, "completed"]
     assert four.job(neighbour)["JobState"] == "RUNNING"
 
 
@@ -258,7 +261,8 @@ def test_each_task_has_the_mps_of_its_gpu(make_lab: Callable[..., Lab]) -> None:
     train = me.train(memory_mib=4000, smact=0.2, work_s=30)
     job_id = submit(me, "-n2", "--gpus-per-task=1", "--mem=200", wrap=f"srun {train}")
     clients = re.compile(r"rank 0 on (GPU-\S+) .*fence (\d+) MiB, MPS client")
-    until(lambda: len(clients.findall(four.output(job_id))) == 2, 60, "both are clients")
+    until(lambda: four.output(job_id).count("rank 0 on ") == 2, 60, "both have begun")
+    assert len(clients.findall(four.output(job_id))) == 2, four.output(job_id)
     found = clients.findall(four.output(job_id))
     assert len({uuid for uuid, _ in found}) == 2
     assert {int(mib) for _, mib in found} == {share_of(four, job_id) * 1024}
