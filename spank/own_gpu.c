@@ -4,7 +4,8 @@
  *
  * Under ConstrainDevices every task counts its GPU as 0, so Slurm's number says nothing; but the
  * task may open the device file of that GPU alone, and access() asks the device cgroup without
- * opening the device. Where nothing is held back the number is that of the device file.
+ * opening the device. Where nothing is held back the number is that of the device file; so it is
+ * where none may be opened, as in a container that was given no devices.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ const struct coloc_own_gpu *coloc_own_gpu(spank_t spank)
 		return NULL;
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(now, gpus[i].uuid) == 0 ||
-		    (open == count && is_number(now) && atoi(now) == gpus[i].minor))
+		    ((open == count || open == 0) && is_number(now) && atoi(now) == gpus[i].minor))
 			return &gpus[i];
 	return NULL; /* several, as in the batch script, or it cannot be told */
 }
