@@ -5,36 +5,14 @@
 where no other node can take it; ``excluded`` and ``delayed`` what has been done.
 """
 
-import sqlite3
-from typing import Any
-
-Row = dict[str, Any]
-
-KEYS = ("decision", "job_id", "restart")
-_SAME = " AND ".join(f"{name} = ?" for name in KEYS)
+from slurm_coloc.adapters.store.table import Row, Table
 
 
-class Putbacks:
+class Putbacks(Table):
     """The table ``putbacks``; a part of the store."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def _rows(self, sql: str, *values: object) -> list[Row]:
-        found = self._connection.execute(sql, values)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found]
-
-    def add(self, row: Row) -> None:
-        """Note that a run is put back; a second time changes nothing."""
-        marks = ", ".join("?" * len(row))
-        sql = f"INSERT OR IGNORE INTO putbacks ({', '.join(row)}) VALUES ({marks})"
-        self._connection.execute(sql, tuple(row.values()))
-
-    def of(self, decision: str, job_id: int, restart: int) -> Row | None:
-        """One run's, whatever its state."""
-        rows = self._rows(f"SELECT * FROM putbacks WHERE {_SAME}", decision, job_id, restart)
-        return rows[0] if rows else None
+    NAME = "putbacks"
+    KEYS = ("decision", "job_id", "restart")
 
     def open(self) -> list[Row]:
         """Those under way, oldest first."""
@@ -58,11 +36,3 @@ class Putbacks:
                ORDER BY last_s DESC LIMIT 50""",
             since_s,
         )
-
-    def change(self, row: Row, **changes: object) -> None:
-        """Change columns of one."""
-        names = ", ".join(f"{name} = ?" for name in changes)
-        keys = [row[name] for name in KEYS]
-        sql = f"UPDATE putbacks SET {names} WHERE {_SAME}"
-        self._connection.execute(sql, (*changes.values(), *keys))
-        row.update(changes)
