@@ -30,6 +30,15 @@ setup: ## install what demo and test need: Debian or Ubuntu packages, then .venv
 	@etc/setup/packages python
 	etc/setup/venv
 
+# The CPU build does: what trains in the tests are small networks.
+.PHONY: torch
+torch: ## .venv-torch: an environment with torch for the tests that train (they are skipped without it)
+	@[ -x .venv-torch/bin/python ] || python3 -m venv .venv-torch
+	.venv-torch/bin/python -c 'import torch' 2>/dev/null || .venv-torch/bin/pip install -q --disable-pip-version-check '$(TORCH_WHEEL)'
+
+TORCH_WHEEL ?= torch>=2.2
+TORCH_PYTHON = $(or $(COLOC_TORCH_PYTHON),$(wildcard $(CURDIR)/.venv-torch/bin/python))
+
 .PHONY: demo
 demo: setup ## a private Slurm with emulated GPUs: jobs share them, one runs out of memory and comes back
 	@echo 'demo: bringing up a private Slurm with emulated GPUs (under five minutes)'
@@ -43,7 +52,7 @@ TESTS = $(wildcard tests/unit tests/contract tests/cluster)
 .PHONY: test
 test: setup ## all tests: unit, contract, and real Slurm daemons (needs root or sudo)
 	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
-	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider --durations=8 -n $(JOBS) --dist loadfile $(TESTS) $(ARGS)
+	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 COLOC_TORCH_PYTHON=$(TORCH_PYTHON) $(PY) -m pytest -p no:cacheprovider --durations=8 -n $(JOBS) --dist loadfile $(TESTS) $(ARGS)
 
 # Fifty rounds take about ten minutes; SEED=n for others.
 ROUNDS ?= 50

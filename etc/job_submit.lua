@@ -15,6 +15,7 @@ if loaded then -- (*)
     socket = "/run/slurm-coloc/colocd.sock", -- as [daemon] socket of coloc.toml
     off_file = "/etc/slurm-coloc/off", -- as [daemon] off_file of coloc.toml
     -- steered = "a100", -- models whose GPUs have a type each ([placement] of coloc.toml)
+    -- deadline_ms = 200, -- a submission waits so long for colocd, then gets a whole GPU
     raw_shard = "refuse", -- "allow": users may go on asking for shards themselves
   })
 else

@@ -97,7 +97,7 @@ def judged(
                 print(f"{name}-{number}: {answer.reason}", file=sys.stderr)
                 continue
             texts = {
-                end: _asked(cache / f"{name}-{number}.{end}", options)
+                end: asked(cache / f"{name}-{number}.{end}", options)
                 for end in PLAIN
                 if words or end != PRINTED
             }
@@ -105,7 +105,8 @@ def judged(
     return found
 
 
-def _asked(path: Path, options: TrainingOptions) -> tuple[int, int] | None:
+def asked(path: Path, options: TrainingOptions) -> tuple[int, int] | None:
+    """MiB and bound by the text of a file, without a context; None where it gives no figure."""
     if not path.exists():
         return None
     try:

@@ -43,6 +43,13 @@ class EstimateConfig(Section):
         le=0.999,
         description="Probability that a job stays below what is reserved for it, 0.5 to 0.999.",
     )
+    time_limit_ms: int = Field(
+        140,
+        ge=50,
+        le=60_000,
+        description="A job whose estimate takes longer gets a whole GPU, and is told. slurmctld"
+        " waits for it: stay 60 ms below deadline_ms of job_submit.lua (200).",
+    )
     history: bool = Field(
         True,
         description="Correct estimates by the measured peaks of the user's own earlier runs of the"

@@ -40,9 +40,6 @@ Place = Callable[[str, JobRequest, Decision, float | None, Rewrite], Rewrite]
 
 NOT_TAKEN = "0" * 12  # decision id of a job that colocd leaves alone
 
-# The hook waits 200 ms in all; the rest is for the socket and the database.
-ESTIMATE_LIMIT_S = 0.14
-
 
 def rules_of(config: Config) -> Rules:
     """The deciding part of a configuration."""
@@ -62,7 +59,7 @@ class Decider:
         self._rules = rules_of(config)
         self._store = store
         self._modes = Modes(config)
-        self._estimating = Estimating(config.estimate, ESTIMATE_LIMIT_S)
+        self._estimating = Estimating(config.estimate)
         self._learning = Learning(config.estimate, store)
 
     def close(self) -> None:

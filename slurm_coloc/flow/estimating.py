@@ -155,12 +155,12 @@ def _one(text: str, options: TrainingOptions, estimator: str, setting: Setting) 
 class Estimating:
     """Estimates off the event loop, so that a huge text delays no other submission."""
 
-    def __init__(self, config: EstimateConfig, limit_s: float) -> None:
+    def __init__(self, config: EstimateConfig) -> None:
         """Raises ConfigError for a calibration that is wrong."""
         provide()
         self._config = config
         self._stacks = load_stacks(config)
-        self._limit_s = limit_s
+        self._limit_s = config.time_limit_ms / 1000
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")
         self._kept: OrderedDict[str, Estimated] = OrderedDict()
 

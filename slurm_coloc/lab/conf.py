@@ -125,10 +125,14 @@ def plugstack_conf(spec: LabSpec, site: Site) -> str:
 def job_submit_lua(spec: LabSpec) -> str:
     """The site's job_submit.lua as the project's documentation shows it: ours called last."""
     d = spec.folder
-    steered = f', steered = "{spec.cards.gpu_type}"' if spec.steered else ""
+    steered = f',\n  steered = "{spec.cards.gpu_type}"' if spec.steered else ""
     return f"""-- SPDX-License-Identifier: Apache-2.0
 local coloc = dofile("{d}/etc/coloc.lua")
-coloc.setup{{ socket = "{d}/coloc/colocd.sock", off_file = "{d}/coloc/off"{steered} }}
+coloc.setup{{
+  socket = "{d}/coloc/colocd.sock",
+  off_file = "{d}/coloc/off",
+  deadline_ms = {spec.deadline_ms}{steered}
+}}
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return coloc.submit(job_desc, part_list, submit_uid)
@@ -156,6 +160,7 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         },
         "mode": {"default": spec.mode},
         "pool": {"shard_mib": spec.shard_mib},
+        "estimate": {"time_limit_ms": spec.deadline_ms - 60},
         "hooks": {"spool_dir": f"{d}/coloc/spool"},
         "sharing": {"mps_control": f"{d}/bin/nvidia-cuda-mps-control"},
         "agent": {"dcgmi": f"{d}/bin/dcgmi"},

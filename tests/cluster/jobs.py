@@ -108,16 +108,3 @@ def shards(job: dict[str, str]) -> int:
     """Shards in a job's TresPerNode; 0 where there are none."""
     tres = job.get("TresPerNode", "")
     return int(tres.rsplit(":", 1)[1]) if "shard" in tres else 0
-
-
-def in_time(me: Desk, *args: str, wrap: str) -> int:
-    """Submit until the estimate came in time: this machine may be busy."""
-
-    def submitted() -> int | None:
-        job_id = me.submit(*args, wrap=wrap)
-        if "slow-estimate" not in me.lab.job(job_id).get("AdminComment", ""):
-            return job_id
-        me.lab.run(["scancel", str(job_id)])
-        return None
-
-    return int(until(submitted, 60, "the estimate comes in time"))

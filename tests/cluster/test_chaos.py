@@ -19,7 +19,7 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS
+from tests.cluster.conftest import LABS, PATIENT_MS
 from tests.cluster.jobs import Desk, desk, until
 from tests.cluster.test_mps import daemons, parent
 
@@ -42,7 +42,9 @@ class Arena:
         if self.lab is None:
             self._made += 1
             name = f"chaos{self._made}x{os.getpid()}"[:20]
-            self.lab = Lab.up(LabSpec(name=name, network=True, settings=FAST))
+            self.lab = Lab.up(
+                LabSpec(name=name, network=True, settings=FAST, deadline_ms=PATIENT_MS)
+            )
             self._labs.append(self.lab)
         return self.lab
 

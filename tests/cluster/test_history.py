@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """History first: measured peaks shrink the next reservation; --coloc=auto knows a script again."""
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,15 +14,17 @@ from tests.cluster.rules import over, records, told
 Make = Callable[..., Lab]
 # A training of the tests lasts a second; on real machines a minute counts as a run.
 SHORT = {"estimate": {"history_min_run_s": 0.5}}
+# Each test has a model of its own, also at its second try: colocd remembers the first one's runs.
+MILLIONS = itertools.count(600)
 
 
 @pytest.fixture(scope="module")
 def short_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab whose short runs count; one for this file."""
     from slurm_coloc.lab.spec import LabSpec
-    from tests.cluster.conftest import LABS, PREFIX
+    from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
 
-    lab = Lab.up(LabSpec(name=f"{PREFIX}h", settings=SHORT))
+    lab = Lab.up(LabSpec(name=f"{PREFIX}h", settings=SHORT, deadline_ms=PATIENT_MS))
     request.config.stash[LABS].append(lab)
     yield lab
     request.config.stash[LABS].remove(lab)
@@ -50,7 +53,8 @@ def ended(me: Desk, job: int) -> dict[str, object]:
 @pytest.mark.timeout(240)
 def test_the_same_model_three_times(short_lab: Lab) -> None:
     """It reserves less from the second run on, and none runs out of memory."""
-    me = desk(short_lab, 600)
+    millions = next(MILLIONS)
+    me = desk(short_lab, millions)
     coloc = f"--coloc={me.summary}"
     work = train(short_lab, memory_mib=7000, smact=0.2, work_s=1)
     reserved, lines = [], []
@@ -68,7 +72,7 @@ def test_the_same_model_three_times(short_lab: Lab) -> None:
     assert "Earlier runs" in told
 
     # Another user learns nothing from it, nor does another optimizer.
-    other = desk(short_lab, 600, user=1)
+    other = desk(short_lab, millions, user=1)
     assert "earlier" not in submit(other, f"--coloc={other.summary}", "--hold", wrap="true")[1]
     adam8 = submit(me, coloc, "--coloc-optimizer=sgd", "--hold", wrap="true")[1]
     assert "earlier" not in adam8
@@ -80,7 +84,7 @@ def test_the_same_model_three_times(short_lab: Lab) -> None:
 @pytest.mark.timeout(240)
 def test_neighbours_on_a_gpu_are_measured_apart(short_lab: Lab) -> None:
     """The agent knows whose each process is."""
-    me = desk(short_lab, 601)
+    me = desk(short_lab, next(MILLIONS))
     works = [train(short_lab, memory_mib=mib, smact=0.2, work_s=6) for mib in (6000, 5000)]
     jobs = [submit(me, f"--coloc={me.summary}", "--gpus=1", wrap=work)[0] for work in works]
     runs = [ended(me, job) for job in jobs]
@@ -91,7 +95,7 @@ def test_neighbours_on_a_gpu_are_measured_apart(short_lab: Lab) -> None:
 @pytest.mark.timeout(240)
 def test_an_array_s_waiting_tasks_get_less_once_three_were_measured(short_lab: Lab) -> None:
     """Three tasks that agree are measured one after another; the others ask for less then."""
-    me = desk(short_lab, 604)
+    me = desk(short_lab, next(MILLIONS))
     work = train(short_lab, memory_mib=5000, smact=0.2, work_s=1)
     array, _ = submit(me, f"--coloc={me.summary}", "--gpus=1", "--array=1-6%1", wrap=work)
     first = me.explain(array)["decision"]["shards"]
@@ -124,9 +128,9 @@ def script(me: Desk, name: str, work: str) -> str:
 @pytest.mark.timeout(300)
 def test_auto(short_lab: Lab) -> None:
     """The first run has a whole GPU and is measured, the second shares; another script is new."""
-    lab, me = short_lab, desk(short_lab, 602)
+    lab, me = short_lab, desk(short_lab, next(MILLIONS))
     (lab.home(me.user) / "auto").write_text("not a summary")  # never opened
-    work = train(lab, memory_mib=9000, smact=0.2, work_s=1)
+    work = f"{train(lab, memory_mib=9000, smact=0.2, work_s=1)} # {me.summary.name}"
     first = script(me, "first", work)
 
     job, said = submit(me, "--coloc=auto", first)
@@ -156,7 +160,7 @@ def test_auto(short_lab: Lab) -> None:
 @pytest.mark.timeout(120)
 def test_auto_without_a_script(short_lab: Lab) -> None:
     """salloc has none: a whole GPU, and the line says why."""
-    me = desk(short_lab, 603)
+    me = desk(short_lab, next(MILLIONS))
     done = short_lab.run(["salloc", "--coloc=auto", "--gpus=1", "true"], user=me.user)
     assert "knows a job by its batch script" in done.stderr
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import desk, in_time, shards, until
+from tests.cluster.jobs import desk, shards, until
 
 STREAMS = {"method": "streams"}
 
@@ -81,7 +81,7 @@ def test_rules_for_single_gpus(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(settings={"sharing": {**STREAMS, "frameworks": "off", "rules": rules}})
     me = desk(lab, 900)  # two of them do not fit one card
     train = me.train(memory_mib=3000, smact=0.1, work_s=30)
-    jobs = [in_time(me, "--mem=50", wrap=train) for _ in range(2)]
+    jobs = [me.submit("--mem=50", wrap=train) for _ in range(2)]
     shown = lab.run(["coloc-emu", "show", f"{lab.dir}/nodes/n1/ledger", "--json"]).stdout
     uuids = [gpu["uuid"] for gpu in json.loads(shown)["gpus"]]
     told: dict[str, str] = {}

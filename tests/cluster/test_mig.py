@@ -12,8 +12,8 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS, PREFIX
-from tests.cluster.jobs import Desk, desk, in_time, until
+from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+from tests.cluster.jobs import Desk, desk, until
 
 SMALL, MIDDLE, LARGE, HUGE = 60, 150, 400, 900  # million parameters: about 3, 6, 12 and 23 GiB
 
@@ -22,7 +22,15 @@ SMALL, MIDDLE, LARGE, HUGE = 60, 150, 400, 900  # million parameters: about 3, 6
 def mig_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Every job that fits a MIG device gets one."""
     settings: dict[str, dict[str, object]] = {"sharing": {"method": "mig"}}
-    lab = Lab.up(LabSpec(name=f"{PREFIX}m", machine="mig-mixed", users=2, settings=settings))
+    lab = Lab.up(
+        LabSpec(
+            name=f"{PREFIX}m",
+            machine="mig-mixed",
+            users=2,
+            settings=settings,
+            deadline_ms=PATIENT_MS,
+        )
+    )
     request.config.stash[LABS].append(lab)
     yield lab
     request.config.stash[LABS].remove(lab)
@@ -56,7 +64,7 @@ def trains_on(lab: Lab, job_id: int) -> str:
 
 def start(me: Desk, memory_mib: int, *args: str, work_s: int = 60) -> int:
     train = me.train(memory_mib=memory_mib, smact=0.1, work_s=work_s)
-    return in_time(me, "--mem=50", *args, wrap=train)
+    return me.submit("--mem=50", *args, wrap=train)
 
 
 def test_each_job_gets_the_smallest_device_that_holds_it(lab: Lab) -> None:
@@ -131,7 +139,7 @@ def test_an_array_on_devices(lab: Lab) -> None:
     have = devices(lab)
     me = desk(lab, SMALL + 2)
     train = me.train(memory_mib=1500, smact=0.1, work_s=3)
-    array = in_time(me, "--mem=50", "--array=1-3", "--output=a-%a.txt", wrap=train)
+    array = me.submit("--mem=50", "--array=1-3", "--output=a-%a.txt", wrap=train)
     logs = [lab.home(me.user) / f"a-{task}.txt" for task in (1, 2, 3)]
     until(lambda: all(log.exists() and "done" in log.read_text() for log in logs), 120, "trained")
     where = [re.findall(r"rank 0 on (\S+)", log.read_text())[-1] for log in logs]
@@ -147,7 +155,7 @@ def test_an_array_that_does_not_fit_its_devices(lab: Lab) -> None:
         pytest.skip("22.05 changes a type of gres in two steps, between which a task could start")
     me = desk(lab, SMALL + 3)
     train = me.train(memory_mib=9000, smact=0.1, work_s=2)
-    array = in_time(me, "--mem=50", "--array=1-4%1", "--output=b-%a.txt", wrap=train)
+    array = me.submit("--mem=50", "--array=1-4%1", "--output=b-%a.txt", wrap=train)
     logs = [lab.home(me.user) / f"b-{task}.txt" for task in (1, 2, 3, 4)]
     until(lambda: all(log.exists() and "done" in log.read_text() for log in logs), 240, "trained")
     ran_out = [log.name for log in logs if "out of memory" in log.read_text()]

@@ -13,7 +13,7 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS, PREFIX
+from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
 from tests.cluster.jobs import Desk, desk, until
 
 pytestmark = pytest.mark.needs_slurm("24.11", "no shards of several GPUs in one job")
@@ -25,7 +25,7 @@ EACH = 'echo "task $SLURM_PROCID sees $CUDA_VISIBLE_DEVICES"'
 @pytest.fixture(scope="module")
 def module_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """One lab of four A100 for this file."""
-    lab = Lab.up(LabSpec(name=f"{PREFIX}m", machine=FOUR, multi_gpu=True))
+    lab = Lab.up(LabSpec(name=f"{PREFIX}m", machine=FOUR, multi_gpu=True, deadline_ms=PATIENT_MS))
     request.config.stash[LABS].append(lab)
     yield lab
     request.config.stash[LABS].remove(lab)
@@ -63,31 +63,10 @@ def share_of(lab: Lab, job_id: int) -> int:
     return int(found[1]) if found else 0
 
 
-LATE = re.compile(r"colocd_slow|breaker|slow-estimate|did not answer|took too long|left alone")
-
-
-def submit(me: Desk, *args: str, wrap: str | None = None, script: str | None = None) -> int:
-    """Submit until the hook had its answer within its 200 ms: this machine may be busy."""
-
-    def submitted() -> int | None:
-        job_id = me.submit(*args, wrap=wrap, script=script)
-        if not LATE.search(me.lab.job(job_id).get("AdminComment", "")):
-            return job_id
-        me.lab.run(["scancel", str(job_id)])
-        return None
-
-    return int(until(submitted, 60, "colocd answers in time"))
-
-
 def said(me: Desk, *args: str) -> str:
-    """What sbatch said at a submission that colocd answered in time."""
+    """What sbatch said."""
     argv = ["sbatch", f"--coloc={me.summary}", "--mem=200", *args, "--wrap=true"]
-
-    def told() -> str | None:
-        text = me.lab.run(argv, user=me.user).stderr
-        return None if LATE.search(text) else text
-
-    return str(until(told, 60, "colocd answers in time"))
+    return me.lab.run(argv, user=me.user).stderr
 
 
 def test_two_tasks_on_two_shared_gpus(four: Lab) -> None:
@@ -100,7 +79,7 @@ def test_two_tasks_on_two_shared_gpus(four: Lab) -> None:
         f"srun -n1 bash -c '{EACH.replace('task', 'alone')}'\n"
         f"srun {me.train(memory_mib=4000, smact=0.2, work_s=60)}\n"
     )
-    job_id = submit(me, "-n2", "--gpus-per-task=1", "--mem=200", script=script)
+    job_id = me.submit("-n2", "--gpus-per-task=1", "--mem=200", script=script)
     job = four.wait(job_id, "RUNNING")
     each = share_of(four, job_id)
     assert 0 < each < 39
@@ -120,16 +99,16 @@ def test_two_tasks_on_two_shared_gpus(four: Lab) -> None:
 
 def test_single_jobs_fill_the_rest_and_are_never_split(four: Lab) -> None:
     me = desk(four, 340)  # 10 or 11 shards: four GPUs' rests are enough for one more
-    two = submit(me, "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
+    two = me.submit("-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     four.wait(two, "RUNNING")
     each = share_of(four, two)
-    first = submit(me, "--gpus=1", "--mem=100", wrap="sleep 300")
+    first = me.submit("--gpus=1", "--mem=100", wrap="sleep 300")
     four.wait(first, "RUNNING")
     alone = share_of(four, first)
     assert alone < each  # one process has no buckets of DDP
     free = [39 - each, 39 - each, 39, 39]
     fit = sum(gpu // alone for gpu in free)
-    singles = [submit(me, "--gpus=1", "--mem=100", wrap="sleep 300") for _ in range(fit - 1)]
+    singles = [me.submit("--gpus=1", "--mem=100", wrap="sleep 300") for _ in range(fit - 1)]
     for job_id in singles:
         four.wait(job_id, "RUNNING")
         assert share_of(four, job_id) == alone
@@ -137,8 +116,8 @@ def test_single_jobs_fill_the_rest_and_are_never_split(four: Lab) -> None:
     assert sorted(use(four)) == full
     # The rest of all GPUs is enough for a share in sum, and too little on any one.
     assert sum(gpu % alone for gpu in free) >= alone
-    late = submit(me, "--gpus=1", "--mem=100", wrap="sleep 300")
-    more = submit(me, "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
+    late = me.submit("--gpus=1", "--mem=100", wrap="sleep 300")
+    more = me.submit("-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     until(lambda: four.job(late)["Reason"] in ("Resources", "Priority"), 20, "the next waits")
     assert four.job(more)["JobState"] == "PENDING"
     bound = until(lambda: me.explain(late)["binding"], 20, "what binds it")
@@ -152,11 +131,11 @@ def test_whole_gpus_and_shares_keep_apart(four: Lab) -> None:
     me = desk(four, 300)
     whole = four.sbatch("--gpus=1", "--mem=100", wrap="sleep 300", user=four.users[1])
     four.wait(whole, "RUNNING")
-    three = submit(me, "-n3", "--tres-per-task=gres/gpu:1", "--mem=100", wrap="sleep 300")
+    three = me.submit("-n3", "--tres-per-task=gres/gpu:1", "--mem=100", wrap="sleep 300")
     four.wait(three, "RUNNING")
     each = share_of(four, three)
     assert use(four) == [-1, each, each, each]
-    wide = submit(me, "-n4", "--gpus-per-task=a100:1", "--mem=100", wrap="sleep 300")
+    wide = me.submit("-n4", "--gpus-per-task=a100:1", "--mem=100", wrap="sleep 300")
     until(lambda: four.job(wide)["Reason"] == "Resources", 20, "four GPUs are not to be had")
     bound = until(lambda: me.explain(wide)["binding"], 20, "what binds it")
     assert f"{each} shards on each of 4 GPUs needed, 0 free" in bound["text"]
@@ -172,14 +151,14 @@ def test_after_an_oom_it_comes_back_on_its_whole_gpus(four: Lab, tasks: int) -> 
         f"#!/bin/bash\necho \"run $SLURM_RESTART_COUNT\"\nsrun bash -c '{EACH}'\n"
         f"srun {me.train(memory_mib=38000, smact=0.3, work_s=1)}\n"
     )
-    neighbour = submit(
-        me, "-n2", "--gpus-per-task=1", "--mem=100",
+    neighbour = me.submit(
+        "-n2", "--gpus-per-task=1", "--mem=100",
         wrap=f"srun {me.train(memory_mib=4000, smact=0.2, work_s=600)}",
     )  # fmt: skip
     four.wait(neighbour, "RUNNING")
     until(lambda: four.output(neighbour).count("step ") >= 2, 40, "the neighbour trains")
     args = (f"-n{tasks}", "--gpus-per-task=1", "--cpus-per-gpu=2", "--mem=200")
-    liar = submit(me, *args, script=script)
+    liar = me.submit(*args, script=script)
     assert share_of(four, liar)
     # Two tasks take turns without a fence: they run out at the end of the card, and their log tells
     # that no share would do. The one task is held to its share by MPS, and has a try with more.
@@ -215,7 +194,7 @@ def test_what_goes_to_whole_gpus_says_why(four: Lab) -> None:
 
 def test_the_owner_may_go_back_to_whole_gpus(four: Lab) -> None:
     me = desk(four, 300)
-    job_id = submit(me, "--hold", "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
+    job_id = me.submit("--hold", "-n2", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
 
     def update(change: str) -> bool:
         done = four.run(
@@ -235,7 +214,7 @@ def test_the_owner_may_go_back_to_whole_gpus(four: Lab) -> None:
 def test_a_site_without_the_parameter_runs_them_on_whole_gpus(lab: Lab) -> None:
     me = desk(lab, 300)
     assert "MULTIPLE_SHARING_GRES_PJ" in said(me, "-n2", "--gpus-per-task=1")
-    job_id = submit(me, "-n2", "--gpus-per-task=1", "--mem=100", wrap=f"srun bash -c '{EACH}'")
+    job_id = me.submit("-n2", "--gpus-per-task=1", "--mem=100", wrap=f"srun bash -c '{EACH}'")
     lab.wait(job_id, "COMPLETED")
     # The whole GPUs, too, are one a task: the step keeps the request that sbatch handed on.
     assert len(set(re.findall(r"sees (\d)\n", lab.output(job_id)))) == 2, lab.output(job_id)
@@ -245,10 +224,10 @@ def test_a_site_without_the_parameter_runs_them_on_whole_gpus(lab: Lab) -> None:
 def test_least_loaded(make_lab: Callable[..., Lab]) -> None:
     four = make_lab(machine=FOUR, multi_gpu=True, least_loaded=True)
     me = desk(four, 300)
-    one = submit(me, "--gpus=1", "--mem=100", wrap="sleep 300")
+    one = me.submit("--gpus=1", "--mem=100", wrap="sleep 300")
     four.wait(one, "RUNNING")
     alone = share_of(four, one)
-    three = submit(me, "-n3", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
+    three = me.submit("-n3", "--gpus-per-task=1", "--mem=100", wrap="sleep 300")
     four.wait(three, "RUNNING")
     each = share_of(four, three)
     assert sorted(use(four)) == [alone, each, each, each]
@@ -259,7 +238,7 @@ def test_each_task_has_the_mps_of_its_gpu(make_lab: Callable[..., Lab]) -> None:
     four = make_lab(machine=FOUR, multi_gpu=True, settings=settings)
     me = desk(four, 300)
     train = me.train(memory_mib=4000, smact=0.2, work_s=30)
-    job_id = submit(me, "-n2", "--gpus-per-task=1", "--mem=200", wrap=f"srun {train}")
+    job_id = me.submit("-n2", "--gpus-per-task=1", "--mem=200", wrap=f"srun {train}")
     clients = re.compile(r"rank 0 on (GPU-\S+) .*fence (\d+) MiB, MPS client")
     until(lambda: four.output(job_id).count("rank 0 on ") == 2, 60, "both have begun")
     assert len(clients.findall(four.output(job_id))) == 2, four.output(job_id)

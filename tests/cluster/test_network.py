@@ -34,9 +34,11 @@ fi
 def net(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """One lab with two nodes whose hooks and users have no Unix socket."""
     from slurm_coloc.lab.spec import LabSpec
-    from tests.cluster.conftest import LABS, PREFIX
+    from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
 
-    lab = Lab.up(LabSpec(name=f"{PREFIX}net", nodes=2, users=2, network=True))
+    lab = Lab.up(
+        LabSpec(name=f"{PREFIX}net", nodes=2, users=2, network=True, deadline_ms=PATIENT_MS)
+    )
     request.config.stash[LABS].append(lab)
     yield lab
     request.config.stash[LABS].remove(lab)
@@ -56,8 +58,8 @@ def linked(net: Lab) -> Iterator[Lab]:
 
 
 def submit(me: Desk, *args: str, **job: str) -> int:
-    """A job that colocd has decided. Where colocd has just come back, or the machine is too busy
-    for the hook's 200 ms, jobs get whole GPUs for a while."""
+    """A job that colocd has decided. Where colocd has just come back, jobs get whole GPUs for a
+    while."""
     found: list[int] = []
 
     def taken() -> bool:

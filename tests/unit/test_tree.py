@@ -12,7 +12,7 @@ CODE = {".py", ".c", ".h", ".lua"}
 COMMENTED = CODE | {".sh", ".toml", ".yaml", ".yml", ".service", ".map"}
 # Recorded answers and real texts are kept as they came.
 DATA = ("tests/contract/", "etc/examples/")
-BUILT = {".git", ".venv", "build", "__pycache__"}
+BUILT = {".git", ".venv", ".venv-torch", "build", "__pycache__"}
 # Near 100 to 300 is the aim. A longer file says at its top why: "Longer than ... because".
 MAX_LINES = 400
 

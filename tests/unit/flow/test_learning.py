@@ -34,12 +34,16 @@ SHAPE = ClusterShape(
 SCRIPT = "#!/bin/bash\npython train.py\n"
 
 
+# A busy machine may need longer than a submission has.
+PATIENT = {"time_limit_ms": 60_000}
+
+
 class Desk:
     """colocd's decider and recorder on one database, without daemons."""
 
     def __init__(self, folder: Path, **estimate: object) -> None:
         self.config: Config = parse_config(
-            {"version": 1, "mode": {"default": "on"}, "estimate": estimate}, "test"
+            {"version": 1, "mode": {"default": "on"}, "estimate": PATIENT | estimate}, "test"
         )
         self.store = Store.open(folder)
         self.decider = Decider(self.config, self.store)
@@ -97,12 +101,6 @@ class Desk:
     def close(self) -> None:
         self.decider.close()
         self.store.close()
-
-
-@pytest.fixture(autouse=True)
-def no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may need longer than a submission has."""
-    monkeypatch.setattr("slurm_coloc.flow.decide.ESTIMATE_LIMIT_S", 60.0)
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_the_job_s_allocator() -> None:
 
 def test_a_submission_is_estimated_for_the_gpus_that_it_may_get(tmp_path: Path) -> None:
     stacks(tmp_path, a100=A100, h100=H100)
-    estimating = Estimating(EstimateConfig(stacks_dir=tmp_path), 30.0)
+    estimating = Estimating(EstimateConfig(stacks_dir=tmp_path, time_limit_ms=60_000))
     text = example("resnet50_torchinfo.txt").encode()
     options = ColocOptions(summary=base64.b64encode(zlib.compress(text)).decode())
 

@@ -142,4 +142,4 @@ def test_a_defect_of_the_estimator_does_not_cost_the_start(
         raise RuntimeError("no tables")
 
     monkeypatch.setattr(estimating, "_estimate_now", broken)
-    asyncio.run(Estimating(config.estimate, 0.1).warm_up())
+    asyncio.run(Estimating(config.estimate).warm_up())
