@@ -61,8 +61,8 @@ def start(
 
     async def run() -> tuple[float, Slurm, Daemon]:
         daemon, slurm = Daemon(config, None), Slurm(answer)
-        daemon._slurm = cast(SlurmClient, slurm)
-        daemon._seen = Seen(daemon._slurm)
+        daemon.parts.slurm = cast(SlurmClient, slurm)
+        daemon.parts.seen = Seen(daemon.parts.slurm)
         began, listening = time.monotonic(), 0.0
         task = asyncio.create_task(daemon.run())
         while time.monotonic() < began + 30:
@@ -71,7 +71,7 @@ def start(
             if task.done() or (listening and until()):
                 break
             await asyncio.sleep(0.02)
-        daemon._stop.set()
+        daemon.stop.set()
         await task
         assert listening
         return listening, slurm, daemon
@@ -102,9 +102,9 @@ def test_a_slurmctld_that_comes_soon_after_is_soon_known(config: Config) -> None
         return SHAPE
 
     _, slurm, daemon = start(config, second_time, lambda: bool(answered))
-    assert answered and daemon._seen.shape is SHAPE, "refresh_s is 120 s"
+    assert answered and daemon.parts.seen.shape is SHAPE, "refresh_s is 120 s"
     assert slurm.asked == 2
-    assert daemon._refresh_pause() == config.daemon.refresh_s
+    assert daemon.loops.refresh_pause() == config.daemon.refresh_s
 
 
 @pytest.fixture

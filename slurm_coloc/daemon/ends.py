@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of jobs: an Epilog's report is taken, and the job followed until it is over."""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+
+from slurm_coloc.daemon.parts import Parts
+from slurm_coloc.flow import reports
+
+# An Epilog waits 2 s for the answer to its report.
+ANSWER_S = 1.5
+
+
+class Ends:
+    """Looks at jobs that end. ``recovering``: there may be something to recover."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.recovering = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, told: reports.RunReport) -> None:
+        """Take an Epilog's report. Where it tells of an out-of-memory the answer waits for the
+        requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
+        state has never failed for the jobs that depend on it."""
+        reports.keep(self._parts.store, told)
+        self._parts.recorder.late(told.job_id)
+        looked = self.look_at(told.job_id)
+        goes_on = told.checkpoint is not None and told.checkpoint.goes_on
+        if goes_on or (told.evidence is not None and told.evidence.oom):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(looked.wait(), ANSWER_S)
+
+    def look_at(self, job_id: int) -> asyncio.Event:
+        """Look at a job until it has left COMPLETING; the event: its recovery has begun, or there
+        is none."""
+        begun, parts = asyncio.Event(), self._parts
+
+        async def look() -> None:
+            try:
+                await parts.watcher.look_once(job_id)
+                await parts.recoverer.at_once(job_id)
+                await parts.slots.at_once(job_id)
+            finally:
+                begun.set()
+            await parts.watcher.after_report(job_id)
+            await parts.slots.at_once(job_id)
+            self.recovering.set()
+
+        self.background(look())
+        return begun
+
+    def background(self, what: Coroutine[None, None, None]) -> None:
+        """Run beside everything else, to its end."""
+        task = asyncio.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

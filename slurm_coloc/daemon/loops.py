@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What colocd does again and again: each loop with its own pause, and none ends by a fault."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from slurm_coloc.core.limits import NO_LIMITS
+from slurm_coloc.daemon.ends import Ends
+from slurm_coloc.daemon.parts import Parts
+from slurm_coloc.errors import ColocError, SlurmError
+from slurm_coloc.flow import reports
+from slurm_coloc.flow.role import Part
+
+log = structlog.get_logger()
+
+# A start waits so long for slurmctld; while the cluster is not known it is asked again so often.
+FIRST_SHAPE_S = 2.0
+RECOVER_S = 1.0  # between two rounds while recoveries are open
+SLOTS_S = 1.0  # between two rounds over the jobs with time slots: two questions to the database
+DAY_S = 86400.0
+
+
+class Loops:
+    """The loops over what colocd keeps."""
+
+    def __init__(self, parts: Parts, ends: Ends) -> None:
+        self._parts = parts
+        self._ends = ends
+
+    def asking(self) -> asyncio.Task[None]:
+        """The one that asks for the cluster; it asks on when a start no longer waits for it."""
+        return asyncio.create_task(self._every(self.refresh_pause, self._refresh))
+
+    def others(self) -> list[asyncio.Task[None]]:
+        """All that follow the start."""
+        every = (
+            (lambda: self._parts.role.pause_s, self._look_at_role),
+            (self.refresh_pause, self._read_limits),
+            (self._reconcile_pause, self._reconcile),
+            (lambda: RECOVER_S, self._recover),
+            (lambda: self._parts.placement.interval_s, self._place),
+            (lambda: SLOTS_S, self._look_at_slots),
+            (lambda: DAY_S, self._forget),
+        )
+        return [asyncio.create_task(self._every(pause, what)) for pause, what in every]
+
+    async def _every(self, pause: Callable[[], float], what: Callable[[], Awaitable[None]]) -> None:
+        """Run ``what`` for ever; a fault is logged and tried again, never the daemon's end."""
+        name = getattr(what, "__name__", "loop").strip("_")
+        while True:
+            try:
+                await what()
+            except ColocError as err:
+                log.warning(name, error=err.message)
+            except Exception:
+                log.exception(name)
+            await asyncio.sleep(pause())
+
+    async def _refresh(self) -> None:
+        await self._parts.seen.look()
+
+    def refresh_pause(self) -> float:
+        """Seconds to the next question for the cluster."""
+        refresh_s = self._parts.config.daemon.refresh_s
+        return refresh_s if self._parts.seen.shape else min(FIRST_SHAPE_S, refresh_s)
+
+    async def _read_limits(self) -> None:
+        """QOS and association limits; while slurmdbd is away the last known ones hold."""
+        parts = self._parts
+        if parts.seen.shape is None:
+            return
+        try:
+            parts.limits = await parts.slurm.limits(parts.seen.shape.name)
+        except SlurmError as err:
+            if err.code != "no-accounting":
+                raise
+            parts.limits = NO_LIMITS
+
+    async def _look_at_role(self) -> None:
+        parts = self._parts
+        before = parts.role.part
+        await parts.role.look()
+        if parts.role.part is Part.ACTIVE and before is not Part.ACTIVE:
+            if parts.seen.shape is None:
+                await self._refresh()
+            await parts.watcher.see_all()
+            self._ends.recovering.set()
+
+    async def _reconcile(self) -> None:
+        parts = self._parts
+        if parts.standby:
+            return
+        for job_id in reports.drain(parts.store, parts.config.hooks.spool_dir):
+            log.info("spool", jobid=job_id)
+            self._ends.look_at(job_id)
+        await parts.watcher.reconcile()
+        self._ends.recovering.set()
+
+    def _reconcile_pause(self) -> float:
+        daemon = self._parts.config.daemon
+        return daemon.reconcile_s if self._parts.store.unbound() else daemon.idle_s
+
+    async def _forget(self) -> None:
+        before_s = time.time() - self._parts.config.daemon.history_days * DAY_S
+        while self._parts.store.forget_history(before_s):
+            await asyncio.sleep(0.1)
+
+    async def _place(self) -> None:
+        if not self._parts.standby:
+            await self._parts.placement.round()
+
+    async def _recover(self) -> None:
+        parts, recovering = self._parts, self._ends.recovering
+        due = parts.store.works.open() or parts.store.works.raised()
+        if not (due or parts.store.open_siblings() or parts.store.putbacks.open()):
+            recovering.clear()
+            await recovering.wait()
+        if not parts.standby:
+            await parts.gate.round()
+            await parts.recoverer.round()
+            await parts.resizer.round()
+
+    async def _look_at_slots(self) -> None:
+        if not self._parts.standby:
+            await self._parts.slots.round()

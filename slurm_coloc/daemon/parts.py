@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What colocd is made of: all that it keeps while it runs is made and joined here, nothing else is.
+
+What follows from the configuration is made anew when that is read again; the rest stays.
+"""
+
+import os
+import pwd
+
+from slurm_coloc.adapters import slurm
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.limits import NO_LIMITS
+from slurm_coloc.errors import ConfigError
+from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.flow.decide import Decider
+from slurm_coloc.flow.gate import Gate
+from slurm_coloc.flow.mode import Modes
+from slurm_coloc.flow.nodes import Nodes
+from slurm_coloc.flow.people import People
+from slurm_coloc.flow.placement import Placement
+from slurm_coloc.flow.record import Recorder
+from slurm_coloc.flow.recover import Recoverer
+from slurm_coloc.flow.role import Part, Role
+from slurm_coloc.flow.seen import Seen
+from slurm_coloc.flow.siblings import Resizer
+from slurm_coloc.flow.slots import Slots
+from slurm_coloc.flow.watch import Watcher
+
+
+def slurm_uid(config: Config) -> int:
+    """uid of SlurmUser; raises ConfigError where there is no such user."""
+    try:
+        return pwd.getpwnam(config.daemon.slurm_user).pw_uid
+    except KeyError:
+        raise ConfigError(f"daemon.slurm_user: no user {config.daemon.slurm_user!r}") from None
+
+
+class Parts:
+    """The stages of a job's life and what they share."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises ConfigError."""
+        self.trusted = {0, slurm_uid(config), os.geteuid()}
+        self.store = Store.open(config.daemon.state_dir)
+        self.slurm = slurm.connect(config.daemon)
+        self.seen = Seen(self.slurm)
+        self.limits = NO_LIMITS
+        self.role = Role(self.slurm)
+        self.nodes = Nodes(lambda: self.seen.shape, self.trusted, self.store)
+        self.use(config)
+
+    @property
+    def standby(self) -> bool:
+        """The colocd of another controller is the active one."""
+        return self.role.part is Part.STANDBY
+
+    def use(self, config: Config) -> None:
+        """Take a configuration into use; the socket and the database stay as they are."""
+        self.config = config
+        self.modes = Modes(config)
+        self.placement = Placement(
+            config,
+            self.store,
+            self.slurm,
+            self.nodes.live,
+            lambda: self.modes.switched_off,
+            lambda: self.seen.shape,
+            lambda: self.limits,
+        )
+        self.decider = Decider(config, self.store, self.placement.at_submit)
+        self.recorder = Recorder(config, self.store, self.seen.gpu_type)
+        self.watcher = Watcher(
+            self.store,
+            self.slurm,
+            self.recorder,
+            lambda view: adopt(self.config, self.store, self.seen.shape, view),
+        )
+        self.recoverer = Recoverer(
+            config,
+            self.store,
+            self.slurm,
+            lambda: self.modes.switched_off,
+            self.watcher.see,
+            lambda: self.seen.shape,
+        )
+        self.gate = Gate(
+            config.gate,
+            self.store,
+            self.slurm,
+            lambda: self.modes.switched_off,
+            lambda: self.seen.shape,
+            self.watcher.see,
+        )
+        self.slots = Slots(
+            config.slots,
+            self.store,
+            self.slurm,
+            lambda: self.modes.switched_off,
+            self.watcher.look_once,
+        )
+        self.resizer = Resizer(self.store, self.slurm, lambda: self.modes.switched_off)
+        self.people = People(
+            config,
+            self.store,
+            self.slurm,
+            self.seen,
+            lambda: self.limits,
+            self.nodes,
+            self.watcher,
+        )

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What colocd answers: the hook in slurmctld, the nodes' hooks and agents, people."""
+
+import os
+import time
+from collections.abc import Callable
+
+from slurm_coloc.adapters.server import Message
+from slurm_coloc.core.peer import Peer
+from slurm_coloc.daemon.ends import Ends
+from slurm_coloc.daemon.parts import Parts
+from slurm_coloc.errors import ColocError, UsageFault
+from slurm_coloc.flow import answers, reports
+from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
+from slurm_coloc.flow.role import Part
+
+LOOK_S = 0.06  # of the hook's 0.2, once after slurmctld has read slurm.conf
+PRIVILEGED = ("submit", "report", "launch", "beat", "reload")
+OF_NODES = ("report", "launch", "beat")
+NEVER_REMOTE = ("submit", "reload")  # slurmctld's hook and the admin are on this host
+
+
+class Requests:
+    """Answers one request after the other. ``reload``: reads the configuration again."""
+
+    def __init__(self, parts: Parts, ends: Ends, reload: Callable[[], None]) -> None:
+        self._parts = parts
+        self._ends = ends
+        self._reload = reload
+        self.linked = False  # nodes may come over the network
+
+    async def handle(self, peer: Peer, message: Message) -> Message:
+        """Answer one request; raises ColocError."""
+        op, parts = message.get("op"), self._parts
+        if op in PRIVILEGED and peer.uid not in parts.trusted:
+            raise UsageFault(f"{op}: uid {peer.uid} may not ask this", "not-allowed")
+        if peer.remote and op in NEVER_REMOTE:
+            raise UsageFault(f"{op}: not over the network", "not-allowed")
+        # slurmctld's own hook is answered: it runs where slurmctld is in charge.
+        if parts.standby and op not in ("submit", "reload", "ping", "status"):
+            raise ColocError("the colocd of another controller is the active one", "standby")
+        if op in OF_NODES:
+            return await self._from_node(peer, str(op), message)
+        seen_as = None if peer.uid in parts.trusted else peer.uid
+        match op:
+            case "submit":
+                stale = await parts.seen.is_stale(message.get("loaded_ms"), LOOK_S)
+                return dict(
+                    await parts.decider.submit(message, parts.seen.shape, parts.limits, stale=stale)
+                )
+            case "reload":
+                self._reload()
+                return {}
+            case "ping":
+                return {"pid": os.getpid()}
+            case "status":
+                return self._status(trusted=seen_as is None)
+        found = await parts.people.answer(op, peer, seen_as, message)
+        if found is not None:
+            return found
+        raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
+
+    def _status(self, *, trusted: bool) -> Message:
+        parts = self._parts
+        mode = "off" if parts.modes.switched_off else parts.config.mode.default
+        return answers.status(
+            parts.store,
+            parts.seen.shape,
+            seen_s=parts.seen.at_s,
+            mode=mode,
+            role=str(parts.role.part),
+            now_s=time.time(),
+            links=parts.nodes.links() if self.linked else [],
+            trusted=trusted,
+        )
+
+    async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
+        """Report, launch or heartbeat. A remote node speaks for itself alone; root on this host,
+        who may do anything here, for every node."""
+        node, parts = None, self._parts
+        if peer.remote:
+            if parts.role.part is Part.UNKNOWN:
+                raise ColocError("Slurm has not answered yet: ask again", "not-now")
+            node = await parts.nodes.speaker(peer)
+        if op == "beat":
+            return parts.nodes.hear(node, peer, message)
+        asked = read_launch(message) if op == "launch" else reports.read(message)
+        if node is not None:
+            if asked.node != node:
+                raise UsageFault(f"{node} may not speak for {asked.node}", "not-yours")
+            if asked.restart is None:
+                raise UsageFault("report: restart: which run is it", "bad-request")
+            await parts.nodes.require_run(parts.slurm, asked.job_id, asked.restart, node)
+        if isinstance(asked, LaunchMessage):
+            see = parts.watcher.see
+            answer = await launched(parts.store, parts.slurm, see, parts.gate, asked)
+            if answer.get("unfit"):
+                self._ends.recovering.set()
+            return answer
+        await self._ends.take(asked)
+        return {}
