@@ -24,12 +24,12 @@ from slurm_coloc.core.job import JobView
 from slurm_coloc.core.putback import Goal, Step, next_step, pause_s
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.elsewhere import excluded_before
+from slurm_coloc.flow.giveup import key_of, refused
 
 log = structlog.get_logger()
 
 # An order to a slurmctld that did not answer may be carried out so much later.
 ORDER_S = 120.0
-MAX_TRIES = 12
 STEPS_A_ROUND = 6
 # A job that waits elsewhere is looked at so often: hundreds may, and each look is a command.
 LOOK_S = 20.0
@@ -143,7 +143,7 @@ class Gate:
         for row in self._store.putbacks.open():
             if (row["decision"], row["job_id"]) in self._ordering:
                 continue
-            if self._later.get(_key(row), 0.0) > time.monotonic():
+            if self._later.get(key_of(row), 0.0) > time.monotonic():
                 continue
             try:
                 await self._advance(row)
@@ -169,7 +169,7 @@ class Gate:
             step = next_step(view, goal)
             if step is Step.WAIT:
                 if row["delayed"]:
-                    self._later[_key(row)] = time.monotonic() + LOOK_S
+                    self._later[key_of(row)] = time.monotonic() + LOOK_S
                 return
             if step in (Step.DONE, Step.LOST):
                 text = "back in the queue" if step is Step.DONE else "the job had started"
@@ -213,22 +213,15 @@ class Gate:
         return int(pause_s(times, self._config.wait_s, self._config.longest_wait_s))
 
     async def _failed(self, row: Row, err: SlurmError) -> None:
-        tries = row["tries"] + (not err.away)  # waiting for a slurmctld that is away is free
-        log.warning("gate", jobid=row["job_id"], error=err.message, tries=tries)
-        self._store.putbacks.change(row, tries=tries, note=err.message, updated_s=time.time())
-        if tries < MAX_TRIES:
-            return
-        try:
-            view = await self._slurm.job(row["job_id"])
-            if view and view.held_by_requeue and view.restarts == row["restart"] + 1:
-                await self._slurm.release(view.handle)
-        except SlurmError as again:
-            log.warning("gate", jobid=row["job_id"], error=again.message, result="still held")
-            return
-        self._close(row, "failed", f"given up, the job goes on as it is: {err.message}")
+        def held(view: JobView) -> bool:
+            return view.held_by_requeue and view.restarts == row["restart"] + 1
+
+        text = await refused("gate", self._store.putbacks, self._slurm, row, err, held)
+        if text:
+            self._close(row, "failed", text)
 
     def _close(self, row: Row, state: str, text: str) -> None:
-        self._later.pop(_key(row), None)
+        self._later.pop(key_of(row), None)
         with self._store.transaction():
             self._store.putbacks.change(row, state=state, note=text, updated_s=time.time())
             if state != "done":
@@ -239,7 +232,3 @@ class Gate:
 def _placed(decision: Row) -> bool:
     """Whether colocd said what the job gets; what its owner asked for as it stands is his."""
     return decision["action"] in (Action.COLLOCATE, Action.EXCLUSIVE)
-
-
-def _key(row: Row) -> tuple[str, int, int]:
-    return row["decision"], row["job_id"], row["restart"]

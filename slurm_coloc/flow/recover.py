@@ -23,13 +23,12 @@ from slurm_coloc.core.slices import called
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import dependents
 from slurm_coloc.flow.elsewhere import excluded_before
+from slurm_coloc.flow.giveup import key_of, refused
 from slurm_coloc.flow.prefer import Preference
 
 log = structlog.get_logger()
 
-# A step that fails is tried again after 1 s, 2 s, ... up to a minute; a job whose step Slurm
-# refused so often is let go as it is. Nothing is ever left in a hold of ours.
-MAX_TRIES = 12
+# A step that fails is tried again after 1 s, 2 s, ... up to a minute.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 # One round walks a job through all of its steps; more than that means that nothing changes.
 STEPS_A_ROUND = 8
@@ -39,10 +38,6 @@ def _back(work: Row) -> str:
     whole = f"requeued on {called(work['tres'])}"
     told = {Way.MORE: "requeued with more memory", Way.SAME: "requeued with the same request"}
     return told.get(Way(work["way"]), whole)
-
-
-def _key(work: Row) -> tuple[str, int, int]:
-    return work["decision"], work["job_id"], work["restart"]
 
 
 def _is_ours(view: JobView, work: Row) -> bool:
@@ -83,18 +78,18 @@ class Recoverer:
         """One try at every open recovery whose pause is over."""
         now = time.monotonic()
         for work in self._store.works.open():
-            if self._pauses.get(_key(work), (0.0, 0.0))[0] <= now:
+            if self._pauses.get(key_of(work), (0.0, 0.0))[0] <= now:
                 await self._try(work)
         await self._prefer.round()
 
     async def at_once(self, job_id: int) -> None:
         """One try at the recovery of one job, out of turn."""
         for work in self._store.works.open():
-            if work["job_id"] == job_id and _key(work) not in self._pauses:
+            if work["job_id"] == job_id and key_of(work) not in self._pauses:
                 await self._try(work)
 
     async def _try(self, work: Row) -> None:
-        key = _key(work)
+        key = key_of(work)
         if key in self._busy:
             return
         fresh = self._store.works.of(*key)  # the list may be older than another turn's steps
@@ -201,25 +196,18 @@ class Recoverer:
         return text
 
     async def _failed(self, work: Row, err: SlurmError) -> None:
-        tries = work["tries"] + (not err.away)  # waiting for a slurmctld that is away is free
-        pause = min(self._pauses.get(_key(work), (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S)
-        self._pauses[_key(work)] = (time.monotonic() + pause, pause)
-        log.warning("recover", jobid=work["job_id"], error=err.message, tries=tries)
-        self._store.works.change(work, tries=tries, note=err.message, updated_s=time.time())
-        if tries >= MAX_TRIES:
-            await self._let_go(work, err)
+        """Pause; a recovery that was refused too often is given up."""
+        pause = min(
+            self._pauses.get(key_of(work), (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S
+        )
+        self._pauses[key_of(work)] = (time.monotonic() + pause, pause)
 
-    async def _let_go(self, work: Row, refused: SlurmError) -> None:
-        """Give a recovery up, and the job free where it waits in our hold."""
-        try:
-            view = await self._slurm.job(work["job_id"])
-            ours = view is not None and work["held"] and _is_ours(view, work)
-            if view is not None and ours and view.held:
-                await self._slurm.release(view.handle)
-        except SlurmError as err:
-            log.warning("recover", jobid=work["job_id"], error=err.message, result="still held")
-            return
-        self._close(work, "failed", f"given up, the job goes on as it is: {refused.message}")
+        def held(view: JobView) -> bool:
+            return bool(work["held"]) and view.held and _is_ours(view, work)
+
+        text = await refused("recover", self._store.works, self._slurm, work, err, held)
+        if text:
+            self._close(work, "failed", text)
 
     def _close(self, work: Row, state: str, text: str) -> None:
         with self._store.transaction():

@@ -20,6 +20,7 @@ from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow import gate as flow
 from slurm_coloc.flow.adopt import adopt
 from slurm_coloc.flow.gate import Gate
+from slurm_coloc.flow.giveup import MAX_TRIES
 
 ID = "0123456789ab"
 VIEW = JobView(
@@ -177,7 +178,7 @@ def test_an_order_that_never_came(store: Store, monkeypatch: pytest.MonkeyPatch)
 def test_nothing_stays_in_our_hold(store: Store) -> None:
     slurm = Slurm(StartTime="refused")
     judge(store, slurm)
-    for _ in range(flow.MAX_TRIES):
+    for _ in range(MAX_TRIES):
         assert slurm.view.held
         go_on(store, slurm)
     assert not slurm.view.held and store.putbacks.open() == []

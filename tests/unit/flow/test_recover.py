@@ -18,7 +18,8 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.recover import MAX_TRIES, Recoverer
+from slurm_coloc.flow.giveup import MAX_TRIES
+from slurm_coloc.flow.recover import Recoverer
 
 MARK = "coloc:1:0123456789ab:collocate:fits:12"
 FAILED = JobView(7, "FAILED", uid=1000, priority=10, tres_per_node="shard:12", admin_comment=MARK)
