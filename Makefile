@@ -105,7 +105,7 @@ TORCH ?= $(PY)
 
 .PHONY: gpu-estimates
 gpu-estimates: .venv ## 534 trainings measured on the GPU here, beside all estimates (ARGS='--minutes 60'; goes on where it stopped)
-	@echo 'gpu-estimates: needs the packages of slurm-coloc[gpu-estimates]; results in build/gpu-estimates'
+	@echo 'gpu-estimates: needs the packages of slurm-coloc[gpu-estimates]'
 	$(TORCH) -m estimator.measure $(ARGS)
 
 # As root: daemons and trainings run as another user. A Python with torch: TORCH=/path/to/python.

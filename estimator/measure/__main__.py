@@ -110,6 +110,7 @@ def main() -> int:
     runs, path, folder = plan(), args.out / "measured.csv", args.out / "texts"
     kinds = {kind: sum(run.kind == kind for run in runs) for kind in ("timm", "mlp", "words")}
     print(f"{len(runs)} trainings: " + ", ".join(f"{n} {kind}" for kind, n in kinds.items()))
+    print(f"Results in {args.out}")
     if args.list:
         print("\n".join(run.key for run in runs))
         return 0

@@ -68,8 +68,8 @@ def _mib(gib: float) -> int:
 def _of_seven(
     kind: str, sms: int, names: tuple[str, ...], gib: tuple[float, ...], own: tuple[int, ...]
 ) -> Card:
-    """Seven compute and eight memory slices: A100, H100, H200. Placements and ids are the same on
-    all of them."""
+    """Seven compute and eight memory slices: A100, H100, H200, B200. Placements and ids are the
+    same on all of them."""
     ids = (19, 15, 14, 9, 5, 0)
     slices = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4), (7, 8))
     starts: tuple[tuple[int, ...], ...]
@@ -87,7 +87,9 @@ def _of_seven(
 # `nvidia-smi mig -lgip` and -lgipp of each card, in GiB, as its lists in NVIDIA's user guide and in
 # public reports show them; the driver's release moves them by up to 128 MiB. Of the H200 only the
 # 1g.18gb was found (16.00); the others are that many of its memory slices, which is below what
-# they have. What an instance really has NVML tells on the node.
+# they have. Of the B200 no list was found: names and parts are those of NVIDIA's user guide, a
+# slice has 18 SMs (as public reports of a 1g.23gb show), and memory is put 4 % below an eighth of
+# the card's. What an instance really has NVML tells on the node.
 CARDS: Mapping[str, Card] = MappingProxyType(
     {
         one.kind: one
@@ -137,6 +139,13 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
                 (16.0, 32.0, 32.0, 64.0, 64.0, 128.0),
                 (16, 26, 32, 60, 64, 132),
+            ),
+            _of_seven(
+                "b200-180gb",
+                148,
+                ("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+                (21.5, 43.0, 43.0, 86.0, 86.0, 172.0),
+                (18, 18, 36, 54, 72, 148),
             ),
         )
     }

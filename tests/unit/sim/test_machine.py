@@ -3,6 +3,7 @@
 
 import pytest
 
+from slurm_coloc.core.mig import CARDS
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.machine import parse_machine
 
@@ -30,6 +31,19 @@ def test_mig_instances() -> None:
     ):
         true = parse_machine(f"1xa100-40gb:{profile}").devices[0].true_mib
         assert true == pytest.approx(gib * 1024, rel=0.013)
+
+
+def test_mig_is_that_of_the_cards() -> None:
+    """What one calls a profile has the other: names, memory and SMs come from core/mig."""
+    for card in CARDS.values():
+        for profile in card.profiles:
+            (device,) = parse_machine(f"1x{card.kind}:{profile.name}").devices
+            assert device.true_mib == profile.mib
+            assert device.fraction == pytest.approx(profile.sms / card.sms)
+        machine = parse_machine(f"1x{card.kind}")
+        half = machine.halves(machine.devices[0])
+        assert half.true_mib * 2 <= card.profiles[-1].mib + 1024
+        assert 0.3 < half.half <= 0.5 < half.whole <= 1.0
 
 
 def test_whole_gpus_beside_cut_ones_and_compute_instances() -> None:
