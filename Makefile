@@ -33,7 +33,7 @@ setup: ## install what demo and test need: Debian or Ubuntu packages, then .venv
 # The CPU build does: what trains in the tests are small networks.
 .PHONY: torch
 torch: ## .venv-torch: an environment with torch for the tests that train (they are skipped without it)
-	@[ -x .venv-torch/bin/python ] || python3 -m venv .venv-torch
+	@[ -x .venv-torch/bin/python ] || "$$(etc/setup/venv --find-python)" -m venv .venv-torch
 	.venv-torch/bin/python -c 'import torch' 2>/dev/null || .venv-torch/bin/pip install -q --disable-pip-version-check '$(TORCH_WHEEL)'
 
 TORCH_WHEEL ?= torch>=2.2
