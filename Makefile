@@ -100,6 +100,18 @@ sweeps: .venv ## the simulations behind the defaults (etc/adr), some minutes: AR
 	@echo 'sweeps: budget, margin, gate, sharing rule, pool, recovery over made-up traces'
 	$(PY) tests/sweeps/run.py $(ARGS)
 
+# exclusive, native and steered side by side take some 25 minutes at COMPRESS=30. Steered needs Slurm
+# 24.11: docker/test-in trixie make trace-lab TRACE=FILE.csv. COLOC_FACTS: where the traces 60 and 90 are.
+TRACE ?= 60
+POLICIES ?= exclusive native steered
+COMPRESS ?= 30
+MACHINE ?= dgx-station-a100
+
+.PHONY: trace-lab
+trace-lab: setup ## a trace through a private Slurm beside the simulator's word (TRACE=60|90|example|CSV POLICIES= COMPRESS=30 MACHINE=)
+	@echo 'trace-lab: $(TRACE) by $(POLICIES), $(COMPRESS) times as fast, on emulated GPUs'
+	$(AS_ROOT) $(PY) tests/tracelab/run.py --trace '$(TRACE)' --policies $(POLICIES) --compress $(COMPRESS) --machine $(MACHINE) $(ARGS)
+
 # A Python that has the extra gpu-estimates: TORCH=/path/to/python. Without a GPU it runs dry.
 TORCH ?= $(PY)
 

@@ -2,9 +2,9 @@
 """The agent of a GPU node: samples of what each job uses, and a connection to the active colocd.
 
 The samples (flow/sampler) go on whether colocd can be reached or not. The connection brings the
-reports that the Epilog had to spool, within seconds of its return, and says every 20 s that the
-node is there and how its GPUs are. Killed at any line it loses nothing: records go on where they
-were written last, and a report that goes twice replaces itself. ``coloc agent``, as root; as
+reports that the Epilog had to spool, within seconds of its return, and says every agent.beat_s that
+the node is there and how its GPUs are. Killed at any line it loses nothing: records go on where
+they were written last, and a report that goes twice replaces itself. ``coloc agent``, as root; as
 SlurmUser it links and shows figures, and keeps no records.
 """
 
@@ -28,7 +28,6 @@ from slurm_coloc.flow.sampler import Sampler
 
 log = structlog.get_logger()
 
-BEAT_S = 20.0
 LOOK_S = 2.0  # between two looks into the spool: one system call
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # between two tries to reach a colocd
 SLOW_AGAIN_S = 60.0  # a report that colocd cannot judge yet is sent again after
@@ -97,14 +96,15 @@ class Agent:
         raise DaemonUnreachable("; ".join(why))
 
     async def _serve(self, link: Link) -> None:
-        next_beat = time.monotonic() + BEAT_S
+        beat_s = self._settings.beat_s
+        next_beat = time.monotonic() + beat_s
         while True:
             if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
                 await self._drain(link)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(min(LOOK_S, beat_s))
             if time.monotonic() >= next_beat:
                 await self._beat(link)
-                next_beat = time.monotonic() + BEAT_S
+                next_beat = time.monotonic() + beat_s
 
     async def _beat(self, link: Link) -> None:
         """Say that we are there; raises DaemonUnreachable where it is a standby's, or refused."""

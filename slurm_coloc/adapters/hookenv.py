@@ -49,6 +49,8 @@ class HookSettings:
     sample: bool = True
     dcgmi: Path = Path("/usr/bin/dcgmi")
     idle_after_s: int = 1800
+    window_s: int = 90
+    beat_s: int = 20
     job_mapping_dir: Path | None = None
 
 
@@ -70,6 +72,8 @@ _SECTION = {
     "sample": "agent",
     "dcgmi": "agent",
     "idle_after_s": "agent",
+    "window_s": "agent",
+    "beat_s": "agent",
     "job_mapping_dir": "agent",
 }
 _KINDS: Mapping[str, type] = {
@@ -80,6 +84,8 @@ _KINDS: Mapping[str, type] = {
     "thread_percentage": int,
     "sample": bool,
     "idle_after_s": int,
+    "window_s": int,
+    "beat_s": int,
 }
 _PATHS = (
     *("socket", "spool_dir", "run_dir", "munge_socket", "mps_control"),
@@ -127,6 +133,8 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     _within(path, "shard_mib", settings.shard_mib, 64, 65536)
     _within(path, "thread_percentage", settings.thread_percentage, 0, 100)
     _within(path, "idle_after_s", settings.idle_after_s, 0, 30 * 86400)
+    _within(path, "window_s", settings.window_s, 1, 3600)
+    _within(path, "beat_s", settings.beat_s, 1, 30)
     _known(path, "method", settings.method, ("auto", "mps", "streams", "mig"))
     _known(path, "users", settings.users, ("one", "all"))
     _known(path, "several_gpus", settings.several_gpus, ("streams", "tasks"))

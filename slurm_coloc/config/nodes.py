@@ -39,6 +39,19 @@ class AgentConfig(Section):
         le=30 * 86400,
         description="Seconds without SM activity after which a GPU is held idle; 0: never.",
     )
+    window_s: int = Field(
+        90,
+        ge=1,
+        le=3600,
+        description="Seconds that a GPU's activities and power are means of, in `coloc gpus` and in"
+        " what placement decides on (the thesis: 90).",
+    )
+    beat_s: int = Field(
+        20,
+        ge=1,
+        le=30,
+        description="Seconds between two words of a node to colocd; below placement.stale_s.",
+    )
     job_mapping_dir: Path | None = Field(
         None,
         description="Folder of dcgm-exporter's --hpc-job-mapping-dir, to be filled; none: not.",

@@ -29,8 +29,8 @@ class PlacementConfig(Section):
         0.8,
         gt=0,
         le=1,
-        description="Present SM activity (mean of 90 s) above which a GPU gets no other job; 1: no"
-        " gate. Where every GPU with room is above it a job waits, for max_pin_s at most.",
+        description="Present SM activity (mean of agent.window_s) above which a GPU gets no other"
+        " job; 1: no gate. Where every GPU with room is above it a job waits, for max_pin_s at most.",
     )
     node_gate: bool = Field(
         False,

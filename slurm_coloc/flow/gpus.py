@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the GPUs are now, as the nodes' agents said last: kept in memory, 20 s old at most."""
+"""How the GPUs are now, as the nodes' agents said last: kept in memory, not older than
+agent.beat_s."""
 
 import time
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from slurm_coloc.adapters.store import Store
 
 log = structlog.get_logger()
 
-STALE_S = 60.0  # an agent speaks every 20 s
+STALE_S = 60.0  # an agent speaks every 30 s at least
 Mib = Annotated[int, Field(ge=0, le=2**24)]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None
 Figure = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)] | None
@@ -31,8 +32,8 @@ class JobThere(_Told):
 
 
 class GpuNow(_Told):
-    """One GPU or MIG device; activities, PCIe and power are means over 90 s. ``why``: the reason
-    where the activity is not told."""
+    """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: the
+    reason where the activity is not told."""
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     index: Annotated[int, Field(ge=0, le=255)] = 0

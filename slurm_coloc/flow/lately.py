@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the GPUs of a node are: means of the last 90 s, and the jobs on each."""
+"""How the GPUs of a node are: means of the last seconds (90 by default), and the jobs on each."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slurm_coloc.core.telemetry.reading import Reading
-from slurm_coloc.core.telemetry.window import Window
+from slurm_coloc.core.telemetry.window import SPAN_S, Window
 from slurm_coloc.flow.present import Job
 
 MOST_JOBS = 48  # told of one GPU; MPS takes no more clients
@@ -16,7 +16,9 @@ FIGURES = (*PROFILE, "power_w")
 class Lately:
     """Kept from sample to sample. ``figures``: a dictionary for each device, as colocd takes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float = SPAN_S) -> None:
+        """``window_s``: seconds that the means are of."""
+        self._window_s = window_s
         self._windows: dict[str, dict[str, Window]] = {}
         self._jobs: dict[str, tuple[int, ...]] = {}
         self.figures: list[dict[str, Any]] = []
@@ -41,7 +43,7 @@ class Lately:
         figures = []
         self._jobs = {}
         for reading in readings:
-            windows = self._windows.setdefault(reading.uuid, {name: Window() for name in FIGURES})
+            windows = self._of(reading.uuid)
             for name in PROFILE:
                 windows[name].add(at_s, getattr(reading.profile, name))
             windows["power_w"].add(at_s, reading.power_w)
@@ -64,6 +66,12 @@ class Lately:
                 }
             )
         self.figures = figures
+
+    def _of(self, uuid: str) -> dict[str, Window]:
+        """The windows of a device."""
+        if uuid not in self._windows:
+            self._windows[uuid] = {name: Window(self._window_s) for name in FIGURES}
+        return self._windows[uuid]
 
     def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The jobs of each whole GPU, by its number."""

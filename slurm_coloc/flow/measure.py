@@ -79,7 +79,7 @@ class Measurer:
         self._present = Present(settings.run_dir)
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
-        self._lately = Lately()
+        self._lately = Lately(settings.window_s)
         self._energy: dict[str, float] = {}
         self._whys: dict[str, dict[str, str]] = {}
         self._at_s = 0.0

@@ -89,6 +89,7 @@ def rules_of(config: Config) -> Rules:
         shard_mib=config.pool.shard_mib,
         max_jobs=config.pool.max_jobs_per_gpu,
         multi_user=config.sharing.users == "all",
+        window_s=config.agent.window_s,
     )
 
 

@@ -11,8 +11,6 @@ from slurm_coloc.core.placing import Conditions, Policy, View, admits
 from slurm_coloc.core.seat import Ask, Host, Measured, Resident, Seat
 from slurm_coloc.core.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
 
-#: a job shows in telemetry, a mean of so many seconds, when it runs so long
-WINDOW_S = 90.0
 #: what is assumed of a young job whose SM activity nobody knows
 BUSY = 1.0
 
@@ -62,10 +60,11 @@ class Scene:
         seat.measured = self._fresh(device)
         there = [one for one in self.snapshot.running if one.node == node.name]
         shares = 0
+        # A job shows in telemetry, which is a mean, when it has run as long as that looks back.
         for one in there:
             if place in one.devices:
                 shares += one.shards
-                young = one.start_s is None or now_s - one.start_s < WINDOW_S
+                young = one.start_s is None or now_s - one.start_s < rules.window_s
                 ask = _ask_of(one, rules.shard_mib)
                 self._put(seat, ask, one.ends_s, one.held_mib if young else None)
         if device.whole and not seat.residents:

@@ -32,7 +32,8 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """[placement] as far as it decides. ``ahead``: jobs that are placed at a time."""
+    """[placement] as far as it decides. ``ahead``: jobs that are placed at a time. ``window_s``:
+    telemetry is a mean of so many seconds."""
 
     policy: str = "magm"
     smact_gate: float = 0.8
@@ -42,6 +43,7 @@ class Rules:
     shard_mib: int = 1024
     max_jobs: int = 8
     multi_user: bool = False
+    window_s: float = 90.0
 
 
 @dataclass(frozen=True, slots=True)

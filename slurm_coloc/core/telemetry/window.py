@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mean of a figure over the last 90 s."""
+"""The mean of a figure over the last seconds."""
 
 from collections import deque
 

@@ -97,6 +97,9 @@ def test_hostile_spank_values_change_nothing() -> None:
     assert read_job({**GOOD, **hostile}) == read_job(GOOD)
 
 
+AGENT = ("sample", "dcgmi", "idle_after_s", "window_s", "beat_s", "job_mapping_dir")
+
+
 def test_defaults_are_those_of_the_configuration() -> None:
     config = Config()
     ours = HookSettings()
@@ -113,7 +116,7 @@ def test_defaults_are_those_of_the_configuration() -> None:
             *("cgroup", "frameworks", "rules", "several_gpus"),
         ):
             section = config.sharing
-        elif field.name in ("sample", "dcgmi", "idle_after_s", "job_mapping_dir"):
+        elif field.name in AGENT:
             section = config.agent
         assert getattr(ours, field.name) == getattr(section, field.name)
 

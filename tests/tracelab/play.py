@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace in a lab: each job is submitted at its time, and all are waited for."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from slurm_coloc.errors import SlurmError
+from tests.tracelab.records import Played, Run
+from tests.tracelab.stage import Stage
+from tests.tracelab.workload import Asked
+
+POLL_S = 0.2
+#: nothing waits or runs, and no recovery brings anything back, for so long: it is over
+SETTLED_S = 20.0
+TELL_S = 60.0
+#: a submission that comes so much later than the trace says is told
+LATE_S = 1.0
+
+
+def play(stage: Stage, jobs: Sequence[Asked], limit_s: float) -> Played:
+    """Submit and wait. Raises SlurmError where not all has ended ``limit_s`` after the beginning
+    (the lab's seconds)."""
+    ordered = sorted(jobs, key=lambda one: (one.job.submit_s, one.job.id))
+    drawn = stage.joules()
+    began_s = time.time()
+    ids: dict[int, int] = {}
+    late_s = 0.0
+    for one in ordered:
+        due_s = began_s + stage.scale.of_lab(one.job.submit_s)
+        time.sleep(max(0.0, due_s - time.time()))
+        ids[one.job.id] = stage.submit(one)
+        late_s = max(late_s, time.time() - due_s)
+    runs = _wait(stage, ids, began_s + limit_s)
+    joules = stage.joules() - drawn
+    if late_s > LATE_S:
+        stage.said.append(f"a submission took {late_s:.1f} s of the lab")
+    if unlike := stage.unlike(jobs, ids):
+        stage.said.append(f"{unlike} jobs got another reservation than planned")
+    ooms = {one.job.id: stage.ooms(one.job.id) for one in jobs}
+    return Played(began_s, ids, runs, ooms, joules)
+
+
+def _wait(stage: Stage, ids: dict[int, int], until_s: float) -> list[Run]:
+    """All runs of these jobs, once each job has come to its end, or nothing moves any more."""
+    mine = set(ids.values())
+    quiet_s = told_s = time.time()
+    while True:
+        runs = [run for run in stage.runs() if run.job_id in mine]
+        done = {run.job_id for run in runs if run.completed}
+        now_s = time.time()
+        if done == mine:
+            return runs
+        if now_s - told_s > TELL_S or now_s > until_s:
+            told_s = now_s
+            queue = stage.queue()
+            if queue:
+                quiet_s = now_s
+            counts = ", ".join(f"{queue.count(state)} {state}" for state in sorted(set(queue)))
+            print(
+                f"  {stage.way.name}: {len(done)} of {len(mine)} done, {counts or 'queue empty'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            if not queue and now_s - quiet_s > SETTLED_S:
+                return runs
+        if now_s > until_s:
+            raise SlurmError(f"{stage.way.name}: {len(mine - done)} jobs have not ended in time")
+        time.sleep(POLL_S)

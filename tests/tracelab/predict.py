@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator's word on the setting of a lab."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.core.placing import Ask
+from slurm_coloc.lab.spec import MACHINES
+from slurm_coloc.policies import policy
+from slurm_coloc.sim.engine import Simulation
+from slurm_coloc.sim.machine import parse_machine
+from slurm_coloc.sim.outcome import Outcome
+from slurm_coloc.sim.power import Power
+from slurm_coloc.sim.setting import Pace, Recovery, Setting
+from slurm_coloc.sim.telemetry import Monitor
+from slurm_coloc.sim.trace import TraceJob
+from tests.tracelab.scale import Scale
+from tests.tracelab.ways import Way
+from tests.tracelab.workload import SHARD_MIB, Asked
+
+#: seconds of the trace in which a stand-in takes its memory, in the lab and here
+RAMP_S = 1.0
+#: what the emulated A100-40GB draws (tests/emulator/src/model.c, machines.c)
+EMULATED = Power("emulated", 53.0, 30.0, 260.0, 0.0, 400.0)
+#: [recovery] more_mib: the first step; then a whole GPU
+MORE_MIB = 5120
+KINDS = {"a100": "a100-40gb", "h100": "h100-80gb", "h200": "h200-141gb"}
+
+
+def gpus_text(machine: str) -> str:
+    """A lab's machine in the simulator's words. Raises KeyError for one that it does not know."""
+    cards = MACHINES[machine]
+    return f"{cards.gpus}x{KINDS[cards.gpu_type]}"
+
+
+def setting(way: Way, scale: Scale) -> Setting:
+    """What is assumed besides the jobs."""
+    monitor = Monitor(scale.of_trace(scale.window_s), max(1.0, scale.of_trace(scale.beat_s)))
+    return Setting(
+        conditions=way.conditions,
+        interference=REFERENCE,  # the very constants of the emulated GPU
+        depth=way.depth,
+        monitor=monitor,
+        pace=Pace(tick_s=max(1.0, scale.of_trace(scale.look_s))),
+        recovery=Recovery(delay_s=scale.of_trace(scale.again_s), more_mib=(MORE_MIB,)),
+        power=EMULATED,
+        ramp_s=RAMP_S,
+        fence=True,
+        stretch=False,
+        expect_runs=False,
+    )
+
+
+def predict(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Outcome:
+    """Play the jobs. Each takes ``scale.start_s`` more on its GPU than its training: what a start
+    costs Slurm, which no compression makes shorter."""
+    needs = {one.job.id: one.need_mib for one in jobs}
+    longer = [
+        replace(one.job, run_s=one.job.run_s + scale.start_of_trace_s, limit_s=None) for one in jobs
+    ]
+
+    def ask(job: TraceJob) -> Ask:
+        need = needs[job.id]
+        return Ask(
+            job.id, job.gpus, need, job.activity, job.submit_s, user="one", share=need is not None
+        )
+
+    found = parse_machine(gpus_text(machine), SHARD_MIB)
+    return Simulation(longer, found, policy(way.policy), setting(way, scale), ask).run()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab for one policy: what is submitted there, and what is seen of it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.lab import procs
+from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab.spec import LabSpec
+from tests.tracelab import records
+from tests.tracelab.predict import RAMP_S
+from tests.tracelab.scale import Scale
+from tests.tracelab.summaries import summary
+from tests.tracelab.ways import GATE, Way
+from tests.tracelab.workload import Asked
+
+#: minutes; the same for all and beyond any run, so that Slurm's backfill, which goes by limits,
+#: starts no job before one that was submitted earlier
+LIMIT_MIN = 600
+#: MiB of host memory that a stand-in is given
+HOST_MIB = 100
+#: colocd has 200 ms at a submission; on a busy machine it may take so many tries
+TRIES = 20
+READY_S = 60.0
+#: how the stand-in tells that it ran out, once a run
+OOM = "torch.OutOfMemoryError: CUDA out of memory"
+
+
+def spec(name: str, way: Way, machine: str, scale: Scale) -> LabSpec:
+    """The lab of a policy. The history is off: a job reserves what the trace's estimator says."""
+    settings: dict[str, dict[str, object]] = {
+        "estimate": {"history": False},
+        "recovery": {"start_after_s": 2, "max_per_user_day": 1000, "max_first_per_user_day": 1000},
+        "agent": {"window_s": scale.window_s, "beat_s": scale.beat_s},
+        "placement": {
+            "mode": "steered" if way.telemetry else "native",
+            "smact_gate": GATE,
+            "interval_s": scale.look_s,
+            "max_pin_s": 1e6,  # the gate holds as long as it takes, as in the simulator
+        },
+    }
+    return LabSpec(
+        name=name,
+        machine=machine,
+        users=1,
+        mode="on" if way.shares else "off",
+        settings=settings,
+        slurm_conf_extra="MinJobAge=86400",
+        **way.wish,
+    )
+
+
+@dataclass
+class Stage:
+    """``said``: what a reader of the result must know."""
+
+    lab: Lab
+    way: Way
+    scale: Scale
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def user(self) -> str:
+        """Who submits all jobs."""
+        return self.lab.users[0]
+
+    @property
+    def shards_per_gpu(self) -> int:
+        """Of this machine's cards."""
+        return self.lab.spec.cards.shards_per_gpu(self.lab.spec.shard_mib)
+
+    def ready(self) -> None:
+        """Wait until colocd has heard of every GPU, where it decides on that."""
+        if not self.way.telemetry:
+            return
+        if not procs.wait_until(self._heard, READY_S, 0.5):
+            raise SlurmError(f"no telemetry of all GPUs within {READY_S:g} s")
+
+    def _heard(self) -> bool:
+        done = self.lab.run(["coloc", "gpus", "--json"], check=False)
+        known = json.loads(done.stdout)["gpus"] if done.returncode == 0 else []
+        return len(known) == self.lab.spec.cards.gpus
+
+    # ---- what is submitted ---------------------------------------------------------------------
+
+    def words(self, one: Asked) -> list[str]:
+        """The options of sbatch for a job."""
+        words = [f"--gpus={one.job.gpus}", f"--mem={HOST_MIB}", f"--time={LIMIT_MIN}"]
+        if one.shards:
+            words.append(f"--coloc={self._model(one.shards)}")
+        return words
+
+    def script(self, one: Asked) -> str:
+        """What a job runs: the training stand-in, its clock as fast as the trace's."""
+        job = one.job
+        words = [
+            f"{self.lab.dir}/bin/emu-train",
+            f"--memory-mib {max(1, job.memory_mib)}",
+            f"--smact {job.activity.smact}",
+            f"--work-s {job.run_s}",
+            f"--gpus {job.gpus}",
+            f"--ramp-s {RAMP_S} --time-scale {self.scale.compress} --log-every-s 1e9",
+        ]
+        return f"#!/bin/bash\nexec {' '.join(words)}\n"
+
+    def submit(self, one: Asked, *, quiet: bool = False) -> int:
+        """sbatch, as its user; Slurm's id. ``quiet``: no log is kept."""
+        log = "/dev/null" if quiet else self._log(one.job.id)
+        words = [f"--output={log}", *self.words(one)]
+        return self.lab.sbatch(*words, script=self.script(one), user=self.user)
+
+    def _log(self, job_id: int) -> Path:
+        return self.lab.home(self.user) / f"job-{job_id}.log"
+
+    def _model(self, shards: int) -> Path:
+        path = self.lab.home(self.user) / f"model-{shards}.txt"
+        if not path.exists():
+            path.write_text(summary(shards, self.shards_per_gpu))
+            path.chmod(0o644)
+        return path
+
+    def rehearse(self, jobs: Sequence[Asked]) -> None:
+        """Each size is submitted once, held, and cancelled: colocd must reserve what the simulator
+        is told, and answers faster the second time. Raises SlurmError where it does not."""
+        sizes = {one.shards: one for one in jobs if one.shards}
+        for shards, one in sorted(sizes.items()):
+            for _ in range(TRIES):
+                got, why = self._held(one)
+                if got == shards:
+                    break
+            else:
+                raise SlurmError(f"{shards} shards expected, colocd reserves {got}: {why}")
+
+    def _held(self, one: Asked) -> tuple[int, str]:
+        """Shards that a held job of this kind gets, and colocd's reason."""
+        job_id = self.lab.sbatch("--hold", *self.words(one), wrap="true", user=self.user)
+        row = self.lab.job(job_id)
+        self.lab.run(["scancel", str(job_id)])
+        return reserved(row), row.get("AdminComment", "")
+
+    # ---- what is seen --------------------------------------------------------------------------
+
+    def runs(self) -> list[records.Run]:
+        """All runs that have ended."""
+        log = self.lab.dir / "log" / "jobcomp"
+        return records.runs(log.read_text(errors="replace")) if log.exists() else []
+
+    def joules(self) -> float:
+        """What all GPUs drew since the lab is up."""
+        found = json.loads(self.lab.run(["coloc-emu", "show", self._ledger, "--json"]).stdout)
+        return sum(float(gpu["energy_j"]) for gpu in found["gpus"])
+
+    @property
+    def _ledger(self) -> str:
+        return f"{self.lab.dir}/nodes/{self.lab.spec.node_names[0]}/ledger"
+
+    def queue(self) -> list[str]:
+        """State of each job that has not ended."""
+        return self.lab.run(["squeue", "-h", "-o", "%T"]).stdout.split()
+
+    def ooms(self, job_id: int) -> int:
+        """How often a job's log tells an out-of-memory of the GPU."""
+        log = self._log(job_id)
+        return log.read_text(errors="replace").count(OOM) if log.exists() else 0
+
+    def unlike(self, jobs: Sequence[Asked], ids: dict[int, int]) -> int:
+        """Jobs whose last reservation is not the planned one, recovered ones left out."""
+        rows = {int(row["JobId"]): row for row in self.lab.jobs()}
+        found = 0
+        for one in jobs:
+            row = rows.get(ids[one.job.id])
+            if row is None or row.get("Restarts", "0") != "0":
+                continue
+            got = reserved(row)
+            # 22.05 shares a GPU that is taken whole, so there a whole one is all its shards.
+            found += got != one.shards and not (one.shards == 0 and got == self.shards_per_gpu)
+        return found
+
+
+def reserved(row: dict[str, str]) -> int:
+    """Shards in a job's request; 0 where there are none."""
+    tres = row.get("TresPerNode", "")
+    return int(tres.rsplit(":", 1)[1]) if "shard" in tres else 0
