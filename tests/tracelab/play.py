@@ -37,8 +37,23 @@ def play(stage: Stage, jobs: Sequence[Asked], limit_s: float) -> Played:
         stage.said.append(f"a submission took {late_s:.1f} s of the lab")
     if unlike := stage.unlike(jobs, ids):
         stage.said.append(f"{unlike} jobs got another reservation than planned")
+    stage.said.append(_beyond(stage, ids, runs))
     ooms = {one.job.id: stage.ooms(one.job.id) for one in jobs}
     return Played(began_s, ids, runs, ooms, joules)
+
+
+def _beyond(stage: Stage, ids: dict[int, int], runs: Sequence[Run]) -> str:
+    """What runs took of Slurm besides their training, in the trace itself: to be seen beside what
+    the probe found before it, which has the Epilog and the next start too."""
+    ended = {run.job_id: run.end_s - run.start_s for run in runs if run.completed}
+    trained = {ids[job]: stage.trained_s(job) for job in ids}
+    more = [
+        ended[job] - stage.scale.of_lab(wall_s)
+        for job, wall_s in trained.items()
+        if wall_s is not None and job in ended
+    ]
+    mean_s = sum(more) / max(1, len(more))
+    return f"from Slurm's start to its end a run took {mean_s:.2f} s of the lab beyond its training"
 
 
 def _wait(stage: Stage, ids: dict[int, int], until_s: float) -> list[Run]:

@@ -2,6 +2,7 @@
 """A lab for one policy: what is submitted there, and what is seen of it."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,8 @@ HOST_MIB = 100
 #: colocd has 200 ms at a submission; on a busy machine it may take so many tries
 TRIES = 20
 READY_S = 60.0
-#: how the stand-in tells that it ran out, once a run
+#: how the stand-in tells its time, and that it ran out, once a run
+WALL = re.compile(r"^emu-train: done .*\bwall_s=([\d.]+)", re.M)
 OOM = "torch.OutOfMemoryError: CUDA out of memory"
 
 
@@ -165,6 +167,12 @@ class Stage:
         """How often a job's log tells an out-of-memory of the GPU."""
         log = self._log(job_id)
         return log.read_text(errors="replace").count(OOM) if log.exists() else 0
+
+    def trained_s(self, job_id: int) -> float | None:
+        """Seconds of the trace from a job's first byte on the GPU to its end, by its own log."""
+        log = self._log(job_id)
+        found = WALL.findall(log.read_text(errors="replace")) if log.exists() else []
+        return float(found[-1]) if found else None
 
     def unlike(self, jobs: Sequence[Asked], ids: dict[int, int]) -> int:
         """Jobs whose last reservation is not the planned one, recovered ones left out."""
