@@ -27,7 +27,7 @@ from slurm_coloc.sim.trace import TraceJob
 from slurm_coloc.sim.waiting import Waiting
 
 #: order of events of one moment: ends first, so that what they free is seen
-END, LIMIT, MEMORY, ARRIVE, TICK = range(5)
+END, LIMIT, LAUNCH, MEMORY, ARRIVE, TICK = range(6)
 
 
 class Simulation:
@@ -113,9 +113,9 @@ class Simulation:
         run = self._floor.runs.get(job_id)
         if run is None:
             return
-        if kind == MEMORY:
+        if kind in (LAUNCH, MEMORY):
             if version == self._records[job_id].tries:
-                self._memory(run)
+                self._memory(run) if kind == MEMORY else self._launch(run)
         elif version == run.version:
             self._end(run, timed_out=kind == LIMIT)
 
@@ -204,7 +204,10 @@ class Simulation:
         self._waiting.remove(ask, start.seats[-1].index)
         self._floor.start(ask, job, start.seats, self.now_s)
         self._update(start.seats)
-        self._push(self.now_s + self._setting.ramp_s, MEMORY, job.id, record.tries)
+        works_s = self.now_s + self._setting.launch_s
+        if not self._floor.runs[job.id].launched:
+            self._push(works_s, LAUNCH, job.id, record.tries)
+        self._push(works_s + self._setting.ramp_s, MEMORY, job.id, record.tries)
 
     def _assert_legal(self, start: Start) -> None:
         """A policy that answers nonsense must not make figures."""
@@ -219,12 +222,12 @@ class Simulation:
         """New ends of all whose speed changed: by itself, or by the time limit."""
         longest_s = self._setting.max_limit_s or INF
         for run in self._floor.update(seats, self.now_s):
-            end_s = self.now_s + run.left_s / run.speed
+            end_s = self.now_s + run.left_s / run.speed if run.speed else INF
             limit_s = self.now_s + run.limit_left_s / run.planned
             limit_s = min(limit_s, run.start_s + longest_s)
             if limit_s < end_s - 1e-6:
                 self._push(limit_s, LIMIT, run.job.id, run.version)
-            else:
+            elif end_s < INF:
                 self._push(end_s, END, run.job.id, run.version)
 
     # ---- ending ----------------------------------------------------------------------------
@@ -297,6 +300,11 @@ class Simulation:
         if not self._setting.learn_peaks:
             return ask
         return self._peaks.ask(job, ask, self._floor.pool_holds)
+
+    def _launch(self, run: Run) -> None:
+        """A job begins to work, and its neighbours feel it."""
+        run.launched = True
+        self._update(run.seats)
 
     def _memory(self, run: Run) -> None:
         """A job's memory appears: it fits, or the newcomer runs out."""

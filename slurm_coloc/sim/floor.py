@@ -29,7 +29,7 @@ class Run:
     ``left_s``: seconds alone to go. ``limit_left_s``: what is left of its time limit. ``speed``:
     1 = as fast as alone; ``planned``: the speed by which the scheduler stretches its time limit.
     ``version``: another one for each change of speed of any run. ``appeared_s``: when its memory
-    came.
+    came. ``launched``: it works; until then it only holds its GPUs.
     """
 
     job: TraceJob
@@ -44,6 +44,7 @@ class Run:
     planned: float = 1.0
     version: int = 0
     appeared_s: float = INF
+    launched: bool = True
 
     def done_s(self, now_s: float) -> float:
         """Seconds alone that it has done by now."""
@@ -143,6 +144,7 @@ class Floor:
         residents = tuple(Resident(ask) for _ in seats)
         limit_s = INF if job.limit_s is None else job.limit_s
         run = Run(job, ask, seats, residents, now_s, job.run_s, now_s, limit_s)
+        run.launched = not self._setting.launch_s
         self.runs[job.id] = run
         for seat, resident in zip(seats, residents, strict=True):
             seat.residents.append(resident)
@@ -248,7 +250,7 @@ class Floor:
         return speed, planned if self._setting.stretch else 1.0
 
     def _speeds(self, place: Place) -> dict[int, tuple[float, float]]:
-        setting, runs = self._setting, place.runs
+        setting, runs = self._setting, [run for run in place.runs if run.launched]
         asks = [run.ask for run in runs]
         model = setting.interference
         true = speeds_on(place.seat, model, asks, [run.job.activity for run in runs])
@@ -256,10 +258,11 @@ class Floor:
         planned = true
         if believed is not model or any(run.ask.activity is not run.job.activity for run in runs):
             planned = speeds_on(place.seat, believed, asks, [ask.activity or BUSY for ask in asks])
-        return {
-            run.job.id: both
-            for run, both in zip(runs, zip(true, planned, strict=True), strict=True)
-        }
+        found = {run.job.id: (0.0, 1.0) for run in place.runs}  # of those that do nothing yet
+        found.update(
+            zip([run.job.id for run in runs], zip(true, planned, strict=True), strict=True)
+        )
+        return found
 
     # ---- what is told of it ----------------------------------------------------------------
 
@@ -315,7 +318,7 @@ def _expect(run: Run, now_s: float) -> None:
     left_s = alone_s - run.done_s(now_s)
     if left_s <= 0.0:
         left_s = OVERDUE * alone_s
-    ends_s = now_s + left_s / run.speed
+    ends_s = now_s + left_s / (run.speed or 1.0)
     for seat, resident in zip(run.seats, run.residents, strict=True):
         resident.ask, resident.left_s, resident.ends_s = run.ask, left_s, ends_s
         if seat.host is not None:

@@ -60,22 +60,23 @@ class Setting:
     and one a GPU that is not cut; on a machine without any layout a GPU is cut in two halves while
     it is idle, or in one for a job that needs more than a half. ``depth``: waiting jobs that may
     be looked at; 1 is strict order. ``priority``: the queue's order by age and fair share; None: by
-    arrival. ``ramp_s``: seconds after its launch in which a job's memory appears. ``fence``: a job
-    that takes more than its reservation runs out itself. ``settle``: nobody joins a GPU while a
-    job's memory has not appeared there. ``multi_user_mps``: jobs of several users may share one MPS
-    server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``: what each node
-    has for its jobs; 0 = never short. ``stretch``: a job's time limit grows with the slowdown that
-    the scheduler expects of its GPUs, up to ``max_limit_s``, the partition's MaxTime (None: no
-    bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model of
-    interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
+    arrival. ``ramp_s``: seconds after its launch in which a job's memory appears. ``launch_s``:
+    seconds before that in which it has its GPUs and does nothing there: Prolog, start, imports.
+    ``fence``: a job that takes more than its reservation runs out itself. ``settle``: nobody joins
+    a GPU while a job's memory has not appeared there. ``multi_user_mps``: jobs of several users may
+    share one MPS server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``:
+    what each node has for its jobs; 0 = never short. ``stretch``: a job's time limit grows with the
+    slowdown that the scheduler expects of its GPUs, up to ``max_limit_s``, the partition's MaxTime
+    (None: no bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model
+    of interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
     are expected from ended jobs of the same name; else only time limits are known. ``guess_runs``:
     where none ended, they are guessed from jobs like it and its limit, again whenever one ends.
     ``run_error``: runs of each training ended before the trace began, and what is expected from
     them is wrong by so much (median, ratio); None: nothing is known before. ``logs``: part of the
     trainings whose log tells, once they run, how long they take (sim/logs); None: what the policy
-    was made for, nothing but with best. ``learn_peaks``: the
-    memory that ended runs of the same name took counts more than an estimate. ``pool``: so many
-    GPUs are shared, the first ones; None: all. ``record``: keep what pictures need.
+    was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the same
+    name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones; None:
+    all. ``record``: keep what pictures need.
     """
 
     conditions: Conditions = Conditions()
@@ -88,6 +89,7 @@ class Setting:
     recovery: Recovery = Recovery()
     power: Power = A100
     ramp_s: float = 45.0
+    launch_s: float = 0.0
     fence: bool = False
     multi_user_mps: bool = True
     node_cpus: int = 0

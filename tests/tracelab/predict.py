@@ -46,6 +46,7 @@ def setting(way: Way, scale: Scale) -> Setting:
         recovery=Recovery(delay_s=scale.of_trace(scale.again_s), more_mib=(MORE_MIB,)),
         power=EMULATED,
         ramp_s=RAMP_S,
+        launch_s=scale.start_of_trace_s,
         fence=True,
         stretch=False,
         expect_runs=False,
@@ -53,12 +54,10 @@ def setting(way: Way, scale: Scale) -> Setting:
 
 
 def predict(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Outcome:
-    """Play the jobs. Each takes ``scale.start_s`` more on its GPU than its training: what a start
-    costs Slurm, which no compression makes shorter."""
+    """Play the jobs. Each has its GPU for ``scale.start_s`` before it works: what a start costs
+    Slurm, which no compression makes shorter."""
     needs = {one.job.id: one.need_mib for one in jobs}
-    longer = [
-        replace(one.job, run_s=one.job.run_s + scale.start_of_trace_s, limit_s=None) for one in jobs
-    ]
+    unlimited = [replace(one.job, limit_s=None) for one in jobs]
 
     def ask(job: TraceJob) -> Ask:
         need = needs[job.id]
@@ -67,4 +66,4 @@ def predict(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Outc
         )
 
     found = parse_machine(gpus_text(machine), SHARD_MIB)
-    return Simulation(longer, found, policy(way.policy), setting(way, scale), ask).run()
+    return Simulation(unlimited, found, policy(way.policy), setting(way, scale), ask).run()

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -39,6 +40,8 @@ from tests.tracelab.workload import SHARD_MIB, asked, trace  # noqa: E402
 RESULTS = ROOT / "tests" / "tracelab" / "RESULTS.md"
 #: a lab may take so many times what is predicted, and so many seconds more
 PATIENCE, PATIENCE_S = 2.0, 300.0
+#: each lab builds plugin and emulator: one at a time
+BUILDS = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Plan:
         shards = MACHINES[self.machine].shards_per_gpu(SHARD_MIB)
         jobs = asked(self.jobs, self.estimator, shards, shares=way.shares)
         plain = predict(jobs, way, self.machine, self.scale)
-        lab = Lab.up(spec(name, way, self.machine, self.scale))
+        with BUILDS:
+            lab = Lab.up(spec(name, way, self.machine, self.scale))
         try:
             stage = Stage(lab, way, self.scale)
             stage.ready()

@@ -35,6 +35,19 @@ def test_a_start_costs_its_seconds_of_the_lab() -> None:
     assert makespan_s("exclusive", costly) == pytest.approx(3 * (600 + 60))
 
 
+def test_a_start_slows_no_neighbour() -> None:
+    """The second does nothing in its first 60 s, so the first is as fast as alone in them."""
+    two = jobs(2)
+    found = asked([two[0], replace(two[1], submit_s=60.0)], "oracle", GPU)
+    free = predict(found, WAYS["native"], "1xa100-40gb", Scale(30.0))
+    costly = predict(found, WAYS["native"], "1xa100-40gb", Scale(30.0, start_s=2.0))
+    beside = 1 / (1 + 1.1 * 0.3**3)
+    assert free.records[0].end_s == pytest.approx(60 + 540 / beside)
+    # Both begin to work 60 s later, so nothing else changes.
+    assert costly.records[0].end_s == pytest.approx(120 + 540 / beside)
+    assert costly.makespan_s == pytest.approx(free.makespan_s + 60)
+
+
 def test_shares_run_beside_each_other() -> None:
     # Three of 0.3: S = 0.6, v = 1/(1 + 1.1 * 0.216) = 0.808
     assert makespan_s("native", Scale(30.0)) == pytest.approx(600 * (1 + 1.1 * 0.6**3), rel=1e-3)
