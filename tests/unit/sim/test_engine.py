@@ -186,6 +186,20 @@ def test_a_job_that_no_pool_gpu_holds_gets_a_whole_one() -> None:
     assert ends(jobs) == pytest.approx([1000.0, 2000.0])
 
 
+def test_a_launch_holds_a_gpu_and_slows_nobody() -> None:
+    setting = Setting(launch_s=50.0, ramp_s=40.0)
+    # The second is there from 400 and works from 450: the first has done 400 by then, and both
+    # go on at 1 / 1.1375.
+    found = ends([job(1, smact=0.5), job(2, submit_s=400, smact=0.5)], setting)
+    assert found[0] == pytest.approx(450 + (1000 - 400) * 1.1375)
+    # Its limit runs from its start, its memory comes after its launch, and it draws nothing.
+    assert outcome([job(1, limit_s=600)], setting).records[0].end_s == pytest.approx(600)
+    crash = play([job(n, memory_mib=25_000) for n in (1, 2)], replace(RISKY, launch_s=50.0))
+    assert crash[2].ran_s == pytest.approx(90 + 1050)
+    power, drawn = setting.power, outcome([job(1, smact=0.5)], setting).joules
+    assert drawn == pytest.approx(50 * power.idle_w + 1000 * power.watts(0.5))
+
+
 # ---- time limits -------------------------------------------------------------------------------
 
 
