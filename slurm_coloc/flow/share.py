@@ -10,7 +10,7 @@ neighbours.
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_coloc.adapters import cgroup, hookenv, nvml
+from slurm_coloc.adapters import cgroup, hookenv, nvml, procs
 from slurm_coloc.adapters.mps import seats
 from slurm_coloc.adapters.mps.seats import Gpu, Seat
 from slurm_coloc.core import fence
@@ -180,8 +180,14 @@ def leave(
     environ: Mapping[str, str],
     notes: list[str],
 ) -> None:
-    """Give back what ``prepare`` took, for this run or an earlier one; a fault is a note."""
-    faults = seats.leave(settings.run_dir, settings.mps_control, environ, _seat(job))
+    """Give back what ``prepare`` took, for this run or an earlier one; a fault is a note. Clients
+    that the job leaves behind are ended, for their memory is others' now."""
+
+    def mine(pid: int) -> bool:
+        found = procs.find(pid, {job.job_id: job.uid}.get)
+        return found is not None and found.job_id == job.job_id
+
+    faults = seats.leave(settings.run_dir, settings.mps_control, environ, _seat(job), mine)
     notes += [f"MPS: {fault}" for fault in faults]
 
 

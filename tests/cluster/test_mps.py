@@ -34,6 +34,14 @@ def controls(lab: Lab) -> list[int]:
     return [pid for pid in found if parent(pid) not in found]
 
 
+def gpus(lab: Lab) -> list[dict[str, int]]:
+    """The GPUs of the node as they are."""
+    node = {"COLOC_EMU_LEDGER": f"{lab.dir}/nodes/n1/ledger"}
+    shown = json.loads(lab.run(["coloc-emu", "show", "--json"], env=node).stdout)
+    found: list[dict[str, int]] = shown["gpus"]
+    return found
+
+
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -113,6 +121,27 @@ def test_two_users_on_one_gpu(lab: Lab) -> None:
     again = second.submit("--mem=50", wrap=second.train(memory_mib=3000, smact=0.1, work_s=1))
     lab.wait(again, "COMPLETED", 60)
     assert "(MPS)" in lab.output(again)
+
+
+def test_what_outlives_its_job_is_ended_beside_a_neighbour(lab: Lab) -> None:
+    """A training in a session of its own: without cgroups Slurm does not find it."""
+    me = desk(lab, 185)
+    stays = me.submit("--mem=50", wrap=me.train(memory_mib=3000, smact=0.1, work_s=600))
+    until(lambda: "step " in lab.output(stays), 40, "the neighbour trains")
+    log = lab.home(me.user) / "left.txt"
+    train = me.train(memory_mib=2500, smact=0.1, work_s=600)
+    wrap = f"setsid {train} >{log} 2>&1 & until grep -q step {log}; do sleep 0.2; done"
+    leaves = me.submit("--mem=50", wrap=wrap)
+    lab.wait(leaves, "COMPLETED", 90)
+    until(lambda: sum(gpu["used_mib"] for gpu in gpus(lab)) == 3000, 60, "its memory is given back")
+    if "Terminated" not in log.read_text():  # where Slurm has cgroups it is gone by a signal
+        assert "the MPS client was terminated" in log.read_text()
+    assert controls(lab), "the daemon goes on"
+    before = lab.output(stays).count("step ")
+    until(lambda: lab.output(stays).count("step ") > before, 40, "and so does the neighbour")
+    lab.run(["scancel", str(stays)])
+    until(lambda: daemons(lab) == [], 30, "nothing is left")
+    untouched(lab)
 
 
 @pytest.mark.parametrize("what", ["control", "server"])

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from slurm_coloc.errors import GpuError
 START_S = 3.0
 COMMAND_S = 1.0
 QUIT_S = 1.0
+CLIENTS_S = 1.0  # for all clients that are to be ended
 #: a Unix socket's name has room for 107 bytes; the longest that MPS makes in its pipe directory
 _LONGEST = len("/control_privileged")
 ROOM = 107 - _LONGEST
@@ -86,11 +87,12 @@ def listens(pipe: Path) -> bool:
 
 
 def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[str, str]) -> None:
-    """Quit as MPS wants it, then end what did not, and remove the folders. ``process``: the daemon
-    as it was started, dead or alive; None where that is not known. Raises GpuError for what cannot
-    be ended."""
+    """End its clients and quit as MPS wants it, then end what did not, and remove the folders.
+    ``process``: the daemon as it was started, dead or alive; None where that is not known. Raises
+    GpuError for what cannot be ended."""
     left = processes.of_daemon(folder / "pipe", process)
     if process is not None and processes.alive(process):
+        end_clients(control, folder, environ)
         _command(control, folder, "quit", environ)
         processes.wait(process, QUIT_S)
         left.append(process)
@@ -98,6 +100,32 @@ def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[
     if stubborn:
         raise GpuError(f"an MPS daemon cannot be ended (pid {stubborn[0].pid})", "mps")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_clients(
+    control: Path,
+    folder: Path,
+    environ: Mapping[str, str],
+    whose: Callable[[int], bool] = lambda pid: True,
+) -> list[int]:
+    """Have the server end the GPU work of clients (by pid) before anybody kills them: NVIDIA's MPS
+    guide calls the server's state undefined after a client that was killed amid its work, while
+    terminate_client leaves the others alone. Their processes stay. Those that were ended; what is
+    left after CLIENTS_S is left."""
+    ended: list[int] = []
+    end_s = time.monotonic() + CLIENTS_S
+    for server in _numbers(_command(control, folder, "get_server_list", environ)):
+        for pid in _numbers(_command(control, folder, f"get_client_list {server}", environ)):
+            if time.monotonic() < end_s and whose(pid):
+                _command(control, folder, f"terminate_client {server} {pid}", environ)
+                ended.append(pid)
+    return ended
+
+
+def _numbers(text: str) -> list[int]:
+    """The number at the start of each line; other lines are words of an error."""
+    words = [line.split()[0] for line in text.splitlines() if line.strip()]
+    return [int(word) for word in words if word.isdigit() and len(word) <= 10]
 
 
 def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str]) -> str:

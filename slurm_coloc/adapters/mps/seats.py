@@ -107,14 +107,20 @@ class Gpu:
         (self.folder / "jobs" / seat.name).touch(0o644)
         return found, self._of(who) / "pipe"
 
-    def leave(self, seat: Seat) -> None:
-        """Give the seat back; the last one stops the daemon. Raises GpuError."""
+    def leave(self, seat: Seat, whose: Callable[[int], bool] | None = None) -> list[int]:
+        """Give the seat back; the last one stops the daemon. ``whose``: whether a process is of the
+        job that ends: as a client it is ended, beside the others that go on. The pids of clients
+        that were. Raises GpuError."""
         if not self.folder.is_dir():
-            return
+            return []
         with self._locked():
             (self.folder / "jobs" / seat.name).unlink(missing_ok=True)
             if not self._seats():
                 self._stop()
+            elif whose is not None and (kept := self._kept()) and processes.alive(kept[0]):
+                folder = self._of(Who(kept[1], 0))
+                return daemon.end_clients(self.control, folder, self.environ, whose)
+            return []
 
     def reap(self) -> bool:
         """Stop the daemon where no job has a seat any more; whether there was one. Raises GpuError
@@ -187,17 +193,24 @@ class Gpu:
             yield
 
 
-def leave(run_dir: Path, control: Path, environ: Mapping[str, str], seat: Seat) -> list[str]:
+def leave(
+    run_dir: Path,
+    control: Path,
+    environ: Mapping[str, str],
+    seat: Seat,
+    whose: Callable[[int], bool] | None = None,
+) -> list[str]:
     """Give back what this run and the earlier ones of its job have on any GPU of this node: an
-    earlier one may have lost its Epilog, and a GPU that hangs is not in the state of a run. What
-    could not be done, in words."""
+    earlier one may have lost its Epilog, and a GPU that hangs is not in the state of a run.
+    ``whose``: see Gpu.leave. What could not be done, and who had to be ended, in words."""
     faults = []
     for entry in _folders(run_dir):
         for found in _of_job(entry / "jobs", seat):
             try:
                 gpu = Gpu(run_dir, _uuid(entry), control, environ)
-                if gpu.folder == entry:
-                    gpu.leave(found)
+                ended = gpu.leave(found, whose) if gpu.folder == entry else []
+                if ended:
+                    faults.append(f"clients of the job outlived it and were ended: {ended[:8]}")
             except FileNotFoundError:  # a seat without a daemon
                 (entry / "jobs" / found.name).unlink(missing_ok=True)
             except (GpuError, OSError, ValueError, KeyError, TypeError) as err:
