@@ -48,6 +48,7 @@ class HookSettings:
     mps_control: Path = Path("/usr/bin/nvidia-cuda-mps-control")
     sample: bool = True
     dcgmi: Path = Path("/usr/bin/dcgmi")
+    job_stats: bool = False
     idle_after_s: int = 1800
     window_s: int = 90
     beat_s: int = 20
@@ -71,6 +72,7 @@ _SECTION = {
     "mps_control": "sharing",
     "sample": "agent",
     "dcgmi": "agent",
+    "job_stats": "agent",
     "idle_after_s": "agent",
     "window_s": "agent",
     "beat_s": "agent",
@@ -83,6 +85,7 @@ _KINDS: Mapping[str, type] = {
     "shard_mib": int,
     "thread_percentage": int,
     "sample": bool,
+    "job_stats": bool,
     "idle_after_s": int,
     "window_s": int,
     "beat_s": int,

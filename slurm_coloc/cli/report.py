@@ -17,6 +17,21 @@ COLUMNS = (
     *("USER", "RUNS>", "SHARED>", "OK>", "OOM>", "PUT BACK>", "HOURS>"),
     *("PEAK>", "ESTIMATE>", "RESERVED>", "UNUSED>"),
 )
+#: of DCGM's statistics: figure, factor, format, what stands behind it
+DCGM = (
+    ("energy_j", 0.001, ".1f", " kJ"),
+    ("power_w", 1.0, ".0f", " W in the mean"),
+    ("max_mib", 1 / 1024, ".1f", " GiB at most"),
+    ("utilization", 1.0, ".0%", " utilization"),
+    ("slow_power", 1.0, ".0%", " of the time slowed by power"),
+    ("slow_thermal", 1.0, ".0%", " by heat"),
+)
+DCGM_FAULTS = (
+    ("ecc_single", "ECC errors of one bit"),
+    ("ecc_double", "ECC errors of two bits"),
+    ("pcie_replays", "PCIe replays"),
+    ("xids", "Xids"),
+)
 FENCES = {
     "mps": "MPS holds it to {limit}",
     "mig": "a MIG instance holds it",
@@ -76,6 +91,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "SM activity", _activity(use)
     if use["energy_j"] is not None:
         yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
+    yield from _dcgm(use["nodes"])
     yield "Neighbours", _neighbours(answer["neighbours"])
     yield "Speed", _speed(answer)
     if answer["sooner_s"] >= 60:
@@ -111,6 +127,18 @@ def _activity(use: dict[str, Any]) -> str:
         return f"not measured: {use['why'] or 'no agent saw this run'}"
     note = {"split": " (its part of a shared GPU's, by what each process used)"}
     return f"{use['smact']:.0%} in the mean{note.get(use['smact_how'], '')}"
+
+
+def _dcgm(records: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
+    """DCGM's own statistics, a line a GPU, where the site has them kept."""
+    for gpu in (one for record in records for one in (record.get("dcgm") or {}).get("gpus", ())):
+        parts = [
+            f"{gpu[name] * factor:{form}}{unit}"
+            for name, factor, form, unit in DCGM
+            if gpu.get(name) is not None
+        ]
+        faults = [f"{gpu[name]} {text}" for name, text in DCGM_FAULTS if gpu.get(name)]
+        yield f"DCGM, {gpu['uuid'][:12]}", ", ".join(parts + (faults or ["no errors"]))
 
 
 def _neighbours(found: list[dict[str, Any]]) -> str:

@@ -33,6 +33,11 @@ class AgentConfig(Section):
         description="DCGM's program, for SM activity and the other profiling counters. Where it is"
         " missing they come from NVML (GPM, Hopper and later).",
     )
+    job_stats: bool = Field(
+        False,
+        description="Have DCGM keep its own statistics (dcgmi stats: energy, memory, utilization,"
+        " ECC errors, slowdowns) of jobs that have whole GPUs to themselves, for `coloc report`.",
+    )
     idle_after_s: int = Field(
         1800,
         ge=0,

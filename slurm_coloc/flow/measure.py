@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.adapters.dcgm import Dcgm
+from slurm_coloc.adapters.dcgm.counters import Dcgm
+from slurm_coloc.adapters.dcgm.jobs import name_of
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.nvml.sampling import Sample, Sampling, Unit
@@ -23,6 +24,7 @@ from slurm_coloc.errors import ColocError
 from slurm_coloc.flow import uses, xids
 from slurm_coloc.flow.accounting import Accounting
 from slurm_coloc.flow.jobmap import map_jobs
+from slurm_coloc.flow.jobstats import JobStats
 from slurm_coloc.flow.lately import Lately
 from slurm_coloc.flow.present import Job, Present
 
@@ -87,6 +89,7 @@ class Measurer:
         self._mapped: dict[str, tuple[int, ...]] = {}
         self._told_write = ""
         self.xids = xids.Xids()
+        self.stats: JobStats | None = None
         self.paused_by: int | None = None
         self.idle: list[dict[str, Any]] = []
         self.present: list[tuple[int, int, float]] = []
@@ -98,6 +101,10 @@ class Measurer:
     def figures(self) -> list[dict[str, Any]]:
         """How each GPU is now, for a heartbeat."""
         return self._lately.figures
+
+    def jobs(self) -> list[Job]:
+        """The runs that are here now."""
+        return list(self._present.jobs.values())
 
     @property
     def run_dir(self) -> Path:
@@ -176,6 +183,7 @@ class Measurer:
         smact = use.add(now_s, mine, energy_j, others)
         sources, use.why = self._sources(mine)
         use.sources = {name: one or use.sources.get(name) for name, one in sources.items()}
+        self._add_statistics(use)
         run.held_mib = sum(one.mib_of(job.job_id) for one in mine)
         if use.pids.close(now_s):
             self._accounted_s = 0.0  # ask for its last figures at once
@@ -184,6 +192,15 @@ class Measurer:
             text = f"{run.held_mib} MiB held, no SM activity for {minutes:g} min"
             use.note(now_s, "idle", text)
             log.info("idle", jobid=job.job_id, restart=job.restart, held_mib=run.held_mib)
+
+    def _add_statistics(self, use: RunUse) -> None:
+        """DCGM's own of the run, or why there are none, where they are wanted."""
+        if self.stats is None:
+            return
+        name = name_of(use.job_id, use.restart)
+        use.dcgm = self.stats.told.get(name, use.dcgm)
+        if why := self.stats.why.get(name):
+            use.why["job_stats"] = why
 
     def _notice(self, run: Run, mine: list[Reading], now_s: float) -> None:
         use = run.use

@@ -16,13 +16,16 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters import hookenv
-from slurm_coloc.adapters.dcgm import Dcgm
+from slurm_coloc.adapters.dcgm.counters import Dcgm
+from slurm_coloc.adapters.dcgm.jobs import JobStatistics
+from slurm_coloc.adapters.dcgm.program import Dcgmi
 from slurm_coloc.adapters.mps import seats
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
 from slurm_coloc.flow import uses
 from slurm_coloc.flow.finish import SUFFIXES
+from slurm_coloc.flow.jobstats import JobStats
 from slurm_coloc.flow.measure import Measurer
 from slurm_coloc.flow.worker import Worker
 
@@ -43,10 +46,14 @@ class Sampler:
     def __init__(self, settings: hookenv.HookSettings, slurm_uid: int) -> None:
         self._settings = settings
         self._lib = Nvml()
-        self._dcgm = Dcgm(settings.dcgmi)
+        dcgmi = Dcgmi(settings.dcgmi)
+        self._dcgm = Dcgm(dcgmi)
         self._root = os.geteuid() == 0
         procs = Procs({0, slurm_uid, os.geteuid()})
         self._measurer = Measurer(settings, self._lib, self._dcgm, procs, may_write=self._root)
+        if settings.job_stats and self._root:
+            numbers, jobs = lambda: self._dcgm.numbers, self._measurer.jobs
+            self._measurer.stats = JobStats(JobStatistics(dcgmi), numbers, jobs)
         self._worker = Worker("nvml")
         self._sampled_s = 0.0
         self._reaped_s = 0.0
@@ -86,6 +93,8 @@ class Sampler:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._dcgm.run())
+                if self._measurer.stats is not None:
+                    group.create_task(self._measurer.stats.run())
                 group.create_task(self._each_second())
         finally:
             # Stopped in an orderly way; after a kill up to five seconds of figures are missing.

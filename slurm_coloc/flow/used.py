@@ -125,6 +125,40 @@ class Series(_Bounded):
         return self
 
 
+Number = Annotated[float, Field(ge=0, le=MAX_JOULES, allow_inf_nan=False)]
+
+
+class DcgmGpu(_Bounded):
+    """DCGM's job statistics of one GPU (adapters/dcgm/jobs); None: DCGM had no value. Utilization
+    is NVML's; slow_*: the part of the time in which clocks were lowered for that reason."""
+
+    uuid: Uuid
+    lasted_s: Number | None = None
+    energy_j: Joules | None = None
+    power_w: Number | None = None
+    max_mib: Mib | None = None
+    utilization: Ratio | None = None
+    memory_utilization: Ratio | None = None
+    pcie_rx_mb_s: Number | None = None
+    pcie_tx_mb_s: Number | None = None
+    ecc_single: Count | None = None
+    ecc_double: Count | None = None
+    pcie_replays: Count | None = None
+    xids: Count | None = None
+    slow_power: Ratio | None = None
+    slow_thermal: Ratio | None = None
+    slow_reliability: Ratio | None = None
+    slow_board: Ratio | None = None
+    slow_sync: Ratio | None = None
+
+
+class DcgmJob(_Bounded):
+    """DCGM's job statistics of a run that had its GPUs to itself, as last read."""
+
+    at_s: Time
+    gpus: tuple[DcgmGpu, ...] = Field((), max_length=MAX_GPUS)
+
+
 class UsedRecord(_Bounded):
     """The ``use`` record, version 1."""
 
@@ -143,6 +177,7 @@ class UsedRecord(_Bounded):
     neighbours: tuple[UsedNeighbour, ...] = Field((), max_length=MAX_NEIGHBOURS)
     events: tuple[UsedEvent, ...] = Field((), max_length=MAX_EVENTS)
     series: Series | None = None
+    dcgm: DcgmJob | None = None
     left_out: dict[Name, Count] | Count | None = None
 
     @model_validator(mode="after")

@@ -110,3 +110,24 @@ def test_a_job_alone_and_idle(make_lab: Make) -> None:
     table = lab.run(["coloc", "gpus"], user=me.user).stdout.splitlines()
     assert table[0].split()[:3] == ["NODE", "GPU", "NAME"] and f"{idle}:2.9" in table[1]
     lab.run(["scancel", str(idle)], user=me.user)
+
+
+@pytest.mark.timeout(180)
+def test_dcgms_own_statistics_of_a_whole_gpu(make_lab: Make) -> None:
+    """Kept by DCGM for a job that shares with nobody, shown by `coloc report`, and removed."""
+    lab = make_lab(users=1, settings={"agent": {"job_stats": True}})
+    me = desk(lab, 300)
+    alone = me.submit(
+        "--gres=gpu:1",
+        "--coloc-policy=exclusive",
+        wrap=train(lab, memory_mib=3000, smact=0.5, work_s=25),
+    )
+    until(lambda: me.explain(alone)["runs"][-1]["outcome"], 120, "it has ended")
+    [gpu] = record(lab, alone)["dcgm"]["gpus"]
+    assert (gpu["uuid"], gpu["max_mib"]) == (record(lab, alone)["gpus"][0]["uuid"], 3000)
+    told = lab.run(["coloc", "report", str(alone)], user=me.user).stdout
+    [line] = [one for one in told.splitlines() if one.startswith("DCGM, GPU-")]
+    assert "2.9 GiB at most" in line and "utilization" in line and line.endswith("no errors")
+    node = {"COLOC_EMU_LEDGER": f"{lab.dir}/nodes/n1/ledger"}
+    groups = ["dcgmi", "group", "-l"]
+    until(lambda: "coloc-" not in lab.run(groups, env=node).stdout, 40, "DCGM has forgotten it")

@@ -159,6 +159,7 @@ class RunUse:
     left_out: dict[str, int] = field(default_factory=dict)
     last: Plain | None = None
     series: Series | None = None
+    dcgm: Plain | None = None  # DCGM's own job statistics, as adapters/dcgm/jobs read them
     sources: dict[str, str | None] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     accounting: bool = False
@@ -308,6 +309,7 @@ class RunUse:
             ],
             "events": list(self.events),
             "series": self.series.plain() if self.series else None,
+            **({"dcgm": self.dcgm} if self.dcgm else {}),
             **({"left_out": left_out} if left_out else {}),
         }
 
@@ -333,6 +335,7 @@ def resume(plain: Plain) -> RunUse:
     made.left_out = dict(plain.get("left_out", {}))
     made.pids.dropped = int(made.left_out.pop("pids", 0))
     made.series = Series.of(plain["series"]) if plain["series"] else None
+    made.dcgm = plain.get("dcgm")
     return made
 
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dcgmi, a small part: discovery -l, dmon -e, job statistics, profile --pause and --resume. There
- * is no nv-hostengine. */
+/* dcgmi, a small part: discovery, dmon -e, profile --pause and --resume; groups and job statistics
+ * are in dcgmi_jobs.c. There is no nv-hostengine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "entities.h"
+#include "dcgmi.h"
 
 #define MAX_FIELDS 32
 
@@ -185,117 +185,6 @@ static int cmd_discovery(struct emu_ledger *l, int argc, char **argv)
     return 0;
 }
 
-static struct emu_stats *find_stats(struct emu_state *st, const char *job, int fresh)
-{
-    int i;
-
-    for (i = 0; i < EMU_MAX_STATS; i++)
-        if (st->stats[i].state != 0 && strcmp(st->stats[i].job, job) == 0)
-            return &st->stats[i];
-    for (i = 0; fresh && i < EMU_MAX_STATS; i++)
-        if (st->stats[i].state == 0)
-            return &st->stats[i];
-    return NULL;
-}
-
-static void start_stats(struct emu_state *st, struct emu_stats *s, const char *job)
-{
-    uint32_t d;
-
-    memset(s, 0, sizeof(*s));
-    snprintf(s->job, sizeof(s->job), "%s", job);
-    s->start_epoch_s = (int64_t)time(NULL);
-    s->start_ns = emu_now_ns();
-    for (d = 0; d < st->n_devices; d++) {
-        s->energy_j[d] = -st->dev[d].energy_j;
-        s->sm_active_s[d] = -st->dev[d].sm_active_s;
-    }
-    s->state = 1;
-}
-
-static void stop_stats(struct emu_state *st, struct emu_stats *s)
-{
-    uint32_t d;
-
-    s->stop_epoch_s = (int64_t)time(NULL);
-    s->wall_s = (double)(emu_now_ns() - s->start_ns) / 1e9;
-    for (d = 0; d < st->n_devices; d++) {
-        s->energy_j[d] += st->dev[d].energy_j;
-        s->sm_active_s[d] += st->dev[d].sm_active_s;
-    }
-    s->state = 2;
-}
-
-static void print_stats(const struct emu_state *st, const struct emu_stats *s)
-{
-    static const char *const line =
-        "+------------------------------------+----------------------------------------+\n";
-    uint32_t d;
-
-    printf("Successfully retrieved statistics for job: %s.\n", s->job);
-    for (d = 0; d < st->n_devices; d++) {
-        printf("%s| GPU ID: %-26u |                                        |\n", line, d);
-        printf("| Start Time                         | %-38lld |\n", (long long)s->start_epoch_s);
-        printf("| End Time                           | %-38lld |\n", (long long)s->stop_epoch_s);
-        printf("| Total Execution Time (sec)         | %-38.2f |\n", s->wall_s);
-        printf("| Energy Consumed (Joules)           | %-38.0f |\n", s->energy_j[d]);
-        printf("| Max GPU Memory Used (bytes)        | %-38llu |\n",
-               (unsigned long long)s->max_mib[d] * 1048576ull);
-        printf("| SM Utilization (%%)                 | %-38.0f |\n",
-               s->wall_s > 0 ? 100.0 * s->sm_active_s[d] / s->wall_s : 0.0);
-    }
-    printf("%s", line);
-}
-
-static int cmd_stats(struct emu_ledger *l, int argc, char **argv)
-{
-    struct emu_stats *s;
-    const char *job = NULL;
-    int i, verb = 0, rc = 0;
-
-    for (i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "-g") == 0 && i + 1 < argc) {
-            i++; /* every group is all GPUs */
-        } else if (strcmp(argv[i], "-e") == 0 || strcmp(argv[i], "--enable") == 0) {
-            printf("Successfully started process watches.\n");
-            return 0;
-        } else if (strcmp(argv[i], "-v") == 0) {
-            continue;
-        } else if (argv[i][0] == '-' && strchr("sxjr", argv[i][1]) != NULL && i + 1 < argc) {
-            verb = argv[i][1];
-            job = argv[++i];
-        }
-    }
-    if (verb == 0 || strlen(job) >= sizeof(s->job)) {
-        fputs("usage: dcgmi stats [-g GROUP] -e | -s JOB | -x JOB | -j JOB | -r JOB\n", stderr);
-        return 255;
-    }
-    if (emu_lock(l) < 0)
-        return 255;
-    s = find_stats(l->st, job, verb == 's');
-    if (s == NULL || (verb == 's' && s->state != 0)) {
-        printf("Error: Unable to %s job %s. Return: %s.\n", verb == 's' ? "start" : "find", job,
-               verb == 's' ? "The job id is in use" : "No data is available");
-        rc = 255;
-    } else if (verb == 's') {
-        start_stats(l->st, s, job);
-        printf("Successfully started recording stats for %s.\n", job);
-    } else if (verb == 'x') {
-        stop_stats(l->st, s);
-        printf("Successfully stopped recording stats for %s.\n", job);
-    } else if (verb == 'j') {
-        struct emu_stats now = *s; /* of a job that still runs: up to now */
-        if (now.state == 1)
-            stop_stats(l->st, &now);
-        print_stats(l->st, &now);
-    } else {
-        s->state = 0;
-        printf("Successfully removed job %s.\n", job);
-    }
-    emu_unlock(l);
-    return rc;
-}
-
 static int cmd_profile(struct emu_ledger *l, const char *what)
 {
     int pause = strcmp(what, "--pause") == 0;
@@ -324,8 +213,10 @@ int main(int argc, char **argv)
         return cmd_discovery(&l, argc - 2, argv + 2);
     if (strcmp(sub, "stats") == 0)
         return cmd_stats(&l, argc - 2, argv + 2);
+    if (strcmp(sub, "group") == 0)
+        return cmd_group(&l, argc - 2, argv + 2);
     if (strcmp(sub, "profile") == 0)
         return cmd_profile(&l, argc > 2 ? argv[2] : "");
-    fprintf(stderr, "dcgmi (emulated): only discovery, dmon, stats and profile are here\n");
+    fprintf(stderr, "dcgmi (emulated): only discovery, dmon, group, stats and profile are here\n");
     return 255;
 }

@@ -18,11 +18,12 @@
 #include <sys/types.h>
 
 #define EMU_MAGIC 0x554d45434f4c4f43ull /* "COLOCEMU" */
-#define EMU_VERSION 5u
+#define EMU_VERSION 6u
 #define EMU_MAX_DEVICES 16
 #define EMU_MAX_MIG 8
 #define EMU_MAX_PROCS 1024
 #define EMU_MAX_STATS 64
+#define EMU_MAX_GROUPS 32
 #define EMU_MAX_PAST 512 /* ended processes that accounting remembers, the newest */
 #define EMU_MAX_LIMITS 128
 #define EMU_MAX_XIDS 64 /* the newest */
@@ -41,6 +42,7 @@ struct emu_mig {
     char uuid[EMU_UUID_LEN];
     char profile[16]; /* "1g.5gb" */
     uint32_t gi, ci, sms, slices;
+    uint32_t start, size; /* memory slices of its GPU instance */
     uint64_t memory_mib;
 };
 
@@ -106,10 +108,18 @@ struct emu_stats {
     char job[64];
     uint32_t state; /* 0 free, 1 running, 2 stopped */
     int64_t start_epoch_s, stop_epoch_s;
-    double energy_j[EMU_MAX_DEVICES], sm_active_s[EMU_MAX_DEVICES]; /* at start, then the sums */
+    uint32_t devices; /* of its group, a bit each */
+    double energy_j[EMU_MAX_DEVICES], gr_active_s[EMU_MAX_DEVICES]; /* at start, then the sums */
     uint64_t max_mib[EMU_MAX_DEVICES];
     double wall_s;
     uint64_t start_ns;
+};
+
+/* A DCGM group of GPUs. */
+struct emu_group {
+    uint32_t id; /* 0: free */
+    uint32_t devices;
+    char name[64];
 };
 
 struct emu_state {
@@ -125,6 +135,7 @@ struct emu_state {
     struct emu_device dev[EMU_MAX_DEVICES];
     struct emu_proc proc[EMU_MAX_PROCS];
     struct emu_stats stats[EMU_MAX_STATS];
+    struct emu_group group[EMU_MAX_GROUPS];
     uint32_t profiling_paused; /* dcgmi profile --pause: DCGM reads no profiling counters */
     uint64_t n_past;           /* ended processes so far; past[n % EMU_MAX_PAST] */
     struct emu_past past[EMU_MAX_PAST];

@@ -28,11 +28,11 @@ static const char *const bus_dgx[] = {"00000000:1B:00.0", "00000000:43:00.0", "0
 
 /* The 3g instance is cut into two compute instances that share its memory. */
 static const struct mig_layout mixed[] = {
-    {"1c.3g.20gb", 1,  0, 14, 1, 20096},
-    {"2c.3g.20gb", 1,  1, 28, 2, 20096},
-    {"2g.10gb",    3,  0, 28, 2, 9984 },
-    {"1g.5gb",     9,  0, 14, 1, 4864 },
-    {"1g.5gb",     10, 0, 14, 1, 4864 },
+    {"1c.3g.20gb", 1,  0, 14, 1, 4, 4, 20096},
+    {"2c.3g.20gb", 1,  1, 28, 2, 4, 4, 20096},
+    {"2g.10gb",    3,  0, 28, 2, 0, 2, 9984 },
+    {"1g.5gb",     9,  0, 14, 1, 2, 1, 4864 },
+    {"1g.5gb",     10, 0, 14, 1, 3, 1, 4864 },
 };
 
 #define N_MIXED (sizeof(mixed) / sizeof(mixed[0]))
@@ -93,6 +93,8 @@ static void cut(struct emu_device *d, const struct machine *m, const char *seed,
         x->ci = m->mig[i].ci;
         x->sms = m->mig[i].sms;
         x->slices = m->mig[i].slices;
+        x->start = m->mig[i].start;
+        x->size = m->mig[i].size;
         x->memory_mib = m->mig[i].memory_mib;
         make_uuid(x->uuid, sizeof(x->uuid), "MIG", seed, 100 + n * EMU_MAX_MIG + i);
     }

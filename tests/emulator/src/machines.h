@@ -16,7 +16,7 @@ struct gpu_model {
 
 struct mig_layout {
     const char *profile;
-    uint32_t gi, ci, sms, slices;
+    uint32_t gi, ci, sms, slices, start, size;
     uint64_t memory_mib;
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvidia-smi, the part of it that scripts use: -L, --query-gpu, --query-compute-apps, the table. */
+/* nvidia-smi, the part of it that scripts use: -L, --query-gpu, --query-compute-apps, the table,
+ * mig -lgi. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "monitor.h"
+#include "smi.h"
 
 #define MAX_FIELDS 64
 
@@ -322,10 +324,14 @@ int main(int argc, char **argv)
     struct emu_ledger l;
     const char *id = NULL;
     char *v, *gpu = NULL, *apps = NULL;
-    int i, mig, listing = 0;
+    int i, mig, listing = 0, instances = 0;
+    int first = argc > 1 && strcmp(argv[1], "mig") == 0 ? 2 : 1;
 
-    for (i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-L") == 0 || strcmp(argv[i], "--list-gpus") == 0) {
+    for (i = first; i < argc; i++) {
+        if (first == 2 && (strcmp(argv[i], "-lgi") == 0 ||
+                           strcmp(argv[i], "--list-gpu-instances") == 0)) {
+            instances = 1;
+        } else if (strcmp(argv[i], "-L") == 0 || strcmp(argv[i], "--list-gpus") == 0) {
             listing = 1;
         } else if ((v = value_of(argv, argc, &i, "--query-gpu")) != NULL) {
             gpu = v;
@@ -342,6 +348,10 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    if (first == 2 && !instances) {
+        fputs("nvidia-smi (emulated): of mig only -lgi is emulated\n", stderr);
+        return 2;
+    }
     emu_open_or_die(&l, NULL,
                     "NVIDIA-SMI has failed because it couldn't communicate with the "
                     "NVIDIA driver");
@@ -354,6 +364,8 @@ int main(int argc, char **argv)
         printf("No devices were found\n");
         return 6;
     }
+    if (instances)
+        return list_gpu_instances(&st, q.device);
     if (listing)
         return list_gpus(&st);
     if (gpu == NULL && apps == NULL)

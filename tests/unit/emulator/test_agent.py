@@ -54,13 +54,19 @@ class Agent:
             self.process = None
 
     def job(
-        self, job_id: int, gpu: int = 0, uid: int = 0, restart: int = 0, mig: int | None = None
+        self,
+        job_id: int,
+        gpu: int = 0,
+        uid: int = 0,
+        restart: int = 0,
+        mig: int | None = None,
+        method: str = "mps",
     ) -> str:
         """The state that the Prolog writes; the GPU's UUID, or that of its MIG device ``mig``."""
         found = self.node.show()["gpus"][gpu]
         uuid = str((found if mig is None else found["mig"][mig])["uuid"])
         state = {"job_id": job_id, "restart": restart, "uid": uid, "started_s": time.time()}
-        state["sharing"] = {"method": "mps"}
+        state["sharing"] = {"method": method}
         new = self.run_dir / "new"
         new.write_text(json.dumps({**state, "gpu": {"devices": [{"uuid": uuid}]}}))
         new.rename(self.run_dir / f"{job_id}.json")
@@ -128,6 +134,31 @@ def test_gpm_where_there_is_no_dcgm(make_agent: Callable[..., Agent]) -> None:
     assert mine["gpus"][0]["smact_max"] == pytest.approx(0.6, rel=0.25)
     assert other["gpus"][0]["smact_max"] == pytest.approx(0.2, rel=0.35)
     assert "split" not in mine["why"]
+
+
+def test_dcgms_own_statistics_of_a_run_alone(make_agent: Callable[..., Agent]) -> None:
+    """Of a run with a whole GPU; gone from the host engine with it, also after a kill."""
+    agent = make_agent(settings="job_stats = true")
+    agent.start()
+    agent.job(7, method="alone")
+    agent.job(8, gpu=1)
+    train(agent, 7, 6000, 0.6, CUDA_VISIBLE_DEVICES="0")
+    train(agent, 8, 3000, 0.2, CUDA_VISIBLE_DEVICES="1")
+    agent.until(lambda: agent.record(7).get("dcgm"), "DCGM's statistics are read")
+    (gpu,) = agent.record(7)["dcgm"]["gpus"]
+    assert gpu["uuid"] == agent.node.show()["gpus"][0]["uuid"]
+    assert gpu["max_mib"] == 6000 and gpu["energy_j"] > 0
+    assert 0 < gpu["utilization"] <= 0.73, "NVML's, 1.2 times the activity here"
+    assert gpu["ecc_double"] == 0 and "slow_board" not in gpu
+    assert "dcgm" not in agent.record(8) and "job_stats" not in agent.record(8)["why"]
+    agent.end(signal.SIGKILL)
+    assert "coloc-7.0" in agent.node.tool("dcgmi", "group", "-l").stdout
+    (agent.run_dir / "7.json").unlink()
+    agent.start()
+    agent.until(
+        lambda: "coloc-" not in agent.node.tool("dcgmi", "group", "-l").stdout, "it is removed"
+    )
+    assert agent.node.tool("dcgmi", "stats", "-j", "coloc-7.0", check=False).returncode != 0
 
 
 def test_no_counters_at_all(make_agent: Callable[..., Agent]) -> None:

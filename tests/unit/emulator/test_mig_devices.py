@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.adapters.dcgm import FIELDS, read_instances, read_line
+from slurm_coloc.adapters.dcgm.counters import FIELDS, read_instances, read_line
 from slurm_coloc.adapters.nvml.mig import cap_minor, read_caps
 
 from .conftest import Node

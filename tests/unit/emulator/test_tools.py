@@ -2,10 +2,13 @@
 """nvidia-smi, dcgmi and coloc-emu over the ledger."""
 
 import json
+import re
 import stat
 from collections.abc import Callable
 
 import pytest
+
+from slurm_coloc.core.mig import CARDS, place
 
 from .conftest import Node
 
@@ -70,6 +73,22 @@ def test_nvidia_smi_lists_mig_devices(make_node: Callable[..., Node]) -> None:
     assert [line.split("UUID: ")[1].rstrip(")") for line in listed] == [m["uuid"] for m in mig]
 
 
+def test_nvidia_smi_lists_gpu_instances(make_node: Callable[..., Node]) -> None:
+    """Each by its profile's id and its place, as core/mig has them for the card."""
+    told = make_node("mig-mixed").tool("nvidia-smi", "mig", "-lgi").stdout
+    rows = re.findall(r"\|\s+1\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s+\|", told)
+    card = CARDS["a100-40gb"]
+    assert [row[2] for row in rows] == ["1", "3", "9", "10"]
+    found = place(card, [row[0] for row in rows])
+    assert found is not None
+    assert sorted(found) == sorted((name, int(start)) for name, _, _, start, _ in rows)
+    for name, number, _, _, size in rows:
+        profile = card.profile(name)
+        assert profile is not None and (profile.id, profile.memory) == (int(number), int(size))
+    plain = make_node().tool("nvidia-smi", "mig", "-lgi", check=False)
+    assert plain.returncode == 6 and "No MIG-enabled devices found." in plain.stdout
+
+
 def dmon(node: Node, *args: object) -> list[list[str]]:
     out = node.tool("dcgmi", "dmon", "-c", 1, *args).stdout.splitlines()
     assert out[0].startswith("#Entity")
@@ -114,6 +133,20 @@ def test_dcgmi_job_statistics(node: Node) -> None:
     node.tool("dcgmi", "stats", "-r", "42.0")
     assert node.tool("dcgmi", "stats", "-j", "42.0", check=False).returncode != 0
     node.tool("dcgmi", "discovery", "-l")
+
+
+def test_dcgmi_groups_and_statistics_of_one_gpu(node: Node) -> None:
+    made = node.tool("dcgmi", "group", "-c", "mine", "-a", "1").stdout
+    assert made.startswith('Successfully created group "mine" with a group ID of 2\n')
+    assert node.tool("dcgmi", "group", "-c", "bad", "-a", "9", check=False).returncode != 0
+    node.tool("dcgmi", "stats", "-g", "2", "-e", "-u", "1000", "-m", "60")
+    assert node.tool("dcgmi", "stats", "-g", "9", "-s", "7.0", check=False).returncode != 0
+    node.tool("dcgmi", "stats", "-g", "2", "-s", "7.0")
+    told = node.tool("dcgmi", "stats", "-v", "-j", "7.0").stdout
+    assert "GPU ID: 1" in told and "GPU ID: 0" not in told
+    assert "GPU 1" in node.tool("dcgmi", "group", "-l").stdout
+    node.tool("dcgmi", "group", "-d", "2")
+    assert node.tool("dcgmi", "group", "-d", "2", check=False).returncode != 0
 
 
 def test_a_mig_instance_bounds_memory_and_speed(make_node: Callable[..., Node]) -> None:

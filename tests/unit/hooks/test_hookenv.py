@@ -97,7 +97,7 @@ def test_hostile_spank_values_change_nothing() -> None:
     assert read_job({**GOOD, **hostile}) == read_job(GOOD)
 
 
-AGENT = ("sample", "dcgmi", "idle_after_s", "window_s", "beat_s", "job_mapping_dir")
+AGENT = ("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s", "job_mapping_dir")
 
 
 def test_defaults_are_those_of_the_configuration() -> None:

@@ -4,7 +4,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.adapters.dcgm import read_discovery, read_line
+from slurm_coloc.adapters.dcgm.counters import read_discovery, read_line
 from slurm_coloc.core.telemetry.idle import Idle
 from slurm_coloc.core.telemetry.reading import Profile
 from slurm_coloc.core.telemetry.series import POINTS, Series

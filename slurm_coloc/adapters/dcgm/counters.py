@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """DCGM's profiling counters, by ``dcgmi dmon`` as a child that is read line by line.
 
-One child for all GPUs, started again with growing pauses where it ends. It speaks to the host
-engine, so no right is needed here; a node without DCGM costs nothing. Of a GPU that is cut by MIG
+One child for all GPUs, started again with growing pauses where it ends. Of a GPU that is cut by MIG
 dcgmi tells "N/A": its GPU instances are asked for as entities of their own (``i:N``), and what is
 told is of the instance's own SMs. Compute instances that share one are not told apart.
 """
 
 import asyncio
 import contextlib
-import os
 import re
 import time
-from pathlib import Path
 
 import structlog
 
+from slurm_coloc.adapters.dcgm.program import Dcgmi, first
 from slurm_coloc.core.telemetry.reading import Profile
 
 log = structlog.get_logger()
@@ -30,7 +28,6 @@ FIELDS = {
 }
 MOST = 1e13  # bytes a second: a hundred times PCIe 6
 STALE_S = 3.5  # a line comes each second
-COMMAND_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 _ID = re.compile(r"^\|\s*(\d+)\s*\|")
 _INSTANCE = re.compile(r"\b(\d+)/(\d+)(?:/(\d+))?\s*\|.*\(EntityID:\s*(\d+)\)")
@@ -82,8 +79,8 @@ def read_line(line: str, kind: str = "GPU") -> tuple[int, Profile | None] | None
 class Dcgm:
     """The last figures of each GPU. ``why``: the reason where there are none."""
 
-    def __init__(self, program: Path) -> None:
-        self._program = program
+    def __init__(self, dcgmi: Dcgmi) -> None:
+        self._dcgmi = dcgmi
         self._latest: dict[str, tuple[float, Profile | None]] = {}
         self._instances: dict[tuple[int, int], tuple[float, Profile | None]] = {}
         self.numbers: dict[str, int] = {}
@@ -119,27 +116,22 @@ class Dcgm:
 
     async def _stream(self) -> str:
         """Start dmon and read it to its end; why it ended."""
-        if not os.access(self._program, os.X_OK):
-            return f"DCGM: {self._program} is not on this node"
-        done, text = await self._command("discovery", "-l")
+        if missing := self._dcgmi.missing:
+            return missing
+        done, text = await self._dcgmi.ask("discovery", "-l")
         gpus = read_discovery(text) if done else {}
         if not gpus:
-            return f"DCGM: {_first(text) or 'no GPUs'}"
+            return f"DCGM: {first(text) or 'no GPUs'}"
         self.numbers = {uuid: number for number, uuid in gpus.items()}
         fields = ",".join(str(field) for field, _ in FIELDS.values())
-        done, text = await self._command("discovery", "-c")
+        done, text = await self._dcgmi.ask("discovery", "-c")
         cut = read_instances(text) if done else {}
         entities = ",".join([*map(str, gpus), *(f"i:{entity}" for entity in cut)])
+        only = ("-i", entities) if cut else ()
         try:
-            child = await asyncio.create_subprocess_exec(
-                str(self._program),
-                *("dmon", "-e", fields, "-d", "1000", *(("-i", entities) if cut else ())),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
+            child = await self._dcgmi.start("dmon", "-e", fields, "-d", "1000", *only)
         except OSError as err:
-            return f"DCGM: {self._program}: {err.strerror}"
+            return f"DCGM: {self._dcgmi.path}: {err.strerror}"
         try:
             return await self._lines(child, gpus, cut)
         finally:
@@ -178,32 +170,8 @@ class Dcgm:
 
     async def pause(self) -> bool:
         """Free the profiling counters for a job's own profiler; whether DCGM did."""
-        return (await self._command("profile", "--pause"))[0]
+        return (await self._dcgmi.ask("profile", "--pause"))[0]
 
     async def resume(self) -> bool:
         """Take them again."""
-        return (await self._command("profile", "--resume"))[0]
-
-    async def _command(self, *words: str) -> tuple[bool, str]:
-        """Whether it succeeded, and its output."""
-        try:
-            child = await asyncio.create_subprocess_exec(
-                str(self._program),
-                *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-        except OSError as err:
-            return False, err.strerror or ""
-        try:
-            out, _ = await asyncio.wait_for(child.communicate(), COMMAND_S)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            return False, f"no answer within {COMMAND_S:g} s"
-        return child.returncode == 0, out.decode("utf-8", "replace")
-
-
-def _first(text: str) -> str:
-    return next((line.strip()[:120] for line in text.splitlines() if line.strip()), "")
+        return (await self._dcgmi.ask("profile", "--resume"))[0]
