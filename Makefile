@@ -100,8 +100,9 @@ sweeps: .venv ## the simulations behind the defaults (etc/adr), some minutes: AR
 	@echo 'sweeps: budget, margin, gate, sharing rule, pool, recovery over made-up traces'
 	$(PY) tests/sweeps/run.py $(ARGS)
 
-# exclusive, native and steered side by side take some 25 minutes at COMPRESS=30. Steered needs Slurm
-# 24.11: docker/test-in trixie make trace-lab TRACE=FILE.csv. COLOC_FACTS: where the traces 60 and 90 are.
+# exclusive, native and steered side by side take some 25 minutes at COMPRESS=30. COLOC_FACTS: the folder
+# of the traces 60 and 90. Steered needs Slurm 24.11:
+# docker/test-in --copy ../shared/facts:/src/shared/facts trixie make trace-lab
 TRACE ?= 60
 POLICIES ?= exclusive native steered
 COMPRESS ?= 30

@@ -85,7 +85,10 @@ def test_the_table_tells_what_was_not_run(tmp_path: Path) -> None:
     path = tmp_path / "RESULTS.md"
     path.write_text("# Head\n")
     for _ in range(2):
-        report.write(path, "60", text)
-    report.write(path, "90", "other")
+        told = f"talk before\n{report.marked('60', text)}\ntalk after\n"
+        assert report.write(path, told) == ["60"]
+    assert report.write(path, report.marked("90", "other")) == ["90"]
+    assert report.write(path, "nothing of ours") == []
     whole = path.read_text()
     assert whole.startswith("# Head") and whole.count("native: said") == 1 and "other" in whole
+    assert "talk" not in whole
