@@ -64,13 +64,19 @@ class Plan:
             stage = Stage(lab, way, self.scale)
             stage.ready()
             stage.rehearse(jobs)
-            scale = replace(self.scale, start_s=start_cost_s(stage))
-            simulated = predict(jobs, way, self.machine, scale)
-            expected_s = scale.of_lab(simulated.makespan_s)
-            say(f"{way.name}: a start costs {scale.start_s:.2f} s; about {expected_s:.0f} s to go")
-            found = play(stage, jobs, PATIENCE * expected_s + PATIENCE_S).outcome(jobs, scale)
+            before_s = start_cost_s(stage)
+            scale = replace(self.scale, start_s=before_s)
+            expected_s = scale.of_lab(predict(jobs, way, self.machine, scale).makespan_s)
+            say(f"{way.name}: a start costs {before_s:.2f} s; about {expected_s:.0f} s to go")
+            played = play(stage, jobs, PATIENCE * expected_s + PATIENCE_S)
+            after_s = start_cost_s(stage)
+            scale = replace(scale, start_s=(before_s + after_s) / 2)
+            stage.said.append(
+                f"a start cost {before_s:.2f} s before the trace, {after_s:.2f} after"
+            )
             said += [f"{way.name}: {line}" for line in stage.said]
-            return Row(way, scale, found, simulated, plain)
+            simulated = predict(jobs, way, self.machine, scale)
+            return Row(way, scale, played.outcome(jobs, scale), simulated, plain)
         except ColocError:
             print(lab.logs(20), file=sys.stderr)
             raise
