@@ -51,13 +51,14 @@ local OPTIONS = {
   COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
   COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
   COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
+  COLOC_MAX_SLOWDOWN = "max_slowdown",
 }
 -- PyTorch's allocator: the second is the name up to 2.8, which later ones still read.
 local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
 local ALLOCATOR_MAX = 512 -- bytes; a longer one is no honest value
 local OPTION_ORDER = {
   "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind", "auto",
-  "slot",
+  "slot", "max_slowdown",
 }
 local SCRIPT_MAX = 65536 -- bytes of a script and its arguments; a longer one is not forwarded
 -- The order of writing; the memory last, because an unset one cannot be put back.

@@ -40,6 +40,7 @@ struct coloc_request {
 	const char *precision;
 	const char *policy;
 	const char *slot;
+	const char *max_slowdown;
 	const char *slot_s; /* the same in seconds, once coloc_options_check has passed it */
 };
 

@@ -99,5 +99,6 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	put(spank, "COLOC_PRECISION", request->precision);
 	put(spank, "COLOC_POLICY", request->policy);
 	put(spank, "COLOC_SLOT", request->slot_s);
+	put(spank, "COLOC_MAX_SLOWDOWN", request->max_slowdown);
 	free(summary);
 }

@@ -17,6 +17,7 @@ enum {
 	OPT_PRECISION,
 	OPT_POLICY,
 	OPT_SLOT,
+	OPT_MAX_SLOWDOWN,
 	OPT_COUNT
 };
 
@@ -59,11 +60,16 @@ static struct spank_option table[OPT_COUNT] = {
 	  "run so long at a time (as --time is written), save, and go back into the queue; "
 	  "0: no slots",
 	  1, OPT_SLOT, store },
+	{ "coloc-max-slowdown", "F",
+	  "bear at most F times the time that the job takes alone on a GPU (1 to 100, 1.25), "
+	  "for --coloc",
+	  1, OPT_MAX_SLOWDOWN, store },
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
 	"coloc",           "coloc_batch_size", "coloc_seq_len", "coloc_optimizer",
-	"coloc_precision", "coloc_policy",     "coloc_slot",    NULL,
+	"coloc_precision", "coloc_policy",     "coloc_slot",    "coloc_max_slowdown",
+	NULL,
 };
 
 static const char *const optimizers[] = {
@@ -110,6 +116,7 @@ const struct coloc_request *coloc_options_get(void)
 	request.policy = values[OPT_POLICY];
 	request.slot = values[OPT_SLOT];
 	request.slot_s = NULL;
+	request.max_slowdown = values[OPT_MAX_SLOWDOWN];
 	return &request;
 }
 
@@ -171,9 +178,37 @@ static bool check_slot(const char *value, char *error)
 	return false;
 }
 
+/* A factor from 1 to 100 with at most four digits behind the point. Read digit by digit: strtod
+ * would take the user's locale, "inf" and 0x1p3. */
+static bool check_factor(const char *value, char *error)
+{
+	char shown[256];
+	size_t whole = value ? strspn(value, "0123456789") : 0;
+	size_t part = 0;
+	const char *rest = value ? value + whole : NULL;
+
+	if (!value)
+		return true;
+	if (*rest == '.') {
+		part = strspn(rest + 1, "0123456789");
+		rest += part ? 1 + part : 0;
+	}
+	if (whole >= 1 && whole <= 3 && part <= 4 && *rest == '\0') {
+		long number = strtol(value, NULL, 10);
+		bool over = part && strspn(value + whole + 1, "0") != part;
+
+		if (number >= 1 && number + over <= 100)
+			return true;
+	}
+	snprintf(error, COLOC_ERROR_MAX,
+	         "--coloc-max-slowdown=%s is no factor: give a number from 1 to 100, such as 1.25",
+	         coloc_printable(value, shown));
+	return false;
+}
+
 bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_MAX])
 {
-	if (!check_slot(r->slot, error) ||
+	if (!check_slot(r->slot, error) || !check_factor(r->max_slowdown, error) ||
 	    !check_number("coloc-batch-size", r->batch_size, error) ||
 	    !check_number("coloc-seq-len", r->seq_len, error) ||
 	    !check_word("coloc-optimizer", r->optimizer, optimizers, error) ||
@@ -188,6 +223,7 @@ bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_M
 	else
 		snprintf(error, COLOC_ERROR_MAX,
 		         "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer, "
-		         "--coloc-precision and --coloc-slot need a model: add --coloc=FILE");
+		         "--coloc-precision, --coloc-slot and --coloc-max-slowdown need a model: "
+		         "add --coloc=FILE");
 	return false;
 }

@@ -10,6 +10,7 @@ from rich.text import Text
 from slurm_coloc.cli import render
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
+from slurm_coloc.core.slot import words
 from slurm_coloc.flow.ask import ask
 
 OPTIONS = ("batch_size", "seq_len", "optimizer", "precision")
@@ -62,8 +63,23 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "What binds it", answer["binding"]["text"] + note
     if answer["slurm_error"]:
         yield "Slurm", f"does not answer: {answer['slurm_error']}"
+    yield from _slowdown(answer, run)
     yield from tries(decision, answer["runs"])
     yield "What next", answer["next"]
+
+
+def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """What sharing costs a run now, and what that did to its time limit."""
+    own = [one for one in answer.get("time_limits", ()) if one["restart"] == run["restart"]]
+    bound = answer["decision"].get("max_slowdown")
+    if bound is not None or (own and own[0]["lost_s"] >= 1):
+        slower = (
+            f"{1 / own[0]['speed']:.2f}x now, beside {own[0]['others']}" if own else "not known"
+        )
+        yield "Slowdown", slower + ("" if bound is None else f"; {bound:g}x at most wanted")
+    if own and own[0]["set_s"] is not None:
+        given, became, lost = (words(own[0][name]) for name in ("base_s", "set_s", "lost_s"))
+        yield "Time limit", f"{given} given, {became} now: {lost} lost beside others"
 
 
 def _accounted(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:

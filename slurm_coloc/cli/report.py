@@ -11,6 +11,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.chart import chart
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
+from slurm_coloc.core.slot import words
 from slurm_coloc.flow.ask import ask
 
 COLUMNS = (
@@ -94,6 +95,9 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield from _dcgm(use["nodes"])
     yield "Neighbours", _neighbours(answer["neighbours"])
     yield "Speed", _speed(answer)
+    if limit := answer.get("time_limit"):
+        given, became, lost = (words(limit[name]) for name in ("base_s", "set_s", "lost_s"))
+        yield "Time limit", f"{given} given, {became} in the end: {lost} lost beside others"
     if answer["sooner_s"] >= 60:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:

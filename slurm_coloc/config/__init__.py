@@ -18,7 +18,7 @@ from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, 
 from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig, SharingRule
 from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig, SlotConfig, SlotRule
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
-from slurm_coloc.config.placement import PlacementConfig
+from slurm_coloc.config.placement import PlacementConfig, SlowdownConfig
 from slurm_coloc.errors import ConfigError
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "SharingRule",
     "SlotConfig",
     "SlotRule",
+    "SlowdownConfig",
     "config_path",
     "load_config",
     "parse_config",
@@ -65,6 +66,7 @@ class Config(Section):
     agent: AgentConfig = AgentConfig()
     network: NetworkConfig = NetworkConfig()
     placement: PlacementConfig = PlacementConfig()
+    slowdown: SlowdownConfig = SlowdownConfig()
 
 
 def config_path() -> Path:

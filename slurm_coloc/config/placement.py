@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPU a shared job gets: [placement]."""
+"""Which GPU a shared job gets, and what its neighbours may cost it: [placement], [slowdown]."""
 
 from typing import Literal
 
@@ -50,4 +50,37 @@ class PlacementConfig(Section):
     interval_s: float = Field(5.0, ge=1, description="Seconds between two looks at the queue.")
     ahead: int = Field(
         32, ge=1, le=1000, description="So many waiting jobs are placed ahead, in Slurm's order."
+    )
+
+
+class SlowdownConfig(Section):
+    """[slowdown] jobs that run slower because they share a GPU."""
+
+    stretch: Literal["running", "off"] = Field(
+        "running",
+        description="running: give back to the time limit of a running job what it lost beside"
+        " others, when its limit comes near. off: limits stay as they are.",
+    )
+    max_factor: float = Field(
+        4.0,
+        ge=1,
+        le=100,
+        description="No limit becomes longer than so many times what its owner gave; nor than the"
+        " partition's MaxTime, a MaxWall, or the begin of a reservation of the node.",
+    )
+    margin_s: float = Field(
+        300.0,
+        ge=15,
+        description="A limit is looked at when so many seconds of it are left (a quarter of a short"
+        " one), and stretched by what was lost so far and this at most.",
+    )
+    max_slowdown: float | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="Time beside others over time alone that a shared job bears where its owner"
+        " says nothing (--coloc-max-slowdown); none: any.",
+    )
+    interval_s: float = Field(
+        5.0, ge=1, le=60, description="Seconds between two looks at who is beside whom."
     )

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     HISTORY_OOM = "history-oom"
     NO_SHAPE = "no-shape"
     LIMIT = "limit"
+    MAX_SLOWDOWN = "max-slowdown"
 
 
 # One line a reason, for people; {figures} are filled by explain_reason.
@@ -78,6 +79,7 @@ TEXTS: dict[Reason, str] = {
     Reason.HISTORY_OOM: "the same model ran out of GPU memory before in such a share",
     Reason.NO_SHAPE: "colocd does not know the cluster yet",
     Reason.LIMIT: "as a share it could never start under a limit",
+    Reason.MAX_SLOWDOWN: "no share can keep its --coloc-max-slowdown",
 }
 
 
@@ -95,7 +97,8 @@ class Estimate:
 class Decision:
     """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE; it is that of each
     of ``gpus`` GPUs. ``slice_mib``: memory of the MIG device of type ``gpu_type`` that it gets
-    instead of shards (0: none); that is one share of its size."""
+    instead of shards (0: none); that is one share of its size. ``max_slowdown``: time beside others
+    over time alone that it bears (None: any)."""
 
     action: Action
     reason: Reason
@@ -105,6 +108,7 @@ class Decision:
     detail: str = ""
     gpus: int = 1
     slice_mib: int = 0
+    max_slowdown: float | None = None
 
     @property
     def why(self) -> str:

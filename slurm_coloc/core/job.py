@@ -84,11 +84,12 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a job was given by its owner: its nice value, and its time limit in seconds (None:
-    unlimited)."""
+    """What a job was given by its owner: its nice value, its time limit in seconds (None:
+    unlimited), and the reservations that it runs in ("": none)."""
 
     nice: int = 0
     limit_s: float | None = None
+    reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ class Holder:
     flags: frozenset[str] = frozenset()
     limits: Mapping[str, Counts] = field(default_factory=dict)
     uid: int | None = None
+    max_wall_s: float | None = None  # the longest time limit of one of its jobs
 
     @property
     def told(self) -> str:
@@ -149,6 +150,11 @@ def holders_of(
     if of_job is not None and "OverPartQOS" in of_job.flags:
         pair.reverse()
     return [*pair, *chain]
+
+
+def longest(holders: list[Holder]) -> Holder | None:
+    """Whose MaxWall holds for a job: the first that sets one."""
+    return next((one for one in holders if one.max_wall_s is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ class Conditions:
     share_with: ShareWith = "anyone"
     max_slowdown: float | None = None
     idle_first: bool = False
+    #: whether bounds on the slowdown count (Ask.max_slowdown)
+    bearable: bool = True
     #: whether a decision depends on what was measured
     telemetry: bool = field(init=False, default=False)
 
@@ -223,6 +225,8 @@ def _measured_allows(ask: Ask, seat: Seat, conditions: Conditions) -> bool:
 def _bearable(ask: Ask, seat: Seat, conditions: Conditions, interference: Interference) -> bool:
     """Whether nobody on the seat would be slowed down beyond his bound."""
     highest = conditions.max_slowdown
+    if not conditions.bearable:
+        return True
     if highest is None and ask.max_slowdown is None:
         for one in seat.residents:
             if one.ask.max_slowdown is not None:

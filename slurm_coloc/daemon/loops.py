@@ -43,6 +43,7 @@ class Loops:
             (lambda: RECOVER_S, self._recover),
             (lambda: self._parts.placement.interval_s, self._place),
             (lambda: SLOTS_S, self._look_at_slots),
+            (lambda: self._parts.stretcher.interval_s, self._stretch),
             (lambda: DAY_S, self._forget),
         )
         return [asyncio.create_task(self._every(pause, what)) for pause, what in every]
@@ -126,3 +127,7 @@ class Loops:
     async def _look_at_slots(self) -> None:
         if not self._parts.standby:
             await self._parts.slots.round()
+
+    async def _stretch(self) -> None:
+        if not self._parts.standby:
+            await self._parts.stretcher.round()

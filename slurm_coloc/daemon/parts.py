@@ -25,6 +25,7 @@ from slurm_coloc.flow.role import Part, Role
 from slurm_coloc.flow.seen import Seen
 from slurm_coloc.flow.siblings import Resizer
 from slurm_coloc.flow.slots import Slots
+from slurm_coloc.flow.stretching import Stretcher
 from slurm_coloc.flow.watch import Watcher
 
 
@@ -59,6 +60,15 @@ class Parts:
         """Take a configuration into use; the socket and the database stay as they are."""
         self.config = config
         self.modes = Modes(config)
+        self.stretcher = Stretcher(
+            config,
+            self.store,
+            self.slurm,
+            self.nodes.live,
+            lambda: self.modes.switched_off,
+            lambda: self.seen.shape,
+            lambda: self.limits,
+        )
         self.placement = Placement(
             config,
             self.store,
@@ -67,6 +77,7 @@ class Parts:
             lambda: self.modes.switched_off,
             lambda: self.seen.shape,
             lambda: self.limits,
+            lambda: self.stretcher.closed,
         )
         self.decider = Decider(config, self.store, self.placement.at_submit)
         self.recorder = Recorder(config, self.store, self.seen.gpu_type)

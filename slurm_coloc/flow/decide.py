@@ -12,6 +12,7 @@ import structlog
 
 from slurm_coloc.adapters.store import ABANDONED, Store
 from slurm_coloc.config import Config, Mode
+from slurm_coloc.core import bearing
 from slurm_coloc.core.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.core.comment import comment_with
 from slurm_coloc.core.decide import History, Question, Rules, decide
@@ -97,6 +98,7 @@ class Decider:
         decision = self._decide(asked, request, estimated, None if stale else shape)
         if shape is not None:
             decision = within(decision, request, shape, limits)
+            decision = self._bounded(decision, asked, estimated, shape)
         decision_id = secrets.token_hex(6)
         if note and note.why and decision.reason is Reason.FILLS_GPU:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")
@@ -120,7 +122,7 @@ class Decider:
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
             change = self._place(decision_id, request, decision, smact, change)
-        lines = self._lines(asked, decision, estimated)
+        lines = self._lines(asked, decision, estimated, steered=self._steered(shape))
         lines += [about_slot] if about_slot else []
         if not more(decision, request, shape, self._rules.pool):
             lines.append(
@@ -201,6 +203,7 @@ class Decider:
                 "options": estimated.options,
                 "features": json.dumps(estimated.features),
                 "slot": slot.told if slot else None,
+                "max_slowdown": decision.max_slowdown,
                 "learning": note.text() if note else None,
                 "request": json.dumps(asdict(request)),
                 "exclusive_tres": whole or exclusive_tres(request, shape),
@@ -210,10 +213,27 @@ class Decider:
             }
         )
 
-    def _lines(self, asked: SubmitMessage, decision: Decision, estimated: Estimated) -> list[str]:
+    def _steered(self, shape: ClusterShape) -> bool:
+        """Whether colocd chooses the GPUs."""
+        return self._config.placement.mode == "steered" and bool(shape.steerable)
+
+    def _bounded(
+        self, decision: Decision, asked: SubmitMessage, estimated: Estimated, shape: ClusterShape
+    ) -> Decision:
+        """The decision under the slowdown that the job bears."""
+        bound = asked.coloc.max_slowdown or self._config.slowdown.max_slowdown
+        smact = estimated.estimate.smact if estimated.estimate else None
+        return bearing.bounded(decision, bound, smact, steered=self._steered(shape))
+
+    def _lines(
+        self, asked: SubmitMessage, decision: Decision, estimated: Estimated, *, steered: bool
+    ) -> list[str]:
         if decision.action is not Action.COLLOCATE:
             return [_told(decision, estimated)]
         lines = [_told(decision, estimated)]
+        if decision.max_slowdown is not None:
+            gate = self._config.placement.node_gate
+            lines.append(bearing.told(decision.max_slowdown, steered=steered, node_gate=gate))
         if asked.coloc.kind != "batch":
             lines.append("after a GPU out-of-memory it is not requeued: it is no batch job")
         elif asked.requeue == 0:

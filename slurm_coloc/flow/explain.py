@@ -24,6 +24,9 @@ from slurm_coloc.flow.shares import shared
 
 Answer = dict[str, Any]
 
+#: what is told of each run's time limit
+STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -54,12 +57,14 @@ async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
             live["limits"] = _limits(known, view)
     except SlurmError as err:
         trouble = err.message
+    stretches = store.stretches.of_job(decision.get("id", ""), answer["job_id"])
     work = [row for row in store.works.open() if row["job_id"] == answer["job_id"]]
     recovered = store.works.tally(run["job_id"], run["decision"], run["uid"], time.time())[0]
     return {
         **answer,
         "live": live,
         "slurm_error": trouble,
+        "time_limits": [{name: row[name] for name in STRETCHED} for row in stretches],
         "binding": bound,
         "next": f"colocd is putting it back into the queue: {work[0]['tres']}"
         if work

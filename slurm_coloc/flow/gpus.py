@@ -25,10 +25,12 @@ class _Told(BaseModel):
 
 
 class JobThere(_Told):
-    """A job on a GPU, and what its processes hold there."""
+    """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
+    it, beside others a division (core/telemetry/shares)."""
 
     job_id: JobId
     mib: Mib
+    smact: Ratio = None
 
 
 class GpuNow(_Told):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slurm_coloc.core.telemetry.reading import Reading
+from slurm_coloc.core.telemetry.shares import part, weights
 from slurm_coloc.core.telemetry.window import SPAN_S, Window
 from slurm_coloc.flow.present import Job
 
@@ -21,6 +22,7 @@ class Lately:
         self._window_s = window_s
         self._windows: dict[str, dict[str, Window]] = {}
         self._jobs: dict[str, tuple[int, ...]] = {}
+        self._parts: dict[tuple[str, int], Window] = {}
         self.figures: list[dict[str, Any]] = []
 
     @property
@@ -42,6 +44,7 @@ class Lately:
         there = list(jobs)
         figures = []
         self._jobs = {}
+        parts, self._parts = self._parts, {}
         for reading in readings:
             windows = self._of(reading.uuid)
             for name in PROFILE:
@@ -51,6 +54,12 @@ class Lately:
             ids = sorted(held.keys() | {job.job_id for job in there if reading.uuid in job.uuids})
             if not reading.mig:
                 self._jobs[reading.uuid] = tuple(ids)
+            weight = weights(reading)
+            for one in held:
+                window = self._parts[reading.uuid, one] = parts.get(
+                    (reading.uuid, one), Window(self._window_s)
+                )
+                window.add(at_s, part(reading.profile.smact, one, weight))
             figures.append(
                 {
                     "uuid": reading.uuid,
@@ -60,7 +69,10 @@ class Lately:
                     "total_mib": reading.total_mib,
                     "free_mib": reading.free_mib,
                     **{name: _rounded(window.mean) for name, window in windows.items()},
-                    "jobs": [{"job_id": one, "mib": held.get(one, 0)} for one in ids[:MOST_JOBS]],
+                    "jobs": [
+                        {"job_id": one, "mib": held.get(one, 0), "smact": self._part(reading, one)}
+                        for one in ids[:MOST_JOBS]
+                    ],
                     "foreign_mib": reading.foreign_mib,
                     "why": reasons.get(reading.uuid, "")[:160],
                 }
@@ -72,6 +84,11 @@ class Lately:
         if uuid not in self._windows:
             self._windows[uuid] = {name: Window(self._window_s) for name in FIGURES}
         return self._windows[uuid]
+
+    def _part(self, reading: Reading, job_id: int) -> float | None:
+        """A job's part of the activity since it holds memory there."""
+        window = self._parts.get((reading.uuid, job_id))
+        return _rounded(window.mean) if window else None
 
     def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The jobs of each whole GPU, by its number."""

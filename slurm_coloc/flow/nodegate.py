@@ -14,6 +14,7 @@ from slurm_coloc.core.nodegate import FIRST_RELEASE, KEY, PARAMETER, due, level,
 from slurm_coloc.core.rewrite import Rewrite
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.scene import Closed
 
 log = structlog.get_logger()
 
@@ -27,8 +28,10 @@ class NodeGate:
         slurm: SlurmClient,
         live: Live,
         shape: Callable[[], ClusterShape | None],
+        closed: Closed = lambda: (),
     ) -> None:
-        """Nothing is asked yet."""
+        """``closed``: UUIDs of GPUs that take no further job. Nothing is asked yet."""
+        self._closed = closed
         self._place = config.placement
         self._slurm, self._live, self._shape = slurm, live, shape
         self._allowed: bool | None = None
@@ -82,7 +85,8 @@ class NodeGate:
         told = self._live.of(node.name)
         if told is None or time.time() - told[0] > self._place.stale_s:
             return 0  # not known: open, as without the gate
-        return level(gpu.smact for gpu in told[1][: node.gpus])
+        closed = self._closed()  # as if they were busy without a break
+        return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in told[1][: node.gpus])
 
     async def close(self) -> None:
         """colocd ends: nobody keeps the figures fresh, so the nodes are opened."""

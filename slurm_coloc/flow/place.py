@@ -31,7 +31,7 @@ from slurm_coloc.core.steering import Act, Answer, Pin, Snapshot, Waiting, Why, 
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.replay import recorded
-from slurm_coloc.flow.scene import Bounds, Memory, Sources, key
+from slurm_coloc.flow.scene import Bounds, Closed, Memory, Sources, key
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
@@ -53,6 +53,7 @@ TOLD = {
     Why.GAVE_UP: "it has waited long enough",
     Why.ENOUGH: "others come first",
     Why.NOT_YET: "Slurm would not start it now",
+    Why.BOUND: "on every GPU with room it or a job there would be slower than was asked for",
 }
 
 
@@ -68,8 +69,10 @@ class Placer:
         off: Callable[[], bool],
         shape: Callable[[], ClusterShape | None],
         limits: Callable[[], SiteLimits],
+        closed: Closed = lambda: (),
     ) -> None:
-        """Raises ConfigError for a policy that there is not."""
+        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
+        there is not."""
         try:
             self._policy: Policy = policy(config.placement.policy)
         except UsageFault as err:
@@ -77,7 +80,7 @@ class Placer:
         self._config, self._store, self._slurm = config, store, slurm
         self._off, self._shape, self._limits = off, shape, limits
         self._memory = Memory()
-        self._sources = Sources(config, store, live, self._memory)
+        self._sources = Sources(config, store, live, self._memory, closed)
         self._ring = Ring(config.daemon.state_dir / "placement")
         self._turn = 0
         self._last: Snapshot | None = None
@@ -280,6 +283,7 @@ class Placer:
             smact=smact,
             cpus=request.min_cpus or 1,
             memory_mib=request.min_mem_per_node or 0,
+            max_slowdown=decision.max_slowdown,
         )
         asked = replace(snapshot, waiting=(*snapshot.waiting, job))
         if hasattr(self._policy, "fresh"):

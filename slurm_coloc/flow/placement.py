@@ -14,6 +14,7 @@ from slurm_coloc.core.rewrite import Rewrite
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.nodegate import NodeGate
 from slurm_coloc.flow.place import Placer, nodes_for
+from slurm_coloc.flow.scene import Closed
 
 
 class Placement:
@@ -28,11 +29,13 @@ class Placement:
         off: Callable[[], bool],
         shape: Callable[[], ClusterShape | None],
         limits: Callable[[], SiteLimits],
+        closed: Closed = lambda: (),
     ) -> None:
-        """Raises ConfigError for a policy that there is not."""
+        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
+        there is not."""
         self._shape = shape
-        self._placer = Placer(config, store, slurm, live, off, shape, limits)
-        self._gate = NodeGate(config, slurm, live, shape)
+        self._placer = Placer(config, store, slurm, live, off, shape, limits, closed)
+        self._gate = NodeGate(config, slurm, live, shape, closed)
         self.interval_s = config.placement.interval_s
 
     async def round(self) -> None:

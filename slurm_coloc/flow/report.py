@@ -54,9 +54,18 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
         "sooner_s": slowdown.sooner_s(run["start_s"], others, time.time())
         if shared(run, decision)
         else 0.0,
+        "time_limit": _limit(store, run),
         "series": drawn["series"] if drawn else None,
         "events": [event for one in uses for event in one.get("events", ())],
     }
+
+
+def _limit(store: Store, run: Row) -> Answer | None:
+    """What became of the run's time limit (s); None where it was left alone."""
+    row = store.stretches.of(run["decision"], run["job_id"], run["restart"])
+    if row is None or row["set_s"] is None:
+        return None
+    return {name: row[name] for name in ("base_s", "set_s", "lost_s", "times")}
 
 
 def _beside(store: Store, run: Row, end_s: float) -> list[Beside]:

@@ -4,7 +4,7 @@ put together into the snapshot of core/steering."""
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from slurm_coloc.adapters.store import Row, Store
@@ -22,6 +22,8 @@ from slurm_coloc.flow.gpus import GpuNow, Live
 
 # Waiting jobs that are looked at: the rest of a long queue starts no sooner for it.
 MOST = 400
+#: GPUs whose jobs bear no further neighbour, by UUID
+Closed = Callable[[], Collection[str]]
 
 
 @dataclass(slots=True)
@@ -112,6 +114,7 @@ class Sources:
     store: Store
     live: Live
     memory: Memory
+    closed: Closed = lambda: ()
 
     def snapshot(
         self, shape: ClusterShape, uses: Sequence[NodeUse], queue: Sequence[Queued], turn: int
@@ -141,7 +144,7 @@ class Sources:
         told = self.live.of(node.name)
         figures = {_place(gpu): gpu for gpu in told[1]} if told else {}
         age_s = round(max(0.0, now - told[0]), 1) if told else None
-        devices = []
+        devices, closed = [], self.closed()
         for place, gpu in enumerate(use.gpus):
             figure = figures.get(place)
             devices.append(
@@ -153,6 +156,7 @@ class Sources:
                     age_s if figure else None,
                     figure.free_mib if figure else 0,
                     figure.smact if figure else None,
+                    closed=figure is not None and figure.uuid in closed,
                 )
             )
         return Node(
@@ -189,6 +193,7 @@ class Sources:
             job.end_s,
             decision["smact"] if decision else None,
             held,
+            decision["max_slowdown"] if decision else None,
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
@@ -251,6 +256,7 @@ class Sources:
             smact=decision["smact"] if decision else None,
             cpus=job.cpus,
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
+            max_slowdown=decision["max_slowdown"] if decision else None,
         )
 
     def wanted(self, job: Queued, decision: Row | None) -> str:

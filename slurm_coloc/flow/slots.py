@@ -227,6 +227,7 @@ class Slots:
             ran_s = float(slot.length_s)
             if run is not None and run["start_s"]:
                 ran_s = max(0.0, (run["end_s"] or time.time()) - run["start_s"])
+                ran_s = max(0.0, ran_s - self._lost_s(row, restart))
             signalled = restart == row["restart"] and row["signalled_s"] is not None
             asked = bool(run and run["outcome"] == Outcome.SLOT)
             if ended_by_slot(signalled, asked, ran_s, slot):
@@ -242,6 +243,11 @@ class Slots:
             updated_s=time.time(),
         )
         return f"its slot has ended, {words(used_s)} used" if by_slot else ""
+
+    def _lost_s(self, row: Row, restart: int) -> float:
+        """What the run lost beside others: it is no time of its own (flow/stretching)."""
+        known = self._store.stretches.of(row["decision"], row["job_id"], restart)
+        return float(known["lost_s"]) if known else 0.0
 
     async def _tell(self, view: JobView) -> None:
         """In the job's own log; a job without one is told by `coloc explain`."""

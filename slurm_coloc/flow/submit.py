@@ -42,6 +42,7 @@ class ColocOptions(BaseModel):
     policy: Annotated[str, Field(max_length=32)] = "collocate"
     kind: Literal["batch", "salloc", "srun"] = "batch"
     slot: Annotated[int, Field(ge=0, le=366 * 86400)] | None = None  # seconds; 0: none wanted
+    max_slowdown: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] | None = None
 
     @property
     def given(self) -> list[str]:

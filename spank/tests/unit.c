@@ -183,6 +183,22 @@ static void test_array_files(void)
 	CHECK(array_gives("many/%a", "a", 1));
 }
 
+static void test_factor(struct coloc_request r)
+{
+	static const char *const good[] = { "1", "1.0", "1.25", "2.5000", "99.9999", "100", "100.0" };
+	static const char *const bad[] = { "",    "0",     "0.9",  "-1",  "+1",  "1.",     ".5",  "1,5",
+	                                   "1e1", "100.1", "1000", "inf", "nan", "1.00000", "0x2", "1 " };
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		r.max_slowdown = good[i];
+		CHECK(coloc_options_check(&r, error));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		r.max_slowdown = bad[i];
+		CHECK(!coloc_options_check(&r, error) && says("--coloc-max-slowdown="));
+	}
+}
+
 static void test_options(void)
 {
 	struct coloc_request r = { .file = "f",
@@ -214,6 +230,8 @@ static void test_options(void)
 	CHECK(coloc_options_check(&r, error));
 	r.slot = "soon";
 	CHECK(!coloc_options_check(&r, error) && says("--coloc-slot=soon is not a time"));
+	r.slot = NULL;
+	test_factor(r);
 }
 
 static void test_duration(void)

@@ -14,19 +14,19 @@ from slurm_coloc.adapters.slurm.commands.limits import (
 
 # sacctmgr -n -P show qos format=<QOS_COLUMNS>
 QOS = """\
-normal||||||||||||
-q||gres/gpu:a100=1,gres/gpu=2|gres/gpu=1000||gres/gpu=1|gres/gpu=2|||||gres/gpu=7|
-few|DenyOnLimit,OverPartQOS|||||||gres/gpu=3|billing=39,cpu=64,gres/gpu=1|||gres/gpu=1
+normal|||||||||||||
+q||gres/gpu:a100=1,gres/gpu=2|gres/gpu=1000||gres/gpu=1|gres/gpu=2|||||gres/gpu=7||1-02:00:00
+few|DenyOnLimit,OverPartQOS|||||||gres/gpu=3|billing=39,cpu=64,gres/gpu=1|||gres/gpu=1|
 """
 # sacctmgr -n -P show assoc cluster=... format=<ASSOC_COLUMNS>
 ASSOC = """\
-root||||||||||
-root|root|||||||||
-biology|||root|||||||
-biology|ben|||||||||
-physics|||root||gres/gpu:a100=1,gres/gpu=2|||||
-physics|ada|||few||||gres/gpu=1||
-physics|gone||||billing=5|||||
+root|||||||||||
+root|root||||||||||
+biology|||root||||||||
+biology|ben||||||||||00:30:00
+physics|||root||gres/gpu:a100=1,gres/gpu=2||||||
+physics|ada|||few||||gres/gpu=1|||
+physics|gone||||billing=5||||||
 """
 
 
@@ -38,6 +38,7 @@ def test_columns_are_those_of_the_recorded_text() -> None:
 def test_qos() -> None:
     found = parse_qos(QOS)
     assert set(found) == {"normal", "few", "q"} and not found["normal"].limits
+    assert (found["q"].max_wall_s, found["few"].max_wall_s) == (26 * 3600, None)
     assert found["few"].flags == {"DenyOnLimit", "OverPartQOS"}
     assert found["few"].limits == {
         "MaxTRESPerAccount": {"gres/gpu": 3},
@@ -59,11 +60,13 @@ def test_associations_keep_accounts_and_the_users_that_differ() -> None:
     assert names == [
         "account root",
         "account biology",
+        "user ben of account biology",
         "account physics",
         "user ada of account physics",
         "user gone of account physics",
     ]
-    physics, ada = found[2], found[3]
+    physics, ada = found[3], found[4]
+    assert found[2].max_wall_s == 1800
     assert (physics.parent, physics.limits["GrpTRES"]["gres/gpu"]) == ("root", 2)
     assert ada.default_qos == "few" and ada.limits == {"MaxTRESPerJob": {"gres/gpu": 1}}
 
@@ -71,9 +74,9 @@ def test_associations_keep_accounts_and_the_users_that_differ() -> None:
 def test_uids_are_asked_once_a_name() -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     found = parse_assocs(ASSOC.replace("|ada|", f"|{me}|"))
-    known: dict[str, int | None] = {"gone": None}
+    known: dict[str, int | None] = {"gone": None, "ben": None}
     first = with_uids(found, known)
-    assert [one.uid for one in first if one.user] == [os.getuid(), None]
-    assert known == {"gone": None, me: os.getuid()}
+    assert [one.uid for one in first if one.user] == [None, os.getuid(), None]
+    assert known == {"gone": None, "ben": None, me: os.getuid()}
     known[me] = 77
-    assert [one.uid for one in with_uids(found, known) if one.user] == [77, None]
+    assert [one.uid for one in with_uids(found, known) if one.user] == [None, 77, None]

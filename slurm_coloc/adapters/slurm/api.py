@@ -16,6 +16,7 @@ from slurm_coloc.core.cluster import ClusterShape, Controller
 from slurm_coloc.core.job import EndedJob, JobView, Terms
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.queued import Queued
+from slurm_coloc.core.stretch import Reserved
 
 
 class SlurmClient(Protocol):
@@ -64,7 +65,11 @@ class SlurmClient(Protocol):
         """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""
 
     async def terms(self, handle: str) -> Terms:
-        """A job's nice value and time limit; SlurmError where slurmctld no longer knows it."""
+        """A job's nice value, time limit and reservations; SlurmError where slurmctld no longer
+        knows it."""
+
+    async def reservations(self) -> list[Reserved]:
+        """Reservations of nodes, whoever they are for."""
 
     async def signal(self, handle: str, name: str) -> None:
         """Send a signal to the batch script and all steps of a running job."""

@@ -21,6 +21,7 @@ from slurm_coloc.adapters.store.putbacks import Putbacks
 from slurm_coloc.adapters.store.reports import Reports
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.adapters.store.slots import Slots
+from slurm_coloc.adapters.store.stretches import Stretches
 from slurm_coloc.adapters.store.works import Works
 from slurm_coloc.core.gres import count_of
 from slurm_coloc.core.retry import VICTIMS
@@ -28,6 +29,8 @@ from slurm_coloc.errors import ConfigError
 
 Row = dict[str, Any]
 
+# What belongs to a decision beside its runs.
+FORGOTTEN_WITH = ("events", "work", "siblings", "putbacks", "slots", "stretches")
 FORGOTTEN_AT_ONCE = 200  # rows in one go: submissions wait for it
 ABANDONED = 2  # decisions.bound: the submission never became a job
 
@@ -42,6 +45,7 @@ class Store:
         self.putbacks = Putbacks(db.conn)
         self.reports = Reports(db.conn)
         self.slots = Slots(db.conn)
+        self.stretches = Stretches(db.conn)
         self.works = Works(db.conn)
 
     @classmethod
@@ -232,7 +236,7 @@ class Store:
         self.peaks.forget(before_s)
         with self.transaction():
             for row in old:
-                for table in ("events", "work", "siblings", "putbacks", "runs"):
+                for table in (*FORGOTTEN_WITH, "runs"):
                     self._write(f"DELETE FROM {table} WHERE decision = ?", row["id"])
                 self._write("DELETE FROM decisions WHERE id = ?", row["id"])
         return len(old)

@@ -112,6 +112,20 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              PRIMARY KEY (decision, job_id))""",
         "CREATE INDEX slots_by_state ON slots (state)",
     ),
+    # 6: time limits of runs on shares, and the slowdown that a job bears
+    (
+        "ALTER TABLE decisions ADD COLUMN max_slowdown REAL",
+        """CREATE TABLE stretches (
+             decision TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER NOT NULL,
+             uid INTEGER NOT NULL, start_s REAL NOT NULL, base_s REAL, set_s REAL,
+             lost_s REAL NOT NULL DEFAULT 0, at_s REAL NOT NULL,
+             speed REAL NOT NULL DEFAULT 1, others INTEGER NOT NULL DEFAULT 0, alone REAL,
+             times INTEGER NOT NULL DEFAULT 0,
+             state TEXT NOT NULL DEFAULT 'open', note TEXT NOT NULL DEFAULT '',
+             tries INTEGER NOT NULL DEFAULT 0, created_s REAL NOT NULL, updated_s REAL NOT NULL,
+             PRIMARY KEY (decision, job_id, restart))""",
+        "CREATE INDEX stretches_by_state ON stretches (state) WHERE set_s IS NOT NULL",
+    ),
 )
 
 

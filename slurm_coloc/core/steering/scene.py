@@ -34,14 +34,16 @@ class Scene:
         self.pins: list[Pin] = []
         self.seats: list[Seat] = []
         self._nodes = {node.name: node for node in snapshot.nodes}
+        self._closed: set[int] = set()  # seats whose jobs bear no further neighbour
         for number, node in enumerate(snapshot.nodes):
             host = Host(number, node.cpus, node.memory_mib)
             for place, device in enumerate(node.devices):
                 self.pins.append(Pin(node.name, device.kind))
                 self.seats.append(self._seat(len(self.seats), number, node, place, host))
         gate = rules.smact_gate if rules.smact_gate < 1 else None
-        self._plan = Conditions(jobs=rules.max_jobs)
+        self._plan = Conditions(jobs=rules.max_jobs, bearable=False)
         self._gated = Conditions(margin_mib=0, smact_at_most=gate, jobs=rules.max_jobs)
+        self._unbound = replace(self._gated, bearable=False)
         self.turn = snapshot.turn
         self._first: Ask | None = None
 
@@ -57,6 +59,8 @@ class Scene:
             multi_user=rules.multi_user,
             host=host,
         )
+        if device.closed:
+            self._closed.add(index)
         seat.measured = self._fresh(device)
         there = [one for one in self.snapshot.running if one.node == node.name]
         shares = 0
@@ -105,7 +109,7 @@ class Scene:
 
     def allowed(self, job: Waiting) -> list[Seat]:
         """The seats that a job may get as far as Slurm is concerned; for one of ours those that
-        may be steered to, with telemetry."""
+        may be steered to, with telemetry, open or closed."""
         found = []
         for seat, pin in zip(self.seats, self.pins, strict=True):
             if pin.node not in job.nodes or not self._nodes[pin.node].open:
@@ -121,6 +125,8 @@ class Scene:
 
     def next(self, ask: Ask, allowed: Sequence[Seat]) -> tuple[Seat, ...] | None:
         """The seats of a job by the policy, behind the first one that cannot start."""
+        if ask.share:
+            allowed = [seat for seat in allowed if seat.index not in self._closed]
         queue = [ask] if self._first is None else [self._first, ask]
         sight = _Sight(
             self.snapshot.at_s,
@@ -154,9 +160,18 @@ class Scene:
         return any(admits(ask, seat, self._plan, FITTED) for seat in allowed)
 
     def is_gated(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
-        """Whether telemetry alone keeps a job out everywhere."""
-        admitted = (admits(ask, seat, self._gated, FITTED) for seat in allowed)
+        """Whether telemetry, or somebody's bound on his slowdown, alone keeps a job out
+        everywhere."""
+        admitted = (
+            admits(ask, seat, self._gated, FITTED)
+            for seat in allowed
+            if seat.index not in self._closed
+        )
         return self.has_room(ask, allowed) and not any(admitted)
+
+    def is_bound(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+        """Whether a bound on the slowdown keeps it out where telemetry would not."""
+        return any(admits(ask, seat, self._unbound, FITTED) for seat in allowed)
 
 
 def _ask_of(job: Running, shard_mib: int) -> Ask:
@@ -164,7 +179,16 @@ def _ask_of(job: Running, shard_mib: int) -> Ask:
     whole = not job.shards
     need = None if whole else job.shards * shard_mib
     gpus = max(1, len(job.devices))
-    return Ask(job.job_id, gpus, need, activity, 0.0, user=str(job.uid), share=not whole)
+    return Ask(
+        job.job_id,
+        gpus,
+        need,
+        activity,
+        0.0,
+        user=str(job.uid),
+        share=not whole,
+        max_slowdown=job.max_slowdown,
+    )
 
 
 def ask_of(job: Waiting, shard_mib: int) -> Ask:
@@ -180,4 +204,5 @@ def ask_of(job: Waiting, shard_mib: int) -> Ask:
         share=not whole,
         cpus=job.cpus,
         host_mib=job.memory_mib,
+        max_slowdown=job.max_slowdown,
     )

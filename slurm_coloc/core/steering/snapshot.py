@@ -28,6 +28,7 @@ class Why(StrEnum):
     GAVE_UP = "gave-up"
     NOT_YET = "not-eligible"
     ENOUGH = "enough-ahead"
+    BOUND = "max-slowdown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Rules:
 @dataclass(frozen=True, slots=True)
 class Device:
     """One GPU: shards that it has and that are taken, or taken whole. ``kind``: its own gres type.
-    ``age_s``: of what telemetry says (None: nothing); ``smact``: None where it is not told."""
+    ``age_s``: of what telemetry says (None: nothing); ``smact``: None where it is not told;
+    ``closed``: a job there bears no further neighbour."""
 
     kind: str
     shards: int
@@ -58,6 +60,7 @@ class Device:
     age_s: float | None = None
     free_mib: int = 0
     smact: float | None = None
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Running:
     """A job on known GPUs of a node. ``device``: their numbers there; ``held_mib``: what it holds
-    of the first by telemetry; ``ends_s``: when its time limit ends it."""
+    of the first by telemetry; ``ends_s``: when its time limit ends it; ``max_slowdown``: that it
+    bears (core/seat.Ask)."""
 
     job_id: int
     uid: int
@@ -87,6 +91,7 @@ class Running:
     ends_s: float | None = None
     smact: float | None = None
     held_mib: int = 0
+    max_slowdown: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ class Waiting:
     smact: float | None = None
     cpus: int = 1
     memory_mib: int = 0
+    max_slowdown: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

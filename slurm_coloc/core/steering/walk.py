@@ -74,7 +74,8 @@ def _place(
     seats = scene.next(ask, allowed)
     if seats is None:
         if scene.is_gated(ask, allowed):
-            return Answer(job.job_id, Act.WAIT, Why.GATE), None
+            why = Why.BOUND if scene.is_bound(ask, allowed) else Why.GATE
+            return Answer(job.job_id, Act.WAIT, why), None
         room = scene.has_room(ask, allowed)
         return _left(job, Why.BEHIND if room else Why.NO_ROOM), None
     pin = scene.pins[seats[0].index]

@@ -155,6 +155,19 @@ def test_the_next_slot_has_what_is_left_behind_others(store: Store) -> None:
     assert slurm.orders[2:] == ["update Nice=4"]
 
 
+def test_what_it_lost_beside_others_is_no_time_of_its_own(store: Store) -> None:
+    slurm = running(3500)
+    go_on(store, slurm)
+    now = time.time()
+    lost = {"decision": ID, "job_id": 7, "restart": 0, "uid": 1000, "start_s": now - 3600}
+    store.stretches.add({**lost, "at_s": now, "lost_s": 600.0, "created_s": now, "updated_s": now})
+    see(store, slurm.view, start_s=now - 3600, end_s=now, open=0, outcome="slot")
+    slurm.again()
+    go_on(store, slurm, rounds=2)
+    assert row(store)["used_s"] == pytest.approx(3000, abs=2)
+    assert slurm.orders[1:] == ["update Nice=5 TimeLimit=1390 StartTime=now+5"]
+
+
 def test_its_owners_requeue_is_his(store: Store) -> None:
     slurm = running(600)
     go_on(store, slurm)

@@ -23,3 +23,9 @@ def test_a_slot_that_is_none_is_not_written(hook: Hook, value: str) -> None:
     hook.serve(answering({**GOOD, "env.COLOC_SLOT": value}))
     (r,) = hook.run(submit(**spank(SUMMARY="eJw="), **ASKED))
     assert r.env == ASKED["environment"] and "bad_answer" in r.info[0]
+
+
+def test_the_slowdown_that_it_bears_is_asked_for(hook: Hook) -> None:
+    peer = hook.serve(answering(GOOD))
+    hook.run(submit(**spank(SUMMARY="eJw=", MAX_SLOWDOWN="1.25"), **ASKED))
+    assert b'"max_slowdown":"1.25"' in peer.lines[0]

@@ -43,6 +43,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     partition_shape,
     words,
 )
+from slurm_coloc.adapters.slurm.commands.reservations import parse_reservations
 from slurm_coloc.adapters.slurm.commands.use import (
     NEED_FORMAT,
     node_use,
@@ -60,6 +61,7 @@ from slurm_coloc.core.gres import PER_TASK, parse_gres, task_bind
 from slurm_coloc.core.job import TERMINAL, EndedJob, JobView, Terms
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.queued import Queued
+from slurm_coloc.core.stretch import Reserved
 from slurm_coloc.errors import SlurmError
 
 FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard
@@ -76,7 +78,6 @@ ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
 ONE_JOB = ("squeue", "--states=all")
 EXCLUDED = 4096  # characters of a list of nodes; a longer one is cut there
 USERS_APART = 4  # so many users are asked for one by one
-
 
 # What a command says that lacks the layout, or the plugins that write JSON at all.
 NO_JSON = ("data_parser", "serializer", "unrecognized option", "Unable to find plugin")
@@ -201,12 +202,16 @@ class SlurmCommands:
         return "" if found in UNSET else found
 
     async def terms(self, handle: str) -> Terms:
-        """A job's nice value and time limit."""
+        """A job's nice value, time limit and reservations."""
         columns = f"--Format={TERMS_FORMAT}"
         lines = (await self._run(*ONE_JOB, "--noheader", columns, f"--jobs={handle}")).splitlines()
         if not lines:
             raise SlurmError(f"job {handle}: Invalid job id", "slurm-refused")
         return parse_terms(lines[0])
+
+    async def reservations(self) -> list[Reserved]:
+        """Reservations of nodes, whoever they are for."""
+        return parse_reservations(await self._run("scontrol", "show", "reservation", "-o"))
 
     async def signal(self, handle: str, name: str) -> None:
         """Send a signal to the batch script and all steps of a running job."""

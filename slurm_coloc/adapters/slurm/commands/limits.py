@@ -10,13 +10,15 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import replace
 
+from slurm_coloc.adapters.slurm.commands.queue import limit_s
 from slurm_coloc.core.limits import OPTIONS, Holder, parse_counts
 
-QOS_COLUMNS = ("Name", "Flags", *(option.column for option in OPTIONS))
+WALL = "MaxWall"  # of a job; sacctmgr's own short name for both kinds
+QOS_COLUMNS = ("Name", "Flags", *(option.column for option in OPTIONS), WALL)
 _OF_ASSOC = tuple(option for option in OPTIONS if not option.qos_only)
 ASSOC_COLUMNS = (
     "Account", "User", "Partition", "ParentName", "DefaultQOS",
-    *(option.column for option in _OF_ASSOC),
+    *(option.column for option in _OF_ASSOC), WALL,
 )  # fmt: skip
 
 
@@ -37,6 +39,7 @@ def parse_qos(text: str) -> dict[str, Holder]:
             qos=row["Name"],
             flags=frozenset(flag for flag in row["Flags"].split(",") if flag),
             limits=_limits(row),
+            max_wall_s=limit_s(row.get(WALL, "")),
         )
         for row in _rows(text, QOS_COLUMNS)
     }
@@ -55,10 +58,11 @@ def parse_assocs(text: str) -> tuple[Holder, ...]:
             parent=row["ParentName"],
             default_qos=row["DefaultQOS"],
             limits=_limits(row),
+            max_wall_s=limit_s(row.get(WALL, "")),
         )
         if not one.user:
             accounts[one.account] = one
-        elif not one.limits:
+        elif not one.limits and one.max_wall_s is None:
             above = accounts.get(one.account)
             if one.default_qos == (above.default_qos if above else ""):
                 continue

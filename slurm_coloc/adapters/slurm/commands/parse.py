@@ -263,7 +263,11 @@ def _minutes(text: str) -> int | None:
     return days * 1440 + hours * 60 + minutes
 
 
-TERMS_COLUMNS: tuple[tuple[str, int], ...] = (("Nice", 16), ("TimeLimit", 24))
+TERMS_COLUMNS: tuple[tuple[str, int], ...] = (
+    ("Nice", 16),
+    ("TimeLimit", 24),
+    ("Reservation", 256),
+)
 TERMS_FORMAT = ",".join(f"{name}:{width}" for name, width in TERMS_COLUMNS)
 
 
@@ -277,7 +281,7 @@ def parse_terms(line: str) -> Terms:
         hours, minutes, seconds = (int(part) for part in ["0", *parts][-3:])
         limit_s = int(days or 0) * 86400.0 + hours * 3600 + minutes * 60 + seconds
     nice = values["Nice"]
-    return Terms(int(nice) if nice.lstrip("-").isdigit() else 0, limit_s)
+    return Terms(int(nice) if nice.lstrip("-").isdigit() else 0, limit_s, values["Reservation"])
 
 
 def parse_release(text: str) -> tuple[int, ...]:

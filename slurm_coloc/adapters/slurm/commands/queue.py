@@ -71,7 +71,7 @@ def _queued(line: str) -> Queued:
         exc_nodes=values["ExcNodes"],
         features=values["Feature"],
         reservation=values["Reservation"],
-        limit_s=_limit_s(values["TimeLimit"]),
+        limit_s=limit_s(values["TimeLimit"]),
         start_s=seconds(values["StartTime"]),
         end_s=seconds(values["EndTime"]),
         num_nodes=number(values["NumNodes"].split("-")[0]) or 1,
@@ -84,7 +84,7 @@ def _queued(line: str) -> Queued:
     )
 
 
-def _limit_s(text: str) -> float | None:
+def limit_s(text: str) -> float | None:
     """``1-02:30:00``, ``1:00:00`` or ``30:00`` in seconds; None for UNLIMITED and what is unset."""
     found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+)", text)
     if not found:

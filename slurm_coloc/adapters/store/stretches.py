@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on shares and their time limits: what each had, lost beside others, and was given.
+
+``base_s``: the limit as the job's owner gave it, NULL: unlimited; ``set_s``: what we made of it
+last, NULL: nothing; ``lost_s``: seconds lost beside others up to ``at_s``; ``speed``: the present
+one; ``alone``: its SM activity while it had the GPU to itself. ``state`` is ``open``, ``theirs``
+where somebody else changed the limit, ``restored`` when a later run has the original again,
+``gone`` or ``failed``.
+"""
+
+from slurm_coloc.adapters.store.table import Row, Table
+
+
+class Stretches(Table):
+    """The table ``stretches``; a part of the store."""
+
+    NAME = "stretches"
+    KEYS = ("decision", "job_id", "restart")
+
+    def present(self, now_s: float) -> list[Row]:
+        """Runs that go on and have begun, and those that have ended since what they cost others was
+        counted last, with what their decisions say; the first to begin first."""
+        return self._rows(
+            """SELECT r.decision, r.job_id, r.restart, r.uid, r.state, r.node, r.gpu_uuids, r.tres,
+                 r.start_s, r.end_s, r.open, d.smact, d.max_slowdown, d.mode, d.action,
+                 d.exclusive_tres, d.slot
+               FROM runs r JOIN decisions d ON d.id = r.decision
+               WHERE (r.open = 1 OR r.end_s > (
+                 SELECT coalesce(min(s.at_s), ?) FROM stretches s JOIN runs o
+                   ON o.decision = s.decision AND o.job_id = s.job_id AND o.restart = s.restart
+                 WHERE o.open = 1))
+                 AND r.start_s IS NOT NULL AND r.gpu_uuids IS NOT NULL
+                 AND r.outcome IS NOT 'put-back' AND r.state <> 'PENDING'
+               ORDER BY r.start_s""",
+            now_s,
+        )
+
+    def before(self, decision: str, job_id: int, restart: int) -> Row | None:
+        """The row of the last earlier run of a job."""
+        rows = self._rows(
+            """SELECT * FROM stretches WHERE decision = ? AND job_id = ? AND restart < ?
+               ORDER BY restart DESC LIMIT 1""",
+            decision,
+            job_id,
+            restart,
+        )
+        return rows[0] if rows else None
+
+    def to_restore(self) -> list[Row]:
+        """Stretched runs of jobs of which a later run waits."""
+        return self._rows(
+            """SELECT s.* FROM stretches s JOIN runs r ON r.decision = s.decision
+                 AND r.job_id = s.job_id AND r.restart > s.restart AND r.open = 1
+                 AND r.state = 'PENDING'
+               WHERE s.state = 'open' AND s.set_s IS NOT NULL"""
+        )
+
+    def of_job(self, decision: str, job_id: int) -> list[Row]:
+        """All of a job, the first run first."""
+        sql = "SELECT * FROM stretches WHERE decision = ? AND job_id = ? ORDER BY restart"
+        return self._rows(sql, decision, job_id)
