@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .agents import Agent
+from .tables import Table, laid
 
 SOURCE = Path(__file__).resolve().parents[2] / "emulator"
 LIMIT_S = 60.0
@@ -141,3 +145,25 @@ def nvml(emulator: Path) -> Callable[[Node, str], Any]:
         return json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture
+def table(make_node: Callable[..., Node]) -> Iterator[Table]:
+    """A GPU and the MPS seats of its jobs."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: daemons run as their users")
+    yield from laid(make_node("2xa100-40gb", "--sharing", "auto"))
+
+
+@pytest.fixture
+def make_agent(make_node: Callable[..., Node]) -> Iterator[Callable[..., Agent]]:
+    """A function that makes an agent of a node of its own."""
+    made: list[Agent] = []
+
+    def make(machine: str = "2xa100-40gb", options: tuple[str, ...] = (), **settings: Any) -> Agent:
+        made.append(Agent(make_node(machine, *options), **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end(signal.SIGKILL)

@@ -2,119 +2,18 @@
 """The agent on emulated GPUs: the real program, the real nvidia-ml-py, stand-ins for the rest."""
 
 import fcntl
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.unit.emulator.conftest import LIMIT_S, Node
+from .agents import LIMIT_S, Agent, train
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent keeps records as root")
-
-
-class Agent:
-    """An agent of one emulated node, its jobs' states and records."""
-
-    def __init__(self, node: Node, settings: str = "", dcgmi: bool = True) -> None:
-        self.node = node
-        self.run_dir = node.folder / "run"
-        self.run_dir.mkdir(mode=0o755)
-        self.config = node.folder / "coloc.toml"
-        program = node.bin / "dcgmi" if dcgmi else "/nonexistent"
-        self.config.write_text(
-            f'version = 1\n[daemon]\nslurm_user = "root"\nsocket = "{node.folder}/none.sock"\n'
-            f'[hooks]\nrun_dir = "{self.run_dir}"\nspool_dir = "{node.folder}/spool"\n'
-            f'[agent]\ndcgmi = "{program}"\n{settings}\n'
-        )
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        env = {**os.environ, **self.node.env, "LD_LIBRARY_PATH": str(self.node.lib)}
-        env["COLOC_CONFIG"] = str(self.config)
-        with (self.node.folder / "agent.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "slurm_coloc", "agent", "--node", "n1"],
-                env=env,
-                stdout=log,
-                stderr=log,
-            )
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait(LIMIT_S)
-            self.process = None
-
-    def job(
-        self,
-        job_id: int,
-        gpu: int = 0,
-        uid: int = 0,
-        restart: int = 0,
-        mig: int | None = None,
-        method: str = "mps",
-    ) -> str:
-        """The state that the Prolog writes; the GPU's UUID, or that of its MIG device ``mig``."""
-        found = self.node.show()["gpus"][gpu]
-        uuid = str((found if mig is None else found["mig"][mig])["uuid"])
-        state = {"job_id": job_id, "restart": restart, "uid": uid, "started_s": time.time()}
-        state["sharing"] = {"method": method}
-        new = self.run_dir / "new"
-        new.write_text(json.dumps({**state, "gpu": {"devices": [{"uuid": uuid}]}}))
-        new.rename(self.run_dir / f"{job_id}.json")
-        return uuid
-
-    def events(self, job_id: int) -> list[tuple[str, str]]:
-        """Kind and first words of what was noted."""
-        told = self.record(job_id).get("events", [])
-        return [(one["kind"], " ".join(one["text"].split()[:2])) for one in told]
-
-    def record(self, job_id: int) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.run_dir / f"use/{job_id}.0.json").read_text())
-        except OSError:
-            return {}
-        return found
-
-    def until(self, condition: Callable[[], Any], what: str) -> None:
-        end = time.monotonic() + LIMIT_S
-        while not condition():
-            log = (self.node.folder / "agent.log").read_text()
-            assert time.monotonic() < end, f"{what}\n{log}"
-            time.sleep(0.05)
-
-    def sees(self, job_id: int, mib: int) -> None:
-        self.until(
-            lambda: (self.record(job_id).get("last") or {}).get("held_mib") == mib,
-            f"job {job_id} holds {mib} MiB: {self.record(job_id)}",
-        )
-
-
-@pytest.fixture
-def make_agent(make_node: Callable[..., Node]) -> Iterator[Callable[..., Agent]]:
-    made: list[Agent] = []
-
-    def make(machine: str = "2xa100-40gb", options: tuple[str, ...] = (), **settings: Any) -> Agent:
-        made.append(Agent(make_node(machine, *options), **settings))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.end(signal.SIGKILL)
-
-
-def train(agent: Agent, job: int, mib: int, smact: float, **env: str) -> subprocess.Popen[str]:
-    """A training that says by its environment that it is the job's."""
-    options = ("--memory-mib", mib, "--smact", smact, "--work-s", 60)
-    return agent.node.train(*options, **{"SLURM_JOB_ID": str(job), **env})
 
 
 def test_gpm_where_there_is_no_dcgm(make_agent: Callable[..., Agent]) -> None:
@@ -241,93 +140,6 @@ def test_a_lost_gpu(make_agent: Callable[..., Agent]) -> None:
     seen = agent.record(8)["samples"]
     agent.until(lambda: agent.record(8)["samples"] > seen, "the other goes on")
     assert agent.record(8)["events"] == []
-
-
-def xid(agent: Agent, where: object, number: int) -> None:
-    agent.node.tool("coloc-emu", "xid", agent.node.ledger, where, number)
-
-
-def listening(agent: Agent) -> None:
-    log = agent.node.folder / "agent.log"
-    agent.until(lambda: "event=xid result=" in log.read_text(), "it waits for Xids")
-
-
-def test_xids_of_a_shared_gpu(make_agent: Callable[..., Agent]) -> None:
-    """A client's fatal exception ends all clients beside it, and is another's business elsewhere;
-    what the hardware reports is hardware's, once however often it comes."""
-    agent = make_agent()
-    agent.start()
-    for job_id in (7, 8):
-        agent.job(job_id)
-        train(agent, job_id, 2000, 0.3)
-    uuid = agent.job(9, gpu=1)
-    train(agent, 9, 1000, 0.1, CUDA_VISIBLE_DEVICES="1")
-    for job_id, mib in ((7, 2000), (8, 2000), (9, 1000)):
-        agent.sees(job_id, mib)
-    listening(agent)
-    xid(agent, 0, 31)
-    agent.until(lambda: agent.events(7) == agent.events(8) == [("mps-fault", "Xid 31")], "both")
-    xid(agent, uuid, 13)
-    for _ in range(30):
-        xid(agent, uuid, 94)
-    both = [("xid", "Xid 13"), ("xid", "Xid 94")]
-    agent.until(lambda: agent.events(9) == both, "alone it is its own")
-    assert len(agent.events(7)) == 1
-
-
-def test_an_xid_comes_at_once(make_agent: Callable[..., Agent]) -> None:
-    """It is there before the Epilog of a run that dies of it can ask: not a second later."""
-    agent = make_agent("1xa100-40gb")
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
-    took = []
-    for number in range(300, 306):
-        before = time.monotonic()
-        xid(agent, 0, number)
-        agent.until(lambda number=number: ("xid", f"Xid {number}") in agent.events(7), "noted")
-        took.append(time.monotonic() - before)
-    assert min(took) < 0.5, took
-
-
-def test_a_gpu_off_the_bus(make_agent: Callable[..., Agent]) -> None:
-    agent = make_agent()
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
-    agent.node.fault(0, "lost")
-    agent.until(lambda: ("gpu-lost", "Xid 79") in agent.events(7), "noted")
-
-
-def test_xids_of_mig_devices(make_agent: Callable[..., Agent]) -> None:
-    """One instance's fault is no other's; one of the whole GPU concerns all of them."""
-    agent = make_agent("mig-mixed")
-    agent.start()
-    uuids = [agent.job(7 + number, gpu=1, mig=number) for number in (2, 3)]
-    for job_id, uuid in zip((9, 10), uuids, strict=True):
-        train(agent, job_id, 2000, 0.1, CUDA_VISIBLE_DEVICES=uuid)
-        agent.sees(job_id, 2000)
-    listening(agent)
-    xid(agent, uuids[0], 31)
-    xid(agent, 1, 94)
-    agent.until(lambda: agent.events(9) == [("xid", "Xid 31"), ("xid", "Xid 94")], "both")
-    agent.until(lambda: agent.events(10) == [("xid", "Xid 94")], "the GPU's alone")
-
-
-def test_a_driver_without_events(make_agent: Callable[..., Agent]) -> None:
-    agent = make_agent("1xa100-40gb", options=("--no-events",))
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
-    xid(agent, 0, 31)
-    agent.until(lambda: "tells of no Xids" in agent.record(7)["why"].get("xid", ""), "the reason")
-    assert agent.events(7) == []
 
 
 def test_a_driver_that_hangs(make_agent: Callable[..., Agent]) -> None:

@@ -7,12 +7,9 @@ On the stand-in of nvidia-cuda-mps-control: real processes, sockets, users and s
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,74 +19,9 @@ from slurm_coloc.adapters.mps import daemon, processes
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.adapters.mps.seats import Gpu, Seat, leave, reap
-from slurm_coloc.core.sharing import Method, Rules
+from slurm_coloc.core.sharing import Method
 
-from .conftest import Node
-
-ADA, BEN = 54321, 54322  # no account needs to exist
-NOWHERE = Path("/nowhere")  # by session alone: in some containers root reads no environment
-ONE, ALL = Rules(users="one"), Rules(users="all")
-
-
-class Table:
-    """A GPU and its jobs."""
-
-    def __init__(self, node: Node, folder: Path) -> None:
-        self.node = node
-        shutil.copytree(node.bin, folder / "bin")
-        node.ledger.chmod(0o666)
-        self.leaders: set[Process] = set()  # every daemon that was there
-        self.run_dir = folder / "run"
-        self.run_dir.mkdir(mode=0o755)
-        self.gpu = Gpu(
-            self.run_dir,
-            str(node.show()["gpus"][1]["uuid"]),
-            folder / "bin" / "nvidia-cuda-mps-control",
-            {**node.env, "SPANK_COLOC_V": "1", "SLURM_JOB_ID": "1"},
-        )
-
-    def would(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str]:
-        found = self.gpu.would(Seat(job, 0, uid, uid), rules)
-        return found.method, found.reason
-
-    def sit(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
-        (self.run_dir / f"{job}.json").write_text("{}")
-        found, pipe = self.gpu.sit(Seat(job, 0, uid, uid), rules)
-        self.daemons()
-        return found.method, found.reason, pipe
-
-    def leave(self, job: int, uid: int = ADA) -> None:
-        self.gpu.leave(Seat(job, 0, uid, uid))
-        (self.run_dir / f"{job}.json").unlink(missing_ok=True)
-
-    def daemons(self) -> list[int]:
-        """Control daemons and servers of this GPU, by pid."""
-        if (self.gpu.folder / "daemon.json").exists():
-            self.leaders.add(self.record())
-        return sorted(
-            {one.pid for leader in self.leaders for one in processes.of_daemon(NOWHERE, leader)}
-        )
-
-    def record(self) -> Process:
-        kept = json.loads((self.gpu.folder / "daemon.json").read_text())
-        return Process(kept["pid"], kept["started"])
-
-
-@pytest.fixture
-def table(make_node: Callable[..., Node]) -> Iterator[Table]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: daemons run as their users")
-    folder = Path(tempfile.mkdtemp(prefix="seats-", dir="/tmp"))
-    folder.chmod(0o755)
-    made = Table(make_node("2xa100-40gb", "--sharing", "auto"), folder)
-    made.node.folder.chmod(0o755)
-    for parent in made.node.folder.parents:  # the ledger must be reachable for other users
-        if str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
-    yield made
-    for pid in made.daemons():
-        os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(folder)
+from .tables import ADA, ALL, BEN, ONE, Table
 
 
 def owner_of(pid: int) -> int:
@@ -177,70 +109,6 @@ def test_a_client_joins_and_is_fenced(table: Table) -> None:
     assert over.returncode == 1
     assert "out of memory" in over.stderr
     table.leave(1)
-    assert table.daemons() == []
-
-
-def outlives(table: Table, pipe: Path | None, job: int) -> subprocess.Popen[str]:
-    """A training of a job that no signal of Slurm's reaches, as a client of this daemon."""
-    env = {
-        "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
-        "CUDA_VISIBLE_DEVICES": table.gpu.uuid,
-        "SLURM_JOB_ID": str(job),
-    }
-    size = ("--memory-mib", "1000", "--smact", "0.2", "--work-s", "300", "--ramp-s", "0")
-    train = [str(table.gpu.control.parent / "emu-train"), *size]
-    process = subprocess.Popen(
-        train,
-        env=table.node.env | env,
-        user=ADA,
-        group=ADA,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    table.node.started.append(process)
-    return process
-
-
-def says(process: subprocess.Popen[str]) -> str:
-    return process.communicate(timeout=30)[1]
-
-
-def test_the_last_one_ends_its_clients_before_the_daemon(table: Table) -> None:
-    """By the server itself: a server that is ended under its clients would be a fault of theirs."""
-    _, _, pipe = table.sit(1)
-    left = [outlives(table, pipe, 1) for _ in range(2)]
-    table.node.working(2, gpu=1)
-    table.leave(1)
-    assert table.daemons() == []
-    assert all("the MPS client was terminated" in says(one) for one in left)
-
-
-def test_what_outlives_its_job_is_ended_beside_others(table: Table) -> None:
-    """Of a daemon that goes on serving: this job's clients alone, told from others by /proc."""
-    _, _, pipe = table.sit(1)
-    table.sit(2)
-    mine, other = outlives(table, pipe, 1), outlives(table, pipe, 2)
-    table.node.working(2, gpu=1)
-    control, environ = table.gpu.control, table.gpu.environ
-    notes = leave(table.run_dir, control, environ, Seat(1, 0, ADA, ADA), mine.pid.__eq__)
-    assert notes == [f"clients of the job outlived it and were ended: [{mine.pid}]"]
-    assert "the MPS client was terminated" in says(mine)
-    assert [one["pid"] for one in table.node.working(1, gpu=1)] == [other.pid]
-    assert leave(table.run_dir, control, environ, Seat(2, 0, ADA, ADA)) == []
-    assert "the MPS client was terminated" in says(other)
-
-
-def test_a_daemon_that_does_not_answer_holds_nobody_up(table: Table) -> None:
-    table.sit(1)
-    table.sit(2)
-    (pid,) = table.daemons()
-    os.kill(pid, signal.SIGSTOP)
-    began = time.monotonic()
-    control, environ = table.gpu.control, table.gpu.environ
-    assert leave(table.run_dir, control, environ, Seat(1, 0, ADA, ADA), lambda pid: True) == []
-    assert leave(table.run_dir, control, environ, Seat(2, 0, ADA, ADA), lambda pid: True) == []
-    assert time.monotonic() - began < 10
     assert table.daemons() == []
 
 

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU with the MPS seats of its jobs, for the tests of them."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurm_coloc.adapters.mps import processes
+from slurm_coloc.adapters.mps.processes import Process
+from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.core.sharing import Method, Rules
+
+if TYPE_CHECKING:
+    from .conftest import Node
+
+ADA, BEN = 54321, 54322  # no account needs to exist
+NOWHERE = Path("/nowhere")  # by session alone: in some containers root reads no environment
+ONE, ALL = Rules(users="one"), Rules(users="all")
+
+
+class Table:
+    """A GPU and its jobs."""
+
+    def __init__(self, node: "Node", folder: Path) -> None:
+        self.node = node
+        shutil.copytree(node.bin, folder / "bin")
+        node.ledger.chmod(0o666)
+        self.leaders: set[Process] = set()  # every daemon that was there
+        self.run_dir = folder / "run"
+        self.run_dir.mkdir(mode=0o755)
+        self.gpu = Gpu(
+            self.run_dir,
+            str(node.show()["gpus"][1]["uuid"]),
+            folder / "bin" / "nvidia-cuda-mps-control",
+            {**node.env, "SPANK_COLOC_V": "1", "SLURM_JOB_ID": "1"},
+        )
+
+    def would(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str]:
+        found = self.gpu.would(Seat(job, 0, uid, uid), rules)
+        return found.method, found.reason
+
+    def sit(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
+        (self.run_dir / f"{job}.json").write_text("{}")
+        found, pipe = self.gpu.sit(Seat(job, 0, uid, uid), rules)
+        self.daemons()
+        return found.method, found.reason, pipe
+
+    def leave(self, job: int, uid: int = ADA) -> None:
+        self.gpu.leave(Seat(job, 0, uid, uid))
+        (self.run_dir / f"{job}.json").unlink(missing_ok=True)
+
+    def daemons(self) -> list[int]:
+        """Control daemons and servers of this GPU, by pid."""
+        if (self.gpu.folder / "daemon.json").exists():
+            self.leaders.add(self.record())
+        return sorted(
+            {one.pid for leader in self.leaders for one in processes.of_daemon(NOWHERE, leader)}
+        )
+
+    def record(self) -> Process:
+        kept = json.loads((self.gpu.folder / "daemon.json").read_text())
+        return Process(kept["pid"], kept["started"])
+
+
+def laid(node: "Node") -> Iterator[Table]:
+    """A table on this node; taken away in the end, with what is left on it."""
+    folder = Path(tempfile.mkdtemp(prefix="seats-", dir="/tmp"))
+    folder.chmod(0o755)
+    made = Table(node, folder)
+    node.folder.chmod(0o755)
+    for parent in node.folder.parents:  # the ledger must be reachable for other users
+        if str(parent).startswith("/tmp/"):
+            parent.chmod(0o755)
+    yield made
+    for pid in made.daemons():
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder)
