@@ -47,6 +47,13 @@ class PlacementConfig(Section):
         description="Seconds after which a job that waits in a pin, or at the gate, is left to"
         " Slurm.",
     )
+    whole_first: bool = Field(
+        False,
+        description="steered: while a job before it waits for whole GPUs, a shared job joins nobody"
+        " on the nodes where that one may run; it starts on idle GPUs only, as without sharing."
+        " Fewer jobs for whole GPUs wait longer than without sharing then, and sharing saves less."
+        " false: Slurm's backfill decides.",
+    )
     interval_s: float = Field(5.0, ge=1, description="Seconds between two looks at the queue.")
     ahead: int = Field(
         32, ge=1, le=1000, description="So many waiting jobs are placed ahead, in Slurm's order."

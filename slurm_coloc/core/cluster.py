@@ -59,6 +59,7 @@ class PartitionShape:
     max_time_min: int | None = None
     qos: str = ""
     preempt_mode: str = "OFF"
+    priority_tier: int = 1
 
 
 def suspends(part: PartitionShape | None) -> bool:
@@ -93,6 +94,7 @@ class ClusterShape:
     private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
     select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
     accounting_tres: frozenset[str] = frozenset()  # of AccountingStorageTRES
+    preempt_type: str = ""  # PreemptType
 
     @property
     def keeps_whole_apart(self) -> bool:

@@ -87,6 +87,7 @@ class Holder:
     limits: Mapping[str, Counts] = field(default_factory=dict)
     uid: int | None = None
     max_wall_s: float | None = None  # the longest time limit of one of its jobs
+    preempts: frozenset[str] = frozenset()  # of a QOS: those whose jobs its own may preempt
 
     @property
     def told(self) -> str:

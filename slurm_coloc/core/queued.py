@@ -36,6 +36,9 @@ class Queued:
     memory_mib: int = 0
     memory_per_cpu: bool = False
     array: bool = False
+    array_id: int = 0  # of its array, where it is a task of one
+    submit_s: float | None = None  # of its last requeue, where there was one
+    qos: str = ""
     cut: bool = False  # its features or nodes may be longer than they are shown
 
     @property

@@ -22,6 +22,7 @@ from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.decision import Action, Decision
 from slurm_coloc.core.gres import count_of, with_item, without
 from slurm_coloc.core.limits import SiteLimits
+from slurm_coloc.core.line import line_of
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.request import JobRequest
@@ -50,6 +51,7 @@ TOLD = {
     Why.NO_ROOM: "there is no room on any GPU that it may get",
     Why.GATE: "every GPU with room is too busy",
     Why.BEHIND: "a job before it waits for those GPUs",
+    Why.WHOLE: "a job before it waits for a whole GPU there",
     Why.GAVE_UP: "it has waited long enough",
     Why.ENOUGH: "others come first",
     Why.NOT_YET: "Slurm would not start it now",
@@ -112,7 +114,8 @@ class Placer:
             self._last = None
             return
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
-        snapshot = self._sources.snapshot(shape, uses, queue, self._turn)
+        line = line_of(shape, self._limits())
+        snapshot = self._sources.snapshot(shape, uses, queue, line, self._turn)
         if self._refused:
             snapshot = replace(
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
@@ -132,18 +135,24 @@ class Placer:
         ]
         since = tuple(job for *_, job in self._sent)
         steered = self.steers and not self._refused
-        self._last = replace(snapshot, waiting=snapshot.waiting + since) if steered else None
+        waiting = snapshot.waiting
+        for job in since:
+            waiting = _joined(waiting, job)
+        self._last = replace(snapshot, waiting=waiting) if steered else None
 
     # one job
 
     async def _apply(self, answer: Answer, job: Queued) -> bool:
         """Do what was answered; whether that changed anything."""
+        first = key(job) not in self._memory.parked
         fields = self._fields(answer, job)
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
         if answer.act in (Act.NATIVE, Act.UNPIN):
             self._memory.since.pop(key(job), None)
             self._memory.parked.pop(key(job), None)
+        elif answer.why is Why.WHOLE:
+            self._memory.since.pop(key(job), None)
         elif answer.act in (Act.PIN, Act.WAIT):
             self._memory.since.setdefault(key(job), time.time())
         if not fields:
@@ -156,7 +165,7 @@ class Placer:
             # It has started meanwhile, or was cancelled.
             log.info("place", jobid=job.job_id, act=str(answer.act), error=err.message)
             return False
-        self._tell(answer, job, fields)
+        self._tell(answer, job, fields, first)
         return True
 
     def _fields(self, answer: Answer, job: Queued) -> dict[str, str | int]:
@@ -212,12 +221,13 @@ class Placer:
                         raise
                     log.info("place", jobid=job.job_id, error=err.message)
 
-    def _tell(self, answer: Answer, job: Queued, fields: dict[str, str | int]) -> None:
+    def _tell(self, answer: Answer, job: Queued, fields: dict[str, str | int], first: bool) -> None:
+        """``first``: where it waits, it has only begun to."""
         decision = decision_in(job.admin_comment) or ""
         if answer.act is Act.PIN and answer.pin is not None:
             text = self._chosen(answer.pin, answer.text)
         elif answer.act is Act.WAIT:
-            if "TresPerNode" not in fields and len(fields) == 1 and not self._is_first(job):
+            if "TresPerNode" not in fields and len(fields) == 1 and not first:
                 return
             text = f"waits: {TOLD[answer.why]}"
         else:
@@ -233,11 +243,6 @@ class Placer:
             node=where.node,
             gpu=where.kind,
         )
-
-    def _is_first(self, job: Queued) -> bool:
-        """Whether a job has only begun to wait at the gate."""
-        since = self._memory.since.get(key(job), 0.0)
-        return time.time() - since < self._config.placement.interval_s
 
     def _chosen(self, pin: Pin, text: str) -> str:
         return f"{pin.node} GPU {pin.kind} by {self._config.placement.policy}: {text}"
@@ -284,8 +289,9 @@ class Placer:
             cpus=request.min_cpus or 1,
             memory_mib=request.min_mem_per_node or 0,
             max_slowdown=decision.max_slowdown,
+            tier=line_of(shape, self._limits()).tier(",".join(wanted_partitions(request, shape))),
         )
-        asked = replace(snapshot, waiting=(*snapshot.waiting, job))
+        asked = replace(snapshot, waiting=_joined(snapshot.waiting, job))
         if hasattr(self._policy, "fresh"):
             # One that plans ahead takes too long for a submission.
             asked = replace(asked, rules=replace(asked.rules, policy=QUICK))
@@ -308,9 +314,16 @@ class Placer:
             return change
         self._record(asked, answers)
         self._sent.append((time.time(), decision_id, job))
-        self._last = replace(snapshot, waiting=(*snapshot.waiting, job))
+        self._last = replace(snapshot, waiting=_joined(snapshot.waiting, job))
         self._store.note(time.time(), decision_id, None, "place", line)
         return replace(change, fields=fields)
+
+
+def _joined(waiting: tuple[Waiting, ...], job: Waiting) -> tuple[Waiting, ...]:
+    """The queue with a job that was just submitted: its priority is not known yet, so it comes
+    last of its tier."""
+    place = next((n for n, one in enumerate(waiting) if one.tier < job.tier), len(waiting))
+    return (*waiting[:place], job, *waiting[place:])
 
 
 def _gpus(snapshot: Snapshot) -> int:

@@ -15,6 +15,7 @@ from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.decision import Action
 from slurm_coloc.core.gres import count_of, parse_gres
 from slurm_coloc.core.hosts import in_nodes
+from slurm_coloc.core.line import Line
 from slurm_coloc.core.pending import resources_may_bind
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
@@ -92,6 +93,7 @@ def rules_of(config: Config) -> Rules:
         max_jobs=config.pool.max_jobs_per_gpu,
         multi_user=config.sharing.users == "all",
         window_s=config.agent.window_s,
+        whole_first=place.whole_first,
     )
 
 
@@ -117,9 +119,14 @@ class Sources:
     closed: Closed = lambda: ()
 
     def snapshot(
-        self, shape: ClusterShape, uses: Sequence[NodeUse], queue: Sequence[Queued], turn: int
+        self,
+        shape: ClusterShape,
+        uses: Sequence[NodeUse],
+        queue: Sequence[Queued],
+        line: Line,
+        turn: int,
     ) -> Snapshot:
-        """What is known now."""
+        """What is known now. ``line``: the order of the queue."""
         now = time.time()
         used = {one.name: one for one in uses}
         nodes = tuple(
@@ -127,7 +134,7 @@ class Sources:
         )
         busy = self._busy()
         asks_gpus = [job for job in queue if _gpus(job)]
-        waiting = [job for job in asks_gpus if job.waits][:MOST]
+        waiting = line.sort(job for job in asks_gpus if job.waits)[:MOST]
         self.memory.forget([key(job) for job in queue if job.waits])
         return Snapshot(
             at_s=now,
@@ -136,7 +143,9 @@ class Sources:
             running=tuple(
                 self._running(job, shape) for job in asks_gpus if not job.waits and job.nodes
             ),
-            waiting=tuple(self._waiting(job, shape, busy, now) for job in waiting),
+            waiting=tuple(
+                self._waiting(job, shape, busy, now, line.tier(job.partition)) for job in waiting
+            ),
             turn=turn,
         )
 
@@ -225,7 +234,12 @@ class Sources:
         return {(row["decision"], row["job_id"]) for row in rows}
 
     def _waiting(
-        self, job: Queued, shape: ClusterShape, busy: set[tuple[str, int]], now: float
+        self,
+        job: Queued,
+        shape: ClusterShape,
+        busy: set[tuple[str, int]],
+        now: float,
+        tier: int,
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
         gpus, whole = _gpus(job), not _shards(job)
@@ -257,6 +271,7 @@ class Sources:
             cpus=job.cpus,
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
             max_slowdown=decision["max_slowdown"] if decision else None,
+            tier=tier,
         )
 
     def wanted(self, job: Queued, decision: Row | None) -> str:

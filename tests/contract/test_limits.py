@@ -14,9 +14,9 @@ from slurm_coloc.adapters.slurm.commands.limits import (
 
 # sacctmgr -n -P show qos format=<QOS_COLUMNS>
 QOS = """\
-normal|||||||||||||
-q||gres/gpu:a100=1,gres/gpu=2|gres/gpu=1000||gres/gpu=1|gres/gpu=2|||||gres/gpu=7||1-02:00:00
-few|DenyOnLimit,OverPartQOS|||||||gres/gpu=3|billing=39,cpu=64,gres/gpu=1|||gres/gpu=1|
+normal||||||||||||||
+q||gres/gpu:a100=1,gres/gpu=2|gres/gpu=1000||gres/gpu=1|gres/gpu=2|||||gres/gpu=7||1-02:00:00|
+few|DenyOnLimit,OverPartQOS|||||||gres/gpu=3|billing=39,cpu=64,gres/gpu=1|||gres/gpu=1||normal,q
 """
 # sacctmgr -n -P show assoc cluster=... format=<ASSOC_COLUMNS>
 ASSOC = """\
@@ -39,6 +39,7 @@ def test_qos() -> None:
     found = parse_qos(QOS)
     assert set(found) == {"normal", "few", "q"} and not found["normal"].limits
     assert (found["q"].max_wall_s, found["few"].max_wall_s) == (26 * 3600, None)
+    assert found["few"].preempts == {"normal", "q"} and not found["q"].preempts
     assert found["few"].flags == {"DenyOnLimit", "OverPartQOS"}
     assert found["few"].limits == {
         "MaxTRESPerAccount": {"gres/gpu": 3},

@@ -56,7 +56,7 @@ class SlurmClient(Protocol):
         """What every node has and what is taken now, per device where the release tells."""
 
     async def queue(self) -> list[Queued]:
-        """Every job that waits or runs; waiting ones in Slurm's order, an array as one."""
+        """Every job that waits or runs, an array as one; in no order (core/line)."""
 
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""
@@ -70,6 +70,9 @@ class SlurmClient(Protocol):
 
     async def reservations(self) -> list[Reserved]:
         """Reservations of nodes, whoever they are for."""
+
+    async def comment(self, handle: str) -> str:
+        """What a job's owner wrote into its Comment; "" where slurmctld no longer knows it."""
 
     async def signal(self, handle: str, name: str) -> None:
         """Send a signal to the batch script and all steps of a running job."""

@@ -17,13 +17,31 @@ BUSY = 1.0
 
 @dataclass(slots=True)
 class _Sight(View):
-    """What the policy sees: ``allowed`` are the seats that the job at hand may get."""
+    """What the policy sees: ``allowed`` are the seats that the job at hand may get, ``before``
+    those of the one before it that cannot start."""
 
     allowed: Sequence[Seat] = field(default_factory=tuple)
+    before: Sequence[Seat] = field(default_factory=tuple)
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
-        """Those of the job at hand; for one before it, all: it is to be refused again."""
-        return self.allowed if ask is self.queue[-1] else self.seats
+        """Those of the job at hand; of one before it its own, where it is to be refused again."""
+        return self.allowed if ask is self.queue[-1] else self.before
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """A job that cannot start, and the seats that it waits for."""
+
+    ask: Ask
+    seats: tuple[Seat, ...]
+    nodes: frozenset[int]
+
+    def enough(self) -> bool:
+        """Whether it could ever start there: on one node, or on all of them."""
+        per_node = [sum(seat.node == node for seat in self.seats) for node in self.nodes]
+        return max(per_node, default=0) >= self.ask.gpus or len(self.seats) >= self.ask.gpus > max(
+            per_node, default=0
+        )
 
 
 class Scene:
@@ -45,7 +63,8 @@ class Scene:
         self._gated = Conditions(margin_mib=0, smact_at_most=gate, jobs=rules.max_jobs)
         self._unbound = replace(self._gated, bearable=False)
         self.turn = snapshot.turn
-        self._first: Ask | None = None
+        self._blocked: list[_Blocked] = []
+        self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
     def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> Seat:
         device, rules, now_s = node.devices[place], self.snapshot.rules, self.snapshot.at_s
@@ -127,7 +146,8 @@ class Scene:
         """The seats of a job by the policy, behind the first one that cannot start."""
         if ask.share:
             allowed = [seat for seat in allowed if seat.index not in self._closed]
-        queue = [ask] if self._first is None else [self._first, ask]
+        first = self._before(allowed)
+        queue = [ask] if first is None else [first.ask, ask]
         sight = _Sight(
             self.snapshot.at_s,
             queue,
@@ -136,8 +156,12 @@ class Scene:
             FITTED,
             self.turn,
             depth=max(2, len(queue)),
+            node_gpus=self._largest,
             allowed=allowed,
+            before=first.seats if first else (),
         )
+        for seat in sight.before:  # its reservation is on nodes that it may get
+            sight.by_node.setdefault(seat.node, []).append(seat)
         start = self._policy.next(sight)
         if start is None or start.ask is not ask:
             return None
@@ -151,9 +175,26 @@ class Scene:
             if seat.host is not None:
                 seat.host.take(ask, 1)
 
-    def blocked(self, ask: Ask) -> None:
-        """A job cannot start: later ones are not sent where it waits."""
-        self._first = self._first or ask
+    def blocked(self, ask: Ask, allowed: Sequence[Seat]) -> None:
+        """A job cannot start on the seats that it may get: later ones are not sent where it
+        waits."""
+        nodes = frozenset(seat.node for seat in allowed)
+        self._blocked.append(_Blocked(ask, tuple(allowed), nodes))
+
+    def _before(self, allowed: Sequence[Seat]) -> _Blocked | None:
+        """The first one that waits for a node of these seats."""
+        nodes = {seat.node for seat in allowed}
+        return next((one for one in self._blocked if one.nodes & nodes), None)
+
+    def awaited(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Those of ``seats`` on which somebody runs and for which a job before waits that wants
+        whole GPUs: whoever joined there would keep it waiting."""
+        whole = [one for one in self._blocked if not one.ask.share and one.enough()]
+        return [
+            seat
+            for seat in seats
+            if seat.residents and any(seat.node in one.nodes for one in whole)
+        ]
 
     def has_room(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
         """Whether there is room by plan, whatever telemetry says."""

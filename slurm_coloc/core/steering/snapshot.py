@@ -25,6 +25,7 @@ class Why(StrEnum):
     NO_ROOM = "no-room"
     GATE = "gate"
     BEHIND = "behind-first"
+    WHOLE = "whole-first"  # it would join others on a GPU for which one before it waits
     GAVE_UP = "gave-up"
     NOT_YET = "not-eligible"
     ENOUGH = "enough-ahead"
@@ -45,6 +46,7 @@ class Rules:
     max_jobs: int = 8
     multi_user: bool = False
     window_s: float = 90.0
+    whole_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Waiting:
     """A waiting job, in Slurm's order. ``gpus`` with ``shards`` of each (0: whole ones). ``nodes``:
     where it may run. ``ours``: it may be pinned. ``startable``: Slurm lacks nothing but resources
     for it. ``since_s``: since when it is pinned, or waits at the gate. ``given_up``: it is left to
-    Slurm. ``run_s``: its time limit."""
+    Slurm. ``run_s``: its time limit. ``tier``: of its partition."""
 
     job_id: int
     handle: str
@@ -125,6 +127,7 @@ class Waiting:
     cpus: int = 1
     memory_mib: int = 0
     max_slowdown: float | None = None
+    tier: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,18 +26,20 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
         if not job.ours or job.given_up:
             if job.ours:
                 found.append(_left(job, Why.GAVE_UP))
-            _expect(scene, ask, scene.next(ask, allowed), job)
+            _expect(scene, ask, scene.next(ask, allowed), job, allowed)
             continue
         placed += 1
         answer, seats = _place(job, ask, allowed, scene)
         found.append(answer)
-        _expect(scene, ask, seats, job)
+        _expect(scene, ask, seats, job, allowed)
     return tuple(found), scene.turn
 
 
-def _expect(scene: Scene, ask: Ask, seats: Sequence[Seat] | None, job: Waiting) -> None:
+def _expect(
+    scene: Scene, ask: Ask, seats: Sequence[Seat] | None, job: Waiting, allowed: Sequence[Seat]
+) -> None:
     if seats is None:
-        scene.blocked(ask)
+        scene.blocked(ask, allowed)
     else:
         scene.start(ask, seats, job.run_s)
 
@@ -62,6 +64,13 @@ def _place(
     job: Waiting, ask: Ask, allowed: Sequence[Seat], scene: Scene
 ) -> tuple[Answer, Sequence[Seat] | None]:
     rules, now_s = scene.snapshot.rules, scene.snapshot.at_s
+    if rules.whole_first:
+        kept = scene.awaited(allowed)
+        left = [seat for seat in allowed if seat not in kept]
+        if kept and (not left or scene.next(ask, left) is None):
+            # As long as the other waits, and no longer: not bound by max_pin_s.
+            return Answer(job.job_id, Act.WAIT, Why.WHOLE), None
+        allowed = left
     if job.since_s is not None and now_s - job.since_s > rules.max_pin_s:
         return _left(job, Why.GAVE_UP), scene.next(ask, allowed)
     if job.pin is not None:

@@ -314,3 +314,33 @@ def test_replay_gives_the_same_answers(tmp_path: Any) -> None:
         assert again.snapshot == snapshot
 
     check()
+
+
+def test_nobody_joins_where_a_whole_gpu_is_waited_for() -> None:
+    """It would keep the other waiting; on an idle GPU it starts as it would without sharing."""
+    nodes = (node("n1", device(0, used=10), device(1, used=10)),)
+    running = tuple(
+        Running(7 + n, 1000, "n1", (n,), 10, start_s=0.0, ends_s=9000.0, smact=0.1) for n in (0, 1)
+    )
+    short = waiting(2, run_s=60.0, since_s=0.0)
+    look = world(whole(1), short, nodes=nodes, running=running, rules={"whole_first": True})
+    assert answers(look)[2] == Answer(2, Act.WAIT, Why.WHOLE)
+    eager = replace(look, rules=replace(look.rules, whole_first=False, max_pin_s=2000.0))
+    assert answers(eager)[2] == Answer(2, Act.NATIVE, Why.BEHIND), "Slurm's backfill decides"
+    idle = replace(look, nodes=(node("n1", device(0, used=10), device(1)),), running=running[:1],
+                   waiting=(whole(1, 2), replace(short, since_s=None)))  # fmt: skip
+    assert answers(idle)[2].pin == Pin("n1", "a100-1")
+    # One that can never start here holds up nobody.
+    never = replace(look, waiting=(whole(1, 3), replace(short, since_s=None)))
+    assert answers(never)[2].act is Act.PIN
+
+
+def test_another_partitions_first_job_is_none_of_ours() -> None:
+    """It waits for its own nodes: neither is it sent to ours, nor do we wait for it."""
+    nodes = (node("n1", device(0, whole=True)), node("n2", device(0, used=10)))
+    running = (Running(8, 1000, "n2", (0,), 10, start_s=0.0, ends_s=9000.0, smact=0.1),)
+    share = waiting(3, nodes=("n2",))
+    look = world(whole(1), share, nodes=nodes, running=running, rules={"whole_first": True})
+    assert answers(look)[3].pin == Pin("n2", "a100-0")
+    both = replace(look, waiting=(whole(1), whole(2, nodes=("n2",)), share))
+    assert answers(both)[3].why is Why.WHOLE

@@ -23,6 +23,7 @@ from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.decision import Action, Decision, Reason
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.limits import GPU, NO_LIMITS, Holder, SiteLimits
+from slurm_coloc.core.line import Line
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite
@@ -300,7 +301,7 @@ def test_the_ring_keeps_the_newest(tmp_path: Path) -> None:
     assert [path.read_text() for path in ring.paths()] == ["2", "3", "4"]
 
 
-def test_the_queue_is_read_in_slurms_order() -> None:
+def test_the_queue_is_read() -> None:
     def line(**values: str) -> str:
         return "".join(f"{values.get(name.replace('-', '_'), ''):<{width}}"
                        for name, width in COLUMNS)  # fmt: skip
@@ -315,8 +316,9 @@ def test_the_queue_is_read_in_slurms_order() -> None:
             line(JobID="6", State="PENDING", PriorityLong="100", Reason="None"),
         ]
     )  # fmt: skip
-    found = parse_queue(text)
-    assert [job.job_id for job in found] == [9, 6, 7, 5]
+    read = parse_queue(text)
+    found = Line().sort(job for job in read if job.waits)
+    assert len(read) == 4 and [job.job_id for job in found] == [9, 6, 7]
     assert (found[0].handle, found[0].array, found[0].limit_s) == ("6_3", True, None)
     assert (found[0].memory_mib, found[0].memory_per_cpu) == (10, True)
     assert (found[2].limit_s, found[2].memory_mib, found[2].cpus) == (90000.0, 2048, 2)

@@ -152,6 +152,7 @@ class SlurmCommands:
             private_data=words(config, "PrivateData"),
             select_params=words(config, "SelectTypeParameters"),
             accounting_tres=words(config, "AccountingStorageTRES"),
+            preempt_type=config.get("PreemptType", ""),
         )
 
     async def config(self) -> dict[str, str]:
@@ -175,7 +176,7 @@ class SlurmCommands:
         return tuple(node_use(pairs, shards) for pairs in nodes)
 
     async def queue(self) -> list[Queued]:
-        """Every job that waits or runs; waiting ones in Slurm's order, an array as one."""
+        """Every job that waits or runs, an array as one; in no order."""
         text = await self._run("squeue", "--noheader", queue.STATES, f"--Format={queue.FORMAT}")
         return await asyncio.to_thread(queue.parse_queue, text)
 
@@ -212,6 +213,11 @@ class SlurmCommands:
     async def reservations(self) -> list[Reserved]:
         """Reservations of nodes, whoever they are for."""
         return parse_reservations(await self._run("scontrol", "show", "reservation", "-o"))
+
+    async def comment(self, handle: str) -> str:
+        """A job's Comment: its owner's words, of one line or more, so nothing stands beside it."""
+        words = (*ONE_JOB, "--noheader", "--Format=Comment:1024", f"--jobs={handle}")
+        return (await self._run(*words)).strip()
 
     async def signal(self, handle: str, name: str) -> None:
         """Send a signal to the batch script and all steps of a running job."""

@@ -2,8 +2,8 @@
 """Parsers of `sacctmgr -nP show`: QOS and association limits.
 
 The columns are the same from 22.05 to 26.05. `sacctmgr` tells a TRES by its name, with MiB for
-memory; only gres and billing are read. A limit that a user inherits from his account is not
-repeated in the user's own row.
+memory; only gres and billing are read, and of a QOS whom it may preempt. A limit that a user
+inherits from his account is not repeated in the user's own row.
 """
 
 import pwd
@@ -14,7 +14,7 @@ from slurm_coloc.adapters.slurm.commands.queue import limit_s
 from slurm_coloc.core.limits import OPTIONS, Holder, parse_counts
 
 WALL = "MaxWall"  # of a job; sacctmgr's own short name for both kinds
-QOS_COLUMNS = ("Name", "Flags", *(option.column for option in OPTIONS), WALL)
+QOS_COLUMNS = ("Name", "Flags", *(option.column for option in OPTIONS), WALL, "Preempt")
 _OF_ASSOC = tuple(option for option in OPTIONS if not option.qos_only)
 ASSOC_COLUMNS = (
     "Account", "User", "Partition", "ParentName", "DefaultQOS",
@@ -40,6 +40,7 @@ def parse_qos(text: str) -> dict[str, Holder]:
             flags=frozenset(flag for flag in row["Flags"].split(",") if flag),
             limits=_limits(row),
             max_wall_s=limit_s(row.get(WALL, "")),
+            preempts=frozenset(name for name in row.get("Preempt", "").split(",") if name),
         )
         for row in _rows(text, QOS_COLUMNS)
     }

@@ -252,6 +252,7 @@ def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
         max_time_min=_minutes(pairs.get("MaxTime", "")),
         qos="" if (qos := pairs.get("QoS", "N/A")) == "N/A" else qos,
         preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
+        priority_tier=number(pairs.get("PriorityTier", "1")),
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole queue for steering: columns of ``squeue -O``, waiting jobs in Slurm's order."""
+"""The whole queue for steering: columns of ``squeue -O``."""
 
 import re
 
@@ -35,6 +35,8 @@ COLUMNS: tuple[tuple[str, int], ...] = (
     ("MinMemory", 16),
     ("ArrayJobID", 14),
     ("ArrayTaskID", 64),
+    ("SubmitTime", 24),
+    ("QOS", 128),
 )
 FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
 STATES = "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,STOPPED"
@@ -42,10 +44,8 @@ CUT = 255
 
 
 def parse_queue(text: str) -> list[Queued]:
-    """Jobs of lines with COLUMNS: those that wait in Slurm's order, the higher priority first and
-    of equal ones the older job, then the others."""
-    found = [_queued(line) for line in text.split("\n") if line.strip()]
-    return sorted(found, key=lambda job: (not job.waits, -job.priority, job.job_id))
+    """Jobs of lines with COLUMNS, in no order (core/line)."""
+    return [_queued(line) for line in text.split("\n") if line.strip()]
 
 
 def _queued(line: str) -> Queued:
@@ -80,6 +80,9 @@ def _queued(line: str) -> Queued:
         memory_mib=parse_mib(memory.removesuffix("c").removesuffix("n")),
         memory_per_cpu=memory.endswith("c"),
         array=bool(array and task),
+        array_id=array if task else 0,
+        submit_s=seconds(values["SubmitTime"]),
+        qos="" if values["QOS"] in ("(null)", "N/A") else values["QOS"],
         cut=any(len(values[name]) >= CUT for name in ("Feature", "ReqNodes", "ExcNodes")),
     )
 
