@@ -51,6 +51,7 @@ TESTS = $(wildcard tests/unit tests/contract tests/cluster)
 
 .PHONY: test
 test: setup ## all tests: unit, contract, and real Slurm daemons (needs root or sudo)
+	@etc/setup/packages limits
 	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
 	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 COLOC_TORCH_PYTHON=$(TORCH_PYTHON) $(PY) -m pytest -p no:cacheprovider --durations=8 -n $(JOBS) --dist loadfile $(TESTS) $(ARGS)
 
@@ -62,6 +63,19 @@ SEED ?= 1
 chaos: setup ## sharing jobs while they are cancelled and requeued and daemons are killed at random (ROUNDS=50 SEED=1)
 	@echo 'chaos: $(ROUNDS) rounds from seed $(SEED) on a private Slurm; they follow from the seed'
 	$(AS_ROOT) env COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider tests/cluster/test_chaos.py $(ARGS)
+
+RUNS ?= 100
+LANES ?= 4
+
+.PHONY: fair-waits
+fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=4)
+	@echo 'fair-waits: $(RUNS) mixes from seed $(SEED), native and, on Slurm 24.11 and later, steered'
+	$(AS_ROOT) env COLOC_WAITS_RUNS=$(RUNS) COLOC_WAITS_SEED=$(SEED) COLOC_WAITS_LANES=$(LANES) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider -s tests/cluster/test_fair_waits.py $(ARGS)
+
+.PHONY: fair-waits-sim
+fair-waits-sim: .venv ## the same question to the simulator, hundreds of traces (ARGS='--seeds 100')
+	@echo 'fair-waits-sim: made-up traces, each also with whole GPUs for all'
+	$(PY) -m tests.sweeps.waits $(ARGS)
 
 .PHONY: test-unit
 test-unit: .venv ## the tests that need neither Slurm nor root

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_coloc.errors import SlurmError, UsageFault
-from slurm_coloc.lab import conf, parts, registry, runtime, serving
+from slurm_coloc.lab import accounting, conf, parts, registry, runtime, serving
 
 if TYPE_CHECKING:
     from slurm_coloc.lab.lab import Lab
@@ -52,6 +52,8 @@ def check(lab: "Lab") -> parts.Programs:
     programs = parts.find_programs()
     if spec.least_loaded and programs.release < (23, 2):
         raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
+    if spec.accounting:
+        accounting.find_programs()
     lab.version, lab.release = programs.version, programs.release
     return programs
 
@@ -66,7 +68,7 @@ def _claim(lab: "Lab") -> list[int]:
                 f" coloc lab down --name {spec.name}, or another --name"
             )
         taken = {port for other in data["labs"].values() for port in other["ports"]}
-        ports = registry.free_ports(1 + spec.nodes + spec.network, taken)
+        ports = registry.free_ports(1 + spec.nodes + spec.network + 2 * spec.accounting, taken)
         entry = {"dir": str(lab.dir), "ports": ports, "users": [], "devices": []}
         data["labs"][spec.name] = entry
     return ports
@@ -113,6 +115,9 @@ def _raise(lab: "Lab", ground: Ground) -> None:
         _write(lab, site)
         _ledgers(lab, emulator)
         shim.wait()
+        if site.dbd_port:
+            ends = site.db_port, site.dbd_port
+            accounting.start(lab, site.hostname, *ends, programs.slurm)
         _start_slurm(lab, programs)
         if lab.spec.coloc:
             _start_colocd(lab, programs)
@@ -178,7 +183,15 @@ def _site(lab: "Lab", ground: Ground, spank: parts.Build) -> conf.Site:
         link_port=ports[-1] if lab.spec.network else 0,
         lua=lua,
         spank=plugin,
+        **_accounting_ports(lab, ports),
     )
+
+
+def _accounting_ports(lab: "Lab", ports: list[int]) -> dict[str, int]:
+    first = 1 + lab.spec.nodes
+    if not lab.spec.accounting:
+        return {}
+    return {"db_port": ports[first], "dbd_port": ports[first + 1]}
 
 
 def _write(lab: "Lab", site: conf.Site) -> None:

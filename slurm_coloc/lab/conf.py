@@ -6,6 +6,7 @@ from pathlib import Path
 
 from slurm_coloc.core.cluster import MULTI_GPU_RELEASE
 from slurm_coloc.core.devicetypes import device_types
+from slurm_coloc.lab import accounting
 from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec
 
@@ -25,6 +26,9 @@ class Site:
     lua: bool
     #: file of the SPANK plugin, None when there is none
     spank: Path | None
+    #: of MariaDB and slurmdbd, where there is accounting
+    db_port: int = 0
+    dbd_port: int = 0
 
 
 def slurm_conf(spec: LabSpec, site: Site) -> str:
@@ -69,6 +73,8 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         f"Prolog={d}/hooks/prolog\nEpilog={d}/hooks/epilog\nTaskProlog={d}/hooks/task_prolog",
         f"PlugStackConfig={d}/plugstack.conf",
     ]
+    if site.dbd_port:
+        lines += accounting.slurm_conf(site.dbd_port, d / "munge" / "socket")
     if site.lua:
         lines.append("JobSubmitPlugins=lua")
         if spec.cli_filter:

@@ -33,6 +33,11 @@ def _serves(lab: "Lab", name: str) -> bool:
     """Whether the daemon answers what its users ask of it."""
     if name == "munged":
         return _connects(lab.dir / "munge" / "socket")
+    if name == "mariadbd":
+        return _connects(lab.dir / "db" / "socket")
+    if name == "slurmdbd":
+        done = lab.run(["sacctmgr", "-n", "show", "cluster"], check=False, timeout=30)
+        return done.returncode == 0
     if name == "colocd":
         return _connects(lab.dir / "coloc" / "colocd.sock")
     if name.startswith("agent-"):

@@ -104,6 +104,8 @@ class LabSpec:
     coloc: bool = True
     #: nodes and login reach colocd over TCP with MUNGE, as on other hosts; an agent on each node
     network: bool = False
+    #: slurmdbd and a MariaDB of its own, with limits in force; one account for all users
+    accounting: bool = False
     #: build the emulated GPUs (tests of Slurm alone save the seconds)
     emulator: bool = True
     cpus: int = 32

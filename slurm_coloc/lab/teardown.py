@@ -24,7 +24,7 @@ def down(lab: "Lab", grace_s: float) -> None:
     procs.stop([one for one in daemons if one.name == "colocd"], grace_s)
     procs.stop([one for one in daemons if one.name.startswith("agent-")], grace_s)
     procs.stop([one for one in daemons if one.name.startswith("slurm")], grace_s)
-    procs.stop([one for one in daemons if one.name == "munged"], grace_s)
+    procs.stop([one for one in daemons if one.name in ("munged", "mariadbd")], grace_s)
     uids = frozenset(u for name in entry["users"] if (u := parts.uid_of(name)) is not None)
     _end_leftovers(lab, uids)
     lab.forget()
