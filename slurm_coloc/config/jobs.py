@@ -122,7 +122,9 @@ class RecoveryConfig(Section):
         " get back the place that they had.",
     )
     nice: int = Field(
-        -10_000, le=0, description="Nice adjustment set with raise_by = nice; negative prefers."
+        -10_000,
+        le=0,
+        description="Added to the job's own nice value with raise_by = nice; negative prefers.",
     )
     start_after_s: int = Field(
         5,
@@ -173,7 +175,13 @@ class SlotConfig(Section):
         " and USR2 end them.",
     )
     grace_s: int = Field(
-        60, ge=1, description="Seconds after a slot's end; a job that still runs has no slots then."
+        60, ge=1, description="Seconds after a slot's end in which a job leaves by itself."
+    )
+    cut: Literal["saved", "always", "never"] = Field(
+        "saved",
+        description="Which job that still runs then colocd puts back into the queue. saved: one"
+        " whose Comment says that it has saved since its signal (`coloc: saved $(date +%s)`);"
+        " always: each, also one that loses its work; never: none. The others have no more slots.",
     )
     behind_s: int = Field(
         3600,

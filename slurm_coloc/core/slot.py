@@ -5,6 +5,7 @@ The time limit stays the user's, so the slot's end is ours and Slurm never kills
 is away makes a slot longer, and loses no job. Each step follows from what Slurm shows now.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -14,6 +15,10 @@ from slurm_coloc.core.job import JobView
 # Of a run that asked to go on although nobody saw its signal (colocd was away): it counts as a
 # whole slot where it lasted this part of one.
 NEARLY = 0.9
+# What a job writes into its Comment that saved and cannot leave: `coloc: saved $(date +%s)`.
+_SAVED = re.compile(r"coloc: saved (\d{9,11})(?!\d)")
+# The clocks of a node and of colocd may be so far apart.
+CLOCKS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class Step(StrEnum):
     WAIT = "wait"
     SIGNAL = "signal"
     DROP = "drop"  # it did not leave: it has no slots any more
+    CUT = "cut"  # in place of DROP for one that has saved: it is put back
     COUNT = "count"  # a slot ended, the job is back: count its time
     REQUEUE = "requeue"  # it asked to go on by its exit
     BEHIND = "behind"  # bound its time, and let its equals go first
@@ -177,6 +183,15 @@ def _running(view: JobView, state: State, slot: Slot, now_s: float, grace_s: flo
         return Step.DROP if now_s >= over_s else Step.WAIT
     due = now_s >= view.start_s + slot.length_s - slot.warn_s
     return Step.SIGNAL if due else Step.WAIT
+
+
+def saved_since(comment: str, signalled_s: float) -> bool:
+    """Whether a job's Comment says that it has saved since its signal.
+
+    >>> saved_since("mine; coloc: saved 1700000100", 1700000000.0)
+    True
+    """
+    return any(int(at_s) >= signalled_s - CLOCKS_S for at_s in _SAVED.findall(comment))
 
 
 def ended_by_slot(signalled: bool, asked: bool, ran_s: float, slot: Slot) -> bool:

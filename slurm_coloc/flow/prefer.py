@@ -36,7 +36,10 @@ class Preference:
             value = priority_for(view, place, recovery.priority, waiting)
             return {} if value is None else {"Priority": value}
         if recovery.raise_by == "nice" and place.front:
-            return {"Nice": recovery.nice}
+            # What its owner gave it, written down before it is changed.
+            if work["nice"] is None:
+                self._store.works.change(work, nice=(await self._slurm.terms(view.handle)).nice)
+            return {"Nice": work["nice"] + recovery.nice}
         if recovery.raise_by == "qos" and recovery.qos and place.front:
             return {"QOS": recovery.qos}
         return {}
@@ -73,7 +76,7 @@ class Preference:
     async def _take_back(self, work: Row, view: JobView) -> None:
         settled = settled_priority(_place(work))
         if self._recovery.raise_by == "nice":
-            await self._slurm.update(view.handle, Nice=0)
+            await self._slurm.update(view.handle, Nice=work["nice"] or 0)
         elif self._recovery.raise_by == "qos" and work["qos"]:
             await self._slurm.update(view.handle, QOS=work["qos"])
         elif settled is not None:

@@ -2,9 +2,10 @@
 """Stage slots: jobs that run a while, save, and go to the back of the queue.
 
 colocd sends the signal before a slot's end and counts the time; the job leaves by itself, since it
-alone knows that it has saved. One that does not leave is let run on. What was used, and what is to
-be done, is in the table ``slots``; every step follows from what Slurm shows, so colocd may die at
-any line, and while it is away a slot only lasts longer.
+alone knows that it has saved. One that says so and does not leave is put back; another one is let
+run on ([slots] cut). What was used, and what is to be done, is in the table ``slots``; every step
+follows from what Slurm shows, so colocd may die at any line, and while it is away a slot only lasts
+longer.
 """
 
 import time
@@ -25,6 +26,7 @@ from slurm_coloc.core.slot import (
     ended_by_slot,
     limit_min,
     next_step,
+    saved_since,
     slot_from,
     words,
 )
@@ -37,6 +39,7 @@ STEPS_A_ROUND = 8
 # A job is looked at when something is due, and so often besides: each look is a command.
 LOOK_S = 20.0
 START_AFTER_S = 5  # a start in the second of the last end meets a revoked credential
+CUT = "coloc: its time slot is over and it has saved: it is put back into the queue."
 DROPPED = (
     "coloc: its time slot is over and it did not leave: no checkpoint, so it is not cut. It has no"
     " more slots and runs to its time limit."
@@ -128,12 +131,20 @@ class Slots:
             if step is Step.WAIT or (step is Step.SIGNAL and self._off()):
                 self._wait(row, view, slot, now)
                 return None
+            if step is Step.DROP and await self._may_cut(row, view):
+                step = Step.CUT
             if step in (Step.DONE, Step.LOST):
                 return self._close(row, str(step), f"the job is {view.state}")
             await self._do(step, row, view, slot)
             if row["state"] not in ("open", "dropped"):
                 return None
         return None
+
+    async def _may_cut(self, row: Row, view: JobView) -> bool:
+        """Whether a job that did not leave is put back all the same."""
+        if self._config.cut != "saved":
+            return self._config.cut == "always"
+        return saved_since(await self._slurm.comment(view.handle), row["signalled_s"])
 
     async def _gone(self, row: Row) -> None:
         """Slurm shows no such job, or did not answer: the latter raises."""
@@ -185,9 +196,14 @@ class Slots:
             await self._slurm.signal(view.handle, slot.signal)
             text = f"SIG{slot.signal}: its slot of {words(slot.length_s)} ends"
         elif step is Step.DROP:
-            await self._tell(view)
+            await self._tell(view, DROPPED)
             change(row, state="dropped", updated_s=now)
             text = "it did not leave at its slot's end: no more slots, it runs to its time limit"
+        elif step is Step.CUT:
+            # Its signal is noted: the run that ends now is counted as a slot, whoever dies here.
+            await self._tell(view, CUT)
+            await self._slurm.requeue(view.handle)
+            text = "it did not leave at its slot's end: put back into the queue"
         elif step is Step.COUNT:
             text = self._count(row, view, slot)
         elif step is Step.REQUEUE:
@@ -249,10 +265,10 @@ class Slots:
         known = self._store.stretches.of(row["decision"], row["job_id"], restart)
         return float(known["lost_s"]) if known else 0.0
 
-    async def _tell(self, view: JobView) -> None:
+    async def _tell(self, view: JobView, line: str) -> None:
         """In the job's own log; a job without one is told by `coloc explain`."""
         try:
-            await self._slurm.notify(view.handle, DROPPED)
+            await self._slurm.notify(view.handle, line)
         except SlurmError as err:
             log.warning("slots", jobid=view.job_id, error=err.message)
 

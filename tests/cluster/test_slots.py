@@ -141,6 +141,19 @@ def test_one_that_does_not_save_runs_on_and_is_told(slotted: Lab) -> None:
     assert restarts(lab, job_id) == 0 and "whole" in lab.output(job_id)
 
 
+def test_one_that_saves_and_stays_is_put_back(slotted: Lab) -> None:
+    """It says that it has saved; its next slot begins where the others of its priority let it."""
+    lab, me = slotted, desk(slotted, 179)
+    script = SAVER.format('scontrol update JobId=$SLURM_JOB_ID Comment="coloc: saved $(date +%s)"')
+    job_id = share(me, "--coloc-slot=0:08", "--time=5", "--comment=mine", script=script)
+    until(lambda: restarts(lab, job_id) == 1, 60, "colocd has put it back")
+    until(lambda: any("behind others" in text for text in story(me, job_id)), 30, "it is placed")
+    assert any("did not leave at its slot's end: put back" in one for one in story(me, job_id))
+    assert "it has saved: it is put back" in lab.output(job_id)
+    job = lab.wait(job_id, "RUNNING", 60)
+    assert job["Nice"] == "1" and "used" in " ".join(story(me, job_id))
+
+
 def test_the_slot_ends_while_colocd_is_dead(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 175)
     interpreter = python(lab)

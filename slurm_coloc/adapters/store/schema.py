@@ -112,7 +112,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              PRIMARY KEY (decision, job_id))""",
         "CREATE INDEX slots_by_state ON slots (state)",
     ),
-    # 6: time limits of runs on shares, and the slowdown that a job bears
+    # 6: time limits of runs on shares, and the slowdown that a job bears; the nice value of a job
+    # that is recovered, before it was preferred
     (
         "ALTER TABLE decisions ADD COLUMN max_slowdown REAL",
         """CREATE TABLE stretches (
@@ -125,6 +126,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              tries INTEGER NOT NULL DEFAULT 0, created_s REAL NOT NULL, updated_s REAL NOT NULL,
              PRIMARY KEY (decision, job_id, restart))""",
         "CREATE INDEX stretches_by_state ON stretches (state) WHERE set_s IS NOT NULL",
+        "ALTER TABLE work ADD COLUMN nice INTEGER",
     ),
 )
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
+from slurm_coloc.config import Config, parse_config
 from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.job import JobView
+from slurm_coloc.core.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.giveup import MAX_TRIES
 from slurm_coloc.flow.recover import Recoverer
@@ -211,3 +211,20 @@ def test_a_hold_of_the_owner_s_outlives_the_time_at_the_front(store: Store) -> N
     rounds(store, slurm, 1)
     assert slurm.released == released
     assert store.works.raised() == []
+
+
+def test_by_nice_the_owner_s_own_value_comes_back(store: Store) -> None:
+    slurm = Recording()
+
+    async def terms(handle: str) -> Terms:
+        return Terms(nice=7)
+
+    slurm.terms = terms  # type: ignore[attr-defined]
+    config = parse_config({"recovery": {"raise_by": "nice"}}, "test")
+    recoverer = Recoverer(config, store, slurm, lambda: False, lambda view: None)  # type: ignore[arg-type]
+    asyncio.run(recoverer.round())
+    assert slurm.done[-1]["Nice"] == 7 - 10_000
+    [raised] = store.works.raised()
+    store.works.change(raised, raised_s=time.time() - 7200)
+    asyncio.run(recoverer.round())
+    assert slurm.done[-1] == {"Nice": 7}

@@ -36,6 +36,7 @@ class Slurm:
         self.limit_s = limit_s
         self.refuse: dict[str, str] = {}
         self.orders: list[str] = []
+        self.said = ""  # its Comment
 
     def _order(self, text: str) -> None:
         self.orders.append(text)
@@ -53,6 +54,9 @@ class Slurm:
 
     async def notify(self, handle: str, text: str) -> None:
         self._order("notify")
+
+    async def comment(self, handle: str) -> str:
+        return self.said
 
     async def cancel(self, handle: str) -> None:
         self._order("cancel")
@@ -91,10 +95,12 @@ def see(store: Store, view: JobView, **more: Any) -> None:
         store._db.execute(sql, (value, view.restarts))
 
 
-def go_on(store: Store, slurm: Slurm, *, off: bool = False, rounds: int = 1) -> None:
+def go_on(
+    store: Store, slurm: Slurm, *, off: bool = False, rounds: int = 1, **settings: Any
+) -> None:
     """Rounds by a colocd that knows nothing but its database."""
     for _ in range(rounds):
-        slots = Slots(SlotConfig(), store, slurm, lambda: off, slurm.job)  # type: ignore[arg-type]
+        slots = Slots(SlotConfig(**settings), store, slurm, lambda: off, slurm.job)  # type: ignore[arg-type]
         asyncio.run(slots.round())
 
 
@@ -140,6 +146,29 @@ def test_one_that_stays_is_let_run_and_told(store: Store) -> None:
     store.slots.change(row(store), signalled_s=time.time() - 500)
     go_on(store, slurm, rounds=2)
     assert slurm.orders == ["signal URG", "notify"] and row(store)["state"] == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("cut", "said_s", "put_back"),
+    [("saved", 10, True), ("saved", -600, False), ("saved", None, False), ("always", None, True),
+     ("never", 10, False)],
+)  # fmt: skip
+def test_one_that_saved_and_stays_is_put_back(
+    store: Store, cut: str, said_s: int | None, put_back: bool
+) -> None:
+    slurm = running(9000)
+    go_on(store, slurm)
+    told_s = time.time() - 500
+    if said_s is not None:
+        slurm.said = f"mine; coloc: saved {told_s + said_s:.0f}"
+    store.slots.change(row(store), signalled_s=told_s)
+    go_on(store, slurm, cut=cut)
+    if not put_back:
+        assert slurm.orders == ["signal URG", "notify"] and row(store)["state"] == "dropped"
+        return
+    # It is back in the queue, its time is counted as a slot's, others go first.
+    assert slurm.orders[:3] == ["signal URG", "notify", "requeue"]
+    assert slurm.orders[3].startswith("update Nice=5") and row(store)["used_s"] >= 3600
 
 
 def test_the_next_slot_has_what_is_left_behind_others(store: Store) -> None:
