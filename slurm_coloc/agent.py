@@ -23,6 +23,7 @@ from slurm_coloc.adapters.link.client import Me
 from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.deliver import read_spooled, settle_spooled
+from slurm_coloc.flow.opened import open_gate
 from slurm_coloc.flow.reach import STANDBY, error_code
 from slurm_coloc.flow.sampler import Sampler
 
@@ -31,6 +32,7 @@ log = structlog.get_logger()
 LOOK_S = 2.0  # between two looks into the spool: one system call
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # between two tries to reach a colocd
 SLOW_AGAIN_S = 60.0  # a report that colocd cannot judge yet is sent again after
+ALONE_S = 30.0  # without any colocd; one that is started again is back sooner
 ASIDE_KEPT_S = 7 * 86400.0
 DAY_S = 86400.0
 
@@ -44,8 +46,10 @@ class Agent:
         self._settings = settings
         self._sampler = Sampler(settings, self._uid) if settings.sample else None
         self._me = Me(self._uid, "", node, settings.munge_socket)
+        self._node = node
         self._later: dict[str, float] = {}  # reports that were refused for now, until when
         self._cleaned_s = 0.0
+        self._alone_s: float | None = None  # since when (monotonic); None: linked, or done
 
     async def run(self) -> None:
         """Sample and link until cancelled."""
@@ -56,19 +60,27 @@ class Agent:
 
     async def _link(self) -> None:
         pause, told = FIRST_PAUSE_S, ""
+        self._alone_s = time.monotonic()
         while True:
             try:
                 async with _Closing(await self._open()) as link:
                     log.info("linked", to=link.where, node=self._me.node)
                     pause, told = FIRST_PAUSE_S, ""
-                    await self._serve(link)
+                    await self._serve(link)  # until it is lost
             except DaemonUnreachable as err:
                 if err.message != told:  # the same reason is told once
                     log.warning("link", error=err.message)
                 told = err.message
+                await self._alone()
             # Jitter: a thousand agents must not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    async def _alone(self) -> None:
+        """Without a colocd for a while: what it last said of this node must not hold jobs off."""
+        since = self._alone_s
+        if since is not None and time.monotonic() - since >= ALONE_S:
+            self._alone_s = None if await asyncio.to_thread(open_gate, self._node) else since
 
     async def _open(self) -> Link:
         """A link to the active colocd, of this host first; its first heartbeat has been taken."""
@@ -99,6 +111,7 @@ class Agent:
         beat_s = self._settings.beat_s
         next_beat = time.monotonic() + beat_s
         while True:
+            self._alone_s = time.monotonic()
             if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
                 await self._drain(link)
             await asyncio.sleep(min(LOOK_S, beat_s))

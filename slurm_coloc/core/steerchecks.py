@@ -33,6 +33,21 @@ def native(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
         )
 
 
+def figures(found: Mapping[str, int], away: str = "") -> Finding:
+    """Whether the nodes' figures are kept fresh. ``away``: why colocd does not answer, "" where it
+    does."""
+    name = "node-gate-figures"
+    old = sorted(node for node, pct in found.items() if pct)
+    if not away or not old:
+        return Finding(name, Status.OK, f"{len(found)} nodes have one")
+    return Finding(
+        name,
+        Status.WARN,
+        f"nobody keeps those of {', '.join(old[:SHOWN])} fresh: {away}",
+        "start colocd; each node's agent opens its node after half a minute without one",
+    )
+
+
 def steered(
     shape: ClusterShape,
     limits: SiteLimits | str,

@@ -16,10 +16,13 @@ from slurm_coloc.core.checks import Conf, Finding, Status, value
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.hosts import in_nodes
 from slurm_coloc.core.limits import SiteLimits
-from slurm_coloc.errors import SlurmError
+from slurm_coloc.core.nodegate import present
+from slurm_coloc.errors import ColocError, SlurmError
+from slurm_coloc.flow.ask import ask
 from slurm_coloc.policies import registry
 
 WEEK_S = 7 * 86400.0
+ANSWER_S = 3.0
 _STEERED = re.compile(r"\bsteered\s*=\s*[\"']([\w.,\s-]*)[\"']")
 _DETECT = re.compile(r"^\s*AutoDetect\s*=\s*(\w+)", re.IGNORECASE | re.MULTILINE)
 
@@ -35,6 +38,8 @@ def placement(
         yield Finding("placement-policy", Status.FAIL, text, f"choose one of {names}")
     if place.mode == "native":
         yield from steerchecks.native(conf, node_gate=place.node_gate, gate=place.smact_gate)
+        if place.node_gate:
+            yield _figures(config)
         return
     folder = Path(value(conf, "SLURM_CONF")).parent
     wanted = {
@@ -54,6 +59,20 @@ def placement(
     yield from found
     if found[0].status is not Status.FAIL:
         yield _steps(config, shape)
+
+
+def _figures(config: Config) -> Finding:
+    """Whether somebody keeps the nodes' figures fresh: colocd that is away leaves its last ones."""
+    try:
+        uses = asyncio.run(connect(config.daemon, briefly=True).usage())
+    except SlurmError as err:
+        return Finding("node-gate-figures", Status.NA, f"nodes are not known: {err.message}")
+    figures = {use.name: pct for use in uses if (pct := present(use.extra)) is not None}
+    try:
+        ask(config, "ping", {}, ANSWER_S)
+    except ColocError as err:
+        return steerchecks.figures(figures, err.message)
+    return steerchecks.figures(figures)
 
 
 def _steps(config: Config, shape: ClusterShape) -> Finding:

@@ -46,7 +46,23 @@ def test_a_busy_node_takes_no_shared_job(make_lab: Callable[..., Lab]) -> None:
     until(lambda: lab.job(second)["Reason"] == "Constraints", 20, "it waits for a quieter node")
     whole = lab.sbatch("-n1", *QUIET, wrap="true", user=me.user)
     lab.wait(whole, "COMPLETED")
-    # An orderly end of colocd opens the gate: nobody would keep it fresh.
+    # colocd is killed: nobody keeps the figure fresh, and the node's agent opens the gate.
+    lab.colocd.kill()
+    assert extra(lab)["smact"] > 30
+    assert figures(lab)["status"] == "warn"
+    until(lambda: extra(lab)["smact"] == 0, 100, "the agent opens the node")
+    assert extra(lab)["rack"] == "b7"
+    lab.wait(second, "RUNNING")
+    lab.colocd.start()
+    until(lambda: extra(lab)["smact"] > 30, 60, "the figure is back with colocd")
+    assert figures(lab)["status"] == "ok"
+    # An orderly end of colocd opens the gate itself.
     lab.colocd.term()
     assert extra(lab)["smact"] == 0
-    lab.wait(second, "RUNNING")
+
+
+def figures(lab: Lab) -> dict[str, str]:
+    """What doctor says of the nodes' figures."""
+    done = lab.run(["coloc", "doctor", "--json"], check=False)
+    found = {one["check"]: one for one in json.loads(done.stdout)["checks"]}
+    return dict(found["node-gate-figures"])
