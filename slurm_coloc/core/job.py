@@ -85,11 +85,12 @@ class JobView:
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a job was given by its owner: its nice value, its time limit in seconds (None:
-    unlimited), and the reservations that it runs in ("": none)."""
+    unlimited), the reservations that it runs in ("": none), and its Comment."""
 
     nice: int = 0
     limit_s: float | None = None
     reservation: str = ""
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Slots:
         """Whether a job that did not leave is put back all the same."""
         if self._config.cut != "saved":
             return self._config.cut == "always"
-        return saved_since(await self._slurm.comment(view.handle), row["signalled_s"])
+        return saved_since((await self._slurm.terms(view.handle)).comment, row["signalled_s"])
 
     async def _gone(self, row: Row) -> None:
         """Slurm shows no such job, or did not answer: the latter raises."""

@@ -71,9 +71,6 @@ class SlurmClient(Protocol):
     async def reservations(self) -> list[Reserved]:
         """Reservations of nodes, whoever they are for."""
 
-    async def comment(self, handle: str) -> str:
-        """What a job's owner wrote into its Comment; "" where slurmctld no longer knows it."""
-
     async def signal(self, handle: str, name: str) -> None:
         """Send a signal to the batch script and all steps of a running job."""
 

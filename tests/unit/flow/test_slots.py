@@ -47,16 +47,13 @@ class Slurm:
         return self.view
 
     async def terms(self, handle: str) -> Terms:
-        return Terms(4, self.limit_s)
+        return Terms(4, self.limit_s, comment=self.said)
 
     async def signal(self, handle: str, name: str) -> None:
         self._order(f"signal {name}")
 
     async def notify(self, handle: str, text: str) -> None:
         self._order("notify")
-
-    async def comment(self, handle: str) -> str:
-        return self.said
 
     async def cancel(self, handle: str) -> None:
         self._order("cancel")

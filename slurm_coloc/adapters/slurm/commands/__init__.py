@@ -203,21 +203,16 @@ class SlurmCommands:
         return "" if found in UNSET else found
 
     async def terms(self, handle: str) -> Terms:
-        """A job's nice value, time limit and reservations."""
+        """A job's nice value, time limit, reservations and Comment."""
         columns = f"--Format={TERMS_FORMAT}"
         lines = (await self._run(*ONE_JOB, "--noheader", columns, f"--jobs={handle}")).splitlines()
         if not lines:
             raise SlurmError(f"job {handle}: Invalid job id", "slurm-refused")
-        return parse_terms(lines[0])
+        return parse_terms(" ".join(lines))  # a Comment may have several
 
     async def reservations(self) -> list[Reserved]:
         """Reservations of nodes, whoever they are for."""
         return parse_reservations(await self._run("scontrol", "show", "reservation", "-o"))
-
-    async def comment(self, handle: str) -> str:
-        """A job's Comment: its owner's words, of one line or more, so nothing stands beside it."""
-        words = (*ONE_JOB, "--noheader", "--Format=Comment:1024", f"--jobs={handle}")
-        return (await self._run(*words)).strip()
 
     async def signal(self, handle: str, name: str) -> None:
         """Send a signal to the batch script and all steps of a running job."""

@@ -268,6 +268,8 @@ TERMS_COLUMNS: tuple[tuple[str, int], ...] = (
     ("Nice", 16),
     ("TimeLimit", 24),
     ("Reservation", 256),
+    # The owner's own words: nothing stands behind them.
+    ("Comment", 1024),
 )
 TERMS_FORMAT = ",".join(f"{name}:{width}" for name, width in TERMS_COLUMNS)
 
@@ -282,7 +284,12 @@ def parse_terms(line: str) -> Terms:
         hours, minutes, seconds = (int(part) for part in ["0", *parts][-3:])
         limit_s = int(days or 0) * 86400.0 + hours * 3600 + minutes * 60 + seconds
     nice = values["Nice"]
-    return Terms(int(nice) if nice.lstrip("-").isdigit() else 0, limit_s, values["Reservation"])
+    return Terms(
+        int(nice) if nice.lstrip("-").isdigit() else 0,
+        limit_s,
+        values["Reservation"],
+        values["Comment"],
+    )
 
 
 def parse_release(text: str) -> tuple[int, ...]:
