@@ -277,19 +277,11 @@ TERMS_FORMAT = ",".join(f"{name}:{width}" for name, width in TERMS_COLUMNS)
 def parse_terms(line: str) -> Terms:
     """One line of ``squeue -O`` with TERMS_COLUMNS; a limit that is no time is none."""
     values = parse_columns(line, TERMS_COLUMNS)
-    days, _, rest = values["TimeLimit"].rpartition("-")
-    parts = rest.split(":")
-    limit_s = None
-    if len(parts) in (2, 3) and all(part.isdigit() for part in (*parts, days or "0")):
-        hours, minutes, seconds = (int(part) for part in ["0", *parts][-3:])
-        limit_s = int(days or 0) * 86400.0 + hours * 3600 + minutes * 60 + seconds
-    nice = values["Nice"]
-    return Terms(
-        int(nice) if nice.lstrip("-").isdigit() else 0,
-        limit_s,
-        values["Reservation"],
-        values["Comment"],
-    )
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", values["TimeLimit"])
+    days, hours, minutes, seconds = map(int, found.groups("0")) if found else (0,) * 4
+    limit_s = days * 86400.0 + hours * 3600 + minutes * 60 + seconds if found else None
+    nice = int(values["Nice"]) if values["Nice"].lstrip("-").isdigit() else 0
+    return Terms(nice, limit_s, values["Reservation"], values["Comment"])
 
 
 def parse_release(text: str) -> tuple[int, ...]:
