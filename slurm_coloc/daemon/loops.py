@@ -79,6 +79,7 @@ class Loops:
             if err.code != "no-accounting":
                 raise
             parts.limits = NO_LIMITS
+        parts.limits_known = True
 
     async def _look_at_role(self) -> None:
         parts = self._parts

@@ -47,6 +47,7 @@ class Parts:
         self.slurm = slurm.connect(config.daemon)
         self.seen = Seen(self.slurm)
         self.limits = NO_LIMITS
+        self.limits_known = False  # they were read, or there are none
         self.role = Role(self.slurm)
         self.nodes = Nodes(lambda: self.seen.shape, self.trusted, self.store)
         self.use(config)
@@ -67,7 +68,7 @@ class Parts:
             self.nodes.live,
             lambda: self.modes.switched_off,
             lambda: self.seen.shape,
-            lambda: self.limits,
+            lambda: self.limits if self.limits_known else None,
         )
         self.placement = Placement(
             config,

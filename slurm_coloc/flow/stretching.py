@@ -7,6 +7,7 @@ line: while it is away nothing is stretched, and what was lost meanwhile is coun
 the runs. Slurm is asked once when a run begins, and again before each change.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Literal
@@ -66,9 +67,9 @@ class Stretcher:
         live: Live,
         off: Callable[[], bool],
         shape: Callable[[], ClusterShape | None],
-        limits: Callable[[], SiteLimits],
+        limits: Callable[[], SiteLimits | None],
     ) -> None:
-        """Nothing is asked yet."""
+        """``limits``: None while they have not been read. Nothing is asked yet."""
         self._config, self._store, self._slurm, self._live = config, store, slurm, live
         self._off, self._shape, self._limits = off, shape, limits
         self._rules = Rules(config.slowdown.max_factor, config.slowdown.margin_s)
@@ -85,18 +86,18 @@ class Stretcher:
         """One look at every run on a share."""
         now = time.time()
         table = self._store.stretches
-        runs = table.present(now)
-        new = [run for run in runs if _followed(run) and table.of(*key(run)) is None]
+        runs, known = table.present(now), self._known()
+        new = [run for run in runs if _followed(run) and key(run) not in known]
         if [one for one in [await self._begin(run, now) for run in new] if one]:
-            runs = table.present(now)  # who was beside them since they began
-        rows = {key(run): table.of(*key(run)) for run in runs if _followed(run)}
-        known = {one: row for one, row in rows.items() if row is not None}
+            # With those who were beside them since they began.
+            runs, known = table.present(now), self._known()
         crowd = self._crowd(runs, known, now)
-        pressed = crowd.pressed({one: row["at_s"] for one, row in known.items()})
-        for one, row in known.items():
-            told = pressed.get(one)
-            if told is not None:
-                await self._follow(row, told, now)
+        since_s = {one: row["at_s"] for one, row in known.items()}
+        # In a thread: of hundreds of GPUs it takes a good part of a second.
+        pressed = await asyncio.to_thread(crowd.pressed, since_s)
+        for one in [key(run) for run in runs if _followed(run)]:
+            if one in known and one in pressed:
+                await self._follow(known[one], pressed[one], now)
         self._protector.look(runs, pressed)
         if not self._off():
             for row in self._store.stretches.to_restore():
@@ -104,6 +105,10 @@ class Stretcher:
         self._later = {one: at for one, at in self._later.items() if at > now}
 
     # what is known
+
+    def _known(self) -> dict[Key, Row]:
+        """The rows of the runs that go on."""
+        return {key(row): row for row in self._store.stretches.live()}
 
     def _crowd(self, runs: list[Row], rows: dict[Key, Row], now: float) -> Crowd:
         gpus: dict[str, GpuNow] = {}
@@ -219,16 +224,16 @@ class Stretcher:
         self, view: JobView, terms: Terms, start_s: float, now: float
     ) -> list[Ceiling]:
         """What the site allows the job at most. Raises SlurmError: without it nothing is done."""
-        shape = self._shape()
-        if shape is None:
-            raise SlurmError("the cluster is not known yet", "slurm-away")
+        shape, limits = self._shape(), self._limits()
+        if shape is None or limits is None:
+            raise SlurmError("the cluster or its limits are not known yet", "slurm-away")
         found = []
         part = shape.partition(view.partition)
         if part is not None and part.max_time_min is not None:
             limit_s = part.max_time_min * MINUTE_S
             found.append(Ceiling(limit_s, f"MaxTime of partition {part.name}"))
         asked = JobRequest(view.uid, account=view.account or None, qos=view.qos or None)
-        holder = longest(holders_of(asked, view.partition, shape, self._limits()))
+        holder = longest(holders_of(asked, view.partition, shape, limits))
         if holder is not None and holder.max_wall_s is not None:
             found.append(Ceiling(holder.max_wall_s, f"MaxWall of {holder.told}"))
         for one in await self._slurm.reservations():

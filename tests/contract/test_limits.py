@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parsers of sacctmgr against what 24.11.5 and 26.05.5 wrote (the same text on both)."""
+"""The parsers of sacctmgr against what 24.11.5 and 26.05.5 wrote (the same text on both).
+
+Its last column, MaxWall, was added by hand, in the form of sacctmgr's durations.
+"""
 
 import os
 import pwd

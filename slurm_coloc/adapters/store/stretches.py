@@ -35,6 +35,13 @@ class Stretches(Table):
             now_s,
         )
 
+    def live(self) -> list[Row]:
+        """Those of runs that go on."""
+        return self._rows(
+            """SELECT s.* FROM stretches s JOIN runs r ON r.decision = s.decision
+                 AND r.job_id = s.job_id AND r.restart = s.restart WHERE r.open = 1"""
+        )
+
     def before(self, decision: str, job_id: int, restart: int) -> Row | None:
         """The row of the last earlier run of a job."""
         rows = self._rows(
