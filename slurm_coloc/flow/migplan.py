@@ -9,6 +9,7 @@ from slurm_coloc.adapters.nvml.mig import Mig as MigDevices
 from slurm_coloc.adapters.nvml.mig import MigDevice, MigGpu
 from slurm_coloc.config import Config
 from slurm_coloc.core.migplan import PastRun
+from slurm_coloc.core.usage import alone_smact
 from slurm_coloc.flow.ask import ask
 
 MOST_RUNS = 1000  # as many as colocd tells at once
@@ -36,13 +37,11 @@ def past_run(row: dict[str, Any]) -> PastRun | None:
 
 
 def _smact(row: dict[str, Any]) -> float | None:
-    """SM activity of a run that was alone on its GPU, as the agent measured it; else what was
+    """SM activity of a run that was alone on its GPUs, as the agents measured it; else what was
     predicted; None where neither is known."""
-    for gpu in (row.get("used") or {}).get("gpus") or ():
-        if gpu.get("smact_how") == "alone" and gpu.get("smact_mean") is not None:
-            return min(1.0, max(0.0, float(gpu["smact_mean"])))
-    predicted = row.get("smact")
-    return None if predicted is None else min(1.0, max(0.0, float(predicted)))
+    alone = alone_smact(row.get("used") or [])
+    known = alone if alone is not None else row.get("smact")
+    return None if known is None else min(1.0, max(0.0, float(known)))
 
 
 def cut_here() -> list[MigGpu]:

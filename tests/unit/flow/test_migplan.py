@@ -26,9 +26,9 @@ def test_a_measured_run() -> None:
 
 def test_what_was_measured_alone_counts_before_what_was_predicted() -> None:
     gpu = {"smact_how": "alone", "smact_mean": 0.15}
-    run = past_run(ROW | {"used": {"gpus": [gpu]}})
+    run = past_run(ROW | {"used": [{"gpus": [gpu]}]})
     assert run is not None and run.smact == 0.15
-    run = past_run(ROW | {"used": {"gpus": [gpu | {"smact_how": "split"}]}})
+    run = past_run(ROW | {"used": [{"gpus": [gpu | {"smact_how": "split"}]}]})
     assert run is not None and run.smact == 0.4
     run = past_run(ROW | {"smact": None})
     assert run is not None and run.smact is None
