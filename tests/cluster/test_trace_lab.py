@@ -43,7 +43,9 @@ def test_a_trace_through_a_lab(make_lab: Callable[..., Lab]) -> None:
     assert [one.shards for one in jobs] == [9, 9, 7, 0]
     stage.ready()
     stage.rehearse(jobs)
-    found = play(stage, jobs, 120.0).outcome(jobs, SCALE)
+    played, given = play(stage, jobs, 120.0)
+    found = played.outcome(jobs, SCALE)
+    assert given == jobs
     assert lost(found) == 0, stage.lab.logs(20)
     assert found.records[2].oom >= 1 and recovered(found) == 1
     assert all(record.ran_s >= 300.0 - SCALE.compress for record in found.records)

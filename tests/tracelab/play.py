@@ -18,9 +18,9 @@ TELL_S = 60.0
 LATE_S = 1.0
 
 
-def play(stage: Stage, jobs: Sequence[Asked], limit_s: float) -> Played:
-    """Submit and wait. Raises SlurmError where not all has ended ``limit_s`` after the beginning
-    (the lab's seconds)."""
+def play(stage: Stage, jobs: Sequence[Asked], limit_s: float) -> tuple[Played, list[Asked]]:
+    """Submit and wait; what was seen, and the jobs with what was reserved for them indeed. Raises
+    SlurmError where not all has ended ``limit_s`` after the beginning (the lab's seconds)."""
     ordered = sorted(jobs, key=lambda one: (one.job.submit_s, one.job.id))
     drawn = stage.joules()
     began_s = time.time()
@@ -35,11 +35,12 @@ def play(stage: Stage, jobs: Sequence[Asked], limit_s: float) -> Played:
     joules = stage.joules() - drawn
     if late_s > LATE_S:
         stage.said.append(f"a submission took {late_s:.1f} s of the lab")
-    if unlike := stage.unlike(jobs, ids):
-        stage.said.append(f"{unlike} jobs got another reservation than planned")
+    given = stage.reserved(jobs, ids)
+    if unlike := sum(one != plan for one, plan in zip(given, jobs, strict=True)):
+        stage.said.append(f"{unlike} jobs got another reservation than planned; simulated so, too")
     stage.said.append(_beyond(stage, ids, runs))
     ooms = {one.job.id: stage.ooms(one.job.id) for one in jobs}
-    return Played(began_s, ids, runs, ooms, joules)
+    return Played(began_s, ids, runs, ooms, joules), given
 
 
 def _beyond(stage: Stage, ids: dict[int, int], runs: Sequence[Run]) -> str:

@@ -57,7 +57,6 @@ class Plan:
         """Bring the lab of a policy up, run the trace there, and simulate the same."""
         shards = MACHINES[self.machine].shards_per_gpu(SHARD_MIB)
         jobs = asked(self.jobs, self.estimator, shards, shares=way.shares)
-        plain = predict(jobs, way, self.machine, self.scale)
         with BUILDS:
             lab = Lab.up(spec(name, way, self.machine, self.scale))
         try:
@@ -68,14 +67,15 @@ class Plan:
             scale = replace(self.scale, start_s=before_s)
             expected_s = scale.of_lab(predict(jobs, way, self.machine, scale).makespan_s)
             say(f"{way.name}: a start costs {before_s:.2f} s; about {expected_s:.0f} s to go")
-            played = play(stage, jobs, PATIENCE * expected_s + PATIENCE_S)
+            played, given = play(stage, jobs, PATIENCE * expected_s + PATIENCE_S)
             after_s = start_cost_s(stage)
             scale = replace(scale, start_s=(before_s + after_s) / 2)
             stage.said.append(
                 f"a start cost {before_s:.2f} s before the trace, {after_s:.2f} after"
             )
             said += [f"{way.name}: {line}" for line in stage.said]
-            simulated = predict(jobs, way, self.machine, scale)
+            simulated = predict(given, way, self.machine, scale)
+            plain = predict(given, way, self.machine, self.scale)
             return Row(way, scale, played.outcome(jobs, scale), simulated, plain)
         except ColocError:
             print(lab.logs(20), file=sys.stderr)

@@ -4,7 +4,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_coloc.errors import SlurmError
@@ -23,7 +23,9 @@ from tests.tracelab.workload import Asked
 LIMIT_MIN = 600
 #: MiB of host memory that a stand-in is given
 HOST_MIB = 100
-#: colocd has 200 ms at a submission; on a busy machine it may take so many tries
+#: for colocd at a submission: one that is not answered in time gets a whole GPU, and three labs
+#: on a small machine are slower than a cluster's controller
+DEADLINE_MS = 3000
 TRIES = 20
 READY_S = 60.0
 #: how the stand-in tells its time, and that it ran out, once a run
@@ -48,6 +50,7 @@ def spec(name: str, way: Way, machine: str, scale: Scale) -> LabSpec:
         name=name,
         machine=machine,
         users=1,
+        deadline_ms=DEADLINE_MS,
         mode="on" if way.shares else "off",
         settings=settings,
         slurm_conf_extra="MinJobAge=86400",
@@ -174,17 +177,18 @@ class Stage:
         found = WALL.findall(log.read_text(errors="replace")) if log.exists() else []
         return float(found[-1]) if found else None
 
-    def unlike(self, jobs: Sequence[Asked], ids: dict[int, int]) -> int:
-        """Jobs whose last reservation is not the planned one, recovered ones left out."""
+    def reserved(self, jobs: Sequence[Asked], ids: dict[int, int]) -> list[Asked]:
+        """The jobs with what was reserved for them indeed. One that was recovered keeps what was
+        planned: its request is that of the last try."""
         rows = {int(row["JobId"]): row for row in self.lab.jobs()}
-        found = 0
+        found = []
         for one in jobs:
-            row = rows.get(ids[one.job.id])
-            if row is None or row.get("Restarts", "0") != "0":
-                continue
+            row = rows.get(ids[one.job.id], {})
             got = reserved(row)
             # 22.05 shares a GPU that is taken whole, so there a whole one is all its shards.
-            found += got != one.shards and not (one.shards == 0 and got == self.shards_per_gpu)
+            got = 0 if got == self.shards_per_gpu else got
+            known = bool(row) and row.get("Restarts", "0") == "0"
+            found.append(replace(one, shards=got) if known else one)
         return found
 
 
