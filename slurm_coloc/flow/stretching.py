@@ -8,8 +8,9 @@ the runs. Slurm is asked once when a run begins, and again before each change.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 import structlog
@@ -54,6 +55,11 @@ RETRY_S, MAX_TRIES = 20.0, 12
 def _followed(run: Row) -> bool:
     """Whether it is a run on a share that goes on."""
     return run["open"] == 1 and run["mode"] == "on" and run["state"] in BEGUN and shared(run, run)
+
+
+def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> list[str]:
+    """The GPUs on which an agent sees a job."""
+    return [uuid for uuid, gpu in gpus.items() if any(one.job_id == job_id for one in gpu.jobs)]
 
 
 class Stretcher:
@@ -117,6 +123,9 @@ class Stretcher:
             told = self._live.of(node.name)
             if told and now - told[0] < STALE_S:
                 gpus |= {gpu.uuid: gpu for gpu in told[1]}
+        for run in runs:
+            if run["gpu_uuids"] is None:  # colocd was away when its Prolog told
+                run["gpu_uuids"] = json.dumps(_seen_on(gpus, run["job_id"]))
         return Crowd(
             runs,
             gpus,

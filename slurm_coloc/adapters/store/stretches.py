@@ -29,8 +29,8 @@ class Stretches(Table):
                  SELECT coalesce(min(s.at_s), ?) FROM stretches s JOIN runs o
                    ON o.decision = s.decision AND o.job_id = s.job_id AND o.restart = s.restart
                  WHERE o.open = 1))
-                 AND r.start_s IS NOT NULL AND r.gpu_uuids IS NOT NULL
-                 AND r.outcome IS NOT 'put-back' AND r.state <> 'PENDING'
+                 AND r.start_s IS NOT NULL AND r.outcome IS NOT 'put-back'
+                 AND r.state <> 'PENDING'
                ORDER BY r.start_s""",
             now_s,
         )

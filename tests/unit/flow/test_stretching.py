@@ -263,6 +263,19 @@ def test_measured_parts_count(world: World) -> None:
     assert world.row(7)["lost_s"] < 5 and world.slurm.updates == []
 
 
+def test_runs_whose_prolog_found_no_colocd(world: World) -> None:
+    """The agents see where they are."""
+    for view in world.slurm.views.values():
+        world.see(view, gpu_uuids=None)
+    world.go()
+    assert world.row()["lost_s"] == 0
+    parts = [{"job_id": 7, "mib": 1, "smact": 0.5}, {"job_id": 8, "mib": 1, "smact": 0.45}]
+    gpu = {"uuid": "GPU-1", "total_mib": 40536, "free_mib": 9, "smact": 0.95, "jobs": parts}
+    world.live.take("n1", {"gpus": [gpu]})
+    world.go()
+    assert [handle for handle, _ in world.slurm.updates] == ["7", "8"]
+
+
 def test_a_gpu_is_closed_and_opened_again(world: World) -> None:
     world.store._db.execute("UPDATE decisions SET max_slowdown = 1.1 WHERE id = ?", (IDS[7],))
     stretcher = world.go()
