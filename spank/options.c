@@ -67,9 +67,9 @@ static struct spank_option table[OPT_COUNT] = {
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
-	"coloc",           "coloc_batch_size", "coloc_seq_len", "coloc_optimizer",
-	"coloc_precision", "coloc_policy",     "coloc_slot",    "coloc_max_slowdown",
-	NULL,
+	"coloc",           "coloc_batch_size",   "coloc_seq_len",
+	"coloc_optimizer", "coloc_precision",    "coloc_policy",
+	"coloc_slot",      "coloc_max_slowdown", NULL,
 };
 
 static const char *const optimizers[] = {

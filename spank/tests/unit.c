@@ -185,9 +185,12 @@ static void test_array_files(void)
 
 static void test_factor(struct coloc_request r)
 {
-	static const char *const good[] = { "1", "1.0", "1.25", "2.5000", "99.9999", "100", "100.0" };
-	static const char *const bad[] = { "",    "0",     "0.9",  "-1",  "+1",  "1.",     ".5",  "1,5",
-	                                   "1e1", "100.1", "1000", "inf", "nan", "1.00000", "0x2", "1 " };
+	static const char *const good[] = {
+		"1", "1.0", "1.25", "2.5000", "99.9999", "100", "100.0"
+	};
+	static const char *const bad[] = { "",    "0",       "0.9", "-1",    "+1",   "1.",
+	                                   ".5",  "1,5",     "1e1", "100.1", "1000", "inf",
+	                                   "nan", "1.00000", "0x2", "1 " };
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		r.max_slowdown = good[i];
