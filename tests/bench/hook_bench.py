@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of Prolog and Epilog with the interpreter's start, for our jobs and for all others."""
+"""Time of Prolog and Epilog with the interpreter's start, for our jobs and for all others.
 
+Alone: `.venv/bin/python tests/bench/hook_bench.py [ROUNDS]`. The last rows are those of a shared
+GPU, with the emulated NVML and MPS daemon (as root): the first job of a user starts the daemon, the
+last one ends it; `busy`: twelve others of that user have it, eight of them with a training.
+"""
+
+import contextlib
+import json
 import os
 import pwd
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +25,8 @@ sys.path.insert(0, str(ROOT))
 from tests.bench import link_bench  # noqa: E402
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
+USER = 65534  # nobody: MPS daemons run as their users
+SEATS, TRAININGS = 12, 8
 HOOKS = {
     "prolog": ROOT / "prolog" / "coloc-prolog",
     "epilog": ROOT / "epilog" / "coloc-epilog",
@@ -57,12 +68,14 @@ def environment(folder: Path, *, ours: bool, link: tuple[str, Path] | None) -> d
 
 def times_ms(script: Path, env: dict[str, str], rounds: int) -> list[float]:
     """Wall time of each start, in milliseconds."""
-    found = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        subprocess.run([str(script)], env=env, check=True, capture_output=True)
-        found.append((time.perf_counter() - begin) * 1000)
-    return found
+    return [time_ms(script, env) for _ in range(rounds)]
+
+
+def time_ms(script: Path, env: dict[str, str]) -> float:
+    """Wall time of one."""
+    begin = time.perf_counter()
+    subprocess.run([str(script)], env=env, check=True, capture_output=True)
+    return (time.perf_counter() - begin) * 1000
 
 
 def main(rounds: int = 100) -> int:
@@ -72,17 +85,98 @@ def main(rounds: int = 100) -> int:
     _rows("colocd away", rounds, ours=True, link=None)
     with link_bench.served() as link:
         _rows("colocd over TCP", rounds, ours=True, link=link)
+        if os.geteuid() == 0 and shutil.which("cc"):
+            _shared_rows(rounds, link)
+        else:
+            print("with NVML and MPS: needs root and a C compiler")
     return 0
 
 
 def _rows(what: str, rounds: int, *, ours: bool, link: tuple[str, Path] | None) -> None:
     for name, script in HOOKS.items():
         with tempfile.TemporaryDirectory() as folder:
-            times = times_ms(script, environment(Path(folder), ours=ours, link=link), rounds)
-        p99 = statistics.quantiles(times, n=100)[98]
-        row = f"{statistics.median(times):>10.1f} {p99:>8.1f} {max(times):>9.1f}"
-        print(f"{f'{name}, {what}':<28} {row}")
+            env = environment(Path(folder), ours=ours, link=link)
+            _row(f"{name}, {what}", times_ms(script, env, rounds))
+
+
+def _row(name: str, times: list[float]) -> None:
+    p99 = statistics.quantiles(times, n=100)[98]
+    row = f"{statistics.median(times):>10.1f} {p99:>8.1f} {max(times):>9.1f}"
+    print(f"{name:<28} {row}", flush=True)
+
+
+def _shared_rows(rounds: int, link: tuple[str, Path]) -> None:
+    """Of jobs on shares of one GPU."""
+    with _gpu() as (folder, emulated):
+        env = environment(folder, ours=True, link=link) | emulated
+        env |= {"SLURM_JOB_UID": str(USER), "SLURM_JOB_GID": str(USER), "SLURM_JOB_USER": "nobody"}
+        with (folder / "coloc.toml").open("a") as file:
+            control = folder / "bin" / "nvidia-cuda-mps-control"
+            file.write(f'[sharing]\nmps_control = "{control}"\n')
+        _lives("NVML, MPS first/last", env, rounds)
+        with _busy(folder, env):
+            _lives("NVML, MPS busy", env, rounds)
+
+
+def _lives(what: str, env: dict[str, str], rounds: int) -> None:
+    """Prolog and Epilog of one job after the other; the first is not counted."""
+    state = Path(env["COLOC_CONFIG"]).parent / "run" / f"{env['SLURM_JOB_ID']}.json"
+    time_ms(HOOKS["prolog"], env)
+    told = json.loads(state.read_text())
+    assert told["gpu"]["available"] and told["sharing"]["method"] == "mps", told
+    time_ms(HOOKS["epilog"], env)
+    times: dict[str, list[float]] = {name: [] for name in HOOKS}
+    for _ in range(rounds):
+        for name, script in HOOKS.items():
+            times[name].append(time_ms(script, env))
+    for name, each in times.items():
+        _row(f"{name}, {what}", each)
+
+
+@contextlib.contextmanager
+def _gpu() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder with an emulated node in it, and the node's environment."""
+    folder = Path(tempfile.mkdtemp(prefix="coloc-hooks-", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        argv = ["make", "-s", "-C", str(ROOT / "tests/emulator"), f"BUILD={folder}"]
+        subprocess.run(argv, check=True)
+        env = {"COLOC_EMU_LEDGER": f"{folder}/ledger", "LD_LIBRARY_PATH": f"{folder}/lib"}
+        made = [f"{folder}/bin/coloc-emu", "init", "--machine", "1xa100-40gb", f"{folder}/ledger"]
+        subprocess.run(made, check=True, env=env)
+        (folder / "ledger").chmod(0o666)
+        yield folder, env
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _busy(folder: Path, env: dict[str, str]) -> Iterator[None]:
+    """Other jobs of the same user on that GPU; trainings of some, as clients of its daemon."""
+    jobs = [env | {"SLURM_JOB_ID": str(100 + number)} for number in range(SEATS)]
+    running = []
+    try:
+        for one in jobs:
+            time_ms(HOOKS["prolog"], one)
+        (pipe,) = (folder / "run" / "mps").glob(f"*/{USER}/pipe")
+        train = [f"{folder}/bin/emu-train", "--memory-mib", "500", "--smact", "0.1"]
+        for one in jobs[:TRAININGS]:
+            client = one | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_VISIBLE_DEVICES": "0"}
+            words = [*train, "--work-s", "3600"]
+            running.append(
+                subprocess.Popen(
+                    words, env=client, user=USER, group=USER, stdout=subprocess.DEVNULL
+                )
+            )
+        time.sleep(2.0)
+        yield
+    finally:
+        for each in running:
+            each.terminate()
+            each.wait(10)
+        for one in jobs:
+            time_ms(HOOKS["epilog"], one)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(int, sys.argv[1:2])))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The third rung on a real Slurm: where MPS is not to be had, frameworks hold themselves.
 
-The kernel's rung needs cgroup v2 under Slurm, which no lab has: its halves are tested in
-tests/unit/emulator/test_limits.py and by make -C spank check.
+The kernel's rung needs cgroup v2 under Slurm, which no lab has (ADR 12 says what was tried): its
+halves are tested in tests/unit/emulator/test_limits.py and by make -C spank check.
 """
 
 import json
