@@ -226,8 +226,8 @@ static int processes(const struct emu_state *st, const struct emu_stats *s, int 
 
 static void print_device(const struct emu_state *st, const struct emu_stats *s, int d)
 {
-    static const char *const slow[] = {"Due to - Power (%)",        "       - Thermal (%)",
-                                       "       - Reliability (%)",  "       - Board Limit (%)",
+    static const char *const slow[] = {"Due to - Power (%)",           "       - Thermal (%)",
+                                       "       - Reliability (%)",     "       - Board Limit (%)",
                                        "       - Low Utilization (%)", "       - Sync Boost (%)"};
     double wall_s = s->wall_s > 0 ? s->wall_s : 1.0;
     char text[32];
@@ -341,7 +341,8 @@ int cmd_stats(struct emu_ledger *l, int argc, char **argv)
         }
     }
     if (i != argc || verb == 0 || (job != NULL && strlen(job) >= sizeof(l->st->stats[0].job))) {
-        fputs("usage: dcgmi stats [-g GROUP] -e | -s JOB | -x JOB | [-v] -j JOB | -r JOB\n", stderr);
+        fputs("usage: dcgmi stats [-g GROUP] -e | -s JOB | -x JOB | [-v] -j JOB | -r JOB\n",
+              stderr);
         return FAILED;
     }
     if (emu_lock(l) < 0)

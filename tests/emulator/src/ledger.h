@@ -108,7 +108,7 @@ struct emu_stats {
     char job[64];
     uint32_t state; /* 0 free, 1 running, 2 stopped */
     int64_t start_epoch_s, stop_epoch_s;
-    uint32_t devices; /* of its group, a bit each */
+    uint32_t devices;                                               /* of its group, a bit each */
     double energy_j[EMU_MAX_DEVICES], gr_active_s[EMU_MAX_DEVICES]; /* at start, then the sums */
     uint64_t max_mib[EMU_MAX_DEVICES];
     double wall_s;

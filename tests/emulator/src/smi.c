@@ -328,8 +328,8 @@ int main(int argc, char **argv)
     int first = argc > 1 && strcmp(argv[1], "mig") == 0 ? 2 : 1;
 
     for (i = first; i < argc; i++) {
-        if (first == 2 && (strcmp(argv[i], "-lgi") == 0 ||
-                           strcmp(argv[i], "--list-gpu-instances") == 0)) {
+        if (first == 2 &&
+            (strcmp(argv[i], "-lgi") == 0 || strcmp(argv[i], "--list-gpu-instances") == 0)) {
             instances = 1;
         } else if (strcmp(argv[i], "-L") == 0 || strcmp(argv[i], "--list-gpus") == 0) {
             listing = 1;

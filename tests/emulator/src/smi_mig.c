@@ -10,8 +10,14 @@ static const struct {
     const char *slices;
     uint32_t size;
     int id;
-} profiles[] = {{"1g.", 1, 19}, {"1g.", 2, 15}, {"2g.", 2, 14},
-                {"3g.", 4, 9},  {"4g.", 4, 5},  {"7g.", 8, 0}};
+} profiles[] = {
+    {"1g.", 1, 19},
+    {"1g.", 2, 15},
+    {"2g.", 2, 14},
+    {"3g.", 4, 9 },
+    {"4g.", 4, 5 },
+    {"7g.", 8, 0 }
+};
 
 /* The GPU instance's part of a device's name: "3g.20gb" of "1c.3g.20gb". */
 static const char *instance_name(const struct emu_mig *m)
