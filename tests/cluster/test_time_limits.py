@@ -61,6 +61,8 @@ def test_limits_follow_the_slowdown(make_lab: Make) -> None:
     assert "60 s given, 2 min now" in " ".join(shown.split())
     report = json.loads(lab.run(["coloc", "report", str(both[0]), "--json"], user=me.user).stdout)
     assert report["time_limit"]["set_s"] == 120.0
+    shown = lab.run(["coloc", "report", str(both[0])], user=me.user).stdout
+    assert "60 s given, 2 min in the end" in " ".join(shown.split())
 
     lab.wait(alone, "TIMEOUT", 120)
     lab.wait(edited, "TIMEOUT", 120)
