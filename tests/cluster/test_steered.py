@@ -21,11 +21,17 @@ pytestmark = [
 ]
 
 
-def steered(make_lab: Make, settings: dict[str, Any] | None = None, **wish: Any) -> Lab:
-    """A lab whose colocd steers, with telemetry of every GPU."""
+def steered(
+    make_lab: Make,
+    settings: dict[str, Any] | None = None,
+    tables: dict[str, Any] | None = None,
+    **wish: Any,
+) -> Lab:
+    """A lab whose colocd steers, with telemetry of every GPU. ``settings``: of [placement];
+    ``tables``: others of coloc.toml."""
     placement = {"mode": "steered", "interval_s": 1.0, **(settings or {})}
     wish.setdefault("users", 2)
-    lab = make_lab(steered=True, settings={"placement": placement}, **wish)
+    lab = make_lab(steered=True, settings={"placement": placement, **(tables or {})}, **wish)
     until(lambda: fresh(lab), 40, "every GPU is heard of")
     return lab
 

@@ -18,6 +18,8 @@ from tests.cluster.test_slots import share
 from tests.cluster.test_steered import gpu, steered, submit
 
 Make = Callable[..., Lab]
+# For a steered lab the agents speak less often: its start is waited for by how old their word is.
+HEARD: dict[str, Any] = {"slowdown": {"interval_s": 1.0}, "agent": {"window_s": 5, "beat_s": 5}}
 OFTEN: dict[str, Any] = {"slowdown": {"interval_s": 1.0}, "agent": {"window_s": 5, "beat_s": 2}}
 SHORT = "PartitionName=short Nodes=ALL MaxTime=00:01:00 DefMemPerCPU=1000 State=UP"
 
@@ -141,8 +143,7 @@ def closed(me: Desk, job: int) -> bool:
 def test_a_suffering_job_s_gpu_is_closed(make_lab: Make) -> None:
     """Steered: best fit would fill the first GPU; the bound of the job there keeps others away
     while it is slowed down, and no longer."""
-    lab = steered(make_lab, {"policy": "best-fit", "smact_gate": 1.0, "max_pin_s": 300.0},
-                  users=1)  # fmt: skip
+    lab = steered(make_lab, {"policy": "best-fit", "smact_gate": 1.0}, tables=HEARD, users=1)
     me = desk(lab, 300)
     first = submit(me, "--coloc-max-slowdown=1.4", wrap=busy(me))
     lab.wait(first, "RUNNING")
