@@ -80,7 +80,7 @@ class JobStats:
                 del self._left[name]
         for name in [name for name in self._runs if name not in wanted]:
             await self._engine.remove(name, self._runs.pop(name).group)
-            self.told.pop(name, None)
+        self.told = {name: one for name, one in self.told.items() if name in wanted}
         self._later = {name: until for name, until in self._later.items() if name in wanted}
         self.why = {name: text for name, text in self.why.items() if name in wanted}
         for name, job in wanted.items():
