@@ -37,7 +37,10 @@ class Case(NamedTuple):
 class Figures(NamedTuple):
     """Over the ``answered`` runs of ``asked``. ``median``, ``mean``: error, a ratio of what was
     measured. ``under``, ``above``: runs above the estimate and above the bound. ``over_gib``: mean
-    of what the bound reserves above what was measured. ``within``: shares within 5, 10 and 20 %."""
+    of what the bound reserves above what was measured. ``within``: shares within 5, 10 and 20 %.
+    ``alike_gib``: the same as ``over_gib`` with the estimate times the least factor with which no
+    run is above: what a method reserves too much once it is as safe as the others. The factor is
+    chosen with the runs in sight, which is kind to each method."""
 
     asked: int
     answered: int
@@ -46,6 +49,7 @@ class Figures(NamedTuple):
     under: int
     above: int
     over_gib: float
+    alike_gib: float
     within: tuple[float, float, float]
 
 
@@ -67,6 +71,7 @@ def figures(cases: Sequence[Case], name: str) -> Figures | None:
         return None
     errors = sorted(abs(told.mib / measured - 1.0) for measured, told in ones)
     many = len(errors)
+    factor = max(measured / told.mib for measured, told in ones)
     return Figures(
         asked=len(cases),
         answered=many,
@@ -75,6 +80,7 @@ def figures(cases: Sequence[Case], name: str) -> Figures | None:
         under=sum(told.mib < measured for measured, told in ones),
         above=sum(told.upper_mib < measured for measured, told in ones),
         over_gib=sum(max(0.0, told.upper_mib - measured) for measured, told in ones) / many / GIB,
+        alike_gib=sum(factor * told.mib - measured for measured, told in ones) / many / GIB,
         within=(_share(errors, 0.05), _share(errors, 0.1), _share(errors, 0.2)),
     )
 
@@ -89,8 +95,8 @@ def names(cases: Sequence[Case]) -> list[str]:
 
 
 HEAD = (
-    "| estimator | answered | median error | mean | under | above the bound | over-reserved | 5 % |"
-    " 10 % | 20 % |\n|---|---|---|---|---|---|---|---|---|---|"
+    "| estimator | answered | median error | mean | under | above the bound | over-reserved |"
+    " scaled to none above | 5 % | 10 % | 20 % |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -105,7 +111,7 @@ def table(cases: Sequence[Case]) -> str:
         lines.append(
             f"| {name} | {one.answered} of {one.asked} | {100 * one.median:.1f} % |"
             f" {100 * one.mean:.1f} % | {one.under} | {one.above} | {one.over_gib:.1f} GiB |"
-            f" {near} |"
+            f" {one.alike_gib:.1f} GiB | {near} |"
         )
     return "\n".join(lines)
 

@@ -25,6 +25,8 @@ def test_figures() -> None:
     assert (ours.asked, ours.answered, ours.under, ours.above) == (3, 3, 1, 1)
     assert ours.median == pytest.approx(0.02) and ours.mean == pytest.approx(0.04)
     assert ours.over_gib == pytest.approx(1 / 3)  # what is missing elsewhere is not taken off
+    # times 1000/980, with which no run is above
+    assert ours.alike_gib == pytest.approx((3080 / 0.98 - 3000) / 3 / 1024)
     assert ours.within == pytest.approx((2 / 3, 2 / 3, 1.0))
 
 
