@@ -65,10 +65,10 @@ chaos: setup ## sharing jobs while they are cancelled and requeued and daemons a
 	$(AS_ROOT) env COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider tests/cluster/test_chaos.py $(ARGS)
 
 RUNS ?= 100
-LANES ?= 4
+LANES ?= 6
 
 .PHONY: fair-waits
-fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=4)
+fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=6)
 	@echo 'fair-waits: $(RUNS) mixes from seed $(SEED), native and, on Slurm 24.11 and later, steered'
 	$(AS_ROOT) env COLOC_WAITS_RUNS=$(RUNS) COLOC_WAITS_SEED=$(SEED) COLOC_WAITS_LANES=$(LANES) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider -s tests/cluster/test_fair_waits.py $(ARGS)
 

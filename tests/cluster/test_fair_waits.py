@@ -36,7 +36,10 @@ MANY = 50  # so many mixes that the noise is evened out
     ],
 )
 def test_whole_gpus_are_waited_for_no_longer(make_lab: Callable[..., Lab], mode: str) -> None:
-    settings: dict[str, dict[str, Any]] = {"placement": {"mode": mode, "interval_s": 1.0}}
+    settings: dict[str, dict[str, Any]] = {
+        "placement": {"mode": mode, "interval_s": 1.0},
+        "agent": {"window_s": 5.0},  # jobs run for seconds: what ended a minute ago is no news
+    }
     lab = make_lab(
         machine="dgx-station-a100",
         nodes=2 * LANES,
@@ -62,5 +65,7 @@ def test_whole_gpus_are_waited_for_no_longer(make_lab: Callable[..., Lab], mode:
         f" 5 to 95 %: {cuts[0]:+.0f} to {cuts[-1]:+.0f} s"
     )
     # A single job may: another order, another luck. All of them together do not.
-    noise_s = NOISE_S + 2 * fmean(one.slack_s for one in results)
+    # On a busy machine the hooks of shared jobs take seconds of jobs that are as short as these;
+    # one that wants whole GPUs waits for a few of them.
+    noise_s = NOISE_S + fmean(2 * one.slack_s + 3 * max(0.0, one.cost_s) for one in results)
     assert fmean(more) <= (1.0 if RUNS >= MANY else noise_s)

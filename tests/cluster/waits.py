@@ -54,7 +54,8 @@ class Waited:
 @dataclass(frozen=True)
 class Result:
     """One mix: its seed, whole-GPU jobs, and how many of the others shared. ``slack_s``: how much
-    longer than their programs the jobs that share with nobody took: this machine's noise."""
+    longer than their programs the jobs that share with nobody took: this machine's noise.
+    ``cost_s``: how much longer those that may share took beside others, hooks and all."""
 
     seed: str
     waited: tuple[Waited, ...]
@@ -62,6 +63,7 @@ class Result:
     may_share: int
     makespans_s: tuple[float, float]
     slack_s: float
+    cost_s: float
 
     @property
     def more_s(self) -> float:
@@ -74,8 +76,8 @@ class Result:
         return (
             f"seed {self.seed}: {len(self.waited)} whole-GPU jobs waited {both[0]:.1f} s with"
             f" sharing, {both[1]:.1f} s without; one at most {worst:+.0f} s;"
-            f" {self.shared} of {self.may_share} shared; all over after"
-            f" {self.makespans_s[0]:.0f} s and {self.makespans_s[1]:.0f} s"
+            f" {self.shared} of {self.may_share} shared, which cost each {self.cost_s:.1f} s; all over"
+            f" after {self.makespans_s[0]:.0f} s and {self.makespans_s[1]:.0f} s"
         )
 
 
@@ -85,8 +87,8 @@ def mix(seed: str) -> list[Job]:
     found, at_s = [], 0.0
     for number in range(JOBS):
         at_s += draw.expovariate(1 / 0.5)
-        # One at least wants whole GPUs.
-        share = draw.random() < 0.67 and number != JOBS // 2
+        # One at least wants whole GPUs, and the first one may share.
+        share = (draw.random() < 0.67 and number != JOBS // 2) or not number
         gpus = 1 if share else draw.choice((1, 1, 1, 2, 2, 4))
         found.append(
             Job(
@@ -145,6 +147,11 @@ def play(lab: Lab, desks: dict[int, Desk], lane: int, seed: str) -> Result:
         len(asks),
         (spans[0], spans[1]),
         slack,
+        fmean(
+            _ran(ends[arms[0][n]]) - _ran(ends[arms[1][n]])
+            for n, job in enumerate(jobs)
+            if job.share
+        ),
     )
 
 
