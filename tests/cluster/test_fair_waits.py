@@ -38,7 +38,7 @@ MANY = 50  # so many mixes that the noise is evened out
 def test_whole_gpus_are_waited_for_no_longer(make_lab: Callable[..., Lab], mode: str) -> None:
     settings: dict[str, dict[str, Any]] = {
         "placement": {"mode": mode, "interval_s": 1.0},
-        "agent": {"window_s": 5.0},  # jobs run for seconds: what ended a minute ago is no news
+        "agent": {"window_s": 5},  # jobs run for seconds: what ended a minute ago is no news
     }
     lab = make_lab(
         machine="dgx-station-a100",

@@ -76,7 +76,7 @@ class Result:
         return (
             f"seed {self.seed}: {len(self.waited)} whole-GPU jobs waited {both[0]:.1f} s with"
             f" sharing, {both[1]:.1f} s without; one at most {worst:+.0f} s;"
-            f" {self.shared} of {self.may_share} shared, which cost each {self.cost_s:.1f} s; all over"
+            f" {self.shared} of {self.may_share} shared, at {self.cost_s:.1f} s each; all over"
             f" after {self.makespans_s[0]:.0f} s and {self.makespans_s[1]:.0f} s"
         )
 
