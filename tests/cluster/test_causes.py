@@ -41,7 +41,13 @@ def story(me: Desk, job_id: int) -> str:
 
 
 def gpu_of(lab: Lab, job_id: int) -> str:
-    return lab.job(job_id).get("GRES", "").rpartition("IDX:")[2].rstrip(")")
+    """Its GPUs' numbers; from 24.11 on Slurm tells what is used of each instead: (0/39,6/39)."""
+    gres = lab.job(job_id).get("GRES", "")
+    _, told, numbers = gres.rpartition("IDX:")
+    if told:
+        return str(numbers.rstrip(")"))
+    used = gres.partition("(")[2].rstrip(")").split(",")
+    return ",".join(str(n) for n, one in enumerate(used) if not one.startswith("0/"))
 
 
 def back(lab: Lab, job_id: int, restarts: int = 1) -> dict[str, str]:
