@@ -3,15 +3,17 @@
 
 import re
 from pathlib import Path
+from threading import Lock
 
 _NAME = re.compile(r"(\d{8})\.json")
 
 
 class Ring:
-    """The folder is made when the first record comes. One writer."""
+    """The folder is made when the first record comes. One process writes, in several threads."""
 
     def __init__(self, folder: Path, kept: int = 64) -> None:
         self._folder, self._kept = folder, kept
+        self._adding = Lock()
 
     def paths(self) -> list[Path]:
         """The records, oldest first."""
@@ -22,6 +24,10 @@ class Ring:
 
     def add(self, text: str) -> Path:
         """Keep one more, whole or not at all. Raises OSError."""
+        with self._adding:
+            return self._add(text)
+
+    def _add(self, text: str) -> Path:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         present = self.paths()
         number = int(present[-1].stem) + 1 if present else 1

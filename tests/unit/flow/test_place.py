@@ -8,6 +8,7 @@ On real daemons: tests/cluster/test_steered.py. A slurmctld that refuses on dema
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -322,3 +323,10 @@ def test_the_queue_is_read() -> None:
     assert (found[0].handle, found[0].array, found[0].limit_s) == ("6_3", True, None)
     assert (found[0].memory_mib, found[0].memory_per_cpu) == (10, True)
     assert (found[2].limit_s, found[2].memory_mib, found[2].cpus) == (90000.0, 2048, 2)
+
+
+def test_records_of_one_moment_are_all_kept(tmp_path: Path) -> None:
+    ring = Ring(tmp_path / "ring")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ring.add, map(str, range(40))))
+    assert sorted(int(path.read_text()) for path in ring.paths()) == list(range(40))
