@@ -143,8 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ColocError, UsageFault) as err:
         say(err.message)
         return 1
+    name = f"{args.trace}/{args.first}" if args.first else args.trace
     run = report.Run(
-        args.trace,
+        name,
         len(jobs),
         args.machine,
         args.estimator,
@@ -154,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         load,
         (time.monotonic() - began) / 60,
     )
-    text = report.marked(args.trace, report.text(run, found, said))
+    text = report.marked(name, report.text(run, found, said))
     print(text)
     if args.write:
         report.write(RESULTS, text)
