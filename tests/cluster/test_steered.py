@@ -49,7 +49,9 @@ def shares(lab: Lab, node: str = "n1") -> list[int]:
     text = lab.run(["scontrol", "show", "node", "-d", "-o", node]).stdout
     used = re.search(r"GresUsed=(\S+)", text)
     assert used, text
-    return [int(taken) for taken in re.findall(r"\((\d+)/\d+\)", used[1])]
+    found = [int(taken) for taken in re.findall(r"\((\d+)/\d+\)", used[1])]
+    # 26.05 leaves out a GPU that is taken whole.
+    return found + [0] * (lab.spec.cards.gpus - len(found))
 
 
 def gpu(lab: Lab, job: int) -> str:
