@@ -13,6 +13,7 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.decide import Decider
 from slurm_coloc.flow.gate import Gate
 from slurm_coloc.flow.mode import Modes
@@ -61,7 +62,7 @@ class Parts:
         """Take a configuration into use; the socket and the database stay as they are."""
         self.config = config
         self.modes = Modes(config)
-        self.stretcher = Stretcher(
+        around = Around(
             config,
             self.store,
             self.slurm,
@@ -70,16 +71,8 @@ class Parts:
             lambda: self.seen.shape,
             lambda: self.limits if self.limits_known else None,
         )
-        self.placement = Placement(
-            config,
-            self.store,
-            self.slurm,
-            self.nodes.live,
-            lambda: self.modes.switched_off,
-            lambda: self.seen.shape,
-            lambda: self.limits,
-            lambda: self.stretcher.closed,
-        )
+        self.stretcher = Stretcher(around)
+        self.placement = Placement(around, lambda: self.stretcher.closed)
         self.decider = Decider(config, self.store, self.placement.at_submit)
         self.recorder = Recorder(config, self.store, self.seen.gpu_type)
         self.watcher = Watcher(

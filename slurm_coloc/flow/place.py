@@ -7,22 +7,19 @@ what Slurm shows is where colocd goes on. Every look is recorded where it change
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from slurm_coloc.adapters.ring import Ring
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
 from slurm_coloc.core.cluster import ClusterShape, plain, wanted_partitions
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.decision import Action, Decision
 from slurm_coloc.core.gres import count_of, with_item, without
-from slurm_coloc.core.limits import SiteLimits
-from slurm_coloc.core.line import line_of
+from slurm_coloc.core.limits import NO_LIMITS
+from slurm_coloc.core.line import Line, line_of
 from slurm_coloc.core.placing import Policy
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.request import JobRequest
@@ -30,7 +27,7 @@ from slurm_coloc.core.rewrite import Rewrite
 from slurm_coloc.core.steerable import refusals
 from slurm_coloc.core.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.replay import recorded
 from slurm_coloc.flow.scene import Bounds, Closed, Memory, Sources, key
 from slurm_coloc.policies import fresh, policy
@@ -62,28 +59,18 @@ TOLD = {
 class Placer:
     """Looks at the queue, asks the policy, and changes requests."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        slurm: SlurmClient,
-        live: Live,
-        off: Callable[[], bool],
-        shape: Callable[[], ClusterShape | None],
-        limits: Callable[[], SiteLimits],
-        closed: Closed = lambda: (),
-    ) -> None:
+    def __init__(self, around: Around, closed: Closed = lambda: ()) -> None:
         """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
         there is not."""
         try:
-            self._policy: Policy = policy(config.placement.policy)
+            self._policy: Policy = policy(around.config.placement.policy)
         except UsageFault as err:
             raise ConfigError(f"placement.policy: {err.message}") from err
-        self._config, self._store, self._slurm = config, store, slurm
-        self._off, self._shape, self._limits = off, shape, limits
+        self._config, self._store, self._slurm = around.config, around.store, around.slurm
+        self._off, self._shape, self._limits = around.off, around.shape, around.limits
         self._memory = Memory()
-        self._sources = Sources(config, store, live, self._memory, closed)
-        self._ring = Ring(config.daemon.state_dir / "placement")
+        self._sources = Sources(self._config, self._store, around.live, self._memory, closed)
+        self._ring = Ring(self._config.daemon.state_dir / "placement")
         self._turn = 0
         self._last: Snapshot | None = None
         # Pinned at submission: when, and by which decision.
@@ -97,11 +84,14 @@ class Placer:
         """Whether jobs are to be pinned at all."""
         return self._config.placement.mode == "steered"
 
+    def _line(self, shape: ClusterShape) -> Line:
+        return line_of(shape, self._limits() or NO_LIMITS)
+
     def _stopped(self, shape: ClusterShape) -> bool:
         """Whether this cluster cannot be steered, or nothing is left to do."""
         if not any(node.devices for node in shape.nodes):
             return True
-        found = "; ".join(refusals(shape, self._limits()))
+        found = "; ".join(refusals(shape, self._limits() or NO_LIMITS))
         if self.steers and found != self._refused:
             log.warning("place", result="not steered", reason=found) if found else None
             self._refused = found
@@ -114,7 +104,7 @@ class Placer:
             self._last = None
             return
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
-        line = line_of(shape, self._limits())
+        line = self._line(shape)
         snapshot = self._sources.snapshot(shape, uses, queue, line, self._turn)
         if self._refused:
             snapshot = replace(
@@ -289,7 +279,7 @@ class Placer:
             cpus=request.min_cpus or 1,
             memory_mib=request.min_mem_per_node or 0,
             max_slowdown=decision.max_slowdown,
-            tier=line_of(shape, self._limits()).tier(",".join(wanted_partitions(request, shape))),
+            tier=self._line(shape).tier(",".join(wanted_partitions(request, shape))),
         )
         asked = replace(snapshot, waiting=_joined(snapshot.waiting, job))
         if hasattr(self._policy, "fresh"):

@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage place: both ways of placing, as colocd runs them."""
 
-from collections.abc import Callable
-
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
-from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.decision import Decision
-from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite
-from slurm_coloc.flow.gpus import Live
+from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.nodegate import NodeGate
 from slurm_coloc.flow.place import Placer, nodes_for
 from slurm_coloc.flow.scene import Closed
@@ -20,23 +13,13 @@ from slurm_coloc.flow.scene import Closed
 class Placement:
     """Steered: pins. Native: the gate by node, where the site wants it."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        slurm: SlurmClient,
-        live: Live,
-        off: Callable[[], bool],
-        shape: Callable[[], ClusterShape | None],
-        limits: Callable[[], SiteLimits],
-        closed: Closed = lambda: (),
-    ) -> None:
+    def __init__(self, around: Around, closed: Closed = lambda: ()) -> None:
         """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
         there is not."""
-        self._shape = shape
-        self._placer = Placer(config, store, slurm, live, off, shape, limits, closed)
-        self._gate = NodeGate(config, slurm, live, shape, closed)
-        self.interval_s = config.placement.interval_s
+        self._shape = around.shape
+        self._placer = Placer(around, closed)
+        self._gate = NodeGate(around.config, around.slurm, around.live, around.shape, closed)
+        self.interval_s = around.config.placement.interval_s
 
     async def round(self) -> None:
         """One look, and what follows from it. Raises SlurmError."""

@@ -10,19 +10,16 @@ the runs. Slurm is asked once when a run begins, and again before each change.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Literal
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import Config
-from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.adapters.store import Row
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.hosts import in_nodes
 from slurm_coloc.core.job import JobView, Terms
-from slurm_coloc.core.limits import SiteLimits, holders_of, longest
+from slurm_coloc.core.limits import holders_of, longest
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.slot import words
 from slurm_coloc.core.stretch import (
@@ -37,8 +34,9 @@ from slurm_coloc.core.stretch import (
     stretch,
 )
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.crowd import Crowd, Key, Pressed, key, lost_s
-from slurm_coloc.flow.gpus import STALE_S, GpuNow, Live
+from slurm_coloc.flow.gpus import STALE_S, GpuNow
 from slurm_coloc.flow.protect import Protector
 from slurm_coloc.flow.shares import shared
 
@@ -65,22 +63,15 @@ def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> list[str]:
 class Stretcher:
     """Follows the running jobs on shares."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        slurm: SlurmClient,
-        live: Live,
-        off: Callable[[], bool],
-        shape: Callable[[], ClusterShape | None],
-        limits: Callable[[], SiteLimits | None],
-    ) -> None:
-        """``limits``: None while they have not been read. Nothing is asked yet."""
-        self._config, self._store, self._slurm, self._live = config, store, slurm, live
-        self._off, self._shape, self._limits = off, shape, limits
+    def __init__(self, around: Around) -> None:
+        """Nothing is asked yet."""
+        self._config, self._store, self._slurm = around.config, around.store, around.slurm
+        self._live, self._off = around.live, around.off
+        self._shape, self._limits = around.shape, around.limits
+        config = self._config
         self._rules = Rules(config.slowdown.max_factor, config.slowdown.margin_s)
         self._later: dict[Key, float] = {}  # until when (Unix seconds) Slurm is not asked again
-        self._protector = Protector(config, store)
+        self._protector = Protector(config, self._store)
         self.interval_s = config.slowdown.interval_s
 
     @property

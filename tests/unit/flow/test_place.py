@@ -30,6 +30,7 @@ from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite
 from slurm_coloc.errors import ConfigError, SlurmError
 from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.place import Placer
 from slurm_coloc.flow.replay import replay
@@ -99,10 +100,11 @@ def placer(
     }
     live = Live(store)
     beat(live, "n1", "n2")
-    return Placer(
+    around = Around(
         parse_config(settings, "test"), store, slurm, live, lambda: False, lambda: SHAPE,  # type: ignore[arg-type]
         lambda: limits,
     )  # fmt: skip
+    return Placer(around)
 
 
 def run(one: Placer, rounds: int = 1) -> None:

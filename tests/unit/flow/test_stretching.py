@@ -20,6 +20,7 @@ from slurm_coloc.core.limits import Holder, SiteLimits
 from slurm_coloc.core.stretch import Reserved
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.stretching import MAX_TRIES, Stretcher
 
@@ -104,10 +105,11 @@ class World:
         """Rounds of a colocd that knows nothing but its database."""
         one = None
         for _ in range(rounds):
-            one = Stretcher(
+            around = Around(
                 self.config, self.store, self.slurm, self.live, lambda: self.off, lambda: SHAPE,  # type: ignore[arg-type]
                 lambda: self.limits,
             )  # fmt: skip
+            one = Stretcher(around)
             asyncio.run(one.round())
         assert one is not None
         return one
