@@ -226,7 +226,11 @@ def main() -> int:
         return 2
     say("demo: a private Slurm with two emulated A100-40GB. Slurm, sbatch and colocd are real;")
     say("demo: GPU times are emulated by a published interference model, not measured.")
-    lab = Lab.up(LabSpec(name=f"demo{os.getpid()}", machine="2xa100-40gb", users=1, mode="on"))
+    # The estimator's first answers come while the lab's daemons still start.
+    spec = LabSpec(
+        name=f"demo{os.getpid()}", machine="2xa100-40gb", users=1, mode="on", deadline_ms=1000
+    )
+    lab = Lab.up(spec)
     try:
         say(f"demo: Slurm {lab.version} is up")
         show = Show(lab)
