@@ -10,14 +10,8 @@ from slurm_coloc.adapters.store import Row
 from slurm_coloc.core import slowdown
 from slurm_coloc.core.slowdown import Beside, Load
 from slurm_coloc.core.telemetry.window import SPAN_S
+from slurm_coloc.flow.giveup import Key, key_of
 from slurm_coloc.flow.gpus import GpuNow, JobThere
-
-Key = tuple[str, int, int]
-
-
-def key(run: Row) -> Key:
-    """Decision, job and restart."""
-    return run["decision"], run["job_id"], run["restart"]
 
 
 def gpus_of(run: Row) -> list[str]:
@@ -66,13 +60,13 @@ class Crowd:
         found: dict[Key, Pressed] = {}
         for uuid, there in self.by_gpu().items():
             for one, told in self._of_gpu(self.gpus.get(uuid), there, since_s):
-                before = found.get(key(one))
+                before = found.get(key_of(one))
                 # A job of several GPUs is as fast as on its slowest one.
                 if before is None or (told.speed, -len(told.beside)) < (
                     before.speed,
                     -len(before.beside),
                 ):
-                    found[key(one)] = told
+                    found[key_of(one)] = told
         return found
 
     def _of_gpu(
@@ -85,9 +79,9 @@ class Crowd:
         settled = self.now_s - young_s >= self.span_s
         loads = [
             Load(
-                self.alone.get(key(run), run["smact"]),
+                self.alone.get(key_of(run), run["smact"]),
                 measured.get(run["job_id"]),
-                key(run) in self.alone,
+                key_of(run) in self.alone,
                 settled,
             )
             for run in now
@@ -111,7 +105,7 @@ class Crowd:
                     wishes[place],
                     part if settled else 0.0,
                     method,
-                    self._beside(run, there, now, wishes, since_s.get(key(run), self.now_s)),
+                    self._beside(run, there, now, wishes, since_s.get(key_of(run), self.now_s)),
                     loads[place].now if not others else None,
                 ),
             )
@@ -123,9 +117,9 @@ class Crowd:
         self, run: Row, there: list[Row], now: list[Row], wishes: list[float], since_s: float
     ) -> list[Beside]:
         """Everybody who was beside the run at some time since ``since_s``."""
-        wish = {key(one): value for one, value in zip(now, wishes, strict=False)}
+        wish = {key_of(one): value for one, value in zip(now, wishes, strict=False)}
         return [
-            Beside(one["job_id"], one["start_s"], one["end_s"], wish.get(key(one), one["smact"]))
+            Beside(one["job_id"], one["start_s"], one["end_s"], wish.get(key_of(one), one["smact"]))
             for one in there
             if one is not run and (one["open"] or (one["end_s"] or 0.0) > since_s)
         ]

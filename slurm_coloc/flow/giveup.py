@@ -18,9 +18,20 @@ log = structlog.get_logger()
 MAX_TRIES = 12
 
 
-def key_of(row: Row) -> tuple[str, int, int]:
-    """What a row of such a list is about: decision, job and run."""
+Key = tuple[str, int, int]
+
+
+def key_of(row: Row) -> Key:
+    """What a row of such a list, or of the runs, is about: decision, job and restart."""
     return row["decision"], row["job_id"], row["restart"]
+
+
+def counted(what: str, table: Table, row: Row, err: SlurmError, **more: object) -> int:
+    """How often a step of ``row`` was refused, with this time; kept, with ``more``, in the row."""
+    tries = int(row["tries"] + (not err.away))  # waiting for a slurmctld that is away is free
+    log.warning(what, jobid=row["job_id"], error=err.message, tries=tries)
+    table.change(row, tries=tries, updated_s=time.time(), **more)
+    return tries
 
 
 async def refused(
@@ -33,10 +44,7 @@ async def refused(
 ) -> str:
     """Count the failure of a step of ``row``; "" while it will be tried again, else what to close
     it with: the job has been released where ``held`` says that it waits in our hold."""
-    tries = row["tries"] + (not err.away)  # waiting for a slurmctld that is away is free
-    log.warning(what, jobid=row["job_id"], error=err.message, tries=tries)
-    table.change(row, tries=tries, note=err.message, updated_s=time.time())
-    if tries < MAX_TRIES:
+    if counted(what, table, row, err, note=err.message) < MAX_TRIES:
         return ""
     try:
         view = await slurm.job(row["job_id"])

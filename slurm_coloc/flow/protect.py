@@ -10,7 +10,8 @@ import structlog
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
-from slurm_coloc.flow.crowd import Key, Pressed, gpus_of, key
+from slurm_coloc.flow.crowd import Pressed, gpus_of
+from slurm_coloc.flow.giveup import Key, key_of
 
 log = structlog.get_logger()
 
@@ -49,22 +50,22 @@ class Protector:
         """Close and open GPUs by the present slowdowns."""
         found: dict[Key, Closed] = {}
         for run in runs:
-            told, bound = pressed.get(key(run)), run["max_slowdown"]
+            told, bound = pressed.get(key_of(run)), run["max_slowdown"]
             if told is None or bound is None or not run["open"]:
                 continue
-            before, slower = self._closed.get(key(run)), 1.0 / told.speed
+            before, slower = self._closed.get(key_of(run)), 1.0 / told.speed
             above = bool(told.others) and slower > bound * (1 + SLACK)
             if above and (before is None or not before.others <= told.others):
                 before = Closed(frozenset(gpus_of(run)), told.others)
             if above or (before and told.others and before.others <= told.others):
                 assert before is not None
-                found[key(run)] = before
-            self._tell(run, told, slower, closed=key(run) in found)
+                found[key_of(run)] = before
+            self._tell(run, told, slower, closed=key_of(run) in found)
         self._closed = found
 
     def _tell(self, run: Row, told: Pressed, slower: float, *, closed: bool) -> None:
         """In the job's story, once for each change; after a restart of colocd not again."""
-        if closed == (key(run) in self._closed):
+        if closed == (key_of(run) in self._closed):
             return
         text = AGAIN
         if closed:

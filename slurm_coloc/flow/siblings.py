@@ -21,13 +21,13 @@ from slurm_coloc.core.siblings import Share, new_request, waiting
 from slurm_coloc.core.sizing import Sizing, shards_needed
 from slurm_coloc.core.slices import on_slice
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.giveup import MAX_TRIES
 
 log = structlog.get_logger()
 
 # An untouched rest of an array is one record and one update. Tasks that somebody touched one by
 # one are a record each: so many in one round, so that slurmctld's other work goes on between.
 RECORDS_A_ROUND = 20
-MAX_TRIES = 12
 
 
 def plan(

@@ -31,10 +31,10 @@ from slurm_coloc.core.slot import (
     words,
 )
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.giveup import MAX_TRIES, counted
 
 log = structlog.get_logger()
 
-MAX_TRIES = 12
 STEPS_A_ROUND = 8
 # A job is looked at when something is due, and so often besides: each look is a command.
 LOOK_S = 20.0
@@ -273,9 +273,7 @@ class Slots:
             log.warning("slots", jobid=view.job_id, error=err.message)
 
     def _failed(self, row: Row, err: SlurmError) -> None:
-        tries = row["tries"] + (not err.away)
-        log.warning("slots", jobid=row["job_id"], error=err.message, tries=tries)
-        self._store.slots.change(row, tries=tries, note=err.message, updated_s=time.time())
+        tries = counted("slots", self._store.slots, row, err, note=err.message)
         self._later[_key(row)] = time.monotonic() + min(2.0**tries, 60.0)
         if tries >= MAX_TRIES:
             self._close(row, "failed", f"given up, the job goes on as it is: {err.message}")

@@ -35,7 +35,8 @@ from slurm_coloc.core.stretch import (
 )
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.around import Around
-from slurm_coloc.flow.crowd import Crowd, Key, Pressed, key, lost_s
+from slurm_coloc.flow.crowd import Crowd, Pressed, lost_s
+from slurm_coloc.flow.giveup import MAX_TRIES, Key, counted, key_of
 from slurm_coloc.flow.gpus import STALE_S, GpuNow
 from slurm_coloc.flow.protect import Protector
 from slurm_coloc.flow.shares import shared
@@ -47,7 +48,7 @@ BEGUN = ("RUNNING", "CONFIGURING")
 SETTLES_S = 30.0
 # So often what was lost is written where nothing else changes; of a run that is alone, less often.
 KEEP_S, KEEP_ALONE_S = 15.0, 300.0
-RETRY_S, MAX_TRIES = 20.0, 12
+RETRY_S = 20.0
 
 
 def _followed(run: Row) -> bool:
@@ -84,7 +85,7 @@ class Stretcher:
         now = time.time()
         table = self._store.stretches
         runs, known = table.present(now), self._known()
-        new = [run for run in runs if _followed(run) and key(run) not in known]
+        new = [run for run in runs if _followed(run) and key_of(run) not in known]
         if [one for one in [await self._begin(run, now) for run in new] if one]:
             # With those who were beside them since they began.
             runs, known = table.present(now), self._known()
@@ -92,7 +93,7 @@ class Stretcher:
         since_s = {one: row["at_s"] for one, row in known.items()}
         # In a thread: of hundreds of GPUs it takes a good part of a second.
         pressed = await asyncio.to_thread(crowd.pressed, since_s)
-        for one in [key(run) for run in runs if _followed(run)]:
+        for one in [key_of(run) for run in runs if _followed(run)]:
             if one in known and one in pressed:
                 await self._follow(known[one], pressed[one], now)
         self._protector.look(runs, pressed)
@@ -105,7 +106,7 @@ class Stretcher:
 
     def _known(self) -> dict[Key, Row]:
         """The rows of the runs that go on."""
-        return {key(row): row for row in self._store.stretches.live()}
+        return {key_of(row): row for row in self._store.stretches.live()}
 
     def _crowd(self, runs: list[Row], rows: dict[Key, Row], now: float) -> Crowd:
         gpus: dict[str, GpuNow] = {}
@@ -129,7 +130,7 @@ class Stretcher:
 
     async def _begin(self, run: Row, now: float) -> bool:
         """Note a run that is seen for the first time, with its limit; whether that was done."""
-        if self._later.get(key(run), 0.0) > now:
+        if self._later.get(key_of(run), 0.0) > now:
             return False
         try:
             found = await self._ask(run)
@@ -137,17 +138,17 @@ class Stretcher:
             log.warning("stretch", jobid=run["job_id"], error=err.message)
             found = None
         if found is None:
-            self._later[key(run)] = now + RETRY_S
+            self._later[key_of(run)] = now + RETRY_S
             return False
         terms, start_s = found[1], found[0].start_s or now
-        before = self._store.stretches.before(*key(run))
+        before = self._store.stretches.before(*key_of(run))
         base_s, set_s = terms.limit_s, None
         if before is not None and before["state"] == "open" and before["set_s"] == terms.limit_s:
             base_s, set_s = before["base_s"], before["set_s"]  # it began before it was restored
         row = {name: run[name] for name in ("decision", "job_id", "restart", "uid")}
         row |= {"base_s": base_s, "set_s": set_s, "at_s": start_s, "start_s": start_s}
         self._store.stretches.add(row | {"created_s": now, "updated_s": now})
-        made = self._store.stretches.of(*key(run))
+        made = self._store.stretches.of(*key_of(run))
         if made is not None and set_s is not None and not self._off():
             await self._trying(made, self._shorten(made, found[0], now))
         return True
@@ -184,7 +185,7 @@ class Stretcher:
             return
         if self._config.slowdown.stretch == "off" or self._off():
             return
-        if self._later.get(key(row), 0.0) <= now and self._due(row, lost, told, now):
+        if self._later.get(key_of(row), 0.0) <= now and self._due(row, lost, told, now):
             await self._trying(row, self._stretch(row, lost, told, now))
 
     def _due(self, row: Row, lost: float, told: Pressed, now: float) -> bool:
@@ -196,7 +197,7 @@ class Stretcher:
     async def _stretch(self, row: Row, lost: float, told: Pressed, now: float) -> None:
         found = await self._ask(row)
         if found is None:
-            self._later[key(row)] = now + RETRY_S
+            self._later[key_of(row)] = now + RETRY_S
             return None
         view, terms = found
         limit_s = row["set_s"] or row["base_s"]
@@ -211,7 +212,7 @@ class Stretcher:
         new = stretch(job, now, self._rules, await self._ceilings(view, terms, start_s, now))
         if new.minutes is None:
             # Every look is two commands: the next one when a minute more may be due.
-            self._later[key(row)] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
+            self._later[key_of(row)] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
             return self._met(row, new, limit_s, now)
         await self._slurm.update(view.handle, TimeLimit=new.minutes)
         self._store.stretches.change(
@@ -299,7 +300,7 @@ class Stretcher:
             await self._slurm.update(view.handle, TimeLimit=round(row["base_s"] / MINUTE_S))
             self._note(row, f"time limit {words(row['base_s'])} again: it starts anew")
             self._store.stretches.change(row, set_s=None, updated_s=now)
-        before = self._store.stretches.before(*key(row))
+        before = self._store.stretches.before(*key_of(row))
         if before is not None:
             self._closed(before, "restored")
 
@@ -311,10 +312,7 @@ class Stretcher:
         try:
             await what
         except SlurmError as err:
-            tries = row["tries"] + (not err.away)
-            log.warning("stretch", jobid=row["job_id"], error=err.message, tries=tries)
-            self._later[key(row)] = time.time() + RETRY_S
-            self._store.stretches.change(row, tries=tries, updated_s=time.time())
-            if tries >= MAX_TRIES:
+            self._later[key_of(row)] = time.time() + RETRY_S
+            if counted("stretch", self._store.stretches, row, err) >= MAX_TRIES:
                 self._closed(row, "failed")
                 self._note(row, f"time limit left as it is: {err.message}")
