@@ -5,7 +5,6 @@ import contextlib
 import os
 import select
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,9 +93,11 @@ def gone(fd: int, wait_s: float) -> bool:
 
 def wait(process: Process, wait_s: float) -> bool:
     """Whether it is gone within ``wait_s`` by itself."""
-    end_s = time.monotonic() + wait_s
-    while alive(process):
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(0.01)
-    return True
+    try:
+        fd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return not alive(process) or gone(fd, wait_s)
+    finally:
+        os.close(fd)

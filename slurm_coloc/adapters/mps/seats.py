@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_coloc.adapters.mps import daemon, processes
+from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.core.sharing import Chosen, Method, Rules, chosen
 from slurm_coloc.errors import GpuError
 
 LOCK_S = 4.0
+#: how long an Epilog waits for a daemon's end, which takes a server's, too: contexts of real GPUs
+PATIENCE_S = 0.1
 _SEAT = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})\.([0-9]{1,10})")
 
 
@@ -108,15 +111,16 @@ class Gpu:
         return found, self._of(who) / "pipe"
 
     def leave(self, seat: Seat, whose: Callable[[int], bool] | None = None) -> list[int]:
-        """Give the seat back; the last one stops the daemon. ``whose``: whether a process is of the
-        job that ends: as a client it is ended, beside the others that go on. The pids of clients
-        that were. Raises GpuError."""
+        """Give the seat back; the last one stops the daemon, which goes on behind the caller where
+        it takes longer than PATIENCE_S: the next hook here waits for it. ``whose``: whether a
+        process is of the job that ends: as a client it is ended, beside the others that go on. The
+        pids of clients that were. Raises GpuError."""
         if not self.folder.is_dir():
             return []
         with self._locked():
             (self.folder / "jobs" / seat.name).unlink(missing_ok=True)
             if not self._seats():
-                self._stop()
+                aside(self._stop, PATIENCE_S)
             elif whose is not None and (kept := self._kept()) and processes.alive(kept[0]):
                 folder = self._of(Who(kept[1], 0))
                 return daemon.end_clients(self.control, folder, self.environ, whose)
@@ -148,33 +152,38 @@ class Gpu:
     def _record(self) -> Path:
         return self.folder / "daemon.json"
 
-    def _keep(self, process: Process, who: Who) -> None:
-        text = json.dumps(
-            {"pid": process.pid, "started": process.started, "uid": who.uid, "uuid": self.uuid}
-        )
+    def _keep(self, process: Process, who: Who, *, ends: bool = False) -> None:
+        """``ends``: it is being stopped. It may listen for a while, but nobody may count on it."""
+        told = {"pid": process.pid, "started": process.started, "uid": who.uid, "uuid": self.uuid}
+        text = json.dumps(told | {"ends": ends})
         new = self.folder / ".daemon.json"
         new.write_text(text + "\n", encoding="ascii")
         new.rename(self._record())
 
-    def _kept(self) -> tuple[Process, int] | None:
-        """The daemon that we started, dead or alive, and its uid. Raises GpuError."""
+    def _kept(self) -> tuple[Process, int, bool] | None:
+        """The daemon that we started, dead or alive, its uid, and whether somebody began to stop
+        it. Raises GpuError."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads(self._record().read_text(encoding="ascii"))
             if kept["uuid"] != self.uuid:
                 raise GpuError(f"{self.folder} is that of another GPU ({kept['uuid']})", "mps")
-            return Process(int(kept["pid"]), int(kept["started"])), int(kept["uid"])
+            ends = bool(kept.get("ends"))
+            return Process(int(kept["pid"]), int(kept["started"])), int(kept["uid"]), ends
         return None
 
     def _serves(self) -> int | None:
-        """The uid of our daemon (0: of all), where it is there and listens."""
+        """The uid of our daemon (0: of all), where it is there, listens and is to stay."""
         kept = self._kept()
-        if kept is None or not processes.alive(kept[0]):
+        if kept is None or kept[2] or not processes.alive(kept[0]):
             return None
         return kept[1] if daemon.listens(self._of(Who(kept[1], 0)) / "pipe") else None
 
     def _stop(self) -> None:
-        """Stop the daemon, and what is left of one that was killed."""
+        """Stop the daemon, and what is left of one that was killed. Whoever is killed here leaves
+        the word that it ends: `quit` may have been said."""
         kept = self._kept()
+        if kept is not None:
+            self._keep(kept[0], Who(kept[1], 0), ends=True)
         for entry in list(self.folder.iterdir()):
             if entry.name == "jobs" or not entry.is_dir():
                 continue

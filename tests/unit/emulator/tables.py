@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU with the MPS seats of its jobs, for the tests of them."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -51,8 +52,16 @@ class Table:
         return found.method, found.reason, pipe
 
     def leave(self, job: int, uid: int = ADA) -> None:
+        """The last one's daemon has gone then."""
         self.gpu.leave(Seat(job, 0, uid, uid))
         (self.run_dir / f"{job}.json").unlink(missing_ok=True)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait for what a hook left to go on behind it, which holds the lock."""
+        if self.gpu.folder.is_dir():
+            with (self.gpu.folder / "lock").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
 
     def daemons(self) -> list[int]:
         """Control daemons and servers of this GPU, by pid."""
@@ -77,6 +86,7 @@ def laid(node: "Node") -> Iterator[Table]:
         if str(parent).startswith("/tmp/"):
             parent.chmod(0o755)
     yield made
+    made.settle()
     for pid in made.daemons():
         os.kill(pid, signal.SIGKILL)
     shutil.rmtree(folder)

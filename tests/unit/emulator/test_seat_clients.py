@@ -73,4 +73,5 @@ def test_a_daemon_that_does_not_answer_holds_nobody_up(table: Table) -> None:
     assert leave(table.run_dir, control, environ, Seat(1, 0, ADA, ADA), lambda pid: True) == []
     assert leave(table.run_dir, control, environ, Seat(2, 0, ADA, ADA), lambda pid: True) == []
     assert time.monotonic() - began < 10
+    table.settle()
     assert table.daemons() == []

@@ -160,6 +160,7 @@ def test_a_run_takes_the_seats_of_its_jobs_earlier_runs_along(table: Table) -> N
     assert [path.name for path in (table.gpu.folder / "jobs").iterdir()] == [f"2.2.{ADA}"]
     assert leave(run_dir, control, environ, Seat(2, 1, ADA, ADA)) == [] and table.daemons()
     assert leave(run_dir, control, environ, Seat(2, 2, ADA, ADA)) == []
+    table.settle()
     assert table.daemons() == []
     (table.gpu.folder / "jobs" / f"3.0.{ADA}").touch()  # without a daemon
     assert leave(run_dir, control, environ, Seat(3, 0, ADA, ADA)) == []
@@ -235,15 +236,8 @@ def test_many_hooks_at_once(table: Table) -> None:
             assert all(one[0] is Method.MPS for one in pool.map(table.sit, range(1, 9)))
             assert len(table.daemons()) == 1
             list(pool.map(table.leave, range(1, 9)))
+            table.settle()
             assert table.daemons() == []
-
-
-def test_a_daemon_that_does_not_quit_is_ended(table: Table) -> None:
-    table.sit(1)
-    (pid,) = table.daemons()
-    os.kill(pid, signal.SIGSTOP)
-    table.leave(1)
-    assert table.daemons() == []
 
 
 @pytest.mark.parametrize("seed", range(3))
