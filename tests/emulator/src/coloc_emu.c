@@ -165,6 +165,7 @@ static void raise_xid(struct emu_state *st, int device, int mig, uint64_t xid)
         device, m != NULL ? m->gi : EMU_NO_INSTANCE, m != NULL ? m->ci : EMU_NO_INSTANCE, xid};
     /* Who waits for it looks without the lock. */
     __atomic_store_n(&st->n_xids, st->n_xids + 1, __ATOMIC_RELEASE);
+    emu_wake_xid(st);
 }
 
 /* What the driver reports beside a fault. */

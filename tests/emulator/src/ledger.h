@@ -150,6 +150,10 @@ struct emu_ledger {
     struct emu_state *st;
 };
 
+/* Sleeps until there are more Xids than seen: 0, or -1 at the deadline (CLOCK_MONOTONIC). */
+int emu_wait_xid(struct emu_state *st, uint64_t seen, uint64_t deadline_ns);
+void emu_wake_xid(struct emu_state *st);
+
 /* Opens a ledger. Returns 0 or a negative errno (-EPROTO: not a ledger of this version). */
 int emu_open(struct emu_ledger *l, const char *path);
 void emu_close(struct emu_ledger *l);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Event sets: Xids alone. `coloc-emu xid` writes them into the ledger; a set remembers how far it
- * has read. Waiting takes no lock: it looks at the ledger's count until that moves.
+ * has read. Waiting takes no lock and no time of a core, as with the driver: it sleeps until the
+ * ledger's count moves.
  */
 #include <pthread.h>
 #include <time.h>
@@ -10,7 +11,6 @@
 
 #define XID_CRITICAL 0x8ull /* nvmlEventTypeXidCriticalError */
 #define MAX_SETS 16
-#define LOOK_NS 10000000l
 
 typedef struct {
     nvmlDevice_t device;
@@ -111,7 +111,6 @@ static int take(const struct emu_state *st, nvmlEventSet_t set, nvmlEventData_t 
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
 {
-    const struct timespec pause = {0, LOOK_NS};
     uint64_t deadline = emu_now_ns() + timeout_ms * 1000000ull, seen;
     struct emu_state *st;
     nvmlReturn_t rc;
@@ -128,11 +127,8 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
         nvml_leave();
         if (rc != NVML_ERROR_TIMEOUT)
             return rc;
-        while (count_of(st) == seen) {
-            if (emu_now_ns() >= deadline)
-                return NVML_ERROR_TIMEOUT;
-            nanosleep(&pause, NULL);
-        }
+        if (emu_wait_xid(st, seen, deadline) < 0)
+            return NVML_ERROR_TIMEOUT;
     }
 }
 
