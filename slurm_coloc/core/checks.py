@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from slurm_coloc.core.billing import good, kinds_of, off_by, parse_weights, proposed
 from slurm_coloc.core.cluster import (
+    FIRST_SOUND_BACKFILL,
     FIRST_SOUND_RELEASE,
     MULTI_GPU_PARAMETER,
     MULTI_GPU_RELEASE,
@@ -71,10 +72,14 @@ def _judge(name: str, good: bool, found: str, todo: str, bad: Status = Status.FA
     return Finding(name, Status.OK if good else bad, found, "" if good else todo)
 
 
+def _release(conf: Conf) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", value(conf, "SLURM_VERSION"))[:3])
+
+
 def release(conf: Conf) -> Finding:
     """22.05 to 23.11.4 put a whole-GPU job and shard jobs on one device."""
     text = value(conf, "SLURM_VERSION")
-    number = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    number = _release(conf)
     if number < (22, 5):
         return Finding("slurm-release", Status.FAIL, text, "slurm-coloc needs Slurm 22.05 or later")
     return _judge(
@@ -83,6 +88,20 @@ def release(conf: Conf) -> Finding:
         text,
         "before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: jobs of --coloc ask for"
         " all shards instead, other users' --gpus=1 may still meet them; upgrade",
+        Status.WARN,
+    )
+
+
+def backfill(conf: Conf) -> Finding:
+    """24.11.5 plans as if a GPU that the other kind holds were free; 26.05.5 does not (ADR 20)."""
+    text = value(conf, "SLURM_VERSION")
+    return _judge(
+        "slurm-backfill",
+        not FIRST_SOUND_RELEASE <= _release(conf) < FIRST_SOUND_BACKFILL,
+        text,
+        "a job that waits for a whole GPU where shares run, or for a share where a whole GPU is held,"
+        " keeps backfill from that node until it starts (seen on 24.11.5, not on 26.05.5): give jobs"
+        " without a GPU other nodes or a higher PriorityTier, or upgrade",
         Status.WARN,
     )
 
@@ -230,6 +249,7 @@ def accounting(conf: Conf) -> Finding:
 
 SLURM_CHECKS: tuple[Callable[[Conf], Finding], ...] = (
     release,
+    backfill,
     gres_types,
     select_type,
     several_gpus,

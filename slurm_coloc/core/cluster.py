@@ -11,6 +11,8 @@ from slurm_coloc.core.request import JobRequest
 # From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
 # both on one device (tried on 22.05), so that "exclusive" must be all shards of one GPU there.
 FIRST_SOUND_RELEASE = (23, 11, 5)
+# The first seen whose backfill knows that the other kind holds a GPU (ADR 20).
+FIRST_SOUND_BACKFILL = (26, 5)
 
 # The oldest release on which a job with shards of several GPUs was tried (tres_per_task with
 # one-task-per-sharing); it needs MULTIPLE_SHARING_GRES_PJ in SelectTypeParameters.

@@ -231,24 +231,32 @@ def test_the_place_in_the_queue(make_lab: Callable[..., Lab]) -> None:
     nobody after that. The raise survives slurmctld's reconfiguration."""
     settings = {
         **FAST,
-        "recovery": {"steps": 0, "raise_for_s": 20.0, "max_first_per_user_day": 1},
+        "recovery": {"steps": 0, "raise_for_s": 30.0, "max_first_per_user_day": 1},
     }
     lab = make_lab(settings=settings, machine="1xa100-40gb", slurm_conf_extra=BUSY)
     greedy, other = desk(lab, 166), desk(lab, 167, user=1)
     blocks = other.submit(
         "--mem=50", "--time=50", wrap=other.train(memory_mib=2000, smact=0.1, work_s=600)
     )
-    lab.wait(blocks, "RUNNING")
+    liar = greedy.train(memory_mib=60000, smact=0.1, work_s=1)
+    # All run before the whole GPU is asked for: 24.11.5 backfills nothing behind that (ADR 20).
+    turns = [lab.home(greedy.user or "root") / name for name in ("first", "second")]
+    first, second = (
+        desk(lab, millions).submit(
+            "--mem=50", "--time=2", wrap=f"until [ -e {turn} ]; do sleep 0.2; done; {liar}"
+        )
+        for millions, turn in zip((166, 168), turns, strict=True)
+    )
+    for running in (blocks, first, second):
+        lab.wait(running, "RUNNING", 60)
     # As ours: before 23.11 Slurm puts other whole-GPU jobs on a shared device.
     waits = other.submit("--mem=50", "--coloc-policy=exclusive", wrap="sleep 600")
-    liar = greedy.train(memory_mib=60000, smact=0.1, work_s=1)
-    # Short shares are backfilled before the one that waits for a whole GPU.
-    first = greedy.submit("--mem=50", "--time=2", wrap=liar)
+    turns[0].touch()
     until(lambda: priority(lab, first) == 100_000, 60, "it goes first in line")
     assert on_whole_gpu(lab.job(first))
     lab.run(["scontrol", "reconfigure"])
     # A second one on the same day gets back what it had, and that is not more than the other's.
-    second = desk(lab, 168).submit("--mem=50", "--time=2", wrap=liar)
+    turns[1].touch()
     back(lab, second)
     until(lambda: ask(lab, op="status")["open_work"] == 0, 60, "it is in the queue")
     assert priority(lab, first) == 100_000

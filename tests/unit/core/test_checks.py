@@ -24,7 +24,7 @@ def _recorded(release: str) -> dict[str, str]:
     [
         # This recorded lab runs without our hook, so job_submit is missing on purpose.
         ("22.05", {"slurm-release": "warn", "job-submit": "fail"}),
-        ("24.11", {"job-submit": "fail"}),
+        ("24.11", {"slurm-backfill": "warn", "job-submit": "fail"}),
         ("26.05", {"job-submit": "fail"}),
     ],
 )
@@ -44,6 +44,10 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
         (checks.release, {"SLURM_VERSION": "23.11.4"}, Status.WARN),
         (checks.release, {"SLURM_VERSION": "23.11.5"}, Status.OK),
         (checks.release, {"SLURM_VERSION": "25.11.0-0rc1"}, Status.OK),
+        (checks.backfill, {"SLURM_VERSION": "23.11.4"}, Status.OK),
+        (checks.backfill, {"SLURM_VERSION": "23.11.5"}, Status.WARN),
+        (checks.backfill, {"SLURM_VERSION": "25.11.4"}, Status.WARN),
+        (checks.backfill, {"SLURM_VERSION": "26.05.0"}, Status.OK),
         (checks.gres_types, {"GresTypes": "gpu"}, Status.FAIL),
         (checks.gres_types, {"GresTypes": "shard, GPU,mps"}, Status.OK),
         (checks.select_type, {"SelectType": "select/linear"}, Status.FAIL),
