@@ -11,10 +11,6 @@ from enum import StrEnum
 
 from slurm_coloc.core.billing import good, kinds_of, off_by, parse_weights, proposed
 from slurm_coloc.core.cluster import (
-    FIRST_SOUND_BACKFILL,
-    FIRST_SOUND_RELEASE,
-    MULTI_GPU_PARAMETER,
-    MULTI_GPU_RELEASE,
     ClusterShape,
     suspends,
 )
@@ -68,48 +64,15 @@ def words(conf: Conf, key: str) -> list[str]:
     return [word.strip().lower() for word in value(conf, key).split(",") if word.strip()]
 
 
-def _judge(name: str, good: bool, found: str, todo: str, bad: Status = Status.FAIL) -> Finding:
+def judge(name: str, good: bool, found: str, todo: str, bad: Status = Status.FAIL) -> Finding:
+    """OK where ``good``, else ``bad`` with what is to be done."""
     return Finding(name, Status.OK if good else bad, found, "" if good else todo)
-
-
-def _release(conf: Conf) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", value(conf, "SLURM_VERSION"))[:3])
-
-
-def release(conf: Conf) -> Finding:
-    """22.05 to 23.11.4 put a whole-GPU job and shard jobs on one device."""
-    text = value(conf, "SLURM_VERSION")
-    number = _release(conf)
-    if number < (22, 5):
-        return Finding("slurm-release", Status.FAIL, text, "slurm-coloc needs Slurm 22.05 or later")
-    return _judge(
-        "slurm-release",
-        number >= FIRST_SOUND_RELEASE,
-        text,
-        "before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: jobs of --coloc ask for"
-        " all shards instead, other users' --gpus=1 may still meet them; upgrade",
-        Status.WARN,
-    )
-
-
-def backfill(conf: Conf) -> Finding:
-    """24.11.5 plans as if a GPU that the other kind holds were free; 26.05.5 does not (ADR 20)."""
-    text = value(conf, "SLURM_VERSION")
-    return _judge(
-        "slurm-backfill",
-        not FIRST_SOUND_RELEASE <= _release(conf) < FIRST_SOUND_BACKFILL,
-        text,
-        "a job that waits for a whole GPU where shares run, or for a share where a whole GPU is held,"
-        " keeps backfill from that node until it starts (seen on 24.11.5, not on 26.05.5): give jobs"
-        " without a GPU other nodes or a higher PriorityTier, or upgrade",
-        Status.WARN,
-    )
 
 
 def gres_types(conf: Conf) -> Finding:
     """Both gres must be declared."""
     found = words(conf, "GresTypes")
-    return _judge(
+    return judge(
         "gres-types",
         {"gpu", "shard"} <= set(found),
         ",".join(found) or "none",
@@ -120,7 +83,7 @@ def gres_types(conf: Conf) -> Finding:
 def select_type(conf: Conf) -> Finding:
     """Shards exist in cons_tres alone."""
     found = value(conf, "SelectType")
-    return _judge(
+    return judge(
         "select-type",
         found == "select/cons_tres",
         found or "not set",
@@ -128,42 +91,10 @@ def select_type(conf: Conf) -> Finding:
     )
 
 
-def several_gpus(conf: Conf) -> Finding:
-    """Whether jobs of several GPUs can share them; a site may well do without."""
-    text = value(conf, "SLURM_VERSION")
-    number = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
-    can = MULTI_GPU_PARAMETER.lower() in words(conf, "SelectTypeParameters")
-    if not can:
-        return Finding(
-            "several-gpus",
-            Status.NA,
-            f"jobs of several GPUs get whole ones (no {MULTI_GPU_PARAMETER} in"
-            " SelectTypeParameters)",
-        )
-    found = (
-        f"{MULTI_GPU_PARAMETER}: a job with one GPU a task shares each; Slurm may split shards that"
-        " users ask for themselves over several GPUs, those of --coloc it does not"
-    )
-    if number < MULTI_GPU_RELEASE:
-        todo = f"untried before 24.11: no job is shared; take {MULTI_GPU_PARAMETER} out"
-        return Finding("several-gpus", Status.WARN, found, f"{todo} of slurm.conf")
-    # Tried without any plugin of ours: `sbatch -n1 --gpus=1 --spread-job`, by any user.
-    if number[:2] == MULTI_GPU_RELEASE:
-        return Finding(
-            "several-gpus",
-            Status.WARN,
-            f"{found}. Anybody's --gpus=1 --spread-job ends slurmctld 24.11.5 under it (Slurm's own"
-            " defect)",
-            "clear or refuse --spread-job of GPU jobs in job_submit.lua (bitflags,"
-            f" slurm.SPREAD_JOB), or take {MULTI_GPU_PARAMETER} out of slurm.conf",
-        )
-    return Finding("several-gpus", Status.OK, found)
-
-
 def job_submit(conf: Conf) -> Finding:
     """The hook."""
     found = words(conf, "JobSubmitPlugins")
-    return _judge(
+    return judge(
         "job-submit",
         "lua" in found,
         ",".join(found) or "none",
@@ -174,7 +105,7 @@ def job_submit(conf: Conf) -> Finding:
 def job_requeue(conf: Conf) -> Finding:
     """The hook sets it for each job that it takes; the default helps jobs of other ways."""
     found = value(conf, "JobRequeue")
-    return _judge(
+    return judge(
         "job-requeue",
         found == "1",
         f"JobRequeue={found or 'not set'}",
@@ -186,7 +117,7 @@ def job_requeue(conf: Conf) -> Finding:
 def file_append(conf: Conf) -> Finding:
     """A requeue truncates the job's log, unless the open mode is append."""
     found = value(conf, "JobFileAppend")
-    return _judge(
+    return judge(
         "job-file-append",
         found == "1",
         f"JobFileAppend={found or 'not set'}",
@@ -199,7 +130,7 @@ def min_job_age(conf: Conf) -> Finding:
     """Recovery acts on a job that has FAILED: slurmctld must still know it."""
     found = value(conf, "MinJobAge")
     number = re.match(r"\d+", found)
-    return _judge(
+    return judge(
         "min-job-age",
         number is not None and int(number[0]) >= MIN_JOB_AGE_S,
         found or "not set",
@@ -210,7 +141,7 @@ def min_job_age(conf: Conf) -> Finding:
 def priority_type(conf: Conf) -> Finding:
     """priority/basic counts down from 2^32: a set priority of 100000 would be the lowest."""
     found = value(conf, "PriorityType")
-    return _judge(
+    return judge(
         "priority-type",
         found != "priority/basic",
         found or "not set",
@@ -223,7 +154,7 @@ def priority_type(conf: Conf) -> Finding:
 def invalid_depend(conf: Conf) -> Finding:
     """Whether Slurm cancels the dependents of a job that a late recovery would bring back."""
     kills = "kill_invalid_depend" in words(conf, "SchedulerParameters")
-    return _judge(
+    return judge(
         "dependents",
         not kills,
         "kill_invalid_depend" if kills else "dependents of a failed job are kept",
@@ -238,7 +169,7 @@ def accounting(conf: Conf) -> Finding:
     if not value(conf, "AccountingStorageType") or "none" in value(conf, "AccountingStorageType"):
         return Finding("accounting-tres", Status.NA, "no accounting storage")
     found = words(conf, "AccountingStorageTRES")
-    return _judge(
+    return judge(
         "accounting-tres",
         "gres/shard" in found,
         ",".join(found) or "none",
@@ -248,11 +179,8 @@ def accounting(conf: Conf) -> Finding:
 
 
 SLURM_CHECKS: tuple[Callable[[Conf], Finding], ...] = (
-    release,
-    backfill,
     gres_types,
     select_type,
-    several_gpus,
     job_submit,
     job_requeue,
     file_append,
@@ -277,7 +205,7 @@ def billing(
             continue
         wrong.append(f"{name}: {off_by(found, kinds)}")
         todo.append(f"PartitionName={name} TRESBillingWeights={proposed(found, kinds)}")
-    return _judge(
+    return judge(
         "billing-weights",
         not wrong,
         "; ".join(wrong) or "all shards of a GPU cost what the GPU costs",
@@ -291,7 +219,7 @@ def typed_tres(conf: Conf, weights: Mapping[str, str]) -> Finding:
     tracked = set(words(conf, "AccountingStorageTRES"))
     named = {f"gres/gpu:{kind}" for text in weights.values() for kind in parse_weights(text).typed}
     missing = sorted(named - tracked)
-    return _judge(
+    return judge(
         "typed-tres",
         not missing,
         f"weighed, not accounted: {', '.join(missing)}" if missing else "all weighed TRES",
@@ -305,7 +233,7 @@ def enforced(conf: Conf) -> Finding:
     if accounting(conf).status is Status.NA:
         return Finding("limits-enforced", Status.NA, "no accounting storage")
     found = words(conf, "AccountingStorageEnforce")
-    return _judge(
+    return judge(
         "limits-enforced",
         "limits" in found or "safe" in found or "all" in found,
         ",".join(found) or "none",
@@ -319,7 +247,7 @@ def gpu_limits(wanted: Plan) -> Finding:
     """QOS and association limits in GPUs that shares pass by."""
     left = [change.told for change in wanted.changes]
     text = f"{len(left)} pass shares by: {'; '.join(left[:4])}" if left else "all hold for shares"
-    return _judge(
+    return judge(
         "gpu-limits", not left, text, "coloc limits, then coloc limits --apply", Status.WARN
     )
 
@@ -327,7 +255,7 @@ def gpu_limits(wanted: Plan) -> Finding:
 def suspending(shape: ClusterShape, shared: Collection[str]) -> Finding:
     """A suspended job keeps its GPU memory: partitions that suspend are not shared."""
     found = sorted(part.name for part in shape.partitions if suspends(part) and part.name in shared)
-    return _judge(
+    return judge(
         "preempt-mode",
         not found,
         f"PreemptMode SUSPEND or GANG: {', '.join(found)}"
@@ -359,7 +287,7 @@ def shard_counts(shape: ClusterShape, shard_mib: int) -> Finding:
                 f" {node.gpu_type} has ({most} MiB)"
             )
     each = ", ".join(f"{node.name} {node.gpus}x{node.shards_per_gpu}" for node in cut[:8])
-    return _judge(
+    return judge(
         "shard-counts",
         not wrong,
         "; ".join(wrong) or each,
@@ -391,7 +319,7 @@ def shard_types(conf: Conf, lines: Sequence[str]) -> Finding:
             each = bare[0].count // len(kinds)
             wrong[node[1]] = ",".join(f"shard:{kind}:{each}" for kind in kinds)
     told = "; ".join(f"NodeName={node} Gres=...,{gres}" for node, gres in wrong.items())
-    return _judge(
+    return judge(
         name,
         not wrong,
         f"shards without a type: {', '.join(wrong)}; when the backup slurmctld takes over, 24.11"

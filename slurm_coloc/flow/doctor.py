@@ -16,7 +16,7 @@ from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.slurm import connect
 from slurm_coloc.adapters.store.localdisk import NETWORK, file_system
 from slurm_coloc.config import Config, config_path, load_config
-from slurm_coloc.core import checks
+from slurm_coloc.core import checks, releasechecks
 from slurm_coloc.core.checks import Finding, Status
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.gpu import shards_of
@@ -229,7 +229,7 @@ def _slurm(config: Config, slurm: Slurm | None) -> Iterator[Finding]:
         f"SlurmUser={user}, daemon.slurm_user={config.daemon.slurm_user}",
         "" if same else f'coloc.toml: [daemon] slurm_user = "{user}"',
     )
-    for check in checks.SLURM_CHECKS:
+    for check in (*releasechecks.RELEASE_CHECKS, *checks.SLURM_CHECKS):
         found = check(slurm.conf)
         if found.check == "priority-type" and config.recovery.raise_by != "priority":
             continue

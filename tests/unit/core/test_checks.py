@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
-from slurm_coloc.core import checks
+from slurm_coloc.core import checks, releasechecks
 from slurm_coloc.core.checks import Status
 from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.limitplan import plan
@@ -29,7 +29,8 @@ def _recorded(release: str) -> dict[str, str]:
     ],
 )
 def test_recorded(release: str, bad: dict[str, str]) -> None:
-    found = {one.check: one for one in (check(_recorded(release)) for check in checks.SLURM_CHECKS)}
+    every = (*releasechecks.RELEASE_CHECKS, *checks.SLURM_CHECKS)
+    found = {one.check: one for one in (check(_recorded(release)) for check in every)}
     wrong = {k: str(f.status) for k, f in found.items() if f.status in (Status.WARN, Status.FAIL)}
     assert wrong == bad
     assert found["accounting-tres"].status is Status.NA
@@ -40,20 +41,20 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("check", "conf", "status"),
     [
-        (checks.release, {"SLURM_VERSION": "21.08.8"}, Status.FAIL),
-        (checks.release, {"SLURM_VERSION": "23.11.4"}, Status.WARN),
-        (checks.release, {"SLURM_VERSION": "23.11.5"}, Status.OK),
-        (checks.release, {"SLURM_VERSION": "25.11.0-0rc1"}, Status.OK),
-        (checks.backfill, {"SLURM_VERSION": "23.11.4"}, Status.OK),
-        (checks.backfill, {"SLURM_VERSION": "23.11.5"}, Status.WARN),
-        (checks.backfill, {"SLURM_VERSION": "25.11.4"}, Status.WARN),
-        (checks.backfill, {"SLURM_VERSION": "26.05.0"}, Status.OK),
+        (releasechecks.release, {"SLURM_VERSION": "21.08.8"}, Status.FAIL),
+        (releasechecks.release, {"SLURM_VERSION": "23.11.4"}, Status.WARN),
+        (releasechecks.release, {"SLURM_VERSION": "23.11.5"}, Status.OK),
+        (releasechecks.release, {"SLURM_VERSION": "25.11.0-0rc1"}, Status.OK),
+        (releasechecks.backfill, {"SLURM_VERSION": "23.11.4"}, Status.OK),
+        (releasechecks.backfill, {"SLURM_VERSION": "23.11.5"}, Status.WARN),
+        (releasechecks.backfill, {"SLURM_VERSION": "25.11.4"}, Status.WARN),
+        (releasechecks.backfill, {"SLURM_VERSION": "26.05.0"}, Status.OK),
         (checks.gres_types, {"GresTypes": "gpu"}, Status.FAIL),
         (checks.gres_types, {"GresTypes": "shard, GPU,mps"}, Status.OK),
         (checks.select_type, {"SelectType": "select/linear"}, Status.FAIL),
-        (checks.several_gpus, {"SelectTypeParameters": "CR_CORE"}, Status.NA),
+        (releasechecks.several_gpus, {"SelectTypeParameters": "CR_CORE"}, Status.NA),
         (
-            checks.several_gpus,
+            releasechecks.several_gpus,
             {
                 "SelectTypeParameters": "CR_CORE,MULTIPLE_SHARING_GRES_PJ",
                 "SLURM_VERSION": "26.05.5",
@@ -61,7 +62,7 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
             Status.OK,
         ),
         (
-            checks.several_gpus,
+            releasechecks.several_gpus,
             {
                 "SelectTypeParameters": "MULTIPLE_SHARING_GRES_PJ",
                 "SLURM_VERSION": "23.11.10",
@@ -69,7 +70,7 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
             Status.WARN,
         ),
         (
-            checks.several_gpus,  # --spread-job
+            releasechecks.several_gpus,  # --spread-job
             {
                 "SelectTypeParameters": "MULTIPLE_SHARING_GRES_PJ",
                 "SLURM_VERSION": "24.11.5",
