@@ -19,6 +19,9 @@ NEARLY = 0.9
 _SAVED = re.compile(r"coloc: saved (\d{9,11})(?!\d)")
 # The clocks of a node and of colocd may be so far apart.
 CLOCKS_S = 5.0
+# What a run lost is written so often at least, with a look's pause (flow/stretching): over a longer
+# gap, while colocd was away, the last speed says nothing.
+GAP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ class State:
     ``restart``: the run that was seen last and is accounted for; ``signalled_s``: when that run had
     its signal; ``used_s``: of the slots that ended; ``total_s``: of them all, None: unlimited;
     ``asks``: that run ended and asked to go on; ``placed``: the present run's time is bounded;
-    ``behind_s``: since when it waits behind others, None: it does not.
+    ``behind_s``: since when it waits behind others, None: it does not; ``lost_s``: what the present
+    run lost beside others and its time limit is to give back.
     """
 
     restart: int
@@ -128,11 +132,17 @@ class State:
     placed: bool = True
     behind_s: float | None = None
     dropped: bool = False
+    lost_s: float = 0.0
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that it may still run."""
+        """Seconds that it may still run, alone."""
         return None if self.total_s is None else self.total_s - self.used_s
+
+    def is_last(self, slot: Slot) -> bool:
+        """Whether all that is left ends within the present slot, so that its time limit ends it. A
+        limit that is stretched beyond the slot's end makes it a slot like any other."""
+        return self.left_s is not None and self.left_s + self.lost_s <= slot.length_s
 
 
 def limit_min(left_s: float) -> int:
@@ -176,8 +186,8 @@ def _running(view: JobView, state: State, slot: Slot, now_s: float, grace_s: flo
         return Step.BOUND
     if state.dropped or view.start_s is None:
         return Step.WAIT
-    if state.left_s is not None and state.left_s <= slot.length_s:
-        return Step.WAIT  # its last slot: its time limit ends it
+    if state.is_last(slot):
+        return Step.WAIT  # its time limit ends it
     if state.signalled_s is not None:
         over_s = state.signalled_s + slot.warn_s + grace_s
         return Step.DROP if now_s >= over_s else Step.WAIT
@@ -192,6 +202,20 @@ def saved_since(comment: str, signalled_s: float) -> bool:
     True
     """
     return any(int(at_s) >= signalled_s - CLOCKS_S for at_s in _SAVED.findall(comment))
+
+
+def given_back_s(
+    lost_s: float, at_s: float, speed: float, start_s: float, end_s: float, max_factor: float
+) -> float:
+    """What a run from ``start_s`` to ``end_s`` lost beside others and is no time of its own.
+
+    ``lost_s`` was counted up to ``at_s``, when it ran at ``speed``: from there to its end it is
+    taken to have gone on so, for a gap between two counts. As time limits are
+    (slowdown.max_factor), no more than that all of its time is so many times its own.
+    """
+    gap_s = min(max(0.0, end_s - at_s), GAP_S)
+    most_s = max(0.0, end_s - start_s) * (1.0 - 1.0 / max_factor)
+    return min(lost_s + gap_s * max(0.0, 1.0 - speed), most_s)
 
 
 def ended_by_slot(signalled: bool, asked: bool, ran_s: float, slot: Slot) -> bool:

@@ -99,6 +99,7 @@ class Parts:
         )
         self.slots = Slots(
             config.slots,
+            config.slowdown,
             self.store,
             self.slurm,
             lambda: self.modes.switched_off,

@@ -15,7 +15,7 @@ import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import SlotConfig
+from slurm_coloc.config import SlotConfig, SlowdownConfig
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.job import JobView
 from slurm_coloc.core.outcome import Outcome
@@ -24,6 +24,7 @@ from slurm_coloc.core.slot import (
     State,
     Step,
     ended_by_slot,
+    given_back_s,
     limit_min,
     next_step,
     saved_since,
@@ -52,13 +53,14 @@ class Slots:
     def __init__(
         self,
         config: SlotConfig,
+        slowdown: SlowdownConfig,
         store: Store,
         slurm: SlurmClient,
         off: Callable[[], bool],
         look: Callable[[int], Awaitable[JobView | None]],
     ) -> None:
         """``look``: looks at a job and closes its runs that have ended (Watcher.look_once)."""
-        self._config = config
+        self._config, self._slowdown = config, slowdown
         self._store = store
         self._slurm = slurm
         self._off = off
@@ -163,6 +165,7 @@ class Slots:
             placed=bool(row["placed"]),
             behind_s=row["behind_s"],
             dropped=row["state"] == "dropped",
+            lost_s=self._lost_s(row, row["restart"], time.time()),
         )
 
     def _run(self, row: Row, restart: int) -> Row | None:
@@ -242,8 +245,8 @@ class Slots:
             # A run that colocd never saw start: as much as it can have been.
             ran_s = float(slot.length_s)
             if run is not None and run["start_s"]:
-                ran_s = max(0.0, (run["end_s"] or time.time()) - run["start_s"])
-                ran_s = max(0.0, ran_s - self._lost_s(row, restart))
+                end_s = run["end_s"] or time.time()
+                ran_s = max(0.0, end_s - run["start_s"] - self._lost_s(row, restart, end_s))
             signalled = restart == row["restart"] and row["signalled_s"] is not None
             asked = bool(run and run["outcome"] == Outcome.SLOT)
             if ended_by_slot(signalled, asked, ran_s, slot):
@@ -260,10 +263,22 @@ class Slots:
         )
         return f"its slot has ended, {words(used_s)} used" if by_slot else ""
 
-    def _lost_s(self, row: Row, restart: int) -> float:
-        """What the run lost beside others: it is no time of its own (flow/stretching)."""
+    def _lost_s(self, row: Row, restart: int, end_s: float) -> float:
+        """What the run lost beside others: it is no time of its own (flow/stretching). Nothing
+        where limits are left alone: there its owner has asked for time on the clock."""
+        if self._slowdown.stretch == "off":
+            return 0.0
         known = self._store.stretches.of(row["decision"], row["job_id"], restart)
-        return float(known["lost_s"]) if known else 0.0
+        if known is None:
+            return 0.0
+        return given_back_s(
+            known["lost_s"],
+            known["at_s"],
+            known["speed"],
+            known["start_s"],
+            end_s,
+            self._slowdown.max_factor,
+        )
 
     async def _tell(self, view: JobView, line: str) -> None:
         """In the job's own log; a job without one is told by `coloc explain`."""

@@ -130,7 +130,7 @@ class Stretcher:
 
     async def _begin(self, run: Row, now: float) -> bool:
         """Note a run that is seen for the first time, with its limit; whether that was done."""
-        if self._later.get(key_of(run), 0.0) > now:
+        if self._later.get(key_of(run), 0.0) > now or self._slots_first(run, run["restart"]):
             return False
         try:
             found = await self._ask(run)
@@ -279,20 +279,26 @@ class Stretcher:
     async def _restore(self, row: Row) -> None:
         """A job that was put back waits: its limit is the original again. Slurm keeps the stretched
         one through a requeue (tried on 22.05 and 24.11)."""
-        slots = self._store.slots.of(row["decision"], row["job_id"])
         view = await self._slurm.job(row["job_id"])
         if view is None or decision_in(view.admin_comment) != row["decision"]:
             return self._closed(row, "gone")
         if view.state != "PENDING" or view.completing:
             return None
-        live = slots is not None and slots["state"] in ("open", "dropped")
-        if slots and live and (slots["restart"] < view.restarts or not slots["placed"]):
-            return None  # a slot ended: it gets what is left of its time
+        if self._slots_first(row, view.restarts):
+            return None
         terms = await self._slurm.terms(view.handle)
         if terms.limit_s == row["set_s"]:
             await self._slurm.update(view.handle, TimeLimit=round(row["base_s"] / MINUTE_S))
             self._note(row, f"time limit {words(row['base_s'])} again: it starts anew")
         return self._closed(row, "restored")
+
+    def _slots_first(self, run: Row, restart: int) -> bool:
+        """Whether a slot of the job has ended and its next run is still to get what is left of its
+        time (flow/slots): until then its limit is none to go by."""
+        slots = self._store.slots.of(run["decision"], run["job_id"])
+        if slots is None or slots["state"] not in ("open", "dropped"):
+            return False
+        return bool(slots["restart"] < restart or not slots["placed"])
 
     async def _shorten(self, row: Row, view: JobView, now: float) -> None:
         """The same for a run that has begun already: as long as the original limit is far."""

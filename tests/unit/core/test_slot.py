@@ -14,6 +14,7 @@ from slurm_coloc.core.slot import (
     Step,
     choose,
     ended_by_slot,
+    given_back_s,
     limit_min,
     next_step,
     words,
@@ -78,6 +79,33 @@ def test_it_is_signalled_once_and_dropped_where_it_stays() -> None:
 def test_the_last_slot_is_ended_by_its_time_limit() -> None:
     assert step(RUNS, replace(STATE, total_s=7100.0), 1e6) is Step.WAIT
     assert step(RUNS, replace(STATE, total_s=None), 1e6) is Step.SIGNAL
+
+
+def test_a_last_slot_that_sharing_makes_longer_is_one_like_any_other() -> None:
+    """3000 s are left: alone it would end within its slot, but its limit is stretched beyond it."""
+    last = replace(STATE, total_s=6500.0)
+    assert step(RUNS, replace(last, lost_s=500.0), 1e6) is Step.WAIT
+    slowed = replace(last, lost_s=1500.0)
+    assert step(RUNS, slowed, 1000 + 3479) is Step.WAIT
+    assert step(RUNS, slowed, 1000 + 3480) is Step.SIGNAL
+
+
+@pytest.mark.parametrize(
+    ("lost_s", "at_s", "speed", "end_s", "factor", "given_s"),
+    [
+        (600, 4600, 0.5, 4600, 4, 600),
+        (600, 4590, 0.5, 4600, 4, 605),  # it went on as it was
+        (600, 1000, 0.5, 4600, 4, 630),  # colocd was away: nobody knows how it went on
+        (600, 4700, 0.5, 4600, 4, 600),
+        (3400, 4600, 0.1, 4600, 4, 2700),  # a quarter of its time counts as its own
+        (600, 4600, 0.5, 4600, 1, 0),
+        (0, 4300, 1.0, 4600, 4, 0),
+    ],
+)
+def test_what_is_given_back(
+    lost_s: float, at_s: float, speed: float, end_s: float, factor: float, given_s: float
+) -> None:
+    assert given_back_s(lost_s, at_s, speed, 1000.0, end_s, factor) == given_s
 
 
 def test_back_in_the_queue() -> None:

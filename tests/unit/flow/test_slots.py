@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config, SlotConfig
+from slurm_coloc.config import Config, SlotConfig, SlowdownConfig
 from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
@@ -93,11 +93,24 @@ def see(store: Store, view: JobView, **more: Any) -> None:
 
 
 def go_on(
-    store: Store, slurm: Slurm, *, off: bool = False, rounds: int = 1, **settings: Any
+    store: Store,
+    slurm: Slurm,
+    *,
+    off: bool = False,
+    rounds: int = 1,
+    slowdown: SlowdownConfig | None = None,
+    **settings: Any,
 ) -> None:
     """Rounds by a colocd that knows nothing but its database."""
     for _ in range(rounds):
-        slots = Slots(SlotConfig(**settings), store, slurm, lambda: off, slurm.job)  # type: ignore[arg-type]
+        slots = Slots(
+            SlotConfig(**settings),
+            slowdown or SlowdownConfig(),
+            store,
+            slurm,  # type: ignore[arg-type]
+            lambda: off,
+            slurm.job,
+        )
         asyncio.run(slots.round())
 
 
@@ -192,6 +205,44 @@ def test_what_it_lost_beside_others_is_no_time_of_its_own(store: Store) -> None:
     go_on(store, slurm, rounds=2)
     assert row(store)["used_s"] == pytest.approx(3000, abs=2)
     assert slurm.orders[1:] == ["update Nice=5 TimeLimit=1390 StartTime=now+5"]
+
+
+def lost(store: Store, lost_s: float, ago_s: float, began_s: float) -> None:
+    """Its present run lost so much beside others, and it began so long ago."""
+    now = time.time()
+    row = {"decision": ID, "job_id": 7, "restart": 0, "uid": 1000, "start_s": now - began_s}
+    row |= {"at_s": now - ago_s, "lost_s": lost_s, "speed": 0.5}
+    store.stretches.add(row | {"created_s": now, "updated_s": now})
+
+
+def test_a_last_slot_that_is_stretched_beyond_its_end_has_its_signal(store: Store) -> None:
+    slurm = running(3490)
+    slurm.limit_s = 3000.0
+    go_on(store, slurm)
+    assert slurm.orders == []  # its time limit ends it
+    lost(store, 500.0, 0.0, 3490.0)
+    go_on(store, slurm)
+    assert slurm.orders == []
+    store.stretches.change({"decision": ID, "job_id": 7, "restart": 0}, lost_s=1500.0)
+    go_on(store, slurm, rounds=2)
+    assert slurm.orders == ["signal URG"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "used_s"),
+    [({}, 3000 - 5), ({"stretch": "off"}, 3600), ({"max_factor": 1.1}, 3273)],
+)
+def test_what_is_given_back_is_what_limits_give(
+    store: Store, settings: dict[str, Any], used_s: float
+) -> None:
+    slurm = running(3500)
+    go_on(store, slurm)
+    lost(store, 600.0, 10.0, 3600.0)
+    now = time.time()
+    see(store, slurm.view, start_s=now - 3600, end_s=now, open=0, outcome="slot")
+    slurm.again()
+    go_on(store, slurm, slowdown=SlowdownConfig(**settings))
+    assert row(store)["used_s"] == pytest.approx(used_s, abs=2)
 
 
 def test_its_owners_requeue_is_his(store: Store) -> None:

@@ -250,6 +250,28 @@ def test_a_slot_ends_by_its_own_rule(world: World) -> None:
     assert world.slurm.updates == [] and world.row()["state"] == "restored"
 
 
+def test_a_run_that_began_before_its_slot_was_bounded(world: World) -> None:
+    """Its limit is still that of the slot before; what it is stretched from is what was left."""
+    now = time.time()
+    world.go()
+    world.slurm.updates.clear()
+    slot = {"decision": IDS[7], "job_id": 7, "uid": 1000, "created_s": now, "updated_s": now}
+    world.store.slots.add(slot)
+    world.see(world.slurm.views[7], open=0, outcome="slot", end_s=now - 1700)
+    world.slurm.views[7] = view_of(7, restarts=1, start_s=now - 1600)
+    world.see(world.slurm.views[7])
+    world.go(rounds=2)
+    assert world.slurm.updates == [] and world.store.stretches.of(IDS[7], 7, 1) is None
+    found = world.store.slots.of(IDS[7], 7)
+    assert found is not None
+    world.store.slots.change(found, restart=1, placed=1)
+    world.slurm.limits["7"] = 1800.0  # by the slots
+    world.go()
+    row = world.row(restart=1)
+    assert row["base_s"] == 1800 and row["state"] == "open" and row["lost_s"] > 300
+    assert [handle for handle, _ in world.slurm.updates] == ["7"] and row["set_s"] > 1800 + 300
+
+
 def test_refused_for_ever(world: World) -> None:
     world.slurm.refuse = "no"
     world.go(rounds=MAX_TRIES + 3)
