@@ -13,8 +13,8 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_coloc.core.sharing import GPU_NAME, NODE_NAMES, Rule
 from slurm_coloc.errors import ConfigError, UsageFault
@@ -25,8 +25,7 @@ MAX_PATH = 4096
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}")
 
 
-@dataclass(frozen=True, slots=True)
-class HookSettings:
+class HookSettings(NamedTuple):
     """The part of the configuration that hooks and agent need (see config for the meaning)."""
 
     socket: Path = Path("/run/slurm-coloc/colocd.sock")
@@ -113,24 +112,24 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     except (OSError, ValueError) as err:
         raise ConfigError(f"{path}: cannot be read: {err}") from err
     values: dict[str, object] = {}
-    for field in fields(HookSettings):
-        section = data.get(_SECTION.get(field.name, "hooks"), {})
-        if not isinstance(section, dict) or field.name not in section:
+    for name in HookSettings._fields:
+        section = data.get(_SECTION.get(name, "hooks"), {})
+        if not isinstance(section, dict) or name not in section:
             continue
-        value = section[field.name]
-        if field.name == "rules":
-            values[field.name] = _rules(path, value)
+        value = section[name]
+        if name == "rules":
+            values[name] = _rules(path, value)
             continue
-        kind = _KINDS.get(field.name, str)
+        kind = _KINDS.get(name, str)
         if type(value) is not kind:
-            raise ConfigError(f"{path}: {field.name}: must be {kind.__name__}")
-        if field.name in _PATHS:
+            raise ConfigError(f"{path}: {name}: must be {kind.__name__}")
+        if name in _PATHS:
             value = Path(str(value))
         if isinstance(value, list):
             if not all(isinstance(item, str) for item in value):
-                raise ConfigError(f"{path}: {field.name}: must be a list of strings")
+                raise ConfigError(f"{path}: {name}: must be a list of strings")
             value = tuple(value)
-        values[field.name] = value
+        values[name] = value
     settings = HookSettings(**values)  # type: ignore[arg-type]
     _within(path, "log_tail_kib", settings.log_tail_kib, 4, 16384)
     _within(path, "shard_mib", settings.shard_mib, 64, 65536)
@@ -175,8 +174,7 @@ def _known(path: Path, name: str, word: str, words: tuple[str, ...]) -> None:
         raise ConfigError(f"{path}: {name}: must be one of {', '.join(words)}")
 
 
-@dataclass(frozen=True, slots=True)
-class HookJob:
+class HookJob(NamedTuple):
     """The job of this call, checked. ``stdout`` and ``stderr`` are patterns, None = not given.
 
     ``minors`` are the numbers of SLURM_JOB_GPUS (minor numbers of the device files), ``uuids``

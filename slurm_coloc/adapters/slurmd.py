@@ -11,8 +11,8 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_coloc.errors import GpuError
 
@@ -23,8 +23,7 @@ _GPU = re.compile(r"Gres Name=gpu Type=(\S+) Count=(\d+) .*?File=(\S+)")
 _RANGE = re.compile(r"(.*)\[([0-9,-]+)\](.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class GresGpu:
+class GresGpu(NamedTuple):
     """One gpu gres of the node: its type ("" for none), and its device files."""
 
     type: str

@@ -11,7 +11,6 @@ import contextlib
 import os
 import pwd
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,7 +63,7 @@ def opened_dir(path: Path, mode: int | None, owner: int | None = None) -> Iterat
 
 def write_file(dir_fd: int, name: str, data: bytes, mode: int, owner: int | None = None) -> None:
     """Put ``data`` at ``name`` in the folder by temporary file and rename, synced to disk."""
-    temporary = f".{secrets.token_hex(8)}.tmp"
+    temporary = f".{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o600, dir_fd=dir_fd)
     try:

@@ -19,7 +19,8 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from slurm_coloc.core.logpath import LogPath
 
@@ -29,8 +30,7 @@ MARK_BYTES = 64
 NO_ANSWER = "no answer in time"  # a Tail's reason
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """Whose rights to use. ``user`` is the name for initgroups, "" for none."""
 
     uid: int
@@ -38,16 +38,14 @@ class Owner:
     user: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """How long a file was before this run, and a digest of the MARK_BYTES before that end."""
 
     size: int
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """One log: where it may be, from when on it is this run's, and marks of what is older.
 
     ``start`` is (inode, bytes): how long the file was when this run began to write. It is exact
@@ -56,12 +54,11 @@ class Want:
 
     path: LogPath
     not_before_s: float = 0.0
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = MappingProxyType({})
     start: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(NamedTuple):
     """The end of a file, or ``reason`` why there is none. ``size`` in bytes."""
 
     path: str | None

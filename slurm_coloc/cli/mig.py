@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from slurm_coloc.adapters.nvml.mig import MigGpu
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
 from slurm_coloc.core.gpu import GPU_TYPES, shards_of
@@ -139,7 +140,7 @@ def gres_command(
     name = node or os.uname().nodename.partition(".")[0]
     lines = gres_lines(found, name, multiple=multiple)
     if as_json:
-        render.print_json({"gpus": [dataclasses.asdict(one) for one in found], "gres_conf": lines})
+        render.print_json({"gpus": [_told(one) for one in found], "gres_conf": lines})
         return
     if not lines:
         raise UsageFault("no GPU of this node is cut into MIG devices")
@@ -148,6 +149,12 @@ def gres_command(
         return
     gres_conf.write_text("\n".join(lines) + "\n", encoding="ascii")
     typer.echo(f"{len(lines)} lines in {gres_conf}: include them in gres.conf", err=True)
+
+
+def _told(gpu: MigGpu) -> dict[str, object]:
+    devices = [device._asdict() for device in gpu.devices]
+    told = {"uuid": gpu.uuid, "index": gpu.nvml_index, "minor": gpu.minor, "name": gpu.name}
+    return {**told, "devices": devices}
 
 
 def _say(lines: Iterable[str]) -> None:

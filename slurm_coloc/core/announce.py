@@ -3,14 +3,13 @@
 leaves to go on later. The lines are those of slurm_coloc.checkpoint; any program may print them."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # A progress bar ends its line by a carriage return.
 _LINE = re.compile(rb"(?:^|[\r\n])coloc: (checkpoint saved|to be continued)(?=[\r\n,;. ]|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(NamedTuple):
     """``saved``: there is a checkpoint; ``goes_on``: the run ended to be continued."""
 
     saved: bool = False

@@ -15,15 +15,15 @@ from slurm_coloc.core.oom import MAX_EVIDENCE, MAX_LINE, sanitise
 Kind = Literal["mps", "device"]
 
 # Names and texts of CUDA's errors 700, 719 and 805 to 811 (runtime and driver API).
-_MPS = re.compile(
+_MPS = (
     r"\bcudaErrorMps[A-Z]\w{1,40}|\bCUDA_ERROR_MPS_[A-Z_]{1,40}"
-    r"|(?:CUDA|cuda|Cuda) .{0,80}?\b(?:MPS (?:client|server|connection)|MPS RPC)",
+    r"|(?:CUDA|cuda|Cuda) .{0,80}?\b(?:MPS (?:client|server|connection)|MPS RPC)"
 )
-_DEVICE = re.compile(
+_DEVICE = (
     r"(?:CUDA|cuda|Cuda|GPUassert).{0,200}?(?:unspecified launch failure"
     r"|an illegal memory access was encountered)"
     r"|\bCUDA_ERROR_(?:LAUNCH_FAILED|ILLEGAL_ADDRESS)\b"
-    r"|\bcudaError(?:LaunchFailure|IllegalAddress)\b",
+    r"|\bcudaError(?:LaunchFailure|IllegalAddress)\b"
 )
 # One of these (lower case) stands in every line that fits.
 _NEEDLES = (
@@ -52,9 +52,9 @@ def find_fault(text: bytes | str) -> tuple[Kind, str] | None:
     found: tuple[Kind, str] | None = None
     for line in re.split(r"[\r\n]+", text):
         line = line[:MAX_LINE]
-        if hit := _MPS.search(line):
+        if hit := re.search(_MPS, line):
             found = ("mps", _shown(line, hit))
-        elif hit := _DEVICE.search(line):
+        elif hit := re.search(_DEVICE, line):
             found = ("device", _shown(line, hit))
     return found
 

@@ -2,12 +2,11 @@
 """GPU types by name, and how a GPU's memory is cut into shards."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class GpuType:
+class GpuType(NamedTuple):
     """A GPU model. ``total_mib`` is what NVML's memory info calls total, in MiB."""
 
     name: str

@@ -11,15 +11,14 @@ them, and one search (a folder and a regular expression for names in it) where a
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_WIDTH = 10  # slurmstepd pads to ten digits at most
 NO_ARRAY = 4294967294  # NO_VAL: what %a gives in a job that is no array task
 _TOKEN = re.compile(r"%(?:%|([0-9]*)(.)?)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogFacts(NamedTuple):
     """What a node knows of a job when its Epilog runs.
 
     ``array`` is (master job id, task id), None for a job that is no array task; it counts only
@@ -36,24 +35,21 @@ class LogFacts:
     job_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """Names to look for in one folder; ``name`` is matched against the whole name."""
 
     folder: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogPath:
+class LogPath(NamedTuple):
     """``exact`` paths, best first; ``search`` only where none of them exists."""
 
     exact: tuple[str, ...]
     search: Search | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     """One way to read a pattern: a release's tokens, a host name, the array's numbers."""
 
     host: str

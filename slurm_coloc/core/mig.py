@@ -8,8 +8,8 @@ instances, which have SMs of their own and one memory: ``2c.3g.20gb`` is two sli
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from slurm_coloc.core.gpu import GPU_TYPES
 from slurm_coloc.errors import UsageFault
@@ -21,8 +21,7 @@ _GIB = 1024
 NEAR = 0.03  # drivers and ECC move a card's total by some hundred MiB
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """A GPU instance profile of one card. ``id``: that of ``nvidia-smi mig -cgi``; ``mib``: memory
     of an instance; ``sms``: its SMs; ``compute``, ``memory``: slices; ``starts``: the memory slices
     that an instance can begin at (``nvidia-smi mig -lgipp``)."""
@@ -41,8 +40,7 @@ class Profile:
         return len(self.starts)
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(NamedTuple):
     """A GPU that MIG can cut. ``kind``: its name in core/gpu; ``sms``: SMs without MIG."""
 
     kind: str
@@ -171,8 +169,7 @@ def kind_of(name: str, total_mib: int) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """What a MIG device's name says. ``compute``: compute slices of the compute instance, of the
     ``of`` that its GPU instance has; ``gb``: the memory as named; ``media``: a suffix."""
 

@@ -9,14 +9,14 @@ The last evidence wins. It is void when the program went on and then ended in an
 its own (a new traceback that ends in, say, KeyError): that run was not stopped by the GPU.
 
 Every line is cut at MAX_LINE characters and no pattern nests a repetition, so the work is linear
-in the length of the text.
+in the length of the text. Patterns are compiled when a line asks for them: the Epilog of every job
+imports this, and hardly any log does.
 """
 
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["cuda_oom", "cublas", "cudnn", "nccl", "tf", "jax", "cupy"]
 
@@ -25,8 +25,7 @@ MAX_EVIDENCE = 512
 MAX_MIB = 64 * 1024 * 1024  # 64 TiB: larger figures are overflows that PyTorch is known to print
 
 
-@dataclass(frozen=True, slots=True)
-class OomEvidence:
+class OomEvidence(NamedTuple):
     """The line that tells of a GPU out-of-memory, and the figures in it (MiB, rounded up).
 
     ``superseded_by`` names the ordinary error in which the program ended later, if it did; then
@@ -48,18 +47,17 @@ class OomEvidence:
         return self.superseded_by is None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     """``needle`` (lower case) must stand in the line before ``shape`` is tried."""
 
     kind: Kind
     name: str
     needle: str
-    shape: re.Pattern[str]
+    shape: str
 
 
 def _rule(kind: Kind, name: str, needle: str, shape: str) -> _Rule:
-    return _Rule(kind, name, needle, re.compile(shape))
+    return _Rule(kind, name, needle, shape)
 
 
 _SIZE = r"[0-9][0-9.,]{0,20} ?(?:[KMGTkmgt]i?)?(?:B|bytes)"
@@ -174,7 +172,7 @@ _RULES = (
 )
 
 # Errors that a running out of GPU memory does not lead to.
-_ORDINARY = re.compile(
+_ORDINARY = (
     r"^(?:\[rank[0-9]{1,6}\]: ?)?(?:[A-Za-z_][\w.]{0,80}\.)?((?:Key|Value|Type|Attribute|Name|Index"
     r"|FileNotFound|ModuleNotFound|Import|Assertion|ZeroDivision|Permission|NotImplemented"
     r"|IsADirectory|UnicodeDecode|JSONDecode|Indentation|Syntax|UnboundLocal)Error)(?::|$)"
@@ -207,7 +205,7 @@ def find_oom(text: bytes | str) -> OomEvidence | None:
         elif found is not None and line:
             if _TRACEBACK in line:
                 fresh_traceback = not chained
-            elif fresh_traceback and (ordinary := _ORDINARY.match(line)):
+            elif fresh_traceback and (ordinary := re.match(_ORDINARY, line)):
                 superseded, fresh_traceback = ordinary.group(1), False
             chained = line.startswith(_CHAINED)
     if found is None or superseded is None:
@@ -230,7 +228,7 @@ def _lines(text: str) -> Iterator[str]:
 def _judge(line: str) -> OomEvidence | None:
     low = line.lower()
     for rule in _RULES:
-        if rule.needle in low and (hit := rule.shape.search(line)) is not None:
+        if rule.needle in low and (hit := re.search(rule.shape, line)) is not None:
             start = max(0, hit.start() - 120)
             shown = sanitise(line[start : start + 2 * MAX_EVIDENCE])[:MAX_EVIDENCE]
             figures = {name: _figure(line, name) for name in _FIGURES}
@@ -249,40 +247,40 @@ def _judge(line: str) -> OomEvidence | None:
 
 
 _NUMBER = r"([0-9][0-9.,]{0,20}) ?([KMGTkmgt]i?)?(?:B\b|bytes|b\b|(?=[ .]|$))"
-_FIGURES: dict[str, tuple[re.Pattern[str], ...]] = {
+_FIGURES: dict[str, tuple[str, ...]] = {
     "requested_mib": (
-        re.compile(r"(?:[Tt]ried|trying) to allocate " + _NUMBER),
-        re.compile(r"(?:memory allocating|memory to allocate|calloc|request for) " + _NUMBER),
-        re.compile(r"(?:[Cc]annot allocate|failed to allocate|allocating) " + _NUMBER),
+        r"(?:[Tt]ried|trying) to allocate " + _NUMBER,
+        r"(?:memory allocating|memory to allocate|calloc|request for) " + _NUMBER,
+        r"(?:[Cc]annot allocate|failed to allocate|allocating) " + _NUMBER,
     ),
     "capacity_mib": (
-        re.compile(r"total capaci?ty of " + _NUMBER),
-        re.compile(r"; " + _NUMBER + r" total capacity"),
+        r"total capaci?ty of " + _NUMBER,
+        r"; " + _NUMBER + r" total capacity",
     ),
     "free_mib": (
-        re.compile(r"of which " + _NUMBER + r" is free"),
-        re.compile(r"; " + _NUMBER + r" free"),
-        re.compile(r"available memory is only " + _NUMBER),
+        r"of which " + _NUMBER + r" is free",
+        r"; " + _NUMBER + r" free",
+        r"available memory is only " + _NUMBER,
     ),
     "in_use_mib": (
-        re.compile(r"this process has " + _NUMBER + r" memory in use"),
-        re.compile(r"; " + _NUMBER + r" reserved in total"),
-        re.compile(r"; " + _NUMBER + r" cached"),
-        re.compile(r"; " + _NUMBER + r" already allocated"),
-        re.compile(r"allocated so far: " + _NUMBER),
-        re.compile(r"bytes \(total " + _NUMBER),
-        re.compile(r", " + _NUMBER + r" memory has been allocated"),
+        r"this process has " + _NUMBER + r" memory in use",
+        r"; " + _NUMBER + r" reserved in total",
+        r"; " + _NUMBER + r" cached",
+        r"; " + _NUMBER + r" already allocated",
+        r"allocated so far: " + _NUMBER,
+        r"bytes \(total " + _NUMBER,
+        r", " + _NUMBER + r" memory has been allocated",
     ),
 }
 _SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_TENSOR = re.compile(r"with shape ?\[([0-9,]{1,200})\](?: and type (\w{1,20}))?")
+_TENSOR = r"with shape ?\[([0-9,]{1,200})\](?: and type (\w{1,20}))?"
 _TF_BYTES = {"double": 8, "int64": 8, "half": 2, "bfloat16": 2, "int16": 2, "int8": 1, "bool": 1}
 
 
 def _figure(line: str, name: str) -> int | None:
     """The figure called ``name`` in MiB, rounded up; None where absent or absurd."""
     for shape in _FIGURES[name]:
-        if hit := shape.search(line):
+        if hit := re.search(shape, line):
             unit = (hit.group(2) or "")[:1].lower()
             try:
                 value = float(hit.group(1).replace(",", "").rstrip(".")) * _SCALE[unit]
@@ -294,7 +292,7 @@ def _figure(line: str, name: str) -> int | None:
 
 def _tensor_mib(line: str) -> int | None:
     """The size of the tensor that TensorFlow could not allocate."""
-    hit = _TENSOR.search(line)
+    hit = re.search(_TENSOR, line)
     if hit is None:
         return None
     sizes = [int(size[:12]) for size in hit.group(1).split(",")[:16] if size]

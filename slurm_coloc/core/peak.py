@@ -2,15 +2,14 @@
 """A run's peak of GPU memory from what the driver accounted of each process on its GPUs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Clocks of the driver and of the Prolog are one machine's; the driver's has whole seconds on some
 # releases.
 SLACK_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """One process on a GPU: seconds since the epoch, and the most that it took (MiB).
 
     ``end_s`` None: it runs.
@@ -22,8 +21,7 @@ class Use:
     peak_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+class Peak(NamedTuple):
     """``peak_mib`` of the fullest GPU: processes that ran together add up, each with its own peak,
     so it is never too small. ``alone``: no process of before the run was still there."""
 

@@ -10,9 +10,8 @@ ends all of them.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from slurm_coloc.core.hosts import in_nodes
 
@@ -25,8 +24,7 @@ class Method(StrEnum):
     ALONE = "alone"  # a whole GPU: nothing is set up
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """[sharing] of the configuration."""
 
     method: Literal["auto", "mps", "streams", "mig"] = "auto"
@@ -38,8 +36,7 @@ NODE_NAMES = re.compile(r"[0-9A-Za-z_.,\[\]-]{1,4096}")
 GPU_NAME = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """An exception of [[sharing.rules]]: ``node``, a list of nodes, and ``gpu`` (GPU_NAME), None
     for all; what is left out fits."""
 
@@ -61,8 +58,7 @@ def method_on(
     return next((rule.method for rule in rules if rule.fits(node, uuid, minor)), default)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """``reason``: for the job's owner, why it is not MPS; "" where it is, or needs none."""
 
     method: Method

@@ -14,8 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_coloc.adapters import hookenv, nvml, spool, userfile
 from slurm_coloc.adapters.link.limited import limited
@@ -27,7 +26,7 @@ from slurm_coloc.core.telemetry.closing import peak_mib
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow import closing, limit, share
 from slurm_coloc.flow.deliver import deliver
-from slurm_coloc.flow.launch import log_facts
+from slurm_coloc.flow.joblog import log_facts
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
@@ -36,8 +35,7 @@ COLOCD_DEADLINE_S = 2.0
 SUFFIXES = ("json", "step", "logs", limit.SUFFIX, share.SUFFIX)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What the node knows of this very run.
 
     ``state`` is the Prolog's, {} without one; ``step`` the numbers and the name (see log_facts);

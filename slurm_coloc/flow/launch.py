@@ -15,9 +15,7 @@ last; see share.
 May run twice for a job; the later state replaces the earlier.
 """
 
-import dataclasses
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -31,6 +29,7 @@ from slurm_coloc.flow import limit, share
 from slurm_coloc.flow.deliver import ways_of
 from slurm_coloc.flow.devices import gpus_of_job
 from slurm_coloc.flow.holders import holders
+from slurm_coloc.flow.joblog import log_facts
 from slurm_coloc.flow.reach import reach
 
 MARKS_DEADLINE_S = 1.0
@@ -183,11 +182,11 @@ def _unavailable(reason: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as JSON; a value that NVML did not give is null with its reason beside it."""
+    """Records as JSON; a value that NVML did not give is null with its reason beside it."""
     if isinstance(value, nvml.Missing):
         return {"available": False, "reason": value.reason}
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, nvml.Gpu | nvml.Process):
+        return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
@@ -212,31 +211,6 @@ def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]] | None:
         for tail in tails
         if tail.path and tail.reason is None
     }
-
-
-def log_facts(job: hookenv.HookJob, step: bytes | None = None) -> logpath.LogFacts:
-    """What is known for expanding the job's log patterns.
-
-    ``step`` is the content of <run_dir>/<job id>.step, which the SPANK plugin writes in slurmstepd
-    because Prolog and Epilog are not told: "MASTER TASK" or "none" on the first line, then the
-    job's name where it has one.
-    """
-    first, newline, name = (step or b"").partition(b"\n")
-    numbers = [int(word) for word in first.split() if word.isdigit() and len(word) <= 10]
-    is_task = len(numbers) == 2
-    return logpath.LogFacts(
-        job_id=job.job_id,
-        user=job.user,
-        work_dir=job.work_dir,
-        hosts=tuple(dict.fromkeys((_short_host(), job.node))),
-        array=(numbers[0], numbers[1]) if is_task else None,
-        array_known=is_task or first == b"none",
-        job_name=os.fsdecode(name.removesuffix(b"\n")) if newline and name else None,
-    )
-
-
-def _short_host() -> str:
-    return os.uname().nodename.partition(".")[0]
 
 
 def _write(dir_fd: int, state: dict[str, Any]) -> None:

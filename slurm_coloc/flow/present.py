@@ -5,8 +5,8 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_coloc.adapters import spool
 from slurm_coloc.errors import ColocError
@@ -14,8 +14,7 @@ from slurm_coloc.errors import ColocError
 _STATE = re.compile(r"([0-9]{1,10})\.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One run on this node. ``began_s``: when its Prolog began; ``uuids``: its GPUs, () where the
     Prolog could not tell; ``method``: how it shares them (core/sharing), "" where not known."""
 

@@ -6,9 +6,8 @@ Of two controllers only the active one's colocd acts; the other says so, and the
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_coloc.adapters.link.client import CONNECT_S, Me, NetWire, UnixWire, Wire
 from slurm_coloc.errors import DaemonUnreachable
@@ -18,8 +17,7 @@ Answer = dict[str, Any]
 STANDBY = "standby"
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
+class Ways(NamedTuple):
     """Where colocd may be. ``trusted``: uids that it may run as on this host, () for any."""
 
     socket: Path

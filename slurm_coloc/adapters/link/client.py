@@ -7,14 +7,12 @@ common; UnixWire trusts the kernel's word about the peer, NetWire the session of
 
 import json
 import os
-import secrets
 import socket
 import struct
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.limited import limited
@@ -28,8 +26,7 @@ HINT = "is slurm-coloc.service running?"
 CONNECT_S = 3.0  # a host that is off gives no answer at all: time is left for the next one
 
 
-@dataclass(frozen=True, slots=True)
-class Me:
+class Me(NamedTuple):
     """Who asks over the network: ``server_uid`` is SlurmUser's, ``node`` the own name or None."""
 
     server_uid: int
@@ -148,7 +145,7 @@ class NetWire(Wire):
             self._reach(target, connect_s)
             greeting = frames.read_greeting(self._line(frames.MAX_HELLO))
             self.standby = greeting.standby
-            hello = frames.Hello(greeting.nonce, secrets.token_bytes(32), me.cluster, me.node)
+            hello = frames.Hello(greeting.nonce, os.urandom(32), me.cluster, me.node)
             munge = Munge(me.munge_socket)
             made = munge.encode(frames.hello_payload(hello), me.server_uid, self._left())
         except (OSError, ValueError, frames.ProtocolError, MungeError) as err:

@@ -8,8 +8,7 @@ after which the connection is of no use.
 import hmac
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_coloc.errors import ColocError
 
@@ -40,16 +39,14 @@ class Refused(ColocError):
     default_code = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
+class Greeting(NamedTuple):
     """The server's first line. ``standby``: it says that another colocd is the active one."""
 
     nonce: str
     standby: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(NamedTuple):
     """What the client's credential carries. ``node``: the node it says it is, or None."""
 
     nonce: str

@@ -8,9 +8,8 @@ Sources: munge.h and munge_ctx(3) of 0.5.13 to 0.5.16; tried with 0.5.15 and 0.5
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.errors import ColocError
@@ -52,8 +51,7 @@ class MungeError(ColocError):
         return self.number in (0, _SOCKET_ERROR, _TIMEOUT)
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(NamedTuple):
     """A credential that munged vouches for: its encoder's uid and gid, and what it carries.
     ``address`` is what the encoder's own munged took for its IPv4 address: for logs alone."""
 

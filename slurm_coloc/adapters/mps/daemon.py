@@ -7,8 +7,8 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_coloc.adapters.mps import processes
 from slurm_coloc.adapters.mps.processes import Process
@@ -23,8 +23,7 @@ _LONGEST = len("/control_privileged")
 ROOM = 107 - _LONGEST
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
+class Who(NamedTuple):
     """Whose daemon it is; root's serves all users (``-multiuser-server``)."""
 
     uid: int

@@ -5,8 +5,8 @@ import contextlib
 import os
 import select
 import signal
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 #: programs of MPS; what a user calls by such a name and gives our variables is ended, too
@@ -14,8 +14,7 @@ NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 _COMM_MAX = 15  # the kernel cuts a program's name in /proc/PID/comm
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """``started``: clock ticks since boot, field 22 of /proc/PID/stat."""
 
     pid: int

@@ -9,8 +9,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_coloc.adapters.mps import daemon, processes
 from slurm_coloc.adapters.mps.aside import aside
@@ -25,8 +25,7 @@ PATIENCE_S = 0.1
 _SEAT = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})\.([0-9]{1,10})")
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """A run of a job, and its owner."""
 
     job_id: int
@@ -40,8 +39,7 @@ class Seat:
         return f"{self.job_id}.{self.restart}.{self.uid}"
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """The seats of one GPU (or MIG device). ``run_dir``: the hooks' folder, where a job that is
     still there has its state; ``control``: the program."""
 

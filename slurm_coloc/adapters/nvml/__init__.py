@@ -8,9 +8,8 @@ never 0.
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from slurm_coloc.core.peak import Use
 from slurm_coloc.errors import GpuError
@@ -24,23 +23,20 @@ NO_LIMIT = 2**64 - 1
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """A value that NVML did not give, and why."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """A compute process on a GPU; ``used_mib`` as nvidia-smi's used_gpu_memory."""
 
     pid: int
     used_mib: int | Missing
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One GPU as it is now. Memory in MiB, rounded down; nvidia-smi: memory.total, free, used."""
 
     uuid: str

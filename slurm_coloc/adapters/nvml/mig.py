@@ -9,9 +9,8 @@ are fixed by the driver for each GPU minor, GPU instance and compute instance, a
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
 from slurm_coloc.core.mig import CARDS, kind_of
@@ -24,8 +23,7 @@ T = TypeVar("T")
 _LINE = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci(\d+))?/access (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class MigDevice:
+class MigDevice(NamedTuple):
     """One MIG device. ``profile`` as gres.conf's Type names it (1g.5gb, 2c.3g.20gb); ``total_mib``,
     ``free_mib`` of its memory, which the compute instances of one GPU instance share; ``sms``: its
     own SMs; ``fraction``: of the GPU's (0 to 1, None for a card that is not known)."""
@@ -55,12 +53,11 @@ class MigDevice:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MigGpu:
+class MigGpu(NamedTuple):
     """A GPU in MIG mode, cut or not."""
 
     uuid: str
-    index: int
+    nvml_index: int
     minor: int
     name: str
     devices: tuple[MigDevice, ...]
@@ -150,7 +147,7 @@ class Mig:
             parent_uuid=whole.uuid,
             parent_minor=gpu,
             parent_pci_bus_id=whole.pci_bus_id,
-            parent_index=whole.index,
+            parent_index=whole.nvml_index,
             gi=gi,
             ci=ci,
             profile=_profile(name),
@@ -167,12 +164,11 @@ class Mig:
         return None if isinstance(found, Missing) else found
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(NamedTuple):
     """What is asked once of a GPU for all its instances."""
 
     uuid: str
-    index: int
+    nvml_index: int
     minor: int
     pci_bus_id: str
     kind: str | None

@@ -13,8 +13,8 @@ is root where a process has made itself untraceable, which everybody may do.
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_coloc.core.telemetry import whose
 
@@ -27,8 +27,7 @@ STEPD_UIDS = frozenset({0})
 MAX_READ = 262144  # bytes of an environment
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A process. ``started``: clock ticks since boot, field 22 of /proc/PID/stat; ``name`` as the
     kernel shows it, which its user may change."""
 
@@ -39,8 +38,7 @@ class Found:
     job_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """Of /proc/PID/stat."""
 
     name: str

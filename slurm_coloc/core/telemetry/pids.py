@@ -2,7 +2,6 @@
 """The processes of a run on its GPUs, by pid and start time, with the most that each took."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from slurm_coloc.core.peak import Use
@@ -16,17 +15,28 @@ AGO_S = 2.5  # not in a sample for so long: it has gone
 Plain = dict[str, Any]
 
 
-@dataclass(slots=True)
 class Pid:
     """``start_s``: of the process; ``from_s`` to ``end_s`` (None: it is there): on this GPU."""
 
-    pid: int
-    start_s: float
-    uuid: str
-    peak_mib: int
-    from_s: float
-    end_s: float | None
-    seen_s: float
+    __slots__ = ("end_s", "from_s", "peak_mib", "pid", "seen_s", "start_s", "uuid")
+
+    def __init__(
+        self,
+        pid: int,
+        start_s: float,
+        uuid: str,
+        peak_mib: int,
+        from_s: float,
+        end_s: float | None,
+        seen_s: float,
+    ) -> None:
+        self.pid = pid
+        self.start_s = start_s
+        self.uuid = uuid
+        self.peak_mib = peak_mib
+        self.from_s = from_s
+        self.end_s = end_s
+        self.seen_s = seen_s
 
     def until(self, sampled_s: float) -> float | None:
         """Its end, as far as the sample of ``sampled_s`` tells: one that was not in it has gone."""

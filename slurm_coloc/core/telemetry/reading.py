@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sample of a GPU or MIG device, its processes attributed."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """One process on a GPU. ``start_s``: when it began (epoch); ``job_id`` None: of no job.
 
     ``busy``: NVML's share of time with a kernel of this process (0..1), a weight and no activity.
@@ -18,8 +17,7 @@ class Held:
     busy: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """Profiling counters: ratios 0..1, PCIe in MiB/s. None: not told."""
 
     smact: float | None = None
@@ -29,8 +27,7 @@ class Profile:
     pcie_rx_mib_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
     loaded."""
 

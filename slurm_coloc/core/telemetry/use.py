@@ -9,7 +9,6 @@ the driver's accounting tells of each process: those that were there together ad
 own peak, so it is never too small.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_coloc.core.peak import Use, peak_of
@@ -25,12 +24,14 @@ GAP_S = 3.0  # samples come each second; a longer time without one is a gap
 Plain = dict[str, Any]
 
 
-@dataclass(slots=True)
 class Mean:
     """Sum and number of the samples that had the figure."""
 
-    total: float = 0.0
-    count: int = 0
+    __slots__ = ("count", "total")
+
+    def __init__(self, total: float = 0.0, count: int = 0) -> None:
+        self.total = total
+        self.count = count
 
     def add(self, value: float | None) -> None:
         """Take a sample."""
@@ -49,20 +50,17 @@ class Mean:
         return cls() if value is None else cls(float(value) * count, count)
 
 
-@dataclass(slots=True)
 class OnGpu:
     """One run on one GPU."""
 
-    peak_mib: int = 0
-    mib: Mean = field(default_factory=Mean)
-    smact: Mean = field(default_factory=Mean)
-    smact_max: float | None = None
-    smocc: Mean = field(default_factory=Mean)
-    dram: Mean = field(default_factory=Mean)
-    how: str | None = None
-    energy_j: float | None = None
-    gpu_energy_j: float | None = None
-    neighbours_max: int = 0
+    def __init__(self) -> None:
+        self.peak_mib = 0
+        self.mib, self.smact, self.smocc, self.dram = Mean(), Mean(), Mean(), Mean()
+        self.smact_max: float | None = None
+        self.how: str | None = None
+        self.energy_j: float | None = None
+        self.gpu_energy_j: float | None = None
+        self.neighbours_max = 0
 
     def take(self, reading: Reading, job_id: int, energy_j: float | None) -> float | None:
         """Add a sample; ``energy_j``: the GPU's since the last one. Returns the run's activity."""
@@ -117,52 +115,51 @@ class OnGpu:
         """From a record."""
         count = int(plain["samples"])
         seen = int(plain["smact_samples"])
-        return cls(
-            peak_mib=int(plain["peak_mib"]),
-            mib=Mean.of(plain["mean_mib"], count),
-            smact=Mean.of(plain["smact_mean"], seen),
-            smact_max=plain["smact_max"],
-            smocc=Mean.of(plain["smocc_mean"], seen),
-            dram=Mean.of(plain["dram_mean"], seen),
-            how=plain["smact_how"],
-            energy_j=plain["energy_j"],
-            gpu_energy_j=plain["gpu_energy_j"],
-            neighbours_max=int(plain["neighbours_max"]),
-        )
+        made = cls()
+        made.peak_mib = int(plain["peak_mib"])
+        made.mib = Mean.of(plain["mean_mib"], count)
+        made.smact = Mean.of(plain["smact_mean"], seen)
+        made.smact_max = plain["smact_max"]
+        made.smocc = Mean.of(plain["smocc_mean"], seen)
+        made.dram = Mean.of(plain["dram_mean"], seen)
+        made.how = plain["smact_how"]
+        made.energy_j = plain["energy_j"]
+        made.gpu_energy_j = plain["gpu_energy_j"]
+        made.neighbours_max = int(plain["neighbours_max"])
+        return made
 
 
-@dataclass(slots=True)
 class Met:
     """A neighbour: another job that held memory on a GPU of this run while this run did."""
 
-    restart: int | None
-    uid: int | None
-    overlap_s: float = 0.0
+    __slots__ = ("overlap_s", "restart", "uid")
+
+    def __init__(self, restart: int | None, uid: int | None, overlap_s: float = 0.0) -> None:
+        self.restart = restart
+        self.uid = uid
+        self.overlap_s = overlap_s
 
 
-@dataclass(slots=True)
 class RunUse:
     """One run of a job. ``began_s``: when its Prolog began, which also tells a job id that is used
     again; ``since_s``, ``until_s``: its first and last sample, 0 before there is one."""
 
-    job_id: int
-    restart: int
-    began_s: float
-    since_s: float = 0.0
-    until_s: float = 0.0
-    samples: int = 0
-    gap_s: float = 0.0
-    gpus: dict[str, OnGpu] = field(default_factory=dict)
-    pids: Pids = field(default_factory=Pids)
-    met: dict[int, Met] = field(default_factory=dict)
-    events: list[Plain] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
-    last: Plain | None = None
-    series: Series | None = None
-    dcgm: Plain | None = None  # DCGM's own job statistics, as adapters/dcgm/jobs read them
-    sources: dict[str, str | None] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
-    accounting: bool = False
+    def __init__(self, job_id: int, restart: int, began_s: float) -> None:
+        self.job_id, self.restart, self.began_s = job_id, restart, began_s
+        self.since_s = self.until_s = self.gap_s = 0.0
+        self.samples = 0
+        self.gpus: dict[str, OnGpu] = {}
+        self.pids = Pids()
+        self.met: dict[int, Met] = {}
+        self.events: list[Plain] = []
+        self.left_out: dict[str, int] = {}
+        self.last: Plain | None = None
+        self.series: Series | None = None
+        # DCGM's own job statistics, as adapters/dcgm/jobs read them
+        self.dcgm: Plain | None = None
+        self.sources: dict[str, str | None] = {}
+        self.why: dict[str, str] = {}
+        self.accounting = False
 
     def add(
         self,

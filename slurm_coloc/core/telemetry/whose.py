@@ -7,7 +7,7 @@ beside the uid of that very job (see adapters/procs).
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # cgroup v2: /system.slice/[NODE_]slurmstepd.scope/job_12/step_0/...; from 26.05 on the SLUID of the
 # job in place of job_12 ("s" and 13 digits of Crockford's base 32, slurm's src/common/sluid.c).
@@ -32,8 +32,7 @@ SYSTEM = frozenset(
 COMM = 15  # the kernel cuts a program's name there
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """What a cgroup path tells. ``top``: the job's own folder in the hierarchy, for a SLUID."""
 
     job_id: int | None = None

@@ -38,7 +38,7 @@ from dataclasses import asdict
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.nvml.mig import Mig
 with Nvml() as lib:
-    print(json.dumps([asdict(one) | {"files": one.files} for one in Mig(lib).devices()]))
+    print(json.dumps([one._asdict() | {"files": one.files} for one in Mig(lib).devices()]))
 """,
     )
     assert [one["profile"] for one in seen] == [

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hooks' environment and settings: defaults, and values that nobody should send."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +102,22 @@ AGENT = ("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s", "
 def test_defaults_are_those_of_the_configuration() -> None:
     config = Config()
     ours = HookSettings()
-    for field in fields(HookSettings):
+    for name in HookSettings._fields:
         section: Any = config.hooks
-        if field.name in ("socket", "slurm_user"):
+        if name in ("socket", "slurm_user"):
             section = config.daemon
-        elif field.name in ("controllers", "munge_socket"):
+        elif name in ("controllers", "munge_socket"):
             section = config.network
-        elif field.name == "shard_mib":
+        elif name == "shard_mib":
             section = config.pool
-        elif field.name in (
+        elif name in (
             *("method", "users", "thread_percentage", "mps_control"),
             *("cgroup", "frameworks", "rules", "several_gpus"),
         ):
             section = config.sharing
-        elif field.name in AGENT:
+        elif name in AGENT:
             section = config.agent
-        assert getattr(ours, field.name) == getattr(section, field.name)
+        assert getattr(ours, name) == getattr(section, name)
 
 
 def test_settings_from_a_file(tmp_path: Path) -> None:

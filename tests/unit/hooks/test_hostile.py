@@ -5,6 +5,7 @@ Each test has a file of root's beside the user's folder; nothing may change, rea
 list of threats, and where each is tested, is etc/THREATS.md.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -215,6 +216,8 @@ def test_what_a_user_does_to_their_mps_folder(
     shutil.rmtree(own / "log")
     (own / "log").symlink_to(keep)
     gpu.leave(seat)
+    with (gpu.folder / "lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # held by what goes on behind an Epilog
     assert not own.exists()
     assert (keep / "file").read_text() == "kept"
     untouched(secret)
