@@ -4,12 +4,16 @@
 Alone: `.venv/bin/python tests/bench/hook_bench.py [ROUNDS]`. The last rows are those of a shared
 GPU, with the emulated NVML and MPS daemon (as root): the first job of a user starts the daemon, the
 last one ends it; `busy`: twelve others of that user have it, eight of them with a training.
+
+`cpu ms`: processor time of the hook and of what it started and waited for, the median. It is what
+the hook costs where others compute beside it, and what can be compared between two busy hours.
 """
 
 import contextlib
 import json
 import os
 import pwd
+import resource
 import shutil
 import statistics
 import subprocess
@@ -66,21 +70,29 @@ def environment(folder: Path, *, ours: bool, link: tuple[str, Path] | None) -> d
     return {**env, "SPANK_COLOC_V": "1"} if ours else env
 
 
-def times_ms(script: Path, env: dict[str, str], rounds: int) -> list[float]:
-    """Wall time of each start, in milliseconds."""
+Times = tuple[float, float]
+
+
+def times_ms(script: Path, env: dict[str, str], rounds: int) -> list[Times]:
+    """Wall and processor time of each start, in milliseconds."""
     return [time_ms(script, env) for _ in range(rounds)]
 
 
-def time_ms(script: Path, env: dict[str, str]) -> float:
-    """Wall time of one."""
-    begin = time.perf_counter()
+def time_ms(script: Path, env: dict[str, str]) -> Times:
+    """Those of one."""
+    begin, used = time.perf_counter(), _children_s()
     subprocess.run([str(script)], env=env, check=True, capture_output=True)
-    return (time.perf_counter() - begin) * 1000
+    return (time.perf_counter() - begin) * 1000, (_children_s() - used) * 1000
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main(rounds: int = 100) -> int:
     """Print median, 99th percentile and worst of each hook."""
-    print(f"{'hook':<28} {'median ms':>10} {'p99 ms':>8} {'worst ms':>9}")
+    print(f"{'hook':<28} {'median ms':>10} {'p99 ms':>8} {'worst ms':>9} {'cpu ms':>7}")
     _rows("without --coloc", rounds, ours=False, link=None)
     _rows("colocd away", rounds, ours=True, link=None)
     with link_bench.served() as link:
@@ -99,9 +111,10 @@ def _rows(what: str, rounds: int, *, ours: bool, link: tuple[str, Path] | None) 
             _row(f"{name}, {what}", times_ms(script, env, rounds))
 
 
-def _row(name: str, times: list[float]) -> None:
-    p99 = statistics.quantiles(times, n=100)[98]
-    row = f"{statistics.median(times):>10.1f} {p99:>8.1f} {max(times):>9.1f}"
+def _row(name: str, times: list[Times]) -> None:
+    walls, used = [one[0] for one in times], statistics.median(one[1] for one in times)
+    p99 = statistics.quantiles(walls, n=100)[98]
+    row = f"{statistics.median(walls):>10.1f} {p99:>8.1f} {max(walls):>9.1f} {used:>7.1f}"
     print(f"{name:<28} {row}", flush=True)
 
 
@@ -125,7 +138,7 @@ def _lives(what: str, env: dict[str, str], rounds: int) -> None:
     told = json.loads(state.read_text())
     assert told["gpu"]["available"] and told["sharing"]["method"] == "mps", told
     time_ms(HOOKS["epilog"], env)
-    times: dict[str, list[float]] = {name: [] for name in HOOKS}
+    times: dict[str, list[Times]] = {name: [] for name in HOOKS}
     for _ in range(rounds):
         for name, script in HOOKS.items():
             times[name].append(time_ms(script, env))
