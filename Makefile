@@ -66,11 +66,12 @@ chaos: setup ## sharing jobs while they are cancelled and requeued and daemons a
 
 RUNS ?= 100
 LANES ?= 6
+SCALE ?= 3
 
 .PHONY: fair-waits
-fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=6)
+fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=6 SCALE=3)
 	@echo 'fair-waits: $(RUNS) mixes from seed $(SEED), native and, on Slurm 24.11 and later, steered'
-	$(AS_ROOT) env COLOC_WAITS_RUNS=$(RUNS) COLOC_WAITS_SEED=$(SEED) COLOC_WAITS_LANES=$(LANES) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider -s tests/cluster/test_fair_waits.py $(ARGS)
+	$(AS_ROOT) env COLOC_WAITS_RUNS=$(RUNS) COLOC_WAITS_SEED=$(SEED) COLOC_WAITS_LANES=$(LANES) COLOC_WAITS_SCALE=$(SCALE) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider -s tests/cluster/test_fair_waits.py $(ARGS)
 
 .PHONY: fair-waits-sim
 fair-waits-sim: .venv ## the same question to the simulator, hundreds of traces (ARGS='--seeds 100')

@@ -49,10 +49,10 @@ class PlacementConfig(Section):
     )
     whole_first: bool = Field(
         False,
-        description="steered: while a job before it waits for whole GPUs, a shared job joins nobody"
-        " on the nodes where that one may run; it starts on idle GPUs only, as without sharing."
-        " Fewer jobs for whole GPUs wait longer than without sharing then, and sharing saves less."
-        " false: Slurm's backfill decides.",
+        description="steered: for each job that waits for whole GPUs as many are kept as it wants,"
+        " those that are free first; no job behind it joins others there, it shares other GPUs or"
+        " starts on idle ones. Fewer jobs for whole GPUs wait longer than without sharing then, and"
+        " sharing saves less. false: Slurm's backfill decides.",
     )
     interval_s: float = Field(5.0, ge=1, description="Seconds between two looks at the queue.")
     ahead: int = Field(

@@ -46,7 +46,8 @@ class Conditions:
     (ratio; 0.75 to 0.85 in the thesis), which refuses only together with ``smocc_at_least`` or
     ``drama_at_least`` where these are set (CARMA's later gate). ``budget``: bound on the sum of
     solo SM activities. ``jobs``: most jobs on a GPU. ``idle_first``: while a GPU is idle it is used
-    before any is shared.
+    before any is shared. ``keep_whole``: nobody joins others on a GPU that is kept for a job before
+    it that waits for whole ones (core/kept).
     """
 
     by_plan: bool = True
@@ -60,6 +61,7 @@ class Conditions:
     share_with: ShareWith = "anyone"
     max_slowdown: float | None = None
     idle_first: bool = False
+    keep_whole: bool = False
     #: whether bounds on the slowdown count (Ask.max_slowdown)
     bearable: bool = True
     #: whether a decision depends on what was measured

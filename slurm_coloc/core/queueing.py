@@ -10,6 +10,7 @@ as if they waited in two partitions.
 from collections.abc import Callable, Iterable, Sequence
 
 from slurm_coloc.core.backfill import Reservation, reservation
+from slurm_coloc.core.kept import Kept
 from slurm_coloc.core.placing import Ask, Seat, Start, View, admits, admits_alone
 from slurm_coloc.core.seat import INF
 
@@ -134,6 +135,7 @@ class Guard:
         self._heads: dict[bool, Ask] = {}
         self._held: list[Reservation] | None = None
         self._closed: frozenset[int] = frozenset()
+        self._kept = Kept()
 
     def blocked(self, ask: Ask) -> None:
         """A job cannot start now. The first of its sort gets a reservation."""
@@ -141,11 +143,16 @@ class Guard:
         if self._view.depth > 1 and lane not in self._heads:
             self._heads[lane] = ask
             self._held = None
+        if self._view.conditions.keep_whole and not ask.share:
+            self._kept.add(ask, self._view.seats)
+            self._held = None
 
     def allowed(self, ask: Ask, seats: Sequence[Seat]) -> Sequence[Seat]:
         """Those of ``seats`` that a job may use before the ones that were blocked."""
         if not seats or not self._heads:
             return seats
+        if ask.share:
+            seats = [seat for seat in seats if not self._kept.has(seat)]
         if self._held is None:
             self._held = self._reserve()
         view, alone, closed = self._view, self._idle_only, self._closed
@@ -162,6 +169,7 @@ class Guard:
         found = [reservation(ask, view, self._idle_only) for ask in self._heads.values()]
         held = [one for one in found if one is not None]
         self._closed = frozenset().union(*(one.closed for one in held))
-        ids = frozenset(one.ask.id for one in held)
-        view.hold(ids, self._closed, max((one.start_s for one in held), default=-INF))
+        ids = frozenset(one.ask.id for one in held) | self._kept.jobs
+        latest = max((one.start_s for one in held), default=-INF)
+        view.hold(ids, self._closed | self._kept.seats, latest)
         return held

@@ -81,8 +81,9 @@ class Result:
         )
 
 
-def mix(seed: str) -> list[Job]:
-    """Jobs from a seed: two thirds may share, the others want one GPU or several."""
+def mix(seed: str, scale: float = 1.0) -> list[Job]:
+    """Jobs from a seed: two thirds may share, the others want one GPU or several. ``scale``: they
+    come and run so many times slower."""
     draw = random.Random(seed)
     found, at_s = [], 0.0
     for number in range(JOBS):
@@ -92,10 +93,10 @@ def mix(seed: str) -> list[Job]:
         gpus = 1 if share else draw.choice((1, 1, 1, 2, 2, 4))
         found.append(
             Job(
-                at_s,
+                at_s * scale,
                 gpus,
                 share,
-                draw.uniform(2, 8),
+                draw.uniform(2, 8) * scale,
                 draw.choice(LIMITS_MIN),
                 draw.choice(MODELS),
                 draw.uniform(0.1, 0.5),
@@ -117,9 +118,9 @@ def partitions(lanes: int) -> str:
     return "\n".join(lines)
 
 
-def play(lab: Lab, desks: dict[int, Desk], lane: int, seed: str) -> Result:
+def play(lab: Lab, desks: dict[int, Desk], lane: int, seed: str, scale: float = 1.0) -> Result:
     """One mix on one lane, to its end. AssertionError where a job did not complete."""
-    jobs = mix(seed)
+    jobs = mix(seed, scale)
     arms: tuple[list[int], list[int]] = ([], [])
     began = time.monotonic()
     for job in jobs:
@@ -132,7 +133,7 @@ def play(lab: Lab, desks: dict[int, Desk], lane: int, seed: str) -> Result:
         ends.update(_shown(lab, lane))
         return all(ends.get(job, {}).get("State") == "COMPLETED" for arm in arms for job in arm)
 
-    until(over, 240, f"all jobs of seed {seed} end: {ends}")
+    until(over, 200 + 100 * scale, f"all jobs of seed {seed} end: {ends}")
     waits = [[_wait(ends[job]) for job in arm] for arm in arms]
     spans = [_span([ends[job] for job in arm]) for arm in arms]
     whole = [number for number, job in enumerate(jobs) if not job.share]
@@ -155,14 +156,16 @@ def play(lab: Lab, desks: dict[int, Desk], lane: int, seed: str) -> Result:
     )
 
 
-def play_all(lab: Lab, desks: dict[int, Desk], lanes: int, seeds: list[str]) -> Iterator[Result]:
+def play_all(
+    lab: Lab, desks: dict[int, Desk], lanes: int, seeds: list[str], scale: float = 1.0
+) -> Iterator[Result]:
     """Every seed, on all lanes at a time, in order."""
     free = list(range(lanes))
 
     def one(seed: str) -> Result:
         lane = free.pop()
         try:
-            return play(lab, desks, lane, seed)
+            return play(lab, desks, lane, seed, scale)
         finally:
             free.append(lane)
 

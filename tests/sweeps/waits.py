@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
-from slurm_coloc.core.placing import Ask, Conditions, Policy, Seat, Start, View
-from slurm_coloc.core.queueing import Guard, choose
+from slurm_coloc.core.placing import Conditions, Policy
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome, quantile
@@ -30,35 +29,14 @@ MIXES = tuple(
 #: Slurm plans by time limits
 PLAIN = replace(NATIVE, expect_runs=False)
 STEERED = replace(PLAIN, conditions=Conditions(by_plan=True, margin_mib=0, smact_at_most=0.8))
-
-
-class WholeFirst:
-    """magm as placement.whole_first has it: while a job waits for whole GPUs, those behind it join
-    nobody."""
-
-    name = "whole-first"
-
-    def next(self, view: View) -> Start | None:
-        """As the protocol says."""
-        guard, alone = Guard(view), False
-        for ask in view.queue[: view.depth]:
-            seats = choose(ask, view.seats, view, _most_free, alone and ask.share, guard)
-            if seats is not None:
-                return Start(ask, seats)
-            guard.blocked(ask)
-            alone = alone or not ask.share
-        return None
-
-
-def _most_free(ask: Ask, seat: Seat, view: View) -> tuple[float, ...]:
-    return -seat.free_mib, seat.index
+WHOLE_FIRST = replace(STEERED, conditions=replace(STEERED.conditions, keep_whole=True))
 
 
 WAYS: tuple[tuple[str, Policy, Setting], ...] = (
     ("native, first fit", policy("first-fit"), PLAIN),
     ("native, LL_SHARED_GRES", policy("magm"), PLAIN),
     ("steered, magm", policy("magm"), STEERED),
-    ("steered, whole_first", WholeFirst(), STEERED),
+    ("steered, whole_first", policy("magm"), WHOLE_FIRST),
 )
 
 

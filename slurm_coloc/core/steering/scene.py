@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.backfill import free_at
 from slurm_coloc.core.interference import FITTED
+from slurm_coloc.core.kept import Kept
 from slurm_coloc.core.placing import Conditions, Policy, View, admits
 from slurm_coloc.core.seat import Ask, Host, Measured, Resident, Seat
 from slurm_coloc.core.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
@@ -36,13 +38,6 @@ class _Blocked:
     seats: tuple[Seat, ...]
     nodes: frozenset[int]
 
-    def enough(self) -> bool:
-        """Whether it could ever start there: on one node, or on all of them."""
-        per_node = [sum(seat.node == node for seat in self.seats) for node in self.nodes]
-        return max(per_node, default=0) >= self.ask.gpus or len(self.seats) >= self.ask.gpus > max(
-            per_node, default=0
-        )
-
 
 class Scene:
     """The seats, and what is virtually put on them while the queue is walked through."""
@@ -64,6 +59,7 @@ class Scene:
         self._unbound = replace(self._gated, bearable=False)
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
+        self._kept = Kept()
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
     def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> Seat:
@@ -178,6 +174,8 @@ class Scene:
     def blocked(self, ask: Ask, allowed: Sequence[Seat]) -> None:
         """A job cannot start on the seats that it may get: later ones are not sent where it
         waits."""
+        if self.snapshot.rules.whole_first and not ask.share:
+            self._kept.add(ask, allowed)
         nodes = frozenset(seat.node for seat in allowed)
         self._blocked.append(_Blocked(ask, tuple(allowed), nodes))
 
@@ -186,15 +184,22 @@ class Scene:
         nodes = {seat.node for seat in allowed}
         return next((one for one in self._blocked if one.nodes & nodes), None)
 
-    def awaited(self, seats: Sequence[Seat]) -> list[Seat]:
-        """Those of ``seats`` on which somebody runs and for which a job before waits that wants
-        whole GPUs: whoever joined there would keep it waiting."""
-        whole = [one for one in self._blocked if not one.ask.share and one.enough()]
-        return [
-            seat
-            for seat in seats
-            if seat.residents and any(seat.node in one.nodes for one in whole)
-        ]
+    def kept(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Those of ``seats`` where nobody may join, because a job before waits for whole GPUs."""
+        return [seat for seat in seats if self._kept.has(seat)]
+
+    def turns(self, ask: Ask, seats: Sequence[Seat]) -> list[Seat]:
+        """Those on which a job may wait for its turn, the one that is expected to have room first
+        before the others: there is none by plan, or only jobs before it hold it up. GPUs that
+        somebody has whole come last."""
+        view = View(self.snapshot.at_s, [ask], self.seats, self._plan, FITTED)
+        found = []
+        for seat in seats:
+            gated = admits(ask, seat, self._plan, FITTED) != admits(ask, seat, self._gated, FITTED)
+            when = free_at(ask, seat, view)
+            if when is not None and not gated and seat.index not in self._closed:
+                found.append((seat.whole, when, seat.index))
+        return [self.seats[index] for *_, index in sorted(found)]
 
     def has_room(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
         """Whether there is room by plan, whatever telemetry says."""

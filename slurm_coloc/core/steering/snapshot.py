@@ -25,7 +25,7 @@ class Why(StrEnum):
     NO_ROOM = "no-room"
     GATE = "gate"
     BEHIND = "behind-first"
-    WHOLE = "whole-first"  # it would join others on a GPU for which one before it waits
+    WHOLE = "whole-first"  # GPUs are kept for one before it that waits for whole ones
     GAVE_UP = "gave-up"
     NOT_YET = "not-eligible"
     ENOUGH = "enough-ahead"

@@ -64,13 +64,11 @@ def _place(
     job: Waiting, ask: Ask, allowed: Sequence[Seat], scene: Scene
 ) -> tuple[Answer, Sequence[Seat] | None]:
     rules, now_s = scene.snapshot.rules, scene.snapshot.at_s
-    if rules.whole_first:
-        kept = scene.awaited(allowed)
-        left = [seat for seat in allowed if seat not in kept]
-        if kept and (not left or scene.next(ask, left) is None):
-            # As long as the other waits, and no longer: not bound by max_pin_s.
-            return Answer(job.job_id, Act.WAIT, Why.WHOLE), None
-        allowed = left
+    kept = scene.kept(allowed)
+    if kept:
+        allowed = [seat for seat in allowed if seat not in kept]
+        if not allowed or scene.next(ask, allowed) is None:
+            return _kept_off(job, scene.turns(ask, allowed), scene), None
     if job.since_s is not None and now_s - job.since_s > rules.max_pin_s:
         return _left(job, Why.GAVE_UP), scene.next(ask, allowed)
     if job.pin is not None:
@@ -91,6 +89,18 @@ def _place(
     scene.turn = (seats[0].index + 1) % len(scene.seats)
     why = Why.POLICY if job.pin is None else Why.MOVED
     return Answer(job.job_id, Act.PIN, why, pin, _told(seats[0])), seats
+
+
+def _kept_off(job: Waiting, turns: Sequence[Seat], scene: Scene) -> Answer:
+    """A job that has no room but where it would keep one before it waiting. As long as that one
+    waits, and not bound by max_pin_s, it is pinned to a GPU of the others, so that it stays in
+    Slurm's order; only where there is none it is not eligible for some seconds."""
+    pins = [scene.pins[seat.index] for seat in turns]
+    if job.pin is not None and job.pin in pins:
+        return Answer(job.job_id, Act.KEEP, Why.WHOLE, job.pin)
+    if not pins:
+        return Answer(job.job_id, Act.WAIT, Why.WHOLE)
+    return Answer(job.job_id, Act.PIN, Why.WHOLE, pins[0], "the others are kept")
 
 
 def _why_nowhere(job: Waiting, scene: Scene) -> Why:

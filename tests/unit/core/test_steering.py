@@ -323,8 +323,8 @@ def test_nobody_joins_where_a_whole_gpu_is_waited_for() -> None:
         Running(7 + n, 1000, "n1", (n,), 10, start_s=0.0, ends_s=9000.0, smact=0.1) for n in (0, 1)
     )
     short = waiting(2, run_s=60.0, since_s=0.0)
-    look = world(whole(1), short, nodes=nodes, running=running, rules={"whole_first": True})
-    assert answers(look)[2] == Answer(2, Act.WAIT, Why.WHOLE)
+    look = world(whole(1, 2), short, nodes=nodes, running=running, rules={"whole_first": True})
+    assert answers(look)[2] == Answer(2, Act.WAIT, Why.WHOLE), "both are kept"
     eager = replace(look, rules=replace(look.rules, whole_first=False, max_pin_s=2000.0))
     assert answers(eager)[2] == Answer(2, Act.NATIVE, Why.BEHIND), "Slurm's backfill decides"
     idle = replace(look, nodes=(node("n1", device(0, used=10), device(1)),), running=running[:1],
@@ -344,3 +344,31 @@ def test_another_partitions_first_job_is_none_of_ours() -> None:
     assert answers(look)[3].pin == Pin("n2", "a100-0")
     both = replace(look, waiting=(whole(1), whole(2, nodes=("n2",)), share))
     assert answers(both)[3].why is Why.WHOLE
+
+
+def test_as_many_gpus_are_kept_as_are_waited_for() -> None:
+    """Those that are free first. On the others sharing goes on, also for whoever has no room yet:
+    it waits in a pin there, in Slurm's order, so that Slurm does not put it on a kept one."""
+    ends = (9000.0, 5000.0, 7000.0)
+    nodes = (node("n1", *(device(n, used=10) for n in range(3))),)
+    running = tuple(
+        Running(7 + n, 1000, "n1", (n,), 10, start_s=0.0, ends_s=ends[n], smact=0.1)
+        for n in range(3)
+    )
+    rules = {"whole_first": True, "smact_gate": 0.8}
+    share = waiting(5, run_s=60.0)
+    look = world(whole(1), whole(2), share, nodes=nodes, running=running, rules=rules)
+    assert answers(look)[5].pin == Pin("n1", "a100-0"), "a100-1 and a100-2 are kept"
+    assert answers(replace(look, waiting=(share, whole(1), whole(2))))[5].why is Why.POLICY
+    large = waiting(6, 35, pin=Pin("n1", "a100-2"), since_s=0.0)
+    full = replace(look, waiting=(whole(1), whole(2), large))
+    assert answers(full)[6] == Answer(
+        6, Act.PIN, Why.WHOLE, Pin("n1", "a100-0"), "the others are kept"
+    )
+    there = replace(large, pin=Pin("n1", "a100-0"))
+    stays = replace(look, waiting=(whole(1), whole(2), there))
+    assert answers(stays)[6] == Answer(6, Act.KEEP, Why.WHOLE, Pin("n1", "a100-0"))
+    # A pin to a GPU with room, but above the gate, would start there.
+    busy = (device(0, used=10, smact=0.9), *nodes[0].devices[1:])
+    gated = replace(look, nodes=(node("n1", *busy),))
+    assert answers(gated)[5] == Answer(5, Act.WAIT, Why.WHOLE)
