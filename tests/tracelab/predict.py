@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slurm_coloc.core.interference import REFERENCE
-from slurm_coloc.core.placing import Ask
+from slurm_coloc.core.placing import Ask, Policy
+from slurm_coloc.core.seat import INF
+from slurm_coloc.core.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
@@ -16,7 +18,9 @@ from slurm_coloc.sim.setting import Pace, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.scale import Scale
-from tests.tracelab.ways import Way
+from tests.tracelab.steering import MORE_S, PARKED, Steered, Times
+from tests.tracelab.summaries import expected
+from tests.tracelab.ways import GATE, LIMIT_MIN, Way
 from tests.tracelab.workload import SHARD_MIB, Asked
 
 #: seconds of the trace in which a stand-in takes its memory, in the lab and here
@@ -25,6 +29,8 @@ RAMP_S = 1.0
 EMULATED = Power("emulated", 53.0, 30.0, 260.0, 0.0, 400.0)
 #: [recovery] more_mib: the first step; then a whole GPU
 MORE_MIB = 5120
+#: of what a start costs, for `spread`
+PARTS = tuple(0.5 + 0.1 * number for number in range(11))
 KINDS = {"a100": "a100-40gb", "h100": "h100-80gb", "h200": "h200-141gb"}
 
 
@@ -40,7 +46,6 @@ def setting(way: Way, scale: Scale) -> Setting:
     return Setting(
         conditions=way.conditions,
         interference=REFERENCE,  # the very constants of the emulated GPU
-        depth=way.depth,
         monitor=monitor,
         pace=Pace(tick_s=max(1.0, scale.of_trace(scale.look_s))),
         recovery=Recovery(delay_s=scale.of_trace(scale.again_s), more_mib=(MORE_MIB,)),
@@ -66,4 +71,39 @@ def predict(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Outc
         )
 
     found = parse_machine(gpus_text(machine), SHARD_MIB)
-    return Simulation(unlimited, found, policy(way.policy), setting(way, scale), ask).run()
+    how = steered(jobs, way, machine, scale) if way.telemetry else policy(way.policy)
+    return Simulation(unlimited, found, how, setting(way, scale), ask).run()
+
+
+def steered(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Policy:
+    """Slurm's order and colocd's looks, with the lab's times."""
+    rules = Rules(
+        policy=way.policy,
+        smact_gate=GATE,
+        max_pin_s=INF,
+        shard_mib=SHARD_MIB,
+        window_s=scale.of_trace(scale.window_s),
+    )
+    times = Times(
+        look_s=scale.of_trace(scale.look_s),
+        parked_s=scale.of_trace(int(PARKED * scale.look_s) + MORE_S),
+        limit_s=scale.of_trace(LIMIT_MIN * 60.0),
+        shows_s=scale.start_of_trace_s + RAMP_S,
+    )
+    per_gpu = MACHINES[machine].shards_per_gpu(SHARD_MIB)
+    smact = {size: expected(size, per_gpu) for size in {one.shards for one in jobs} if size}
+    return Steered(
+        policy(way.policy),
+        rules,
+        times,
+        {one.job.id: smact.get(one.shards) for one in jobs},
+        {one.job.id: one.job.memory_mib for one in jobs},
+    )
+
+
+def spread(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> tuple[Outcome, ...]:
+    """The same with starts that cost from half to one and a half times as much: how much of the
+    outcome hangs on a second here or there."""
+    return tuple(
+        predict(jobs, way, machine, replace(scale, start_s=scale.start_s * part)) for part in PARTS
+    )

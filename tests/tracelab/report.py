@@ -45,7 +45,7 @@ TARGET = 0.10
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy. ``lab`` None: it was not run, ``why``. ``plain``: simulated without what a start
-    costs."""
+    costs; ``spread``: with starts that cost less and more."""
 
     way: Way
     scale: Scale
@@ -53,6 +53,7 @@ class Row:
     simulated: Outcome | None = None
     plain: Outcome | None = None
     why: str = ""
+    spread: Sequence[Outcome] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -65,6 +66,15 @@ class Row:
     def agrees(self) -> bool:
         """Whether the makespans differ by the target at most."""
         return self.ratio is not None and abs(self.ratio - 1) <= TARGET
+
+    def swings(self) -> str:
+        """What is simulated from the cheapest starts to the dearest."""
+        figures = [one.figures() for one in self.spread]
+        both = []
+        for name, unit, word in (("makespan_s", 3600, "h"), ("mean_jct_s", 60, "min")):
+            found = sorted(one[name] / unit for one in figures)
+            both.append(f"{found[0]:.2f} to {found[-1]:.2f} {word}")
+        return f"{self.way.name} {both[0]}, mean completion {both[1]}"
 
     def cells(self) -> list[str]:
         """As the table shows it."""
@@ -127,6 +137,10 @@ def text(run: Run, rows: Sequence[Row], said: Sequence[str]) -> str:
         if row.lab is not None and row.plain is not None
     ]
     more = [f"Lab over simulated without the cost of starts: {', '.join(plain)}."] if plain else []
+    swings = [row.swings() for row in rows if row.spread]
+    if swings:
+        text = "Simulated with starts that cost half to one and a half times as much"
+        more.append(f"{text}: {'; '.join(swings)}.")
     return "\n".join([head, "", *lines, "", verdict, *more, *(f"- {line}" for line in said)])
 
 

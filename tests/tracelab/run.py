@@ -29,7 +29,7 @@ from slurm_coloc.lab.spec import MACHINES  # noqa: E402
 from slurm_coloc.sim.trace import TraceJob  # noqa: E402
 from tests.tracelab import report  # noqa: E402
 from tests.tracelab.play import play  # noqa: E402
-from tests.tracelab.predict import predict  # noqa: E402
+from tests.tracelab.predict import predict, spread  # noqa: E402
 from tests.tracelab.probe import start_cost_s  # noqa: E402
 from tests.tracelab.report import Row  # noqa: E402
 from tests.tracelab.scale import Scale  # noqa: E402
@@ -40,6 +40,8 @@ from tests.tracelab.workload import SHARD_MIB, asked, trace  # noqa: E402
 RESULTS = ROOT / "tests" / "tracelab" / "RESULTS.md"
 #: a lab may take so many times what is predicted, and so many seconds more
 PATIENCE, PATIENCE_S = 2.0, 300.0
+#: what `make trace-lab` runs; the text of other choices is marked with their names
+USUAL = ["exclusive", "native", "steered"]
 #: each lab builds plugin and emulator: one at a time
 BUILDS = Lock()
 
@@ -76,7 +78,9 @@ class Plan:
             said += [f"{way.name}: {line}" for line in stage.said]
             simulated = predict(given, way, self.machine, scale)
             plain = predict(given, way, self.machine, self.scale)
-            return Row(way, scale, played.outcome(jobs, scale), simulated, plain)
+            around = spread(given, way, self.machine, scale)
+            lab_says = played.outcome(jobs, scale)
+            return Row(way, scale, lab_says, simulated, plain, spread=around)
         except ColocError:
             print(lab.logs(20), file=sys.stderr)
             raise
@@ -144,6 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(err.message)
         return 1
     name = f"{args.trace}/{args.first}" if args.first else args.trace
+    if args.policies != USUAL:
+        name += ":" + "+".join(way.name for way in ways)
     run = report.Run(
         name,
         len(jobs),

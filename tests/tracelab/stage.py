@@ -15,12 +15,9 @@ from tests.tracelab import records
 from tests.tracelab.predict import RAMP_S
 from tests.tracelab.scale import Scale
 from tests.tracelab.summaries import summary
-from tests.tracelab.ways import GATE, Way
+from tests.tracelab.ways import GATE, LIMIT_MIN, Way
 from tests.tracelab.workload import Asked
 
-#: minutes; the same for all and beyond any run, so that Slurm's backfill, which goes by limits,
-#: starts no job before one that was submitted earlier
-LIMIT_MIN = 600
 #: MiB of host memory that a stand-in is given
 HOST_MIB = 100
 #: for colocd at a submission: one that is not answered in time gets a whole GPU, and three labs

@@ -12,6 +12,7 @@ from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decision import Estimate
 from slurm_coloc.core.sizing import shards_needed
 from slurm_coloc.errors import ColocError
+from slurm_coloc.estimate.api import Estimate as Estimated
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
@@ -43,10 +44,15 @@ def linear(millions: int) -> str:
     )
 
 
-def reserved(text: str, shards_per_gpu: int) -> int:
-    """Shards that colocd reserves for this text, as it is configured by default."""
+def _estimated(text: str) -> Estimated:
+    """What colocd makes of this text, as it is configured by default."""
     options = TrainingOptions(assumed=("optimizer", "precision"))
-    found = estimate(parse_summary(text), options, stack=Stack(EstimateConfig().context_mib))
+    return estimate(parse_summary(text), options, stack=Stack(EstimateConfig().context_mib))
+
+
+def reserved(text: str, shards_per_gpu: int) -> int:
+    """Shards that colocd reserves for this text."""
+    found = _estimated(text)
     if found.memory_mib is None or found.upper_mib is None:
         raise ColocError(f"no estimate of a made-up summary: {found.reason}")
     known = Estimate(found.name, found.memory_mib, found.upper_mib)
@@ -68,3 +74,9 @@ def summary(shards: int, shards_per_gpu: int) -> str:
         if reserved(text := linear(millions), shards_per_gpu) == shards:
             return text
     raise ColocError(f"no summary for {shards} of {shards_per_gpu} shards")
+
+
+def expected(shards: int, shards_per_gpu: int) -> float | None:
+    """The SM activity that colocd expects of a job with this summary: that of its linear layers,
+    not of the trace's training, until telemetry shows that."""
+    return _estimated(summary(shards, shards_per_gpu)).smact

@@ -10,13 +10,16 @@ from slurm_coloc.core.placing import Conditions
 
 #: the thesis' gate, colocd's default: a GPU above it gets no other job
 GATE = 0.8
+#: minutes; the same for all and beyond any run, so that Slurm's backfill, which goes by limits,
+#: starts no job before one that was submitted earlier
+LIMIT_MIN = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """``shares``: jobs are submitted with --coloc. ``release``: of Slurm, that it needs.
-    ``policy``, ``conditions``: the simulator's. ``telemetry``: it decides on what the agents
-    measure. ``depth``: waiting jobs that the simulator may look at; 1 is strict order."""
+    ``policy``, ``conditions``: the simulator's. ``telemetry``: colocd decides on what the agents
+    measure, and the simulator plays its looks at the queue (steering.py)."""
 
     name: str
     about: str
@@ -26,7 +29,6 @@ class Way:
     wish: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     conditions: Conditions = Conditions()
     telemetry: bool = False
-    depth: int = 1
 
 
 WAYS = {
@@ -49,7 +51,6 @@ WAYS = {
             wish={"steered": True},
             conditions=Conditions(margin_mib=0, smact_at_most=GATE),
             telemetry=True,
-            depth=50,
         ),
     )
 }

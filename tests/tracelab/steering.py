@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steered placement for the simulator: Slurm's order of the queue, and colocd's looks at it.
+
+Between two looks of colocd Slurm starts jobs by itself, one after the other: the first one that
+finds no room holds back all behind it, as all have the same long limit on one node. Only one that
+colocd keeps at the gate is passed by. At a look core/steering, the very code of colocd, pins jobs,
+lets them wait, or leaves them to Slurm.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slurm_coloc.core.placing import Ask, Policy, Seat, Start, View
+from slurm_coloc.core.steering import (
+    Act,
+    Answer,
+    Device,
+    Node,
+    Pin,
+    Rules,
+    Running,
+    Snapshot,
+    Waiting,
+    steer,
+)
+
+NODE = "n1"
+#: intervals that a job is not eligible which waits at the gate (flow/place.PARKED), and the second
+#: that it adds
+PARKED, MORE_S = 3, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of the trace: ``look_s`` between two looks, ``parked_s`` that a job at the gate is
+    not eligible, ``limit_s`` time limit of all jobs, ``shows_s`` until a job's memory shows."""
+
+    look_s: float
+    parked_s: float
+    limit_s: float
+    shows_s: float
+
+
+@dataclass(slots=True)
+class _State:
+    """A waiting job: its pin, until when it is not eligible, and since when either is so."""
+
+    pin: Pin | None = None
+    until_s: float = 0.0
+    since_s: float | None = None
+
+
+@dataclass
+class Steered:
+    """One run; it remembers what Slurm and colocd would. ``expected``: SM activity that colocd
+    expects of each job (None: nothing); ``memory_mib``: what each takes."""
+
+    policy: Policy
+    rules: Rules
+    times: Times
+    expected: Mapping[int, float | None]
+    memory_mib: Mapping[int, int]
+    name: str = "steered"
+    _states: dict[int, _State] = field(default_factory=dict)
+    _began_s: dict[int, float] = field(default_factory=dict)
+    _looked_s: float = float("-inf")
+    _turn: int = 0
+
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        new = [ask.id for ask in view.queue if ask.id not in self._states]
+        if view.now_s - self._looked_s >= self.times.look_s - 1e-6:
+            self._looked_s = view.now_s
+            self._look(view, {ask.id for ask in view.queue})
+        elif new:
+            self._look(view, set(new))
+        return self._start(view)
+
+    # ---- Slurm ---------------------------------------------------------------------------------
+
+    def _start(self, view: View) -> Start | None:
+        for ask in view.queue:
+            state = self._states[ask.id]
+            if state.until_s > view.now_s:
+                continue
+            seats = self._room(ask, state.pin, view)
+            if seats is None:
+                return None
+            del self._states[ask.id]
+            self._began_s[ask.id] = view.now_s
+            return Start(ask, seats)
+        return None
+
+    def _room(self, ask: Ask, pin: Pin | None, view: View) -> tuple[Seat, ...] | None:
+        """First fit, or the pin: by what is reserved, whatever telemetry says."""
+        if not ask.share:
+            idle = [seat for seat in view.seats if not seat.residents]
+            return tuple(idle[: ask.gpus]) if len(idle) >= ask.gpus else None
+        assert ask.need_mib is not None
+        for seat in view.seats:
+            if pin is not None and pin.kind != _kind(seat):
+                continue
+            if not seat.whole and seat.reserved_mib + ask.need_mib <= seat.usable_mib:
+                return (seat,)
+        return None
+
+    # ---- colocd --------------------------------------------------------------------------------
+
+    def _look(self, view: View, changed: set[int]) -> None:
+        """A look, of which the answers for ``changed`` are carried out."""
+        answers, self._turn = steer(self._snapshot(view), self.policy)
+        told = {one.job_id: one for one in answers}
+        for ask in view.queue:
+            state = self._states.setdefault(ask.id, _State())
+            if ask.id in changed and ask.id in told:
+                self._apply(told[ask.id], state, view.now_s)
+
+    def _apply(self, answer: Answer, state: _State, now_s: float) -> None:
+        if answer.act is Act.WAIT:
+            state.pin = None
+            state.until_s = now_s + self.times.parked_s
+        else:
+            state.until_s = now_s
+            state.pin = answer.pin
+        if answer.act in (Act.NATIVE, Act.UNPIN):
+            state.since_s = None
+        elif state.since_s is None:
+            state.since_s = now_s
+
+    def _snapshot(self, view: View) -> Snapshot:
+        return Snapshot(
+            at_s=view.now_s,
+            rules=self.rules,
+            nodes=(Node(NODE, tuple(map(self._device, view.seats)), cpus=999, memory_mib=10**9),),
+            running=tuple(self._running(view)),
+            waiting=tuple(self._waiting(ask) for ask in view.queue),
+            turn=self._turn,
+        )
+
+    def _device(self, seat: Seat) -> Device:
+        shard_mib, shown = self.rules.shard_mib, seat.measured
+        return Device(
+            _kind(seat),
+            seat.usable_mib // shard_mib,
+            0 if seat.whole else seat.reserved_mib // shard_mib,
+            seat.whole,
+            None if shown is None else 0.0,
+            0 if shown is None else shown.free_mib,
+            None if shown is None else shown.smact,
+        )
+
+    def _running(self, view: View) -> list[Running]:
+        places: dict[int, list[int]] = {}
+        asks: dict[int, Ask] = {}
+        for seat in view.seats:
+            for one in seat.residents:
+                places.setdefault(one.ask.id, []).append(seat.index)
+                asks[one.ask.id] = one.ask
+        return [
+            Running(
+                ask.id,
+                0,
+                NODE,
+                tuple(places[ask.id]),
+                self._shards(ask),
+                self._began_s[ask.id],
+                self._began_s[ask.id] + self.times.limit_s,
+                self.expected.get(ask.id),
+                self.memory_mib[ask.id]
+                if view.now_s - self._began_s[ask.id] >= self.times.shows_s
+                else 0,
+            )
+            for ask in asks.values()
+        ]
+
+    def _waiting(self, ask: Ask) -> Waiting:
+        state = self._states.get(ask.id, _State())
+        return Waiting(
+            ask.id,
+            "",
+            0,
+            ask.gpus,
+            self._shards(ask),
+            (NODE,),
+            ours=ask.share,
+            pin=state.pin,
+            since_s=state.since_s,
+            run_s=self.times.limit_s,
+            smact=self.expected.get(ask.id),
+        )
+
+    def _shards(self, ask: Ask) -> int:
+        return (ask.need_mib or 0) // self.rules.shard_mib if ask.share else 0
+
+
+def _kind(seat: Seat) -> str:
+    return f"gpu-{seat.index}"
