@@ -148,11 +148,14 @@ def _dcgm(records: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
 def _neighbours(found: list[dict[str, Any]]) -> str:
     if not found:
         return "none"
-    names = [f"{one['job_id']} ({render.user_name(one['uid'])})" for one in found if one["job_id"]]
-    hidden = len(found) - len(names)
+    # A job that was put back and came again is one neighbour.
+    owners = {one["job_id"]: one["uid"] for one in found if one["job_id"]}
+    names = [f"{job_id} ({render.user_name(uid)})" for job_id, uid in owners.items()]
+    hidden = sum(not one["job_id"] for one in found)
+    count = len(names) + hidden
     if hidden:
         names.append(f"{hidden} of other users")
-    return f"{len(found)}: {', '.join(names)}"
+    return f"{count}: {', '.join(names)}"
 
 
 def _speed(answer: dict[str, Any]) -> str:
