@@ -89,6 +89,13 @@ def test_private_data_hides_whose_the_neighbours_are(store: Store) -> None:
     assert beside["job_id"] == 6 and beside["uid"] == STRANGER
 
 
+def test_one_that_was_put_back_is_one_neighbour() -> None:
+    runs = [{"job_id": 3, "uid": 0}, {"job_id": 2, "uid": 0}, {"job_id": 3, "uid": 0}]
+    hidden = [{"job_id": None, "uid": None}] * 2
+    assert page._neighbours(runs) == "2: 3 (root), 2 (root)"
+    assert page._neighbours(runs + hidden) == "4: 3 (root), 2 (root), 2 of other users"
+
+
 @pytest.mark.parametrize(("job_id", "uid"), [(7, OWNER), (8, OWNER), (99, OWNER), (5, STRANGER)])
 def test_nothing_to_report(store: Store, job_id: int, uid: int) -> None:
     with pytest.raises(UsageFault):
