@@ -29,8 +29,8 @@ RAMP_S = 1.0
 EMULATED = Power("emulated", 53.0, 30.0, 260.0, 0.0, 400.0)
 #: [recovery] more_mib: the first step; then a whole GPU
 MORE_MIB = 5120
-#: of what a start costs, for `spread`
-PARTS = tuple(0.5 + 0.1 * number for number in range(11))
+#: times what a start costs, and times the pause between two looks, for `spread`
+STARTS, LOOKS = (0.5, 0.75, 1.0, 1.25, 1.5), (1.0, 1.5, 2.0, 2.5, 3.0)
 KINDS = {"a100": "a100-40gb", "h100": "h100-80gb", "h200": "h200-141gb"}
 
 
@@ -102,8 +102,15 @@ def steered(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Poli
 
 
 def spread(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> tuple[Outcome, ...]:
-    """The same with starts that cost from half to one and a half times as much: how much of the
-    outcome hangs on a second here or there."""
+    """The same with starts that cost less and more, and with colocd's looks further apart, as on a
+    busy machine: how much of the outcome hangs on a second here or there."""
     return tuple(
-        predict(jobs, way, machine, replace(scale, start_s=scale.start_s * part)) for part in PARTS
+        predict(
+            jobs,
+            way,
+            machine,
+            replace(scale, start_s=scale.start_s * start, look_s=scale.look_s * look),
+        )
+        for start in STARTS
+        for look in (LOOKS if way.telemetry else (1.0,))
     )

@@ -45,7 +45,7 @@ TARGET = 0.10
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy. ``lab`` None: it was not run, ``why``. ``plain``: simulated without what a start
-    costs; ``spread``: with starts that cost less and more."""
+    costs; ``spread``: with starts that cost less and more, and fewer looks."""
 
     way: Way
     scale: Scale
@@ -68,7 +68,7 @@ class Row:
         return self.ratio is not None and abs(self.ratio - 1) <= TARGET
 
     def swings(self) -> str:
-        """What is simulated from the cheapest starts to the dearest."""
+        """The least and the most of what is simulated."""
         figures = [one.figures() for one in self.spread]
         both = []
         for name, unit, word in (("makespan_s", 3600, "h"), ("mean_jct_s", 60, "min")):
@@ -139,7 +139,8 @@ def text(run: Run, rows: Sequence[Row], said: Sequence[str]) -> str:
     more = [f"Lab over simulated without the cost of starts: {', '.join(plain)}."] if plain else []
     swings = [row.swings() for row in rows if row.spread]
     if swings:
-        text = "Simulated with starts that cost half to one and a half times as much"
+        text = "Simulated with starts that cost half to one and a half times as much, and looks of"
+        text += " colocd up to three times as far apart"
         more.append(f"{text}: {'; '.join(swings)}.")
     return "\n".join([head, "", *lines, "", verdict, *more, *(f"- {line}" for line in said)])
 

@@ -55,4 +55,4 @@ def test_how_far_it_swings() -> None:
     jobs = asked([job(n, 50.0 * n, 0.4) for n in range(8)], "oracle", GPU)
     scale = Scale.at(30.0)
     found = spread(jobs, STEERED, "2xa100-40gb", Scale(30.0, 1.0, scale.window_s))
-    assert len(found) == 11 and found[0].makespan_s < found[-1].makespan_s
+    assert len(found) == 25 and len({one.makespan_s for one in found}) > 3
