@@ -95,12 +95,14 @@ def ask(lab: Lab, **request: Any) -> dict[str, Any]:
     return answer
 
 
-def until(check: Callable[[], Any], timeout: float = 30, what: str = "condition") -> Any:
+def until(
+    check: Callable[[], Any], timeout: float = 30, what: str = "condition", each_s: float = 0.1
+) -> Any:
     """Poll ``check`` until it is true; its value. AssertionError after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not (found := check()):
         assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
-        time.sleep(0.1)
+        time.sleep(each_s)
     return found
 
 

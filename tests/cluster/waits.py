@@ -133,7 +133,8 @@ def play(lab: Lab, desks: dict[int, Desk], lane: int, seed: str, scale: float = 
         ends.update(_shown(lab, lane))
         return all(ends.get(job, {}).get("State") == "COMPLETED" for arm in arms for job in arm)
 
-    until(over, 200 + 100 * scale, f"all jobs of seed {seed} end: {ends}")
+    # Seldom: ten squeue a second take a tenth of a core from the hooks, on each lane.
+    until(over, 200 + 100 * scale, f"all jobs of seed {seed} end: {ends}", each_s=1.0)
     waits = [[_wait(ends[job]) for job in arm] for arm in arms]
     spans = [_span([ends[job] for job in arm]) for arm in arms]
     whole = [number for number, job in enumerate(jobs) if not job.share]
