@@ -165,3 +165,24 @@ def test_a_dead_daemon_is_replaced(lab: Lab, what: str) -> None:
     assert "(MPS)" in lab.output(after)
     until(lambda: daemons(lab) == [], 30, "nothing is left")
     untouched(lab)
+
+
+def test_a_daemon_that_hangs_is_ended_behind_its_last_job(lab: Lab) -> None:
+    """Its Epilog does not wait, slurmd does not end what goes on, and the agent is not there."""
+    me = desk(lab, 165)
+    job_id = me.submit("--mem=50", wrap=me.train(memory_mib=3000, smact=0.1, work_s=600))
+    until(lambda: "step " in lab.output(job_id), 40, "it trains")
+    (control,) = controls(lab)
+    lab.daemon("agent-n1").kill()
+    try:
+        os.kill(control, signal.SIGSTOP)
+        lab.run(["scancel", str(job_id)])
+        lab.wait(job_id, "CANCELLED")
+        until(lambda: daemons(lab) == [], 60, "the daemon is ended all the same")
+    finally:
+        lab.start("agent-n1")
+    after = me.submit("--mem=50", wrap=me.train(memory_mib=3000, smact=0.1, work_s=1))
+    lab.wait(after, "COMPLETED", 60)
+    assert "(MPS)" in lab.output(after)
+    until(lambda: daemons(lab) == [], 30, "nothing is left")
+    untouched(lab)
