@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: GPUs, jobs on them (each with one process)
-NODES = (("8xh100-80gb", 16), ("4xa100-40gb", 4), ("4xa100-40gb", 28))
+NODES = (("8xh100-80gb", 16), ("dgx-station-a100", 4), ("dgx-station-a100", 28))
 HELD_MIB = 5000  # each of them: seven fit on the smallest card
 SETTLE_S, SPAN_S = 10.0, float(os.environ.get("COLOC_BENCH_S", "60"))
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -129,7 +129,7 @@ def main() -> int:
     """Print the table; 1 where the agent takes more than it may."""
     print(f"emulated GPUs, a sample a second, {SPAN_S:.0f} s a row")
     heads = f"{'agent':>7} {'dcgmi':>7} {'memory':>9} {'at most':>9} {'load':>5}"
-    print(f"{'node':<21} {'from':<5} {heads}")
+    print(f"{'node':<25} {'from':<5} {heads}")
     worst = 0
     for machine, jobs in NODES:
         with tempfile.TemporaryDirectory() as name:
@@ -147,7 +147,7 @@ def rows(folder: Path, env: dict[str, str], label: str) -> int:
     for source, dcgmi in (("DCGM", f"{folder}/emulator/bin/dcgmi"), ("NVML", "/nonexistent")):
         own, others, mib, most = measure(folder, env, dcgmi)
         print(
-            f"{label:<21} {source:<5} {own:>5.2f} % {others:>5.2f} % {mib:>5.1f} MiB"
+            f"{label:<25} {source:<5} {own:>5.2f} % {others:>5.2f} % {mib:>5.1f} MiB"
             f" {most:>5.1f} MiB {os.getloadavg()[0]:>5.1f}",
             flush=True,
         )
