@@ -61,8 +61,17 @@ def opened_dir(path: Path, mode: int | None, owner: int | None = None) -> Iterat
         os.close(fd)
 
 
-def write_file(dir_fd: int, name: str, data: bytes, mode: int, owner: int | None = None) -> None:
-    """Put ``data`` at ``name`` in the folder by temporary file and rename, synced to disk."""
+def write_file(
+    dir_fd: int,
+    name: str,
+    data: bytes,
+    mode: int,
+    owner: int | None = None,
+    *,
+    sync: bool = True,
+) -> None:
+    """Put ``data`` at ``name`` in the folder by temporary file and rename, synced to disk. Without
+    ``sync`` it outlives this process, not the machine."""
     temporary = f".{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o600, dir_fd=dir_fd)
@@ -73,7 +82,8 @@ def write_file(dir_fd: int, name: str, data: bytes, mode: int, owner: int | None
             os.fchmod(fd, mode)
             file.write(data)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         os.rename(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -75,8 +75,10 @@ def write(run_dir: Path, record: Plain) -> None:
     if not run_dir.is_dir():
         return  # no Prolog has been here: there is nothing to tell of
     data = json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+    name = f"{record['job_id']}.{record['restart']}.json"
     with spool.opened_dir(run_dir / FOLDER, 0o755) as fd:
-        spool.write_file(fd, f"{record['job_id']}.{record['restart']}.json", data, 0o644)
+        # Not synced: with the machine its jobs go, too, and each has a record every few seconds.
+        spool.write_file(fd, name, data, 0o644, sync=False)
 
 
 def forget(run_dir: Path, present: Collection[int]) -> None:

@@ -27,34 +27,44 @@ class Profile(NamedTuple):
     pcie_rx_mib_s: float | None = None
 
 
-class Reading(NamedTuple):
+class Reading:
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
-    loaded."""
+    loaded. Each job on it asks for all of them: they are added up once.
 
-    uuid: str
-    name: str
-    total_mib: int
-    free_mib: int
-    held: tuple[Held, ...]
-    profile: Profile
-    power_w: float | None = None
-    energy_j: float | None = None
-    mig: bool = False
+    ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None where there
+    is a process of no job; ``foreign_mib``: what such processes hold.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        name: str,
+        total_mib: int,
+        free_mib: int,
+        held: tuple[Held, ...],
+        profile: Profile,
+        power_w: float | None = None,
+        energy_j: float | None = None,
+        mig: bool = False,
+    ) -> None:
+        self.uuid = uuid
+        self.name = name
+        self.total_mib = total_mib
+        self.free_mib = free_mib
+        self.held = held
+        self.profile = profile
+        self.power_w = power_w
+        self.energy_j = energy_j
+        self.mig = mig
+        self.owners = frozenset(one.job_id for one in held)
+        self.jobs: dict[int, int] = {}
+        self.foreign_mib = 0
+        for one in held:
+            if one.job_id is None:
+                self.foreign_mib += one.mib
+            else:
+                self.jobs[one.job_id] = self.jobs.get(one.job_id, 0) + one.mib
 
     def mib_of(self, job_id: int) -> int:
         """What the processes of a job hold here."""
-        return sum(one.mib for one in self.held if one.job_id == job_id)
-
-    @property
-    def jobs(self) -> dict[int, int]:
-        """MiB of each job that holds memory here."""
-        found: dict[int, int] = {}
-        for one in self.held:
-            if one.job_id is not None:
-                found[one.job_id] = found.get(one.job_id, 0) + one.mib
-        return found
-
-    @property
-    def foreign_mib(self) -> int:
-        """What processes of no job hold."""
-        return sum(one.mib for one in self.held if one.job_id is None)
+        return self.jobs.get(job_id, 0)

@@ -32,8 +32,7 @@ def weights(reading: Reading) -> dict[int, float]:
 
 def how(reading: Reading, job_id: int) -> How:
     """How the activity of a job here is known."""
-    others = {one.job_id for one in reading.held} - {job_id}
-    if others:
+    if reading.owners - {job_id}:
         return "split"
     return "mig" if reading.mig else "alone"
 
