@@ -102,8 +102,15 @@ class View:
     def refuse(self, ask: Ask) -> None:
         """Note that nothing admits the job now."""
 
-    def hold(self, ids: Collection[int], seats: Collection[int], until_s: float) -> None:
-        """Note which seats are kept for the jobs that come first, and until when."""
+    def hold(
+        self,
+        ids: Collection[int],
+        seats: Collection[int],
+        until_s: float,
+        alone: Collection[int] = (),
+    ) -> None:
+        """Note which seats are kept for the jobs that come first, and until when; ``alone``: which
+        of all nobody may join."""
 
     def nodes(self) -> Mapping[int, Sequence[Seat]]:
         """The seats of each node."""

@@ -171,5 +171,5 @@ class Guard:
         self._closed = frozenset().union(*(one.closed for one in held))
         ids = frozenset(one.ask.id for one in held) | self._kept.jobs
         latest = max((one.start_s for one in held), default=-INF)
-        view.hold(ids, self._closed | self._kept.seats, latest)
+        view.hold(ids, self._closed, latest, self._kept.seats)
         return held

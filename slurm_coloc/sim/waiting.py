@@ -20,11 +20,13 @@ Entry = tuple[int, float, int]
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Seats, by index, that are kept for the jobs of these ids, and until when."""
+    """Seats, by index, that are kept for the jobs of these ids, and until when; and those that
+    nobody may join (``alone``)."""
 
     ids: Collection[int] = ()
     seats: frozenset[int] = frozenset()
     until_s: float = float("-inf")
+    alone: frozenset[int] = frozenset()
 
 
 class Waiting:
@@ -104,10 +106,12 @@ class Waiting:
         self._view.turn = self._turn % len(self._seats)
         return self._view
 
-    def hold(self, ids: Collection[int], seats: frozenset[int], until_s: float) -> None:
+    def hold(
+        self, ids: Collection[int], seats: frozenset[int], until_s: float, alone: frozenset[int]
+    ) -> None:
         """These seats are kept for the first jobs so long. Said several times in one look, the last
         one counts."""
-        self._next = _Kept(ids, seats, until_s)
+        self._next = _Kept(ids, seats, until_s, alone)
 
     def looked(self) -> bool:
         """A look is over: whether another one could find more.
@@ -116,10 +120,12 @@ class Waiting:
         something shorter could end before.
         """
         last, self._kept = self._kept, self._next
-        if last.seats == self._kept.seats and last.until_s >= self._kept.until_s:
+        same = last.seats == self._kept.seats and last.alone == self._kept.alone
+        if same and last.until_s >= self._kept.until_s:
             return False
-        self._freed.extend(self._seats[index] for index in sorted(last.seats))
-        return bool(last.seats)
+        shut = last.seats | last.alone
+        self._freed.extend(self._seats[index] for index in sorted(shut))
+        return bool(shut)
 
     def open_to(self, ask: Ask) -> Sequence[Seat]:
         """Seats freed since the job was refused; where it asks for several, all of their nodes."""
@@ -176,5 +182,11 @@ class _View(View):
     def refuse(self, ask: Ask) -> None:
         self.waiting.refuse(ask)
 
-    def hold(self, ids: Collection[int], seats: Collection[int], until_s: float) -> None:
-        self.waiting.hold(ids, frozenset(seats), until_s)
+    def hold(
+        self,
+        ids: Collection[int],
+        seats: Collection[int],
+        until_s: float,
+        alone: Collection[int] = (),
+    ) -> None:
+        self.waiting.hold(ids, frozenset(seats), until_s, frozenset(alone))

@@ -100,7 +100,7 @@ def _kept_off(job: Waiting, turns: Sequence[Seat], scene: Scene) -> Answer:
         return Answer(job.job_id, Act.KEEP, Why.WHOLE, job.pin)
     if not pins:
         return Answer(job.job_id, Act.WAIT, Why.WHOLE)
-    return Answer(job.job_id, Act.PIN, Why.WHOLE, pins[0], "the others are kept")
+    return Answer(job.job_id, Act.PIN, Why.WHOLE, pins[0], "its turn is there; others are kept")
 
 
 def _why_nowhere(job: Waiting, scene: Scene) -> Why:

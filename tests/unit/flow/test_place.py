@@ -233,6 +233,25 @@ SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
 CHANGE = Rewrite({"tres_per_node": "gres/shard:12", "tres_per_job": ""})
 
 
+def test_a_job_that_is_kept_off_stays_pinned(store: Store, tmp_path: Path) -> None:
+    """As long as the one before it waits for a whole GPU: max_pin_s does not count."""
+    first = replace(JOB, job_id=6, priority=2000, tres_per_node="gres/gpu:1", admin_comment="")
+    slurm = Slurm(first, JOB)
+    slurm.uses = [replace(USE, gpus=(Gpu(30, 39), Gpu(30, 39)))]
+    one = placer(store, slurm, tmp_path, whole_first=True, max_pin_s=1)
+    run(one)
+    there = {"TresPerNode": "gres/shard:a100-1:12", "ReqNodeList": "n1"}
+    assert slurm.updates == [("7", there)], "the other one is kept"
+    slurm.jobs = [first, PINNED]
+    run(one)
+    time.sleep(1.1)
+    run(one)
+    assert slurm.updates == [("7", there)]
+    slurm.jobs = [PINNED]
+    run(one)
+    assert slurm.updates[1:] == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
+
+
 def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
     async def go() -> list[dict[str, Any]]:
         await one.round()

@@ -80,6 +80,7 @@ def worlds(draw: st.DrawFn) -> Setting:
         share_with=draw(st.sampled_from(["user", "account", "anyone"])),
         max_slowdown=draw(st.sampled_from([None, 1.5])),
         idle_first=draw(st.booleans()),
+        keep_whole=draw(st.booleans()),
     )
     return Setting(
         conditions,
