@@ -5,8 +5,8 @@ nobody starves.
 COLOC_WAITS_RUNS (2) random mixes from COLOC_WAITS_SEED (1), on COLOC_WAITS_LANES (2) pairs of
 nodes: `make fair-waits` runs a hundred. Each mix is named by its seed.
 
-Prolog, Epilog and the neighbours cost a job that shares about a second on two cores at a load of
-5, and five at 20, whatever it does. That is nothing beside a training of an hour, and as much as
+Prolog, Epilog and the neighbours cost a job that shares one to two seconds on two busy cores,
+whatever it does. That is nothing beside a training of an hour, and as much as
 one of 2 to 8 s. So `make fair-waits` lets all that comes and runs take COLOC_WAITS_SCALE = 3 times
 as long: what is left of the waits is the order and the places of the jobs. The bound stays the same
 seconds.
