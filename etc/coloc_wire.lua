@@ -102,8 +102,12 @@ local function name_text(value)
   return #value <= wire.TRES_MAX and value:find("^[%w_.&|,()%[%]%-]*$") and value or nil
 end
 
--- The one constraint on nodes' Extra that is ours.
-local function extra_text(value) return value:find("^smact<%d%d?%d?$") and value or nil end
+-- The one constraint on nodes' Extra that is ours: a figure, and numbers of nodes.
+local EXTRA_MAX = 400 -- bytes
+local function extra_text(value)
+  local ours = #value <= EXTRA_MAX and value:find("^smact<%d%d?%d?&%([colc%d<>=&|()]+%)$")
+  return ours and value or nil
+end
 
 -- Fields that colocd may set, each with its check. Appending the log is not among them: Slurm's
 -- Lua has no open_mode (22.05, 24.11); JobFileAppend=1 in slurm.conf does it.

@@ -34,6 +34,7 @@ class NodeShape:
     usable: bool = True
     down: bool = False  # its jobs are gone; a draining node still runs them
     cpus: int = 0
+    memory_mib: int = 0
     address: str = ""  # NodeAddr
     hostname: str = ""  # NodeHostName
     slices: tuple[tuple[str, int], ...] = ()
@@ -97,6 +98,8 @@ class ClusterShape:
     select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
     accounting_tres: frozenset[str] = frozenset()  # of AccountingStorageTRES
     preempt_type: str = ""  # PreemptType
+    age_counts: bool = False  # whether a job that is not eligible yet loses age (core/parking)
+    constraints: bool = False  # whether jobs' Extra is a constraint on the nodes' (core/nodegate)
 
     @property
     def keeps_whole_apart(self) -> bool:

@@ -1,34 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate on present SM activity in Slurm itself, a node at a time (extra_constraints, 23.11+).
 
-Each shared node carries ``{"smact": N}`` in Extra, the percentage of its least busy GPU, and a
-shared job asks for ``smact<GATE``. A node without the key takes no such job (tried on 24.11), so a
-job asks only where every node that it may get has it, and 0 stands for what is not known.
+Each GPU node carries ``{"smact": N, "coloc": ID}`` in Extra: the percentage of its least busy GPU
+(1 to 100; 0: not known, open) and a number of its own. A shared job asks for ``smact<GATE`` among
+the numbers of the nodes that it may get.
+
+Why the numbers (tried on 24.11 and 26.05): where *no* node of the cluster meets a constraint, the
+job waits, at its place and with its age. Where one does that the job cannot get (another partition,
+too small), slurmctld takes the request for impossible: BadConstraints, priority 0, for ever. A new
+constraint takes such a job out of it, with its age. A node without a key meets no constraint on it.
 """
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 
-KEY = "smact"
+KEY, NUMBER = "smact", "coloc"
 PARAMETER = "extra_constraints"
 FIRST_RELEASE = (23, 11)
+#: what a job that waits for a quieter GPU asks for instead: no node whose figure is kept fresh
+SHUT_PCT = 1
+#: what takes a constraint of ours away: Slurm lets nobody clear Extra again (24.11, 26.05)
+OPENED = f"{KEY}>=0"
+# A longer list of nodes is not written: slurmctld reads it for each node and look.
+MOST_RANGES = 8
 # A change of fewer points is written only where it opens or shuts the node.
 STEP_PCT = 5
 
 
 def level(activities: Iterable[float | None]) -> int:
-    """What a node is to say: its least busy GPU in per cent; 0 where one is not known, or none."""
+    """What a node is to say: its least busy GPU in per cent, 1 at least; 0 where one is not known,
+    or none."""
     found = list(activities)
     if not found or any(one is None for one in found):
         return 0
-    return round(100 * min(one or 0.0 for one in found))
+    return max(SHUT_PCT, round(100 * min(one or 0.0 for one in found)))
 
 
 def present(extra: str) -> int | None:
     """What a node says now; None where it has no such key."""
+    return _whole(extra, KEY)
+
+
+def _whole(extra: str, key: str) -> int | None:
     values = _values(extra)
-    found = values.get(KEY) if values is not None else None
+    found = values.get(key) if values is not None else None
     return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def numbers(extras: Mapping[str, str]) -> dict[str, int]:
+    """The number of each node: the one in its Extra, else (or where another has it) the next."""
+    found: dict[str, int] = {}
+    for name in sorted(extras):
+        number = _whole(extras[name], NUMBER)
+        if number is not None and number > 0 and number not in found.values():
+            found[name] = number
+    following = max(found.values(), default=0)
+    for name in sorted(extras.keys() - found.keys()):
+        following += 1
+        found[name] = following
+    return found
 
 
 def _values(extra: str) -> dict[str, object] | None:
@@ -42,17 +73,61 @@ def _values(extra: str) -> dict[str, object] | None:
     return values if isinstance(values, dict) else None
 
 
-def written(extra: str, pct: int) -> str | None:
-    """The Extra with the key at ``pct``, the other keys as they are; None where it cannot be
-    written into it."""
+def written(extra: str, pct: int, number: int | None = None) -> str | None:
+    """The Extra with the key at ``pct`` and the node's number, the other keys as they are; None
+    where it cannot be written into it."""
     values = _values(extra)
     if values is None:
         return None
-    return json.dumps(values | {KEY: pct}, separators=(",", ":"))
+    ours = {KEY: pct} | ({} if number is None else {NUMBER: number})
+    return json.dumps(values | ours, separators=(",", ":"))
 
 
-def due(now_pct: int | None, pct: int, gate_pct: int) -> bool:
-    """Whether a change is worth writing."""
-    if now_pct is None:
+def due(extra: str, pct: int, number: int, gate_pct: int) -> bool:
+    """Whether a change of a node's Extra is worth writing."""
+    now_pct = present(extra)
+    if now_pct is None or _whole(extra, NUMBER) != number or (now_pct == 0) != (pct == 0):
         return True
     return abs(now_pct - pct) >= STEP_PCT or (now_pct < gate_pct) != (pct < gate_pct)
+
+
+def asks(pct: int, nodes: Collection[int]) -> str | None:
+    """A job's constraint: a figure below ``pct`` on one of these nodes; None where that is too long
+    to be asked, or there is none."""
+    ranges: list[list[int]] = []
+    for number in sorted(nodes):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    if not ranges or len(ranges) > MOST_RANGES:
+        return None
+    parts = [
+        f"{NUMBER}={first}" if first == last else f"({NUMBER}>={first}&{NUMBER}<={last})"
+        for first, last in ranges
+    ]
+    return f"{KEY}<{pct}&({'|'.join(parts)})"
+
+
+# Ours stands alone or behind the owner's own in parentheses.
+_OURS = re.compile(rf"(?:\((?P<own>.+)\)&)?{KEY}(?:<(?P<pct>\d+)(?:&.*)?|>=0)")
+
+
+def joined(extra: str, ours: str) -> str:
+    """A job's Extra with our constraint beside its owner's."""
+    own = own_part(extra)
+    return f"({own})&{ours}" if own else ours
+
+
+def own_part(extra: str) -> str:
+    """What its owner asked for of a job's Extra."""
+    if extra in ("", "(null)"):
+        return ""
+    found = _OURS.fullmatch(extra)
+    return (found["own"] or "") if found else extra
+
+
+def asked(extra: str) -> int | None:
+    """The figure of our constraint in a job's Extra; None where none can keep it off a node."""
+    found = _OURS.fullmatch(extra)
+    return int(found["pct"]) if found and found["pct"] else None

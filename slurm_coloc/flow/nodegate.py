@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage place, native: keeps each shared node's SM activity in its Extra, for Slurm's own gate."""
+"""Stage place: keeps each GPU node's SM activity in its Extra, for Slurm's own gate (native), and
+for jobs that wait at the gate without losing their age (steered, flow/parking)."""
 
 import time
 from collections.abc import Callable, Collection
@@ -9,8 +10,13 @@ import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.nodegate import FIRST_RELEASE, KEY, PARAMETER, due, level, present, written
+from slurm_coloc.core.binding import NodeUse
+from slurm_coloc.core.cluster import ClusterShape, NodeShape, plain
+from slurm_coloc.core.decision import Action, Decision
+from slurm_coloc.core.gres import count_of, parse_gres
+from slurm_coloc.core.nodegate import PARAMETER, asks, due, level, numbers, present, written
+from slurm_coloc.core.parking import Way, way_of
+from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.gpus import Live
@@ -20,7 +26,7 @@ log = structlog.get_logger()
 
 
 class NodeGate:
-    """``carry``: nodes that have the key, as last seen."""
+    """``carry``: numbers of the nodes that have the keys, as last seen."""
 
     def __init__(
         self,
@@ -34,51 +40,46 @@ class NodeGate:
         self._closed = closed
         self._place = config.placement
         self._slurm, self._live, self._shape = slurm, live, shape
-        self._allowed: bool | None = None
+        self._warned = False
         self._clean = False
-        self.carry: frozenset[str] = frozenset()
+        self.carry: dict[str, int] = {}
 
-    @property
-    def _on(self) -> bool:
-        return self._place.mode == "native" and self._place.node_gate
+    def serves(self, shape: ClusterShape) -> bool:
+        """Whether figures are kept in the nodes' Extra at all."""
+        if self._place.mode == "steered":
+            return way_of(shape) is Way.EXTRA
+        if self._place.node_gate and not shape.constraints and not self._warned:
+            self._warned = True
+            log.warning("place", result="no gate by node", reason=f"no {PARAMETER}")
+        return self._place.node_gate and shape.constraints
 
-    async def _may(self, shape: ClusterShape) -> bool:
-        """Whether this Slurm has extra_constraints; asked once."""
-        if self._allowed is None:
-            conf = await self._slurm.config()
-            words = conf.get("SchedulerParameters", "").split(",")
-            self._allowed = shape.release >= FIRST_RELEASE and PARAMETER in words
-            if not self._allowed:
-                log.warning("place", result="no gate by node", reason=f"no {PARAMETER}")
-        return self._allowed
-
-    async def round(self) -> None:
-        """Write what has changed; without the gate, open what was shut once: a key that went would
-        shut a node to the jobs that ask for it. Raises SlurmError."""
+    async def round(self, uses: tuple[NodeUse, ...] | None = None) -> None:
+        """Write what has changed of ``uses`` (None: asked); without the gate, open what was shut
+        once: a key that went would shut a node to the jobs that ask for it. Raises SlurmError."""
         shape = self._shape()
-        if shape is None or (not self._on and self._clean):
+        if shape is None:
             return
-        on = self._on and await self._may(shape)
-        carry = set()
-        gate_pct = round(100 * self._place.smact_gate)
-        shared = {node.name: node for node in shape.nodes if node.shards}
-        for use in await self._slurm.usage():
-            node = shared.get(use.name)
-            if node is None:
+        on = self.serves(shape)
+        if not on and self._clean:
+            return
+        nodes = {node.name: node for node in shape.nodes}
+        uses = await self._slurm.usage() if uses is None else uses
+        extras = {use.name: use.extra for use in uses if use.name in nodes}
+        named = numbers(extras)
+        carry = {}
+        for name, extra in extras.items():
+            if not on and not present(extra):
                 continue
-            has = present(use.extra)
-            if has is None and not on:
-                continue
-            pct = self._level(node) if on else 0
-            changed = due(has, pct, gate_pct) if on else has != 0
-            text = written(use.extra, pct) if changed else None
-            if text is not None:
-                await self._slurm.set_node_extra(use.name, text)
-                has = pct
-                log.info("place", node=use.name, smact_pct=pct)
-            if on and has is not None:
-                carry.add(use.name)
-        self.carry = frozenset(carry)
+            pct = self._level(nodes[name]) if on else 0
+            gate_pct = round(100 * self._place.smact_gate)
+            if due(extra, pct, named[name], gate_pct):
+                text = written(extra, pct, named[name])
+                if text is None:
+                    continue
+                await self._slurm.set_node_extra(name, text)
+                log.info("place", node=name, smact_pct=pct)
+            carry[name] = named[name]
+        self.carry = carry if on else {}
         self._clean = not on
 
     def _level(self, node: NodeShape) -> int:
@@ -90,7 +91,7 @@ class NodeGate:
 
     async def close(self) -> None:
         """colocd ends: nobody keeps the figures fresh, so the nodes are opened."""
-        for name in self.carry if self._on else ():
+        for name in self.carry:
             try:
                 extra = next(use.extra for use in await self._slurm.usage() if use.name == name)
                 if text := written(extra, 0):
@@ -98,10 +99,43 @@ class NodeGate:
             except (SlurmError, StopIteration) as err:
                 log.warning("place", node=name, error=str(err))
 
-    def at_submit(self, nodes: Collection[str], change: Rewrite) -> Rewrite:
-        """The change of a share's request with the gate, where every node that it may get has the
-        key."""
-        if not self._on or not nodes or not set(nodes) <= self.carry:
-            return change
+    def asks(
+        self, nodes: Collection[str], pct: int, shards: int, cpus: int = 1, memory_mib: int = 0
+    ) -> str | None:
+        """The constraint of a share that waits for a figure below ``pct`` on one of these nodes:
+        of those that are large enough for it. None where there is none, or one has no key."""
+        shape = self._shape()
+        fitting = [
+            node.name
+            for node in (shape.nodes if shape else ())
+            if node.name in nodes
+            and node.shards_per_gpu >= shards
+            and node.cpus >= cpus
+            and (node.memory_mib >= memory_mib or not node.memory_mib)
+        ]
+        if not all(name in self.carry for name in fitting):
+            return None
+        return asks(pct, [self.carry[name] for name in fitting])
+
+    def at_submit(
+        self, nodes: Collection[str], request: JobRequest, decision: Decision, change: Rewrite
+    ) -> Rewrite:
+        """The change of a share's request with Slurm's gate (native), where every node that it may
+        get has the keys."""
+        wanted = parse_gres(str(change.fields.get("tres_per_node", "")))
+        shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
+        if (
+            self._place.mode != "native"
+            or not shards
+            or len(wanted) != 1
+            or decision.action is not Action.COLLOCATE
+            or (request.min_nodes or 1) > 1
+            or request.reservation
+            or not plain(request.features)
+        ):
+            return change  # which nodes can ever have it is not judged here
         gate_pct = round(100 * self._place.smact_gate)
-        return replace(change, fields={**change.fields, "extra": f"{KEY}<{gate_pct}"})
+        text = self.asks(
+            nodes, gate_pct, shards, request.min_cpus or 1, request.min_mem_per_node or 0
+        )
+        return replace(change, fields={**change.fields, "extra": text}) if text else change

@@ -8,12 +8,13 @@ what Slurm shows is where colocd goes on. Every look is recorded where it change
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
 from slurm_coloc.adapters.ring import Ring
+from slurm_coloc.core.binding import NodeUse
 from slurm_coloc.core.cluster import ClusterShape, plain, wanted_partitions
 from slurm_coloc.core.comment import decision_in
 from slurm_coloc.core.decision import Action, Decision
@@ -28,15 +29,14 @@ from slurm_coloc.core.steerable import refusals
 from slurm_coloc.core.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
 from slurm_coloc.flow.around import Around
+from slurm_coloc.flow.nodegate import NodeGate
+from slurm_coloc.flow.parking import Parking
 from slurm_coloc.flow.replay import recorded
 from slurm_coloc.flow.scene import Bounds, Closed, Memory, Sources, key
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
 
-# A job that waits at the gate is not eligible for so many intervals; renewed before that is over.
-# Should colocd die, it is eligible again then, and Slurm places it.
-PARKED = 3
 # A submission is placed at once where no more jobs wait and there are no more GPUs: that takes some
 # milliseconds. By the policy itself, or by the greedy one where that plans ahead.
 AT_SUBMIT, QUICK = 64, "interference"
@@ -56,12 +56,20 @@ TOLD = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What Slurm showed."""
+
+    uses: tuple[NodeUse, ...]
+    queue: list[Queued]
+
+
 class Placer:
     """Looks at the queue, asks the policy, and changes requests."""
 
-    def __init__(self, around: Around, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
-        there is not."""
+    def __init__(self, around: Around, gate: NodeGate, closed: Closed = lambda: ()) -> None:
+        """``gate``: the figures in the nodes' Extra; ``closed``: UUIDs of GPUs that take no further
+        job. Raises ConfigError for a policy that there is not."""
         try:
             self._policy: Policy = policy(around.config.placement.policy)
         except UsageFault as err:
@@ -69,6 +77,8 @@ class Placer:
         self._config, self._store, self._slurm = around.config, around.store, around.slurm
         self._off, self._shape, self._limits = around.off, around.shape, around.limits
         self._memory = Memory()
+        interval_s = self._config.placement.interval_s
+        self.parking = Parking(self._slurm, self._memory, gate, interval_s)
         self._sources = Sources(self._config, self._store, around.live, self._memory, closed)
         self._ring = Ring(self._config.daemon.state_dir / "placement")
         self._turn = 0
@@ -97,12 +107,12 @@ class Placer:
             self._refused = found
         return not self.steers and self._clean
 
-    async def round(self) -> None:
-        """One look, and what follows from it. Raises SlurmError."""
+    async def round(self) -> Look | None:
+        """One look, and what follows from it; None where nobody looked. Raises SlurmError."""
         shape = self._shape()
         if shape is None or self._off() or self._stopped(shape):
             self._last = None
-            return
+            return None
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
         line = self._line(shape)
         snapshot = self._sources.snapshot(shape, uses, queue, line, self._turn)
@@ -113,11 +123,16 @@ class Placer:
         # In a thread: a large cluster takes a good part of a second, and submissions wait.
         answers, self._turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))
         jobs = {job.job_id: job for job in queue}
-        changed = [one for one in answers if await self._apply(one, jobs[one.job_id])]
+        seen_as = {job.job_id: job for job in snapshot.waiting}
+        changed = [
+            one
+            for one in answers
+            if await self._apply(shape, one, jobs[one.job_id], seen_as[one.job_id])
+        ]
         await self._loosen(jobs.values(), {one.job_id for one in answers})
         if changed:
             self._record(snapshot, answers)
-        self._clean = not any(job.pin for job in snapshot.waiting)
+        self._clean = not any(job.pin for job in snapshot.waiting) and not self._memory.parked
         # Pinned at submission a moment ago, and not seen by Slurm when it was asked.
         seen = {decision_in(job.admin_comment) for job in queue}
         self._sent = [
@@ -129,27 +144,30 @@ class Placer:
         for job in since:
             waiting = _joined(waiting, job)
         self._last = replace(snapshot, waiting=waiting) if steered else None
+        return Look(uses, queue)
 
     # one job
 
-    async def _apply(self, answer: Answer, job: Queued) -> bool:
+    async def _apply(self, shape: ClusterShape, answer: Answer, job: Queued, seen: Waiting) -> bool:
         """Do what was answered; whether that changed anything."""
         first = key(job) not in self._memory.parked
-        fields = self._fields(answer, job)
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
-        if answer.act in (Act.NATIVE, Act.UNPIN):
-            self._memory.since.pop(key(job), None)
-            self._memory.parked.pop(key(job), None)
-        elif answer.why is Why.WHOLE:
+        if answer.act in (Act.NATIVE, Act.UNPIN) or answer.why is Why.WHOLE:
             self._memory.since.pop(key(job), None)
         elif answer.act in (Act.PIN, Act.WAIT):
             self._memory.since.setdefault(key(job), time.time())
-        if not fields:
-            return False
         try:
+            fields = self._fields(answer, job)
+            if answer.act is Act.WAIT:
+                fields |= await self.parking.wait(shape, job, seen)
+            else:
+                fields |= await self.parking.go(job)
+            if not fields:
+                return False
             await self._slurm.update(job.handle, **fields)
         except SlurmError as err:
+            self.parking.failed(job)
             if err.away:
                 raise
             # It has started meanwhile, or was cancelled.
@@ -163,7 +181,6 @@ class Placer:
         shards = count_of(job.tres_per_node, "shard")
         fields: dict[str, str | int] = {}
         others = without(job.tres_per_node, "shard")
-        parked = self._memory.parked.get(key(job))
         if answer.act is Act.PIN and answer.pin is not None:
             fields["TresPerNode"] = with_item(others, f"gres/shard:{answer.pin.kind}:{shards}")
             fields |= self._nodes(job, answer.pin.node)
@@ -171,14 +188,6 @@ class Placer:
             fields["TresPerNode"] = with_item(others, f"gres/shard:{shards}")
         if answer.pin is None:
             fields |= self._nodes(job, "")
-        if answer.act is Act.WAIT:
-            now, each_s = time.time(), self._config.placement.interval_s
-            if parked is None or parked - now < (PARKED - 1) * each_s:
-                fields["StartTime"] = f"now+{int(PARKED * each_s) + 1}"
-                self._memory.parked[key(job)] = now + PARKED * each_s
-        elif parked is not None and job.reason == "BeginTime":
-            fields["StartTime"] = "now"
-            self._memory.parked.pop(key(job), None)
         return fields
 
     def _is_pinned(self, job: Queued) -> bool:
@@ -297,7 +306,10 @@ class Placer:
             line = self._chosen(pin, answer.text)
             job = replace(job, pin=pin)
         elif answer.act is Act.WAIT:
-            fields["begin_time"] = int(time.time() + PARKED * place.interval_s) + 1
+            waits = self.parking.at_submit(shape, job)
+            if not waits:
+                return change
+            fields |= waits
             self._memory.begun.add(decision_id)
             line = f"waits: {TOLD[answer.why]}"
         else:

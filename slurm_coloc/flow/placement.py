@@ -16,15 +16,21 @@ class Placement:
     def __init__(self, around: Around, closed: Closed = lambda: ()) -> None:
         """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
         there is not."""
-        self._shape = around.shape
-        self._placer = Placer(around, closed)
+        self._shape, self._slurm = around.shape, around.slurm
         self._gate = NodeGate(around.config, around.slurm, around.live, around.shape, closed)
+        self._placer = Placer(around, self._gate, closed)
+        self._free = False  # no job may have a constraint of ours
         self.interval_s = around.config.placement.interval_s
 
     async def round(self) -> None:
         """One look, and what follows from it. Raises SlurmError."""
-        await self._placer.round()
-        await self._gate.round()
+        look = await self._placer.round()
+        await self._gate.round(look.uses if look else None)
+        if not self._gate.carry and self._free:
+            return
+        # Also once without the gate: a job may be held by a constraint of before.
+        await self._placer.parking.mend(look.queue if look else await self._slurm.queue())
+        self._free = not self._gate.carry
 
     async def close(self) -> None:
         """colocd ends."""
@@ -41,4 +47,5 @@ class Placement:
         """What placing adds to the change of a share's request."""
         change = self._placer.at_submit(decision_id, request, decision, smact, change)
         shape = self._shape()
-        return self._gate.at_submit(nodes_for(request, shape) if shape else (), change)
+        nodes = nodes_for(request, shape) if shape else ()
+        return self._gate.at_submit(nodes, request, decision, change)

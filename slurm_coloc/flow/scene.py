@@ -16,6 +16,7 @@ from slurm_coloc.core.decision import Action
 from slurm_coloc.core.gres import count_of, parse_gres
 from slurm_coloc.core.hosts import in_nodes
 from slurm_coloc.core.line import Line
+from slurm_coloc.core.parking import Way, way_of
 from slurm_coloc.core.pending import resources_may_bind
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
@@ -33,14 +34,16 @@ class Memory:
     stands in the job's own request.
 
     ``since``: of a pin, or of waiting at the gate (Unix seconds); ``parked``: until when a job that
-    waits at the gate is not eligible; ``begun``: decisions whose job was submitted so;
-    ``given_up``: left to Slurm; ``decisions``: rows as they were read.
+    waits at the gate is kept from starting; ``begun``: decisions whose job was submitted so;
+    ``given_up``: left to Slurm; ``opened``: those whose Extra was seen to since they last waited;
+    ``decisions``: rows as they were read.
     """
 
     since: dict[tuple[int, int], float] = field(default_factory=dict)
     parked: dict[tuple[int, int], float] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     given_up: set[tuple[int, int]] = field(default_factory=set)
+    opened: set[tuple[int, int]] = field(default_factory=set)
     decisions: dict[str, Row] = field(default_factory=dict)
 
     def forget(self, present: Collection[tuple[int, int]]) -> None:
@@ -49,6 +52,7 @@ class Memory:
             for key in kept.keys() - set(present):
                 del kept[key]
         self.given_up &= set(present)
+        self.opened &= set(present)
         if len(self.decisions) > 4096:
             self.decisions.clear()
         if len(self.begun) > 4096:
@@ -80,12 +84,13 @@ def key(job: Queued) -> tuple[int, int]:
     return job.job_id, job.restarts
 
 
-def rules_of(config: Config) -> Rules:
-    """The deciding part of [placement]."""
+def rules_of(config: Config, way: Way = Way.START) -> Rules:
+    """The deciding part of [placement]. ``way``: how a job can wait at the gate; where that would
+    cost its age there is none."""
     place = config.placement
     return Rules(
         policy=place.policy,
-        smact_gate=place.smact_gate,
+        smact_gate=1.0 if way is Way.NONE else place.smact_gate,
         stale_s=place.stale_s,
         max_pin_s=place.max_pin_s,
         ahead=place.ahead,
@@ -138,7 +143,7 @@ class Sources:
         self.memory.forget([key(job) for job in queue if job.waits])
         return Snapshot(
             at_s=now,
-            rules=rules_of(self.config),
+            rules=rules_of(self.config, way_of(shape)),
             nodes=nodes,
             running=tuple(
                 self._running(job, shape) for job in asks_gpus if not job.waits and job.nodes

@@ -14,20 +14,19 @@ import pytest
 from slurm_coloc.adapters.slurm.commands import data
 from slurm_coloc.adapters.slurm.commands.parse import (
     job_view,
-    node_shape,
     parse_config,
     parse_ended,
     parse_exit,
     parse_job_line,
     parse_jobs,
     parse_pairs,
-    parse_partition,
     parse_ping,
     parse_reason,
     parse_release,
     tasks_in,
     words,
 )
+from slurm_coloc.adapters.slurm.commands.shape import cluster_shape
 from slurm_coloc.adapters.slurm.commands.use import (
     NEED_COLUMNS,
     node_use,
@@ -175,16 +174,18 @@ def test_times(recorded: Recorded) -> None:
 
 
 def test_nodes_and_partitions(recorded: Recorded) -> None:
-    nodes = [node_shape(pairs) for pairs in recorded.nodes()]
-    assert [(n.name, n.gpu_type, n.gpus, n.shards_per_gpu, n.usable) for n in nodes if n] == [
+    lines = recorded.text("partitions").splitlines()
+    config = parse_config(recorded.text("config"))
+    shape = cluster_shape(config, recorded.nodes(), [parse_pairs(line) for line in lines])
+    nodes = shape.nodes
+    assert [(n.name, n.gpu_type, n.gpus, n.shards_per_gpu, n.usable) for n in nodes] == [
         ("n1", "a100", 2, 39, True),
         ("n2", "a100", 2, 39, True),
     ]
-    assert nodes[0] is not None and nodes[0].partitions == ("main", "short")
+    assert nodes[0].partitions == ("main", "short")
+    assert (nodes[0].cpus, nodes[0].memory_mib) == (32, 128_000)
     assert (nodes[0].address, nodes[0].hostname) == ("127.0.0.1", "head")
-    parts = {
-        part.name: part for part in map(parse_partition, recorded.text("partitions").splitlines())
-    }
+    parts = {part.name: part for part in shape.partitions}
     assert parts["main"].default and parts["main"].max_time_min == 1440
     assert (parts["short"].def_cpu_per_gpu, parts["short"].def_mem_per_gpu_mib) == (4, 8192)
     assert parts["short"].max_time_min is None

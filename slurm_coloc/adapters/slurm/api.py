@@ -64,6 +64,9 @@ class SlurmClient(Protocol):
     async def excluded(self, handle: str) -> str:
         """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""
 
+    async def extra(self, handle: str) -> str:
+        """A waiting job's Extra, "" for none; SlurmError where slurmctld no longer knows it."""
+
     async def terms(self, handle: str) -> Terms:
         """A job's nice value, time limit and reservations; SlurmError where slurmctld no longer
         knows it."""

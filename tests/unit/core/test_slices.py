@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.adapters.slurm.commands.parse import node_shape
+from slurm_coloc.adapters.slurm.commands.shape import node_shape
 from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.decide import History, Question, Rules, decide
 from slurm_coloc.core.decision import Action, Decision, Estimate, Reason

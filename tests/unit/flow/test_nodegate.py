@@ -6,7 +6,9 @@ On real daemons: tests/cluster/test_node_gate.py.
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,14 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import parse_config
 from slurm_coloc.core.binding import Gpu, NodeUse
 from slurm_coloc.core.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.decision import Action, Decision, Reason
+from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.rewrite import Rewrite
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.nodegate import NodeGate
 
-SHAPE = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("gpu",), (), None, 2, 78),))
+NODE = NodeShape("n1", ("gpu",), (), None, 2, 78, cpus=32, memory_mib=1000)
+SHAPE = ClusterShape("c", (24, 11, 5), (NODE,), constraints=True)
 CONFIG = parse_config({"placement": {"node_gate": True, "smact_gate": 0.8}}, "test")
 
 
@@ -25,9 +31,6 @@ class Slurm:
     """One node with its Extra."""
 
     extra = ""
-
-    async def config(self) -> dict[str, str]:
-        return {"SchedulerParameters": "extra_constraints"}
 
     async def usage(self) -> tuple[NodeUse, ...]:
         gpus = (Gpu(0, 39), Gpu(0, 39))
@@ -50,4 +53,75 @@ def test_a_closed_gpu_counts_as_full(tmp_path: Path, closed: tuple[str, ...], pc
     live.take("n1", {"gpus": gpus})
     gate = NodeGate(CONFIG, slurm, live, lambda: SHAPE, lambda: closed)  # type: ignore[arg-type]
     asyncio.run(gate.round())
-    assert json.loads(slurm.extra) == {"smact": pct}
+    assert json.loads(slurm.extra) == {"smact": pct, "coloc": 1}
+
+
+REQUEST = JobRequest(1000, partition="gpu", tres_per_node="gres/gpu:1")
+SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
+CHANGE = Rewrite({"tres_per_node": "gres/shard:12"})
+
+
+class Several(Slurm):
+    """Nodes with an Extra each, as they are asked for and set."""
+
+    def __init__(self, *names: str) -> None:
+        self.extras = dict.fromkeys(names, "")
+
+    async def usage(self) -> tuple[NodeUse, ...]:
+        gpus = (Gpu(0, 39), Gpu(0, 39))
+        return tuple(
+            NodeUse(name, ("gpu",), True, 32, 0, 1000, 0, None, gpus, extra=extra)
+            for name, extra in self.extras.items()
+        )
+
+    async def set_node_extra(self, node: str, text: str) -> None:
+        self.extras[node] = text
+
+
+def gate_of(tmp_path: Path, shape: ClusterShape, slurm: Slurm, config: Any = CONFIG) -> NodeGate:
+    live = Live(Store.open(tmp_path))
+    return NodeGate(config, slurm, live, lambda: shape)  # type: ignore[arg-type]
+
+
+def test_a_job_asks_only_among_nodes_that_can_have_it(tmp_path: Path) -> None:
+    """Else Slurm takes it for impossible while only another node is quiet (ADR 21)."""
+    shape = replace(
+        SHAPE,
+        nodes=(
+            NODE,
+            replace(NODE, name="n2", shards=10),  # too small a GPU
+            replace(NODE, name="n3", cpus=2),
+            replace(NODE, name="n4"),
+            replace(NODE, name="n5", partitions=("other",)),
+        ),
+    )
+    slurm = Several("n1", "n2", "n3", "n4", "n5")
+    gate = gate_of(tmp_path, shape, slurm)
+    nodes, asks = ("n1", "n2", "n3", "n4"), replace(REQUEST, min_cpus=8)
+    assert gate.at_submit(nodes, asks, SHARE, CHANGE) == CHANGE, "no node has the keys yet"
+    asyncio.run(gate.round())
+    assert gate.carry == {"n1": 1, "n2": 2, "n3": 3, "n4": 4, "n5": 5}
+    found = gate.at_submit(nodes, asks, SHARE, CHANGE)
+    assert found.fields["extra"] == "smact<80&(coloc=1|coloc=4)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"min_nodes": 2}, {"reservation": "course"}, {"features": "[rack1*2]"}],
+)
+def test_what_is_not_judged_is_not_gated(tmp_path: Path, change: dict[str, Any]) -> None:
+    gate = gate_of(tmp_path, SHAPE, Several("n1"))
+    asyncio.run(gate.round())
+    assert gate.at_submit(("n1",), REQUEST, SHARE, CHANGE) != CHANGE
+    assert gate.at_submit(("n1",), replace(REQUEST, **change), SHARE, CHANGE) == CHANGE
+    other = Rewrite({"tres_per_node": "gres/shard:12,gres/nvme:1"})
+    assert gate.at_submit(("n1",), REQUEST, SHARE, other) == other
+
+
+def test_without_the_gate_nodes_are_opened_once(tmp_path: Path) -> None:
+    slurm = Several("n1", "n2")
+    slurm.extras["n1"] = '{"smact":90,"coloc":7}'
+    gate = gate_of(tmp_path, SHAPE, slurm, parse_config({}, "test"))
+    asyncio.run(gate.round())
+    assert slurm.extras == {"n1": '{"smact":0,"coloc":7}', "n2": ""}
+    assert gate.carry == {}

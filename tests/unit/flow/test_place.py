@@ -7,7 +7,6 @@ On real daemons: tests/cluster/test_steered.py. A slurmctld that refuses on dema
 
 import asyncio
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,102 +17,25 @@ import pytest
 from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.adapters.slurm.commands.queue import COLUMNS, parse_queue
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import parse_config
-from slurm_coloc.core.binding import Gpu, NodeUse
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.decision import Action, Decision, Reason
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.limits import GPU, NO_LIMITS, Holder, SiteLimits
+from slurm_coloc.core.binding import Gpu
+from slurm_coloc.core.limits import GPU, Holder, SiteLimits
 from slurm_coloc.core.line import Line
-from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.request import JobRequest
-from slurm_coloc.core.rewrite import Rewrite
-from slurm_coloc.errors import ConfigError, SlurmError
-from slurm_coloc.flow.adopt import adopt
-from slurm_coloc.flow.around import Around
-from slurm_coloc.flow.gpus import Live
+from slurm_coloc.errors import ConfigError
 from slurm_coloc.flow.place import Placer
 from slurm_coloc.flow.replay import replay
-
-ID = "0123456789ab"
-MARK = f"coloc:1:{ID}:collocate:fits:12"
-KINDS = ("a100-0", "a100-1")
-NODE = NodeShape("n1", ("gpu",), ("a100",), "a100", 2, 78, devices=KINDS)
-SHAPE = ClusterShape("c", (24, 11, 5), (NODE, replace(NODE, name="n2")))
-USE = NodeUse("n1", ("gpu",), True, 32, 0, 128_000, 0, "a100", (Gpu(0, 39), Gpu(0, 39)),
-              devices=KINDS)  # fmt: skip
-JOB = Queued(
-    7, "7", "PENDING", 1000, 1000, reason="Resources", partition="gpu",
-    tres_per_node="gres/shard:12", admin_comment=MARK, limit_s=3600.0,
-)  # fmt: skip
-PINNED = replace(JOB, tres_per_node="gres/shard:a100-1:12", req_nodes="n1")
-Update = dict[str, str | int]
-
-
-class Slurm:
-    """A queue; ``refuse``: words for each update."""
-
-    def __init__(self, *jobs: Queued, refuse: str = "") -> None:
-        self.jobs, self.refuse = list(jobs), refuse
-        self.uses = [USE, replace(USE, name="n2")]
-        self.updates: list[tuple[str, Update]] = []
-
-    async def usage(self) -> tuple[NodeUse, ...]:
-        return tuple(self.uses)
-
-    async def queue(self) -> list[Queued]:
-        return self.jobs
-
-    async def update(self, handle: str, **fields: str | int) -> None:
-        if self.refuse:
-            raise SlurmError(self.refuse, "slurm-refused")
-        self.updates.append((handle, fields))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    found = Store.open(tmp_path)
-    view = JobView(7, "PENDING", uid=1000, admin_comment=MARK, tres_per_node="gres/shard:12",
-                   partition="gpu")  # fmt: skip
-    config = parse_config({}, "test")
-    assert adopt(config, found, SHAPE, view)
-    yield found
-    found.close()
-
-
-def beat(live: Live, *nodes: str, free_mib: int = 39000) -> None:
-    for node in nodes:
-        gpus = [
-            {"uuid": f"GPU-{node}{minor}", "index": minor, "minor": minor, "total_mib": 40536,
-             "free_mib": free_mib, "smact": 0.1}
-            for minor in range(2)
-        ]  # fmt: skip
-        live.take(node, {"gpus": gpus})
-
-
-def placer(
-    store: Store, slurm: Slurm, tmp_path: Path, limits: SiteLimits = NO_LIMITS, **place: Any
-) -> Placer:
-    settings = {
-        "placement": {"mode": "steered", **place},
-        "daemon": {"state_dir": str(tmp_path)},
-    }
-    live = Live(store)
-    beat(live, "n1", "n2")
-    around = Around(
-        parse_config(settings, "test"), store, slurm, live, lambda: False, lambda: SHAPE,  # type: ignore[arg-type]
-        lambda: limits,
-    )  # fmt: skip
-    return Placer(around)
-
-
-def run(one: Placer, rounds: int = 1) -> None:
-    async def go() -> None:
-        for _ in range(rounds):
-            await one.round()
-        await asyncio.gather(*one._writes)
-
-    asyncio.run(go())
+from tests.unit.flow.placers import (
+    CHANGE,
+    ID,
+    JOB,
+    PINNED,
+    REQUEST,
+    SHARE,
+    USE,
+    Slurm,
+    placer,
+    run,
+)
 
 
 def test_a_pin_is_a_type_and_a_node(store: Store, tmp_path: Path) -> None:
@@ -226,11 +148,6 @@ def test_the_gate_is_a_start_time_and_ends(store: Store, tmp_path: Path) -> None
     assert slurm.updates[-1][1] == {
         "TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1", "StartTime": "now",
     }  # fmt: skip
-
-
-REQUEST = JobRequest(1000, partition="gpu", tres_per_node="gres/gpu:1")
-SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
-CHANGE = Rewrite({"tres_per_node": "gres/shard:12", "tres_per_job": ""})
 
 
 def test_a_job_that_is_kept_off_stays_pinned(store: Store, tmp_path: Path) -> None:

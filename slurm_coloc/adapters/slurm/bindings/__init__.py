@@ -24,6 +24,7 @@ import structlog
 from slurm_coloc.adapters.slurm.bindings.child import Child, Fault
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
 from slurm_coloc.adapters.slurm.commands.parse import job_view, parse_release, tasks_in
+from slurm_coloc.adapters.slurm.commands.shape import cluster_shape
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
@@ -128,7 +129,8 @@ class SlurmBindings(SlurmCommands):
             found = await self._ask("shape")
         except Fault:
             return await super().shape()
-        return self._shaped(found["config"], found["nodes"], found["partitions"])
+        self._release = parse_release(found["config"].get("SLURM_VERSION", ""))
+        return cluster_shape(found["config"], found["nodes"], found["partitions"])
 
     async def job(self, job_id: int) -> JobView | None:
         """One job; None when slurmctld no longer knows it."""

@@ -6,7 +6,7 @@ differences between the releases that it reads. process.py bounds a command.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     UNSET,
     VAIN_FORMAT,
     job_view,
-    node_shape,
     number,
     parse_config,
     parse_ended,
@@ -40,10 +39,9 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_release,
     parse_terms,
     parse_vain,
-    partition_shape,
-    words,
 )
 from slurm_coloc.adapters.slurm.commands.reservations import parse_reservations
+from slurm_coloc.adapters.slurm.commands.shape import cluster_shape
 from slurm_coloc.adapters.slurm.commands.use import (
     NEED_FORMAT,
     node_use,
@@ -134,26 +132,8 @@ class SlurmCommands:
         nodes = await self._nodes()
         parts = await self._run("scontrol", "show", "partition", "-o")
         lines = [line for line in parts.splitlines() if line.strip()]
-        return self._shaped(config, nodes, [parse_pairs(line) for line in lines])
-
-    def _shaped(
-        self,
-        config: Mapping[str, str],
-        nodes: Sequence[Mapping[str, str]],
-        parts: Sequence[Mapping[str, str]],
-    ) -> ClusterShape:
         self._release = parse_release(config.get("SLURM_VERSION", ""))
-        site = config.get("JobDefaults", "")
-        return ClusterShape(
-            name=config.get("ClusterName", ""),
-            release=self._release,
-            nodes=tuple(shape for pairs in nodes if (shape := node_shape(pairs))),
-            partitions=tuple(partition_shape(pairs, site) for pairs in parts),
-            private_data=words(config, "PrivateData"),
-            select_params=words(config, "SelectTypeParameters"),
-            accounting_tres=words(config, "AccountingStorageTRES"),
-            preempt_type=config.get("PreemptType", ""),
-        )
+        return cluster_shape(config, nodes, [parse_pairs(line) for line in lines])
 
     async def config(self) -> dict[str, str]:
         """`scontrol show config`, under slurm.conf's names."""
@@ -201,6 +181,18 @@ class SlurmCommands:
                 f"job {handle}: its list of excluded nodes is too long", "slurm-layout"
             )
         return "" if found in UNSET else found
+
+    async def extra(self, handle: str) -> str:
+        """A waiting job's Extra, "" for none; SlurmError where slurmctld no longer knows it."""
+        found = await self._data("jobs", *ONE_JOB, f"--jobs={handle}")
+        if found is None:
+            text = await self._run("scontrol", "show", "job", "-o", handle)
+            extra = parse_pairs(next(iter(text.splitlines()), "")).get("Extra", "")
+        elif found:
+            extra = found[0].get("extra", "")
+        else:
+            raise SlurmError(f"job {handle}: Invalid job id", "slurm-refused")
+        return "" if extra in UNSET else extra
 
     async def terms(self, handle: str) -> Terms:
         """A job's nice value, time limit, reservations and Comment."""

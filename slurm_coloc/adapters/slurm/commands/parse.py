@@ -2,7 +2,7 @@
 """The text of scontrol, squeue and sacct: what every release writes. data.py reads the JSON.
 
 Text is cut into a mapping under Slurm's own names (squeue's columns, scontrol's keys); the
-functions that end in ``_view`` and ``_shape`` build from such a mapping, whoever made it.
+functions that end in ``_view``, and those of shape.py, build from such a mapping.
 
 Differences between releases that are handled here and in use.py:
 
@@ -21,14 +21,11 @@ writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from slurm_coloc.core.cluster import Controller, NodeShape, PartitionShape
-from slurm_coloc.core.devicetypes import model_of
-from slurm_coloc.core.gres import Gres, count_of, parse_gres
+from slurm_coloc.core.cluster import Controller
 from slurm_coloc.core.job import EndedJob, JobView, Terms
-from slurm_coloc.core.mig import slice_of
 from slurm_coloc.errors import SlurmError
 
 # Column and width. A value that fills its column may be cut, so widths are generous.
@@ -81,7 +78,6 @@ LINE_FORMAT = ",".join(f"{name}:{width}" for name, width in LINE_COLUMNS)
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
 UNSET = ("N/A", "n/a", "(null)", "NONE")
-GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")
 # UNKNOWN is a node's state for a moment after slurmctld started; 22.05 may refuse shards then.
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
 
@@ -191,77 +187,6 @@ def job_view(values: Mapping[str, str]) -> JobView:
         batch=values["BatchFlag"] == "1",
         tres_per_task=values["tres-per-task"],
     )
-
-
-def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
-    """A node from scontrol's names; None for a node without GPUs."""
-    gres = pairs.get("Gres", "")
-    found = [item for item in parse_gres(gres) if item.name == "gpu" and item.count]
-    if not found:
-        return None
-    gpus = [item for item in found if slice_of(item.type) is None]
-    kinds = tuple(item.type or "" for item in gpus)
-    model = model_of(kinds) if all(item.count == 1 for item in gpus) else None
-    types = {model} if model else {item.type for item in gpus}
-    state = pairs.get("State", "").upper()
-    return NodeShape(
-        name=pairs.get("NodeName", ""),
-        partitions=tuple(part for part in pairs.get("Partitions", "").split(",") if part),
-        features=tuple(
-            name
-            for name in pairs.get("ActiveFeatures", "").split(",")
-            if name not in ("", "(null)")
-        ),
-        gpu_type=types.pop() if len(types) == 1 else None,
-        gpus=sum(item.count for item in gpus),
-        shards=count_of(gres, "shard") or 0,
-        usable=not any(word in state for word in UNUSABLE),
-        down=any(word in state for word in GONE),
-        cpus=number(pairs.get("CPUTot", "")),
-        address=pairs.get("NodeAddr", ""),
-        hostname=pairs.get("NodeHostName", ""),
-        slices=_slices(found),
-        devices=kinds if model else (),
-    )
-
-
-def _slices(gpus: Iterable[Gres]) -> tuple[tuple[str, int], ...]:
-    """MIG devices among the gres of a node, which Slurm calls gpu as well."""
-    counts: dict[str, int] = {}
-    for item in gpus:
-        if item.type and slice_of(item.type):
-            counts[item.type] = counts.get(item.type, 0) + item.count
-    return tuple(sorted(counts.items()))
-
-
-def parse_partition(line: str, site: str = "") -> PartitionShape:
-    """One line of ``scontrol show partition -o``; ``site``: slurm.conf's own JobDefaults, which
-    hold where the partition has none."""
-    return partition_shape(parse_pairs(line), site)
-
-
-def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
-    """A partition from scontrol's names."""
-    items = [*site.split(","), *pairs.get("JobDefaults", "").split(",")]
-    defaults = dict(item.split("=", 1) for item in items if "=" in item)
-    return PartitionShape(
-        name=pairs.get("PartitionName", ""),
-        default=pairs.get("Default", "NO") == "YES",
-        def_cpu_per_gpu=number(defaults.get("DefCpuPerGPU", "")) or None,
-        def_mem_per_gpu_mib=number(defaults.get("DefMemPerGPU", "")) or None,
-        max_time_min=_minutes(pairs.get("MaxTime", "")),
-        qos="" if (qos := pairs.get("QoS", "N/A")) == "N/A" else qos,
-        preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
-        priority_tier=number(pairs.get("PriorityTier", "1")),
-    )
-
-
-def _minutes(text: str) -> int | None:
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if not found:
-        return None
-    days, hours, minutes, _ = (int(part or 0) for part in found.groups())
-    return days * 1440 + hours * 60 + minutes
 
 
 TERMS_COLUMNS: tuple[tuple[str, int], ...] = (

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
-    node_shape,
     number,
     parse_columns,
 )
+from slurm_coloc.adapters.slurm.commands.shape import node_shape
 from slurm_coloc.core.binding import Gpu, Need, NodeUse, packed
 from slurm_coloc.core.gres import count_of, parse_gres
 

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of the cluster from scontrol's names: nodes with GPUs, partitions, slurm.conf."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from slurm_coloc.adapters.slurm.commands.parse import (
+    UNUSABLE,
+    number,
+    parse_release,
+    words,
+)
+from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.devicetypes import model_of
+from slurm_coloc.core.gres import Gres, count_of, parse_gres
+from slurm_coloc.core.mig import slice_of
+from slurm_coloc.core.nodegate import FIRST_RELEASE, PARAMETER
+from slurm_coloc.core.parking import age_counts
+
+# States of a node whose jobs are gone.
+GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")
+
+
+def cluster_shape(
+    config: Mapping[str, str],
+    nodes: Iterable[Mapping[str, str]],
+    parts: Iterable[Mapping[str, str]],
+) -> ClusterShape:
+    """All of it. ``config``: slurm.conf as slurmctld runs it."""
+    release = parse_release(config.get("SLURM_VERSION", ""))
+    site = config.get("JobDefaults", "")
+    return ClusterShape(
+        name=config.get("ClusterName", ""),
+        release=release,
+        nodes=tuple(shape for pairs in nodes if (shape := node_shape(pairs))),
+        partitions=tuple(partition_shape(pairs, site) for pairs in parts),
+        private_data=words(config, "PrivateData"),
+        select_params=words(config, "SelectTypeParameters"),
+        accounting_tres=words(config, "AccountingStorageTRES"),
+        preempt_type=config.get("PreemptType", ""),
+        age_counts=age_counts(config),
+        constraints=release >= FIRST_RELEASE and PARAMETER in words(config, "SchedulerParameters"),
+    )
+
+
+def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
+    """A node from scontrol's names; None for a node without GPUs."""
+    gres = pairs.get("Gres", "")
+    found = [item for item in parse_gres(gres) if item.name == "gpu" and item.count]
+    if not found:
+        return None
+    gpus = [item for item in found if slice_of(item.type) is None]
+    kinds = tuple(item.type or "" for item in gpus)
+    model = model_of(kinds) if all(item.count == 1 for item in gpus) else None
+    types = {model} if model else {item.type for item in gpus}
+    state = pairs.get("State", "").upper()
+    return NodeShape(
+        name=pairs.get("NodeName", ""),
+        partitions=tuple(part for part in pairs.get("Partitions", "").split(",") if part),
+        features=tuple(
+            name
+            for name in pairs.get("ActiveFeatures", "").split(",")
+            if name not in ("", "(null)")
+        ),
+        gpu_type=types.pop() if len(types) == 1 else None,
+        gpus=sum(item.count for item in gpus),
+        shards=count_of(gres, "shard") or 0,
+        usable=not any(word in state for word in UNUSABLE),
+        down=any(word in state for word in GONE),
+        cpus=number(pairs.get("CPUTot", "")),
+        memory_mib=number(pairs.get("RealMemory", "")),
+        address=pairs.get("NodeAddr", ""),
+        hostname=pairs.get("NodeHostName", ""),
+        slices=_slices(found),
+        devices=kinds if model else (),
+    )
+
+
+def _slices(gpus: Iterable[Gres]) -> tuple[tuple[str, int], ...]:
+    """MIG devices among the gres of a node, which Slurm calls gpu as well."""
+    counts: dict[str, int] = {}
+    for item in gpus:
+        if item.type and slice_of(item.type):
+            counts[item.type] = counts.get(item.type, 0) + item.count
+    return tuple(sorted(counts.items()))
+
+
+def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
+    """A partition from scontrol's names."""
+    items = [*site.split(","), *pairs.get("JobDefaults", "").split(",")]
+    defaults = dict(item.split("=", 1) for item in items if "=" in item)
+    return PartitionShape(
+        name=pairs.get("PartitionName", ""),
+        default=pairs.get("Default", "NO") == "YES",
+        def_cpu_per_gpu=number(defaults.get("DefCpuPerGPU", "")) or None,
+        def_mem_per_gpu_mib=number(defaults.get("DefMemPerGPU", "")) or None,
+        max_time_min=_minutes(pairs.get("MaxTime", "")),
+        qos="" if (qos := pairs.get("QoS", "N/A")) == "N/A" else qos,
+        preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
+        priority_tier=number(pairs.get("PriorityTier", "1")),
+    )
+
+
+def _minutes(text: str) -> int | None:
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if not found:
+        return None
+    days, hours, minutes, _ = (int(part or 0) for part in found.groups())
+    return days * 1440 + hours * 60 + minutes

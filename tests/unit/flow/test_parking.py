@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who waits at the gate keeps his age, and nobody stays shut out by a constraint of ours.
+
+On real daemons: tests/cluster/test_age.py.
+"""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.binding import Gpu
+from slurm_coloc.core.parking import Way, age_counts, way_of
+from slurm_coloc.core.rewrite import Rewrite
+from tests.unit.flow.placers import (
+    AGES,
+    CHANGE,
+    ID,
+    JOB,
+    REQUEST,
+    SHAPE,
+    SHARE,
+    Slurm,
+    Update,
+    placement,
+    run,
+)
+
+MULTIFACTOR = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("conf", "counts"),
+    [
+        (MULTIFACTOR, True),
+        ({**MULTIFACTOR, "PriorityWeightAge": "0"}, False),
+        ({**MULTIFACTOR, "PriorityFlags": "ACCRUE_ALWAYS,FAIR_TREE"}, False),
+        ({**MULTIFACTOR, "PriorityType": "priority/basic"}, False),
+        ({}, False),
+    ],
+)
+def test_whether_a_start_time_costs_age(conf: dict[str, str], counts: bool) -> None:
+    assert age_counts(conf) is counts
+
+
+def test_ways_to_wait() -> None:
+    assert way_of(SHAPE) is Way.START
+    assert way_of(AGES) is Way.EXTRA
+    assert way_of(replace(AGES, constraints=False)) is Way.NONE
+
+
+SHUT = "smact<1&((coloc>=1&coloc<=2))"
+
+
+def crowded(slurm: Slurm) -> None:
+    """Somebody is on every GPU: the gate counts."""
+    slurm.uses = [replace(use, gpus=(Gpu(5, 39), Gpu(5, 39))) for use in slurm.uses]
+
+
+def test_where_age_counts_the_gate_is_a_constraint(store: Store, tmp_path: Path) -> None:
+    """Put beside the owner's own, and taken away again (core/parking)."""
+    slurm = Slurm(JOB)
+    slurm.extras["7"] = "rack=b7"
+    crowded(slurm)
+    one = placement(store, slurm, tmp_path, smact_gate=0.05)
+    run(one)
+    assert slurm.updates == [], "the nodes had no figures yet"
+    run(one)
+    assert slurm.updates == [("7", {"Extra": f"(rack=b7)&{SHUT}"})]
+    slurm.jobs = [replace(JOB, reason="Constraints")]
+    run(one, 3)
+    assert len(slurm.updates) == 1, "it needs no renewal"
+    slurm.uses = [replace(use, gpus=(Gpu(0, 39), Gpu(0, 39))) for use in slurm.uses]
+    run(one)
+    pin: Update = {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"}
+    assert slurm.updates[1:] == [("7", {**pin, "Extra": "rack=b7"})]
+
+
+def test_a_restart_knows_who_waits_at_the_gate(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(replace(JOB, reason="Constraints"))
+    slurm.extras["7"] = SHUT
+    crowded(slurm)
+    run(placement(store, slurm, tmp_path, smact_gate=0.05), 3)
+    assert slurm.updates == []
+    run(placement(store, slurm, tmp_path), 3)
+    assert slurm.updates[0][1]["Extra"] == "smact>=0"
+    slurm.updates, slurm.extras["7"] = [], SHUT
+    run(placement(store, slurm, tmp_path, mode="native"), 2)
+    assert slurm.updates == [("7", {"Extra": "smact>=0"})]
+
+
+def test_native_s_own_gate_stays(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(replace(JOB, reason="Constraints"))
+    slurm.extras["7"] = "smact<80&(coloc=1)"
+    run(placement(store, slurm, tmp_path, mode="native", node_gate=True), 2)
+    assert slurm.updates == []
+
+
+@pytest.mark.parametrize("mode", ["native", "steered"])
+@pytest.mark.parametrize(
+    "change",
+    [{"reason": "BadConstraints", "priority": 0}, {"tres_per_node": "gres/gpu:1", "restarts": 1}],
+)
+def test_whom_a_constraint_hinders_is_freed(
+    store: Store, tmp_path: Path, mode: str, change: dict[str, Any]
+) -> None:
+    """Slurm took it for impossible, or a recovery made it a job for a whole GPU."""
+    slurm = Slurm(replace(JOB, **change))
+    slurm.extras["7"] = "smact<80&(coloc=1)"
+    run(placement(store, slurm, tmp_path, mode=mode, node_gate=True), 3)
+    assert slurm.updates == [("7", {"Extra": "smact>=0"})]
+
+
+def test_who_is_impossible_by_himself_stays_so(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(replace(JOB, reason="BadConstraints", priority=0))
+    slurm.extras["7"] = "rack=b9"
+    run(placement(store, slurm, tmp_path), 3)
+    assert slurm.updates == []
+
+
+def test_where_waiting_costs_age_there_is_no_gate(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(JOB)
+    crowded(slurm)
+    run(placement(store, slurm, tmp_path, replace(AGES, constraints=False), smact_gate=0.05))
+    assert slurm.updates[0][1]["TresPerNode"] == "gres/shard:a100-0:12"
+
+
+def test_a_submission_waits_with_its_age_too(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm()
+    crowded(slurm)
+    one = placement(store, slurm, tmp_path, smact_gate=0.05)
+
+    async def go() -> Rewrite:
+        await one.round()
+        found = one.at_submit(ID, REQUEST, SHARE, 0.2, CHANGE)
+        await asyncio.gather(*one._placer._writes)
+        return found
+
+    assert asyncio.run(go()).fields == {**CHANGE.fields, "extra": SHUT}
