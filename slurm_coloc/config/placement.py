@@ -30,7 +30,9 @@ class PlacementConfig(Section):
         gt=0,
         le=1,
         description="Present SM activity (mean of agent.window_s) above which a GPU gets no other"
-        " job; 1: no gate. Where every GPU with room is above it a job waits, max_pin_s at most.",
+        " job; 1: no gate. Where every GPU with room is above it a job waits, max_pin_s at most;"
+        " where age counts (PriorityWeightAge) steered has a gate only with"
+        " SchedulerParameters=extra_constraints or PriorityFlags=ACCRUE_ALWAYS.",
     )
     node_gate: bool = Field(
         False,

@@ -7,6 +7,7 @@ from slurm_coloc.core.checks import Conf, Finding, Status, words
 from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.nodegate import PARAMETER
+from slurm_coloc.core.parking import Way, way_of
 from slurm_coloc.core.steerable import refusals
 
 SHOWN = 4
@@ -31,6 +32,25 @@ def native(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
             else f"placement.node_gate without {PARAMETER}: it does nothing",
             "" if good else f"slurm.conf: SchedulerParameters=...,{PARAMETER} (23.11 and later)",
         )
+
+
+def gate(shape: ClusterShape, smact_gate: float) -> Finding:
+    """Whether jobs can wait at the gate on present SM activity (steered)."""
+    name, way = "placement-gate", way_of(shape)
+    if smact_gate >= 1:
+        return Finding(name, Status.OK, "none is wanted (placement.smact_gate = 1)")
+    if way is Way.START:
+        return Finding(name, Status.OK, "who waits for a quieter GPU has a start time ahead")
+    if way is Way.EXTRA:
+        text = "who waits for a quieter GPU has a constraint, which costs no age"
+        return Finding(name, Status.OK, text)
+    return Finding(
+        name,
+        Status.WARN,
+        "no gate: a start time would cost jobs their age (PriorityWeightAge)",
+        f"slurm.conf: SchedulerParameters=...,{PARAMETER}, which also makes every job's --extra a"
+        " constraint; or PriorityFlags=ACCRUE_ALWAYS; or placement.smact_gate = 1",
+    )
 
 
 def figures(found: Mapping[str, int], away: str = "") -> Finding:

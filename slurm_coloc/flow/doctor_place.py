@@ -17,6 +17,7 @@ from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.hosts import in_nodes
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.nodegate import present
+from slurm_coloc.core.parking import Way, way_of
 from slurm_coloc.errors import ColocError, SlurmError
 from slurm_coloc.flow.ask import ask
 from slurm_coloc.policies import registry
@@ -58,6 +59,9 @@ def placement(
     found = list(steerchecks.steered(shape, limits, wanted, hook, detect[1] if detect else ""))
     yield from found
     if found[0].status is not Status.FAIL:
+        yield steerchecks.gate(shape, place.smact_gate)
+        if way_of(shape) is Way.EXTRA:
+            yield _figures(config)
         yield _steps(config, shape)
 
 
