@@ -76,6 +76,7 @@ class Live:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._began_s = time.time()
         self._kept: dict[str, tuple[float, Beat]] = {}
         self._told: set[tuple[int, int, float]] = set()
 
@@ -116,6 +117,11 @@ class Live:
         """What a node said last, and when (Unix seconds), however old; None: nothing."""
         kept = self._kept.get(node)
         return (kept[0], kept[1].gpus) if kept else None
+
+    def awaited(self, node: str, grace_s: float) -> bool:
+        """Whether a node has said nothing since colocd began, less than ``grace_s`` ago: it is not
+        silent, it has not come back yet."""
+        return node not in self._kept and time.time() - self._began_s < grace_s
 
     def answer(self, *, hide_jobs: bool) -> dict[str, Any]:
         """All GPUs of all nodes. ``hide_jobs``: PrivateData keeps job ids from who asks."""

@@ -70,7 +70,7 @@ class NodeGate:
         for name, extra in extras.items():
             if not on and not present(extra):
                 continue
-            pct = self._level(nodes[name]) if on else 0
+            pct = self._level(nodes[name], extra) if on else 0
             gate_pct = round(100 * self._place.smact_gate)
             if due(extra, pct, named[name], gate_pct):
                 text = written(extra, pct, named[name])
@@ -82,7 +82,9 @@ class NodeGate:
         self.carry = carry if on else {}
         self._clean = not on
 
-    def _level(self, node: NodeShape) -> int:
+    def _level(self, node: NodeShape, extra: str) -> int:
+        if self._live.awaited(node.name, self._place.stale_s):
+            return present(extra) or 0  # a restart of colocd opens no gate
         told = self._live.of(node.name)
         if told is None or time.time() - told[0] > self._place.stale_s:
             return 0  # not known: open, as without the gate

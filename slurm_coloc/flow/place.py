@@ -32,7 +32,7 @@ from slurm_coloc.flow.around import Around
 from slurm_coloc.flow.nodegate import NodeGate
 from slurm_coloc.flow.parking import Parking
 from slurm_coloc.flow.replay import recorded
-from slurm_coloc.flow.scene import Bounds, Closed, Memory, Sources, key
+from slurm_coloc.flow.scene import Bounds, Closed, Memory, Sources, is_steered, key
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
@@ -107,10 +107,19 @@ class Placer:
             self._refused = found
         return not self.steers and self._clean
 
+    def _awaits(self, shape: ClusterShape) -> bool:
+        """Whether colocd began a moment ago, and the agents are not all back. Until then nobody is
+        let go for want of figures."""
+        return any(
+            self._sources.live.awaited(node.name, self._config.placement.stale_s)
+            for node in shape.nodes
+            if node.usable and is_steered(node, self._config)
+        )
+
     async def round(self) -> Look | None:
         """One look, and what follows from it; None where nobody looked. Raises SlurmError."""
         shape = self._shape()
-        if shape is None or self._off() or self._stopped(shape):
+        if shape is None or self._off() or self._stopped(shape) or self._awaits(shape):
             self._last = None
             return None
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())

@@ -118,6 +118,17 @@ def test_what_is_not_judged_is_not_gated(tmp_path: Path, change: dict[str, Any])
     assert gate.at_submit(("n1",), REQUEST, SHARE, other) == other
 
 
+def test_a_restart_opens_no_gate(tmp_path: Path) -> None:
+    slurm = Several("n1")
+    slurm.extras["n1"] = '{"smact":90,"coloc":7}'
+    gate = gate_of(tmp_path, SHAPE, slurm)
+    asyncio.run(gate.round())
+    assert slurm.extras == {"n1": '{"smact":90,"coloc":7}'}
+    gate._live._began_s -= 61.0  # and its agent never came back
+    asyncio.run(gate.round())
+    assert slurm.extras == {"n1": '{"smact":0,"coloc":7}'}
+
+
 def test_without_the_gate_nodes_are_opened_once(tmp_path: Path) -> None:
     slurm = Several("n1", "n2")
     slurm.extras["n1"] = '{"smact":90,"coloc":7}'

@@ -66,6 +66,24 @@ def test_a_restart_goes_on_from_what_slurm_shows(store: Store, tmp_path: Path) -
     assert "its node is closed" in store.story(ID, 7)[-1]["text"]
 
 
+def test_after_a_restart_the_agents_are_awaited(store: Store, tmp_path: Path) -> None:
+    """For want of figures nobody is let go: they are on their way."""
+    slurm = Slurm(PINNED)
+    one = placer(store, slurm, tmp_path, stale_s=5.0)
+    live = one._sources.live
+    kept, live._kept = live._kept, {}
+    run(one)
+    assert slurm.updates == []
+    (found,) = submitted(one, REQUEST)
+    assert found == CHANGE.fields
+    live._kept = kept
+    run(one)
+    assert slurm.updates == []
+    live._kept, live._began_s = {}, live._began_s - 5.0
+    run(one)
+    assert "too old" in store.story(ID, 7)[-1]["text"]
+
+
 def test_native_lets_go_of_all_pins(store: Store, tmp_path: Path) -> None:
     slurm = Slurm(PINNED)
     run(placer(store, slurm, tmp_path, mode="native"))
