@@ -4,16 +4,17 @@
 Its age is a part of its priority only with slurmdbd; when it began counts without one too.
 """
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import desk, until
+from tests.cluster.jobs import Desk, desk, until
 from tests.cluster.rules import QUIET
 from tests.cluster.test_node_gate import PARAMETERS, extra
 from tests.cluster.test_order import no_accounting
-from tests.cluster.test_steered import active, fresh, gpu, steered, submit
+from tests.cluster.test_steered import fresh, gpu, steered, submit
 
 AGE = "PriorityWeightAge=1000000\nPriorityMaxAge=0-1\nPriorityCalcPeriod=1"
 
@@ -23,9 +24,7 @@ AGE = "PriorityWeightAge=1000000\nPriorityMaxAge=0-1\nPriorityCalcPeriod=1"
 def test_who_waits_at_the_gate_keeps_its_age(make_lab: Callable[..., Lab]) -> None:
     lab = gated(make_lab)
     me = desk(lab, 300)
-    busy = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))
-    lab.wait(busy, "RUNNING")
-    until(lambda: active(lab, 0) > 0.35, 60, "the activity shows")
+    busy = occupy(lab, me)
 
     waits = submit(me)
     row = until(lambda: at_the_gate(lab, waits), 20, "it waits at the gate")
@@ -54,14 +53,21 @@ def test_without_colocd_nobody_waits_at_the_gate(make_lab: Callable[..., Lab]) -
     """The node's agent opens it."""
     lab = gated(make_lab)
     me = desk(lab, 300)
-    busy = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))
-    lab.wait(busy, "RUNNING")
-    until(lambda: active(lab, 0) > 0.35, 60, "the activity shows")
+    busy = occupy(lab, me)
     waits = submit(me)
     until(lambda: at_the_gate(lab, waits), 20, "it waits at the gate")
     lab.colocd.kill()
     lab.wait(waits, "RUNNING", 120)
     assert lab.job(busy)["JobState"] == "RUNNING"
+
+
+def occupy(lab: Lab, me: Desk) -> int:
+    """A job that keeps the GPU busy, and colocd has seen that."""
+    busy = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))
+    lab.wait(busy, "RUNNING")
+    until(lambda: extra(lab)["smact"] > 30, 60, "the activity shows")
+    time.sleep(2.5)  # two looks
+    return busy
 
 
 def at_the_gate(lab: Lab, job: int) -> dict[str, str]:
