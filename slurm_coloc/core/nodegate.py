@@ -2,8 +2,8 @@
 """The gate on present SM activity in Slurm itself, a node at a time (extra_constraints, 23.11+).
 
 Each GPU node carries ``{"smact": N, "coloc": ID}`` in Extra: the percentage of its least busy GPU
-(1 to 100; 0: not known, open) and a number of its own. A shared job asks for ``smact<GATE`` among
-the numbers of the nodes that it may get.
+(1 to 100; 0: not known, open; with steered placement 1 or 0) and a number of its own. A shared job
+asks for ``smact<GATE`` among the numbers of the nodes that it may get.
 
 Why the numbers (tried on 24.11 and 26.05): where *no* node of the cluster meets a constraint, the
 job waits, at its place and with its age. Where one does that the job cannot get (another partition,

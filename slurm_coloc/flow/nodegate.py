@@ -14,7 +14,16 @@ from slurm_coloc.core.binding import NodeUse
 from slurm_coloc.core.cluster import ClusterShape, NodeShape, plain
 from slurm_coloc.core.decision import Action, Decision
 from slurm_coloc.core.gres import count_of, parse_gres
-from slurm_coloc.core.nodegate import PARAMETER, asks, due, level, numbers, present, written
+from slurm_coloc.core.nodegate import (
+    PARAMETER,
+    SHUT_PCT,
+    asks,
+    due,
+    level,
+    numbers,
+    present,
+    written,
+)
 from slurm_coloc.core.parking import Way, way_of
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite
@@ -35,9 +44,11 @@ class NodeGate:
         live: Live,
         shape: Callable[[], ClusterShape | None],
         closed: Closed = lambda: (),
+        off: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``closed``: UUIDs of GPUs that take no further job. Nothing is asked yet."""
-        self._closed = closed
+        """``closed``: UUIDs of GPUs that take no further job; ``off``: the switch. Nothing is asked
+        yet."""
+        self._closed, self._off = closed, off
         self._place = config.placement
         self._slurm, self._live, self._shape = slurm, live, shape
         self._warned = False
@@ -59,7 +70,7 @@ class NodeGate:
         shape = self._shape()
         if shape is None:
             return
-        on = self.serves(shape)
+        on = self.serves(shape) and not self._off()
         if not on and self._clean:
             return
         nodes = {node.name: node for node in shape.nodes}
@@ -88,18 +99,19 @@ class NodeGate:
         told = self._live.of(node.name)
         if told is None or time.time() - told[0] > self._place.stale_s:
             return 0  # not known: open, as without the gate
+        if self._place.mode == "steered":
+            return SHUT_PCT  # jobs are judged one by one: all that counts is that it is fresh
         closed = self._closed()  # as if they were busy without a break
         return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in told[1][: node.gpus])
 
     async def close(self) -> None:
         """colocd ends: nobody keeps the figures fresh, so the nodes are opened."""
-        for name in self.carry:
-            try:
-                extra = next(use.extra for use in await self._slurm.usage() if use.name == name)
-                if text := written(extra, 0):
-                    await self._slurm.set_node_extra(name, text)
-            except (SlurmError, StopIteration) as err:
-                log.warning("place", node=name, error=str(err))
+        try:
+            for use in await self._slurm.usage() if self.carry else ():
+                if use.name in self.carry and (text := written(use.extra, 0)):
+                    await self._slurm.set_node_extra(use.name, text)
+        except SlurmError as err:
+            log.warning("place", result="the nodes' agents open them", error=err.message)
 
     def asks(
         self, nodes: Collection[str], pct: int, shards: int, cpus: int = 1, memory_mib: int = 0

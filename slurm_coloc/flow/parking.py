@@ -68,13 +68,18 @@ class Parking:
     async def go(self, job: Queued) -> Fields:
         """Let a job go that waited. Raises SlurmError."""
         parked = self._memory.parked.get(key(job))
-        if parked == WITHOUT_END or job.reason == WAITS:
+        if parked == WITHOUT_END or job.reason == WAITS or self._began_so(job):
             self._memory.parked.pop(key(job), None)
             return await self._opened(job, SHUT_PCT)
         if parked is None or (job.reason != "BeginTime" and parked > time.time()):
             return {}
         self._memory.parked.pop(key(job))
         return {"StartTime": "now"} if job.reason == "BeginTime" else {}
+
+    def _began_so(self, job: Queued) -> bool:
+        """Whether the job was submitted with a constraint, of which Slurm shows nothing yet."""
+        sent = decision_in(job.admin_comment) in self._memory.begun and not job.restarts
+        return bool(self._gate.carry) and sent
 
     async def _opened(self, job: Queued, most_pct: int = 100) -> Fields:
         """Extra without our constraint, if its figure is ``most_pct`` at most; looked at once."""

@@ -17,7 +17,9 @@ class Placement:
         """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
         there is not."""
         self._shape, self._slurm = around.shape, around.slurm
-        self._gate = NodeGate(around.config, around.slurm, around.live, around.shape, closed)
+        self._gate = NodeGate(
+            around.config, around.slurm, around.live, around.shape, closed, around.off
+        )
         self._placer = Placer(around, self._gate, closed)
         self._free = False  # no job may have a constraint of ours
         self.interval_s = around.config.placement.interval_s

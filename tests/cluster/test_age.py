@@ -14,7 +14,7 @@ from tests.cluster.jobs import Desk, desk, until
 from tests.cluster.rules import QUIET
 from tests.cluster.test_node_gate import PARAMETERS, extra
 from tests.cluster.test_order import no_accounting
-from tests.cluster.test_steered import fresh, gpu, steered, submit
+from tests.cluster.test_steered import active, fresh, gpu, steered, submit
 
 AGE = "PriorityWeightAge=1000000\nPriorityMaxAge=0-1\nPriorityCalcPeriod=1"
 
@@ -65,7 +65,7 @@ def occupy(lab: Lab, me: Desk) -> int:
     """A job that keeps the GPU busy, and colocd has seen that."""
     busy = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))
     lab.wait(busy, "RUNNING")
-    until(lambda: extra(lab)["smact"] > 30, 60, "the activity shows")
+    until(lambda: active(lab, 0) > 0.35, 60, "the activity shows")
     time.sleep(2.5)  # two looks
     return busy
 

@@ -118,6 +118,25 @@ def test_what_is_not_judged_is_not_gated(tmp_path: Path, change: dict[str, Any])
     assert gate.at_submit(("n1",), REQUEST, SHARE, other) == other
 
 
+def test_the_switch_off_and_an_orderly_end_open_the_gate(tmp_path: Path) -> None:
+    thrown: list[int] = []
+    live, slurm = Live(Store.open(tmp_path)), Several("n1", "n2")
+    gate = NodeGate(CONFIG, slurm, live, lambda: SHAPE, off=lambda: bool(thrown))  # type: ignore[arg-type]
+    live._began_s -= 61.0
+    busy = {"uuid": "GPU-0", "index": 0, "total_mib": 40536, "free_mib": 1, "smact": 0.9}
+    live.take("n1", {"gpus": [busy]})
+    for _ in range(2):
+        asyncio.run(gate.round())
+        assert json.loads(slurm.extras["n1"])["smact"] == 90
+        thrown.append(1)
+        asyncio.run(gate.round())
+        assert json.loads(slurm.extras["n1"])["smact"] == 0
+        thrown.clear()
+    asyncio.run(gate.round())
+    asyncio.run(gate.close())
+    assert slurm.extras == {"n1": '{"smact":0,"coloc":1}', "n2": ""}, "n2 has no shards of ours"
+
+
 def test_a_restart_opens_no_gate(tmp_path: Path) -> None:
     slurm = Several("n1")
     slurm.extras["n1"] = '{"smact":90,"coloc":7}'

@@ -140,3 +140,9 @@ def test_a_submission_waits_with_its_age_too(store: Store, tmp_path: Path) -> No
         return found
 
     assert asyncio.run(go()).fields == {**CHANGE.fields, "extra": SHUT}
+    # The gate is open at the next look, and Slurm has not looked at the job yet.
+    slurm.jobs, slurm.extras["7"] = [replace(JOB, reason="Priority")], SHUT
+    slurm.uses = [replace(use, gpus=(Gpu(0, 39), Gpu(0, 39))) for use in slurm.uses]
+    run(one)
+    pin: Update = {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"}
+    assert slurm.updates == [("7", {**pin, "Extra": "smact>=0"})]
