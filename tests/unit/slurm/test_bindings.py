@@ -114,36 +114,6 @@ def test_a_request_per_task_is_asked_of_the_commands(site: Site) -> None:
     assert site.commands.endswith(f"{FORMAT} --user=1001\n")
 
 
-def test_the_shape(site: Site) -> None:
-    shape = site.ask(lambda slurm: slurm.shape())
-    assert (shape.name, shape.release) == ("site", (25, 11, 4))
-    (node,) = shape.nodes
-    assert (node.name, node.gpu_type, node.gpus, node.shards, node.cpus) == (
-        "n1",
-        "a100",
-        2,
-        78,
-        32,
-    )
-    assert (node.address, node.hostname, node.usable, node.partitions) == (
-        "10.0.0.1",
-        "node1",
-        False,
-        ("p",),
-    )
-    p, q = shape.partitions
-    assert (p.default, p.def_cpu_per_gpu, p.def_mem_per_gpu_mib, p.max_time_min) == (
-        True,
-        4,
-        8192,
-        1440,
-    )
-    assert (q.qos, q.preempt_mode, q.max_time_min) == ("part", "GANG,SUSPEND", None)
-    assert shape.private_data == {"jobs", "usage"}
-    assert shape.select_params == {"CR_CORE_MEMORY", "LL_SHARED_GRES"}
-    assert shape.accounting_tres == {"cpu", "gres/gpu"}
-
-
 def test_orders(site: Site) -> None:
     async def run(slurm: SlurmBindings) -> None:
         await slurm.requeue_hold("7")
@@ -273,8 +243,6 @@ def test_the_real_pyslurm() -> None:
         slow = SlurmCommands(30)
         fast = SlurmBindings(30, forced=True)
         try:
-            mine, theirs = await fast.shape(), await slow.shape()
-            assert mine == theirs
             uids = {view.uid for view in await slow._jobs()}
             seen = {view.handle: view for view in await fast.jobs_of(uids)}
             for view in await slow.jobs_of(uids):

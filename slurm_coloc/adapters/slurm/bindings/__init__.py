@@ -11,6 +11,7 @@ What the commands do here too, and why (read in pyslurm 25.11.2's source):
 - tasks of an array, and whatever acts on one: Job takes a number, ``<array>_<task>`` is none;
 - ended jobs: db.Jobs keeps one record a job id, so the runs of a requeued job are lost;
 - controllers: ping() raises for one that is down, as for an index that there is not;
+- the shape of the cluster: Partition tells no PriorityTier, Node no memory under scontrol's name;
 - the whole slurm.conf under its own names, limits, placement and needs.
 """
 
@@ -24,8 +25,6 @@ import structlog
 from slurm_coloc.adapters.slurm.bindings.child import Child, Fault
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
 from slurm_coloc.adapters.slurm.commands.parse import job_view, parse_release, tasks_in
-from slurm_coloc.adapters.slurm.commands.shape import cluster_shape
-from slurm_coloc.core.cluster import ClusterShape
 from slurm_coloc.core.job import JobView
 from slurm_coloc.errors import SlurmError
 
@@ -111,26 +110,15 @@ class SlurmBindings(SlurmCommands):
     async def _try_it(self) -> None:
         """Whether pyslurm loads here, and is of slurmctld's release."""
         try:
-            config = await self._child.ask("config")
-            theirs = parse_release(config["SLURM_VERSION"])[:2]
-            if parse_release(self._child.version)[:2] != theirs:
-                version = config["SLURM_VERSION"]
+            version = await self._child.ask("version")
+            if parse_release(self._child.version)[:2] != parse_release(version)[:2]:
                 raise Fault(f"{self._child.version} is not for slurmctld {version}")
         except Fault:
             self._usable = None if self._forced else False
             await self._child.close()
             raise
-        self._usable = True
+        self._usable, self._release = True, parse_release(version)
         log.info("pyslurm", version=self._child.version, result="used")
-
-    async def shape(self) -> ClusterShape:
-        """The cluster's name, release, GPU nodes and partitions."""
-        try:
-            found = await self._ask("shape")
-        except Fault:
-            return await super().shape()
-        self._release = parse_release(found["config"].get("SLURM_VERSION", ""))
-        return cluster_shape(found["config"], found["nodes"], found["partitions"])
 
     async def job(self, job_id: int) -> JobView | None:
         """One job; None when slurmctld no longer knows it."""

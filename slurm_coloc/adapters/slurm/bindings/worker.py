@@ -14,7 +14,7 @@ Read in pyslurm 25.11.2's source, and handled here:
   nothing is told of it: the client asks the commands about a job of ours without gres_per_node;
 - dependencies is a dict of ids and ``7(unfulfilled)``; a singleton that still waits is left out;
 - an exit code of 128 and more is lessened by 128;
-- iterating over Jobs, Nodes or Partitions gives keys; ``values()`` all clusters' items.
+- iterating over Jobs gives keys; ``values()`` all clusters' items.
 """
 
 import json
@@ -76,75 +76,20 @@ def job_values(job: Any) -> Values:
     }
 
 
-def node_pairs(node: Any) -> Values:
-    """A pyslurm.Node under the names of scontrol's text."""
-    return {
-        "NodeName": _text(node.name),
-        "NodeAddr": _text(node.address),
-        "NodeHostName": _text(node.hostname),
-        "Gres": _gres(node.configured_gres),
-        "State": _text(node.state),
-        "Partitions": ",".join(node.partitions or ()),
-        "ActiveFeatures": ",".join(node.active_features or ()),
-        "CPUTot": _text(node.total_cpus),
-    }
-
-
-def partition_pairs(part: Any) -> Values:
-    """A pyslurm.Partition under the names of scontrol's text."""
-    defaults = {
-        "DefCpuPerGPU": part.default_cpus_per_gpu,
-        "DefMemPerGPU": part.default_memory_per_gpu,
-    }
-    limit = part.max_time  # minutes, or a word
-    return {
-        "PartitionName": _text(part.name),
-        "Default": "YES" if part.is_default else "NO",
-        "JobDefaults": ",".join(f"{key}={n}" for key, n in defaults.items() if n is not None),
-        "MaxTime": f"0:{limit}:0" if isinstance(limit, int) else "UNLIMITED",
-        "QoS": part.qos or "N/A",
-        "PreemptMode": part.preempt_mode or "OFF",
-    }
-
-
-def config_pairs(config: Any) -> Values:
-    """What the shape of the cluster needs of slurm.conf, under its own names."""
-    defaults = config.job_defaults or {}
-    return {
-        "SLURM_VERSION": _text(config.version),
-        "ClusterName": _text(config.cluster_name),
-        "JobDefaults": ",".join(f"{key}={value}" for key, value in defaults.items()),
-        "PrivateData": ",".join(config.private_data or ()),
-        "SelectTypeParameters": ",".join(config.select_type_parameters or ()),
-        "AccountingStorageTRES": ",".join(config.accounting_storage_tres or ()),
-    }
-
-
 def operations(pyslurm: Any) -> dict[str, Callable[..., Any]]:
     """What may be asked, by name."""
-
-    def load_config() -> Values:
-        return config_pairs(pyslurm.slurmctld.Config.load())
 
     def jobs(uids: list[int]) -> list[Values]:
         wanted = set(uids)
         return [job_values(j) for j in pyslurm.Jobs.load().values() if j.user_id in wanted]
 
-    def shape() -> dict[str, Any]:
-        return {
-            "config": load_config(),
-            "nodes": [node_pairs(node) for node in pyslurm.Nodes.load().values()],
-            "partitions": [partition_pairs(part) for part in pyslurm.Partitions.load().values()],
-        }
-
     def modify(job_id: int, fields: dict[str, Any]) -> None:
         pyslurm.Job(job_id).modify(pyslurm.JobSubmitDescription(**fields))
 
     return {
-        "config": load_config,
+        "version": lambda: str(pyslurm.slurmctld.Config.load().version),
         "job": lambda job_id: job_values(pyslurm.Job.load(job_id)),
         "jobs": jobs,
-        "shape": shape,
         "requeue": lambda job_id, hold: pyslurm.Job(job_id).requeue(hold=hold),
         "hold": lambda job_id: pyslurm.Job(job_id).hold(),
         "release": lambda job_id: pyslurm.Job(job_id).release(),

@@ -135,56 +135,18 @@ class _Loaded(dict[Any, Any]):
     @classmethod
     def load(cls) -> "_Loaded":
         _rpc(cls.__name__)
-        return cls(_ITEMS[cls.__name__])
+        return cls(_KNOWN)
 
 
 class Jobs(_Loaded):
     pass
 
 
-class Nodes(_Loaded):
-    pass
-
-
-class Partitions(_Loaded):
-    pass
-
-
-_ITEMS: dict[str, dict[Any, Any]] = {
-    "Jobs": _KNOWN,
-    "Nodes": {
-        "n1": SimpleNamespace(
-            name="n1", address="10.0.0.1", hostname="node1", state="MIXED+DRAIN", partitions=["p"],
-            configured_gres={"gpu:a100": 2, "shard:a100": 78}, active_features=[], total_cpus=32,
-        ),
-        "c1": SimpleNamespace(
-            name="c1", address="c1", hostname="c1", state="IDLE", partitions=[],
-            configured_gres={}, active_features=["fast"], total_cpus=8,
-        ),
-    },
-    "Partitions": {
-        "p": SimpleNamespace(
-            name="p", is_default=True, default_cpus_per_gpu=4, default_memory_per_gpu=None,
-            max_time=1440, qos=None, preempt_mode="OFF",
-        ),
-        "q": SimpleNamespace(
-            name="q", is_default=False, default_cpus_per_gpu=None, default_memory_per_gpu=None,
-            max_time=UNLIMITED, qos="part", preempt_mode="GANG,SUSPEND",
-        ),
-    },
-}  # fmt: skip
-
-
 class _Config:
     @staticmethod
     def load() -> SimpleNamespace:
         _rpc("config")
-        return SimpleNamespace(
-            version="26.05.5" if _mode() == "newer" else "25.11.4", cluster_name="site",
-            job_defaults={"DefMemPerGPU": "8192"}, private_data=["jobs", "usage"],
-            select_type_parameters=["CR_CORE_MEMORY", "LL_SHARED_GRES"],
-            accounting_storage_tres=["cpu", "gres/gpu"],
-        )  # fmt: skip
+        return SimpleNamespace(version="26.05.5" if _mode() == "newer" else "25.11.4")
 
 
 slurmctld = SimpleNamespace(Config=_Config)
