@@ -20,6 +20,7 @@ class Step(StrEnum):
     EXCLUDE = "exclude"  # the node
     DELAY = "delay"  # a start time of ours: Slurm's own would be two minutes away, or at once
     RELEASE = "release"
+    PLACE = "place"  # give back its priority: a requeue takes a job's age
     ADMIT = "admit"  # the node again
     DONE = "done"
     LOST = "lost"  # it started, or somebody else acted on it: leave it to them
@@ -28,7 +29,8 @@ class Step(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Goal:
     """``restart``: the run that was put back; ``elsewhere``: the node is to be excluded meanwhile;
-    ``excluded``, ``delayed``: what has been done; ``over``: the exclusion has lasted long enough.
+    ``excluded``, ``delayed``: what has been done; ``over``: the exclusion has lasted long enough;
+    ``base``: the priority that it had, 0 where that is settled.
     """
 
     restart: int
@@ -36,6 +38,7 @@ class Goal:
     excluded: bool = False
     delayed: bool = False
     over: bool = False
+    base: int = 0
 
 
 def next_step(view: JobView, goal: Goal) -> Step:
@@ -53,6 +56,8 @@ def next_step(view: JobView, goal: Goal) -> Step:
         return Step.DELAY
     if view.held_by_requeue:
         return Step.RELEASE
+    if 0 < view.priority < goal.base:
+        return Step.PLACE
     if not goal.excluded:
         return Step.DONE
     return Step.ADMIT if goal.over else Step.WAIT

@@ -96,6 +96,7 @@ class Parts:
             lambda: self.modes.switched_off,
             lambda: self.seen.shape,
             self.watcher.see,
+            places=config.recovery.raise_by == "priority",
         )
         self.slots = Slots(
             config.slots,

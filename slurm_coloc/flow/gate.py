@@ -46,14 +46,17 @@ class Gate:
         off: Callable[[], bool],
         shape: Callable[[], ClusterShape | None],
         see: Callable[[JobView], None],
+        *,
+        places: bool = True,
     ) -> None:
-        """``see``: opens the run of a job that is in the queue again, so that it is followed."""
+        """``see``: opens the run of a job that is in the queue again, so that it is followed;
+        ``places``: whether priorities may be set."""
         self._config = config
         self._store = store
         self._slurm = slurm
         self._off = off
         self._shape = shape
-        self._see = see
+        self._see, self._places = see, places
         self._ordering: set[tuple[str, int]] = set()
         self._later: dict[tuple[str, int, int], float] = {}  # until when (monotonic) none is due
 
@@ -116,6 +119,7 @@ class Gate:
             "node": node,
             "why": why,
             "was": was,
+            "base": view.priority if self._places else 0,
             "created_s": now,
             "updated_s": now,
         }
@@ -165,6 +169,7 @@ class Gate:
                 bool(row["excluded"]),
                 bool(row["delayed"]),
                 age_s >= self._config.exclude_s,
+                row["base"],
             )
             step = next_step(view, goal)
             if step is Step.WAIT:
@@ -191,6 +196,9 @@ class Gate:
             self._store.putbacks.change(row, excluded=1)
         elif step is Step.RELEASE:
             await self._slurm.release(view.handle)
+        elif step is Step.PLACE:
+            await self._slurm.update(view.handle, Priority=row["base"])
+            self._store.putbacks.change(row, base=0)
         elif step is Step.DELAY:
             await self._slurm.update(view.handle, StartTime=f"now+{self._wait_s(row)}")
             self._store.putbacks.change(row, delayed=1)

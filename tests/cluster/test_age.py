@@ -12,6 +12,7 @@ import pytest
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, desk, until
 from tests.cluster.rules import QUIET
+from tests.cluster.test_gate import foreigner, story
 from tests.cluster.test_node_gate import PARAMETERS, extra
 from tests.cluster.test_order import no_accounting
 from tests.cluster.test_steered import active, fresh, gpu, steered, submit
@@ -59,6 +60,38 @@ def test_without_colocd_nobody_waits_at_the_gate(make_lab: Callable[..., Lab]) -
     lab.colocd.kill()
     lab.wait(waits, "RUNNING", 120)
     assert lab.job(busy)["JobState"] == "RUNNING"
+
+
+@pytest.mark.skipif(bool(no_accounting()), reason=no_accounting() or "-")
+@pytest.mark.timeout(300)
+def test_who_is_put_back_has_his_place_again(make_lab: Callable[..., Lab]) -> None:
+    """The node's gate requeues it, which takes its age; that is no fault of its own."""
+    lab = make_lab(
+        users=2,
+        machine="1xa100-40gb",
+        accounting=True,
+        slurm_conf_extra=AGE,
+        settings={"gate": {"wait_s": 20.0}},
+    )
+    me = desk(lab, 152)
+    whole = lab.sbatch("--gpus=1", *QUIET, wrap="sleep 900", user=lab.users[1])
+    lab.wait(whole, "RUNNING")
+    job = submit(me)
+    until(lambda: int(lab.job(job)["Priority"]) > 5000, 150, "it has an age")
+    with foreigner(lab, 33000):
+        before = int(lab.job(job)["Priority"])
+        lab.run(["scancel", str(whole)])
+        until(lambda: "put back" in story(me, job), 60, "it is put back")
+        row = until(lambda: again_waiting(lab, job), 30, "it is in the queue again")
+        until(lambda: int(lab.job(job)["Priority"]) >= before, 20, "it has its place")
+        assert row["Restarts"] == "1"
+    lab.wait(job, "RUNNING", 120)
+
+
+def again_waiting(lab: Lab, job: int) -> dict[str, str]:
+    """The job as Slurm shows it, once it waits without a hold."""
+    row = lab.job(job)
+    return row if row["JobState"] == "PENDING" and row["Priority"] != "0" else {}
 
 
 def occupy(lab: Lab, me: Desk) -> int:

@@ -2,7 +2,8 @@
 """Runs that were put back before they began, because their GPUs were not fit for them.
 
 ``state`` is ``open`` until the job is where it belongs; ``was`` what its owner had excluded, NULL
-where no other node can take it; ``excluded`` and ``delayed`` what has been done.
+where no other node can take it; ``base`` the priority that the job is to have again, 0 where it
+has; ``excluded`` and ``delayed`` what has been done.
 """
 
 from slurm_coloc.adapters.store.table import Row, Table

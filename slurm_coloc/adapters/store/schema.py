@@ -128,6 +128,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX stretches_by_state ON stretches (state) WHERE set_s IS NOT NULL",
         "ALTER TABLE work ADD COLUMN nice INTEGER",
     ),
+    # 7: the priority that a job had when its node's gate put it back
+    ("ALTER TABLE putbacks ADD COLUMN base INTEGER NOT NULL DEFAULT 0",),
 )
 
 

@@ -68,6 +68,8 @@ class Slurm:
             self._order(name, f"={value}")
             if name == "ExcNodeList":
                 self.list = value
+            if name == "Priority":
+                self.view = replace(self.view, priority=value)
 
 
 @pytest.fixture
@@ -81,10 +83,11 @@ def judge(store: Store, slurm: Any, shape: ClusterShape = ALONE, **more: Any) ->
     """The answer of a last look at a full GPU, and what is done about it."""
     last = more.pop("last", True)
     off = more.pop("off", False)
+    view = more.pop("view", VIEW)
     gate = Gate(GateConfig(**more), store, slurm, lambda: off, lambda: shape, lambda view: None)
     decision = store.decision(ID)
     assert decision is not None
-    return asyncio.run(gate.judge(VIEW, decision, "n1", FULL, 12288, last=last))
+    return asyncio.run(gate.judge(view, decision, "n1", FULL, 12288, last=last))
 
 
 def go_on(store: Store, slurm: Any, **more: Any) -> None:
@@ -100,6 +103,15 @@ def test_it_waits_for_its_only_node(store: Store) -> None:
     assert slurm.orders == ["requeue", "StartTime=now+60", "release"]
     row = store.putbacks.of(ID, 7, 0)
     assert row is not None and row["state"] == "done"
+
+
+def test_it_has_its_place_again(store: Store) -> None:
+    """A requeue takes its age; it was no fault of its own."""
+    slurm = Slurm(replace(VIEW, priority=17_388))
+    assert judge(store, slurm, view=slurm.view)["back"]
+    go_on(store, slurm)
+    assert slurm.orders == ["requeue", "StartTime=now+60", "release", "Priority=17388"]
+    assert store.putbacks.open() == []
 
 
 def test_it_goes_elsewhere_and_may_come_back(store: Store) -> None:
