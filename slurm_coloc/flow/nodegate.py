@@ -84,7 +84,8 @@ class NodeGate:
             pct = self._level(nodes[name], extra) if on else 0
             gate_pct = round(100 * self._place.smact_gate)
             if due(extra, pct, named[name], gate_pct):
-                text = written(extra, pct, named[name])
+                # Read again: an administrator's own change of a moment ago must not be lost.
+                text = written(await self._slurm.node_extra(name), pct, named[name])
                 if text is None:
                     continue
                 await self._slurm.set_node_extra(name, text)

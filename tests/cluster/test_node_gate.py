@@ -35,8 +35,9 @@ def test_a_busy_node_takes_no_shared_job(make_lab: Callable[..., Lab]) -> None:
         slurm_conf_extra=PARAMETERS,
         settings={"placement": {"node_gate": True, "smact_gate": 0.3, "interval_s": 1.0}},
     )
-    lab.run(["scontrol", "update", "NodeName=n1", 'Extra={"rack":"b7"}'])
     until(lambda: "smact" in extra(lab), 30, "the node has its figure")
+    lab.run(["scontrol", "update", "NodeName=n1", 'Extra={"rack":"b7"}'])
+    until(lambda: "smact" in extra(lab), 30, "the node has its figure again")
     assert extra(lab)["rack"] == "b7", "other keys stay"
     me = desk(lab, 300)
     first = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))

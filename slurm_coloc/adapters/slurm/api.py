@@ -124,6 +124,9 @@ class SlurmClient(Protocol):
         """Replace what a pending job asks for on each node (``gres/gpu:1``) or, behind
         ``per-task:``, for each task (core/gres.gpu_request)."""
 
+    async def node_extra(self, node: str) -> str:
+        """A node's Extra, "" for none (23.11 and later)."""
+
     async def set_node_extra(self, node: str, text: str) -> None:
         """Replace a node's Extra (23.11 and later)."""
 

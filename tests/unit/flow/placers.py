@@ -51,6 +51,9 @@ class Slurm:
     async def extra(self, handle: str) -> str:
         return self.extras.get(handle, "")
 
+    async def node_extra(self, node: str) -> str:
+        return next(use.extra for use in self.uses if use.name == node)
+
     async def set_node_extra(self, node: str, text: str) -> None:
         self.uses = [replace(use, extra=text) if use.name == node else use for use in self.uses]
 

@@ -36,6 +36,9 @@ class Slurm:
         gpus = (Gpu(0, 39), Gpu(0, 39))
         return (NodeUse("n1", ("gpu",), True, 32, 0, 1000, 0, None, gpus, extra=self.extra),)
 
+    async def node_extra(self, node: str) -> str:
+        return self.extra
+
     async def set_node_extra(self, node: str, text: str) -> None:
         self.extra = text
 
@@ -73,6 +76,9 @@ class Several(Slurm):
             NodeUse(name, ("gpu",), True, 32, 0, 1000, 0, None, gpus, extra=extra)
             for name, extra in self.extras.items()
         )
+
+    async def node_extra(self, node: str) -> str:
+        return self.extras[node]
 
     async def set_node_extra(self, node: str, text: str) -> None:
         self.extras[node] = text

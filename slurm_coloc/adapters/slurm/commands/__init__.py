@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slurm through its own commands: what works on every release from 22.05 on.
 
-data.py reads their JSON where the release has it, parse.py and use.py their text: each knows the
-differences between the releases that it reads. process.py bounds a command.
+data.py reads their JSON where the release has it, parse.py, shape.py and use.py their text: each
+knows the differences between the releases that it reads. accounting.py asks slurmdbd, process.py
+bounds a command.
 """
 
 import asyncio
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from pathlib import Path
 
 import structlog
 
-from slurm_coloc.adapters.slurm.commands import data, process, queue
+from slurm_coloc.adapters.slurm.commands import data, queue
+from slurm_coloc.adapters.slurm.commands.accounting import Accounting
 from slurm_coloc.adapters.slurm.commands.limits import (
     ASSOC_COLUMNS,
     QOS_COLUMNS,
@@ -23,15 +24,12 @@ from slurm_coloc.adapters.slurm.commands.limits import (
 from slurm_coloc.adapters.slurm.commands.parse import (
     FORMAT,
     LINE_FORMAT,
-    SACCT_COLUMNS,
-    SACCT_DELIMITER,
     TERMS_FORMAT,
     UNSET,
     VAIN_FORMAT,
     job_view,
     number,
     parse_config,
-    parse_ended,
     parse_jobs,
     parse_line,
     parse_pairs,
@@ -56,23 +54,13 @@ from slurm_coloc.core.billing import parse_weights
 from slurm_coloc.core.binding import Need, NodeUse
 from slurm_coloc.core.cluster import ClusterShape, Controller
 from slurm_coloc.core.gres import PER_TASK, parse_gres, task_bind
-from slurm_coloc.core.job import TERMINAL, EndedJob, JobView, Terms
+from slurm_coloc.core.job import JobView, Terms
 from slurm_coloc.core.limits import SiteLimits
 from slurm_coloc.core.queued import Queued
 from slurm_coloc.core.stretch import Reserved
 from slurm_coloc.errors import SlurmError
 
 FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard
-# What sacct and sacctmgr say where the site has no slurmdbd.
-NO_ACCOUNTING = (
-    "accounting storage is disabled",
-    "Only 'accounting_storage/slurmdbd' is supported",
-)
-SACCT = (
-    *("sacct", "-a", "-X", "-D", "-n", "-P", f"--delimiter={SACCT_DELIMITER}"),
-    f"--format={','.join(SACCT_COLUMNS)}",
-)
-ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
 ONE_JOB = ("squeue", "--states=all")
 EXCLUDED = 4096  # characters of a list of nodes; a longer one is cut there
 USERS_APART = 4  # so many users are asked for one by one
@@ -83,20 +71,15 @@ NO_JSON = ("data_parser", "serializer", "unrecognized option", "Unable to find p
 log = structlog.get_logger()
 
 
-class SlurmCommands:
+class SlurmCommands(Accounting):
     """Asks and tells slurmctld by its commands, each through the gate and with a time limit."""
 
     def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
-        self._timeout_s = timeout_s
-        self._dir = command_dir
+        super().__init__(timeout_s, command_dir)
         self._gate = Gate("slurmctld")
-        self._dbd_gate = Gate("slurmdbd")  # it may be away alone
         self._release: tuple[int, ...] | None = None
         self._uids: dict[str, int | None] = {}  # of users with limits of their own
         self._json: bool | None = None  # whether scontrol has data.LAYOUT; None: not asked yet
-
-    async def _command(self, *argv: str, ends: tuple[int, ...] = (0,)) -> str:
-        return await process.run(argv, self._dir, self._timeout_s, ends)
 
     async def _run(self, *argv: str) -> str:
         return await self._gate.through(lambda: self._command(*argv))
@@ -282,38 +265,6 @@ class SlurmCommands:
         # Thousands of lines take a while: the event loop has submissions to answer.
         return await asyncio.to_thread(parse_jobs, text)
 
-    async def ended(self, since_s: float) -> list[EndedJob]:
-        """Jobs that ended after ``since_s``, from slurmdbd; every run of a requeued job."""
-        since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
-        found = await self._sacct(f"--starttime={since}", "--endtime=now", ENDED)
-        return sorted(found, key=lambda one: one.end_s or 0.0)
-
-    async def accounted(self, *job_ids: int) -> list[EndedJob]:
-        """Every run of these jobs as slurmdbd keeps it, also when slurmctld has forgotten it."""
-        found = await self._sacct(f"--jobs={','.join(map(str, job_ids))}")
-        # After `slurmctld -c` an id can stand for several jobs: the newest submission is meant.
-        return sorted(found, key=lambda one: one.submit_s or 0.0)
-
-    async def steps(self, since_s: float) -> dict[str, str]:
-        """Commands of the steps that began after ``since_s``, by step."""
-        since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
-        asked = ("-a", "-n", "-P", "--format=JobID,SubmitLine", f"--starttime={since}")
-        text = await self._accounting("sacct", *asked, "--endtime=now")
-        rows = (line.partition("|") for line in text.splitlines())
-        return {step: line for step, _, line in rows if "." in step}
-
-    async def _sacct(self, *chosen: str) -> list[EndedJob]:
-        text = await self._accounting(*SACCT, *chosen)
-        return [parse_ended(line) for line in text.split("\n") if line.strip()]
-
-    async def _accounting(self, *argv: str) -> str:
-        try:
-            return await self._dbd_gate.through(lambda: self._command(*argv))
-        except SlurmError as err:
-            if any(word in err.message for word in NO_ACCOUNTING):
-                raise SlurmError(err.message, "no-accounting") from err
-            raise
-
     async def limits(self, cluster: str) -> SiteLimits:
         """QOS and association limits and the partitions' billing weights."""
         show = ("sacctmgr", "-n", "-P", "show")
@@ -328,14 +279,6 @@ class SlurmCommands:
             return SiteLimits(parse_qos(qos), found, prices)
 
         return await asyncio.to_thread(read)  # thousands of lines; a directory service may be slow
-
-    async def set_limit(self, *command: str) -> None:
-        """One `sacctmgr modify`. That nothing has changed is no error: it is what was wanted."""
-        try:
-            await self._accounting(command[0], "-i", "-Q", *command[1:])
-        except SlurmError as err:
-            if "Data has not changed" not in err.message:
-                raise
 
     async def controllers(self) -> list[Controller]:
         """Every slurmctld of the cluster and whether it answers.
@@ -381,6 +324,15 @@ class SlurmCommands:
                 tres = tres.replace("gres/gpu", "gres:gpu")
                 await self.update(handle, TresPerNode="")
         await self.update(handle, TresPerNode=tres)
+
+    async def node_extra(self, node: str) -> str:
+        """A node's Extra, "" for none (23.11 and later)."""
+        found = await self._data("nodes", "scontrol", "show", "node", node)
+        if found is not None:
+            return data.node_pairs(found[0])["Extra"] if found else ""
+        text = await self._run("scontrol", "show", "node", "-o", node)
+        extra = parse_pairs(next(iter(text.splitlines()), "")).get("Extra", "")
+        return "" if extra in UNSET else extra
 
     async def set_node_extra(self, node: str, text: str) -> None:
         """Replace a node's Extra (23.11 and later)."""

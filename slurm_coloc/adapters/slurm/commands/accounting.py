@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What slurmdbd knows, by sacct and sacctmgr. It may be away alone, so it has a gate of its own."""
+
+from datetime import datetime
+from pathlib import Path
+
+from slurm_coloc.adapters.slurm.commands import process
+from slurm_coloc.adapters.slurm.commands.parse import SACCT_COLUMNS, SACCT_DELIMITER, parse_ended
+from slurm_coloc.adapters.slurm.gate import Gate
+from slurm_coloc.core.job import TERMINAL, EndedJob
+from slurm_coloc.errors import SlurmError
+
+# What sacct and sacctmgr say where the site has no slurmdbd.
+NO_ACCOUNTING = (
+    "accounting storage is disabled",
+    "Only 'accounting_storage/slurmdbd' is supported",
+)
+SACCT = (
+    *("sacct", "-a", "-X", "-D", "-n", "-P", f"--delimiter={SACCT_DELIMITER}"),
+    f"--format={','.join(SACCT_COLUMNS)}",
+)
+ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
+
+
+class Accounting:
+    """Asks and tells slurmdbd; SlurmError ``no-accounting`` where there is none."""
+
+    def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._dir = command_dir
+        self._dbd_gate = Gate("slurmdbd")
+
+    async def _command(self, *argv: str, ends: tuple[int, ...] = (0,)) -> str:
+        return await process.run(argv, self._dir, self._timeout_s, ends)
+
+    async def ended(self, since_s: float) -> list[EndedJob]:
+        """Jobs that ended after ``since_s``, from slurmdbd; every run of a requeued job."""
+        since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
+        found = await self._sacct(f"--starttime={since}", "--endtime=now", ENDED)
+        return sorted(found, key=lambda one: one.end_s or 0.0)
+
+    async def accounted(self, *job_ids: int) -> list[EndedJob]:
+        """Every run of these jobs as slurmdbd keeps it, also when slurmctld has forgotten it."""
+        found = await self._sacct(f"--jobs={','.join(map(str, job_ids))}")
+        # After `slurmctld -c` an id can stand for several jobs: the newest submission is meant.
+        return sorted(found, key=lambda one: one.submit_s or 0.0)
+
+    async def steps(self, since_s: float) -> dict[str, str]:
+        """Commands of the steps that began after ``since_s``, by step."""
+        since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
+        asked = ("-a", "-n", "-P", "--format=JobID,SubmitLine", f"--starttime={since}")
+        text = await self._accounting("sacct", *asked, "--endtime=now")
+        rows = (line.partition("|") for line in text.splitlines())
+        return {step: line for step, _, line in rows if "." in step}
+
+    async def _sacct(self, *chosen: str) -> list[EndedJob]:
+        text = await self._accounting(*SACCT, *chosen)
+        return [parse_ended(line) for line in text.split("\n") if line.strip()]
+
+    async def _accounting(self, *argv: str) -> str:
+        try:
+            return await self._dbd_gate.through(lambda: self._command(*argv))
+        except SlurmError as err:
+            if any(word in err.message for word in NO_ACCOUNTING):
+                raise SlurmError(err.message, "no-accounting") from err
+            raise
+
+    async def set_limit(self, *command: str) -> None:
+        """One `sacctmgr modify`. That nothing has changed is no error: it is what was wanted."""
+        try:
+            await self._accounting(command[0], "-i", "-Q", *command[1:])
+        except SlurmError as err:
+            if "Data has not changed" not in err.message:
+                raise
