@@ -83,16 +83,29 @@ class NodeGate:
                 continue
             pct = self._level(nodes[name], extra) if on else 0
             gate_pct = round(100 * self._place.smact_gate)
-            if due(extra, pct, named[name], gate_pct):
-                # Read again: an administrator's own change of a moment ago must not be lost.
-                text = written(await self._slurm.node_extra(name), pct, named[name])
-                if text is None:
-                    continue
-                await self._slurm.set_node_extra(name, text)
-                log.info("place", node=name, smact_pct=pct)
-            carry[name] = named[name]
+            if not due(extra, pct, named[name], gate_pct) or await self._write(
+                name, pct, named[name]
+            ):
+                carry[name] = named[name]
         self.carry = carry if on else {}
         self._clean = not on
+
+    async def _write(self, name: str, pct: int, number: int) -> bool:
+        """Write one node's figure; whether that could be done. Raises SlurmError where slurmctld is
+        away."""
+        try:
+            # Read again: an administrator's own change of a moment ago must not be lost.
+            text = written(await self._slurm.node_extra(name), pct, number)
+            if text is None:
+                return False
+            await self._slurm.set_node_extra(name, text)
+        except SlurmError as err:
+            if err.away:
+                raise
+            log.warning("place", node=name, error=err.message)
+            return False
+        log.info("place", node=name, smact_pct=pct)
+        return True
 
     def _level(self, node: NodeShape, extra: str) -> int:
         if self._live.awaited(node.name, self._place.stale_s):

@@ -19,6 +19,7 @@ from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.decision import Action, Decision, Reason
 from slurm_coloc.core.request import JobRequest
 from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.gpus import Live
 from slurm_coloc.flow.nodegate import NodeGate
 
@@ -141,6 +142,23 @@ def test_the_switch_off_and_an_orderly_end_open_the_gate(tmp_path: Path) -> None
     asyncio.run(gate.round())
     asyncio.run(gate.close())
     assert slurm.extras == {"n1": '{"smact":0,"coloc":1}', "n2": ""}, "n2 has no shards of ours"
+
+
+def test_a_node_that_refuses_keeps_no_other_back(tmp_path: Path) -> None:
+    slurm = Several("n1", "n2", "n3")
+    slurm.extras["n2"] = "rack b7"  # not ours to touch
+
+    async def refuse(node: str, text: str) -> None:
+        if node == "n1":
+            raise SlurmError("Invalid node name specified", "slurm-refused")
+        slurm.extras[node] = text
+
+    slurm.set_node_extra = refuse  # type: ignore[method-assign]
+    nodes = tuple(replace(NODE, name=name) for name in slurm.extras)
+    gate = gate_of(tmp_path, replace(SHAPE, nodes=nodes), slurm)
+    asyncio.run(gate.round())
+    assert gate.carry == {"n3": 3}
+    assert gate.at_submit(("n1", "n3"), REQUEST, SHARE, CHANGE) == CHANGE
 
 
 def test_a_restart_opens_no_gate(tmp_path: Path) -> None:
