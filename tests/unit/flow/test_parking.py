@@ -13,8 +13,10 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.binding import Gpu
+from slurm_coloc.core.checks import Status
 from slurm_coloc.core.parking import Way, age_counts, way_of
 from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.core.steerchecks import gate
 from tests.unit.flow.placers import (
     AGES,
     CHANGE,
@@ -58,6 +60,14 @@ SHUT = "smact<1&((coloc>=1&coloc<=2))"
 def crowded(slurm: Slurm) -> None:
     """Somebody is on every GPU: the gate counts."""
     slurm.uses = [replace(use, gpus=(Gpu(5, 39), Gpu(5, 39))) for use in slurm.uses]
+
+
+def test_doctor_tells_where_there_is_no_gate() -> None:
+    without = replace(AGES, constraints=False)
+    found = [gate(shape, 0.8).status for shape in (SHAPE, AGES, without)]
+    assert found == [Status.OK, Status.OK, Status.WARN]
+    assert "extra_constraints" in gate(without, 0.8).todo
+    assert gate(without, 1.0).status is Status.OK, "none is wanted"
 
 
 def test_where_age_counts_the_gate_is_a_constraint(store: Store, tmp_path: Path) -> None:
