@@ -154,6 +154,7 @@ def test_colocd_beside_a_stopped_slurmctld(make_lab: Callable[..., Lab]) -> None
             time.sleep(0.05)
     finally:
         os.kill(slurmctld, signal.SIGCONT)
-    assert 1 <= most <= 2
+    # Two through the gate; `scontrol ping` (which of the slurmctlds answers) goes past it.
+    assert 1 <= most <= 3
     assert slowest < 2.0
     until(lambda: set(outcomes()) == {"completed"}, timeout=60, what="the job's end is seen")
