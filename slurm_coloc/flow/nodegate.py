@@ -55,7 +55,7 @@ class NodeGate:
         self._clean = False
         self.carry: dict[str, int] = {}
 
-    def serves(self, shape: ClusterShape) -> bool:
+    def _serves(self, shape: ClusterShape) -> bool:
         """Whether figures are kept in the nodes' Extra at all."""
         if self._place.mode == "steered":
             return way_of(shape) is Way.EXTRA
@@ -70,7 +70,7 @@ class NodeGate:
         shape = self._shape()
         if shape is None:
             return
-        on = self.serves(shape) and not self._off()
+        on = self._serves(shape) and not self._off()
         if not on and self._clean:
             return
         nodes = {node.name: node for node in shape.nodes}

@@ -32,9 +32,8 @@ def test_who_waits_at_the_gate_keeps_its_age(make_lab: Callable[..., Lab]) -> No
     assert row["Extra"] == "smact<1&(coloc=1)"
     assert row["AccrueTime"] == row["SubmitTime"]
     before = int(row["Priority"])
-    # Others pass: one for CPUs has no priority at all beside it.
     passes = lab.sbatch("-n1", *QUIET, wrap="true", user=lab.users[1])
-    lab.wait(passes, "COMPLETED")
+    lab.wait(passes, "COMPLETED")  # it is no place that others wait behind
     lab.colocd.kill()
     lab.colocd.start()
     until(lambda: fresh(lab), 40, "colocd is back")

@@ -11,7 +11,7 @@ What the commands do here too, and why (read in pyslurm 25.11.2's source):
 - tasks of an array, and whatever acts on one: Job takes a number, ``<array>_<task>`` is none;
 - ended jobs: db.Jobs keeps one record a job id, so the runs of a requeued job are lost;
 - controllers: ping() raises for one that is down, as for an index that there is not;
-- the shape of the cluster: Partition tells no PriorityTier, Node no memory under scontrol's name;
+- the shape of the cluster: it is asked for rarely, and steering needs all that scontrol tells;
 - the whole slurm.conf under its own names, limits, placement and needs.
 """
 

@@ -2,8 +2,8 @@
 """The child process that holds pyslurm: one JSON request a line in, one JSON answer a line out.
 
 A C extension that blocks or crashes does so here, where it can be killed. Nothing of slurm_coloc is
-imported, so that the child costs what pyslurm costs. Answers are mappings under Slurm's own names
-(squeue's columns, scontrol's keys), as the commands' parsers make them.
+imported, so that the child costs what pyslurm costs. Jobs are mappings under squeue's own names of
+its columns, as the commands' parsers make them.
 
 Read in pyslurm 25.11.2's source, and handled here:
 

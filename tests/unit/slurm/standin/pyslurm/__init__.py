@@ -27,7 +27,6 @@ if _mode() == "crash-at-load":
     os.kill(os.getpid(), signal.SIGSEGV)
 
 __version__ = "25.11.2"
-UNLIMITED = "UNLIMITED"
 
 
 class PyslurmError(Exception):
@@ -131,15 +130,11 @@ class Job:
         _rpc("requeue", self.id, hold)
 
 
-class _Loaded(dict[Any, Any]):
+class Jobs(dict[Any, Any]):
     @classmethod
-    def load(cls) -> "_Loaded":
-        _rpc(cls.__name__)
+    def load(cls) -> "Jobs":
+        _rpc("Jobs")
         return cls(_KNOWN)
-
-
-class Jobs(_Loaded):
-    pass
 
 
 class _Config:
