@@ -192,7 +192,7 @@ class Recorder:
             line = str(evidence.get("line", ""))
             text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
         if outcome is Outcome.FAILED and found.cause in VICTIMS:
-            text = f"failed, {WHOSE[Blame(found.cause)]}"
+            text = _failed_by(Blame(found.cause))
         if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
             text += f"; {retries.why_not(found)}"
         self._store.note(now, run["decision"], run["job_id"], "ended", text)
@@ -225,9 +225,17 @@ class Recorder:
                 now,
             )
             self._store.reports.blame(other, str(fault), str(found.verdict))
+            # The story said "left alone" of it.
+            told = _failed_by(fault)
+            self._store.note(now, other["decision"], other["job_id"], "ended", told)
             why = f"job {run['job_id']} on the same server ended by it too"
             self._blame(other, fault, why, now)
             self._plan(other, decision, None, found, now)
+
+
+def _failed_by(fault: Blame) -> str:
+    """How the story calls the end of a run that failed by ``fault``."""
+    return f"failed, {WHOSE[fault]}"
 
 
 def _since_s(run: Row) -> float:

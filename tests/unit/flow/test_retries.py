@@ -82,6 +82,11 @@ def test_the_clients_of_a_failed_server_all_come_back(store: Store) -> None:
     }
     # Nothing of it counts.
     assert store.works.tally(7, DECISION, 1000, time.time()) == (0, 0, 0)
+    told = [one["text"] for one in store.story(DECISION, 7) if one["kind"] == "ended"]
+    assert [one.split(":")[0] for one in told] == [
+        "failed for another reason than GPU memory",
+        "failed, a fault of MPS",
+    ]
 
 
 def test_a_fault_alone_is_its_own(store: Store) -> None:
