@@ -94,6 +94,10 @@ def _mps_fault(
     if evidence.get("kind") not in FAULTS:
         return False
     mine = set(body.get("gpu_uuids") or ())
-    return store.reports.faulted_beside(
-        run, mine, run["end_s"] - TOGETHER_S, run["end_s"] + TOGETHER_S
-    )
+    return store.reports.faulted_beside(run, mine, beside_since_s(run), run["end_s"] + TOGETHER_S)
+
+
+def beside_since_s(run: Row) -> float:
+    """From when on (epoch) another's fault on the same GPU may have been that of ``run``: not from
+    before it began."""
+    return float(max(run["end_s"] - TOGETHER_S, run["start_s"] or 0.0))

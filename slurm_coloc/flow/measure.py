@@ -134,7 +134,10 @@ class Measurer:
         return self._procs.profiled(self._present.uids, mono_s)
 
     def hear(self) -> None:
-        """Note what the driver has reported, and write it: between two samples."""
+        """Note what the driver has reported, and write it: between two samples. A job may have come
+        since the last."""
+        if self._present.look():
+            self._match(time.time())
         if self._note_xids():
             self._write(time.time())
 

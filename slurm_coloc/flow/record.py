@@ -214,7 +214,7 @@ class Recorder:
         """Runs on the GPUs of ``run`` that ended shortly before it by a fault that seemed their
         own: the first client of a server to be judged cannot know of the others."""
         mine = set(body.get("gpu_uuids") or ())
-        for other in self._store.reports.unblamed(run["end_s"] - at_fault.TOGETHER_S):
+        for other in self._store.reports.unblamed(at_fault.beside_since_s(run)):
             decision = self._store.decision(other["decision"])
             if decision is None or not mine & set(json.loads(other["gpu_uuids"] or "[]")):
                 continue

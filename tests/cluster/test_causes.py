@@ -144,12 +144,16 @@ def test_a_fault_of_mps(make_lab: Callable[..., Lab]) -> None:
         assert lab.job(job_id)["TresPerNode"] == asked[job_id]
         assert me.explain(job_id)["runs"][0]["verdict"] == "requeue-victim"
         assert "failed, a fault of MPS" in story(me, job_id)
-    # One goes on alone: 22.05 may start two that come back in one second without their Prolog.
+    # Another beside it: 22.05 may start two that come back in one second without their Prolog.
     lab.run(["scancel", str(jobs.pop())])
+    lab.wait(jobs[0], "RUNNING", 60)
+    jobs.append(me.submit("--mem=50", wrap=train))
     fault(1)
     back(lab, jobs[0], 2)
     until(lambda: on_whole_gpu(lab.job(jobs[0])), 60, "a whole GPU")
-    lab.run(["scancel", str(jobs[0])])
+    back(lab, jobs[1])
+    assert lab.job(jobs[1])["TresPerNode"] == asked[jobs[0]], "its first"
+    lab.run(["scancel", *map(str, jobs)])
 
 
 def holders(lab: Lab) -> set[int]:

@@ -61,6 +61,20 @@ def test_an_xid_comes_at_once(make_agent: Callable[..., Agent]) -> None:
     assert min(took) < 0.5, took
 
 
+def test_an_xid_in_the_first_second_of_a_run(make_agent: Callable[..., Agent]) -> None:
+    """The job came since the last sample; its record begins with the driver's word."""
+    agent = make_agent("1xa100-40gb")
+    agent.start()
+    agent.job(7)
+    train(agent, 7, 2000, 0.3)
+    agent.sees(7, 2000)
+    listening(agent)
+    for job_id in range(8, 14):
+        agent.job(job_id)
+        xid(agent, 0, 31)
+        agent.until(lambda job_id=job_id: agent.events(job_id), "noted")
+
+
 def test_a_gpu_off_the_bus(make_agent: Callable[..., Agent]) -> None:
     agent = make_agent()
     agent.start()

@@ -96,6 +96,14 @@ def test_a_fault_alone_is_its_own(store: Store) -> None:
     assert store.works.open() == []
 
 
+def test_a_fault_before_it_began_was_not_its_own_server_s(store: Store) -> None:
+    now = time.time()
+    end(store, Outcome.FAILED, evidence=FAULT, method="mps", start_s=now - 100)
+    later = end(store, Outcome.FAILED, evidence=FAULT, method="mps", job_id=8, start_s=now + 1)
+    assert (later["verdict"], later["blame"]) == ("not-ours", None)
+    assert store.runs_of_job(7)[0]["blame"] is None
+
+
 def test_fronts_of_a_day_and_the_priority_of_the_first_run(store: Store) -> None:
     config = Config.model_validate({"recovery": {"max_first_per_user_day": 2}})
     for job_id in (7, 8, 9):
