@@ -102,7 +102,7 @@ def prepare(cluster: Cluster, user: str) -> None:
 
 def submit(cluster: Cluster, user: str, wishes: Iterable[Wish]) -> list[int]:
     lines = "".join(one.line() + "\n" for one in wishes)
-    done = cluster.run(["bash", "-c", SUBMIT], user=user, input=lines, timeout=800)
+    done = cluster.run(["bash", "-c", SUBMIT], user=user, input=lines, timeout=550)
     return [int(word.split(";")[0]) for word in done.stdout.split()]
 
 
@@ -128,7 +128,14 @@ def watch(cluster: Cluster, submitters: list[Future[list[int]]]) -> Counter[str]
             return False
         return not cluster.run(["squeue", "--all", "-h"], on="controller").stdout.strip()
 
-    cluster.until(over, 900, "the queue runs empty")
+    try:
+        cluster.until(over, 600, "the queue runs empty")
+    except ClusterError as err:
+        left = "%i %t %r %b %N %V"
+        shown = [["squeue", "--all", "-o", left], ["sinfo", "-N", "-o", "%N %t %E"]]
+        told = [cluster.run(one, on="controller").stdout for one in shown]
+        told += [cluster.run(["scontrol", "show", "node", "-d"], on="controller").stdout]
+        raise ClusterError("\n".join([str(err), *told])) from err
     return seen
 
 
@@ -167,7 +174,7 @@ def judge(all_stays: list[Stay]) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(900)
 @pytest.mark.needs_slurm("24.11", "puts whole-GPU and shard jobs on one device, shows no use")
 def test_a_share_and_a_whole_gpu_never_meet(cluster: Cluster) -> None:
     seed = int(os.environ.get("COLOC_SOAK_SEED") or random.SystemRandom().randrange(10**6))
