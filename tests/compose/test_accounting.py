@@ -318,7 +318,7 @@ def test_the_decision_is_found_after_the_job_left_memory(cluster: Cluster) -> No
     assert run["AdminComment"] == f"coloc:1:{decided['id']}:collocate:fits:{decided['shards']}"
     # ... and by `coloc explain` when colocd has lost its history.
     cluster.daemon("controller", "stop", "colocd")
-    move = ["sh", "-c", "mkdir /root/kept && mv /var/lib/slurm-coloc/* /root/kept"]
+    move = ["sh", "-c", "mkdir -p /root/kept && mv /var/lib/slurm-coloc/* /root/kept"]
     cluster.run(move, on="controller")
     try:
         cluster.daemon("controller", "start", "colocd")
