@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's accounting beside the samples: exact peaks, and processes that no sample met."""
 
+import time
 from typing import Any
 
 import structlog
@@ -12,6 +13,9 @@ from slurm_coloc.errors import GpuError
 
 log = structlog.get_logger()
 
+# A process is judged within seconds of its end; whoever left its GPU longer ago had none of it.
+GONE_S = 120.0
+
 
 class Accounting:
     """Asks for the processes of the runs, and for those that are new in the driver's list."""
@@ -19,14 +23,29 @@ class Accounting:
     def __init__(self, lib: Nvml) -> None:
         self._lib = lib
         self._judged: dict[str, set[int]] = {}
+        self._there: dict[str, set[tuple[int, int]]] = {}
+        self._gone: dict[str, dict[tuple[int, int], float]] = {}  # when each was first missed
         self._told = ""
+
+    def meet(self, uuid: str, runs: list[RunUse]) -> None:
+        """Who is on this GPU now, at every sample: a process that came and went between two may be
+        that of a run which has left since."""
+        now_s = time.time()
+        here = {(run.job_id, run.restart) for run in runs}
+        gone = {key: at_s for key, at_s in self._gone.get(uuid, {}).items() if key not in here}
+        gone |= dict.fromkeys(self._there.get(uuid, set()) - here, now_s)
+        self._gone[uuid] = {key: at_s for key, at_s in gone.items() if at_s > now_s - GONE_S}
+        self._there[uuid] = here
 
     def see(self, uuid: str, pid: int) -> None:
         """A process that was in a sample of this GPU: its job, if any, is known."""
         self._judged.setdefault(uuid, set()).add(pid)
 
     def know(self, record: dict[str, Any]) -> None:
-        """The processes of a record that an earlier agent wrote."""
+        """A record that an earlier agent wrote: its processes, and where its run was."""
+        for gpu in record["gpus"]:
+            key = (int(record["job_id"]), int(record["restart"]))
+            self._there.setdefault(str(gpu.get("uuid", "")), set()).add(key)
         for one in record["pids"]:
             if isinstance(one.get("pid"), int):
                 self.see(str(one.get("uuid", "")), one["pid"])
@@ -65,7 +84,8 @@ class Accounting:
             return  # another's, or it will be in the next sample
         judged.add(use.pid)
         met = [run for run in runs if use.end_s >= run.began_s - SLACK_S]
-        if len(met) == 1 and len(runs) == 1 and not others:
+        left = any(at_s >= use.start_s - SLACK_S for at_s in self._gone.get(uuid, {}).values())
+        if len(met) == 1 and len(runs) == 1 and not others and not left:
             # it came and went between two samples, with nobody else on this GPU
             if use.start_s >= met[0].began_s - SLACK_S:
                 met[0].pids.add(uuid, use)

@@ -18,6 +18,8 @@ from slurm_coloc.flow import uses
 from slurm_coloc.flow.present import Job, Present
 
 MOST_BYTES = 28672  # a report as a whole stays below 32 KiB
+# A record that is not written again is so much older than its run's end at most: those in between.
+BEHIND_S = 6.0
 
 Plain = dict[str, Any]
 
@@ -64,9 +66,14 @@ class Others:
         for record in self._records:
             if any(one.get("pid") == use.pid and one.get("uuid") == uuid for one in record["pids"]):
                 return 0
-        return self._job_id if self._alone(uuid) else None
+        return self._job_id if self._alone(uuid, use) else None
 
-    def _alone(self, uuid: str) -> bool:
+    def _alone(self, uuid: str, use: Use) -> bool:
+        """Whether no other run is on this GPU, and none left it since the process began."""
+        for record in self._records:
+            there = any(gpu.get("uuid") == uuid for gpu in record["gpus"])
+            if there and float(record["until_s"]) + BEHIND_S >= use.start_s:
+                return False
         others: list[Job] = [
             job for job in self._present.jobs.values() if job.job_id != self._job_id
         ]

@@ -301,17 +301,19 @@ class Measurer:
         return found
 
     def _account(self, readings: list[Reading], now_s: float) -> None:
-        if not self._runs or now_s - self._accounted_s < ACCOUNT_S:
-            return
-        self._accounted_s = now_s
+        due = bool(self._runs) and now_s - self._accounted_s >= ACCOUNT_S
+        if due:
+            self._accounted_s = now_s
         runs = [run.use for run in self._runs.values()]
         gpus = {job.job_id: job.uuids for job in self._present.jobs.values()}
         for reading in readings:
             there = [use for use in runs if reading.uuid in gpus.get(use.job_id, ())]
             there += [u for u in runs if u.job_id in reading.jobs and u not in there]
-            ours = {use.job_id for use in there}
-            others = any(one.job_id not in ours for one in reading.held)
-            self._accounting.look(reading.uuid, there, others=others)
+            self._accounting.meet(reading.uuid, there)
+            if due:
+                ours = {use.job_id for use in there}
+                others = any(one.job_id not in ours for one in reading.held)
+                self._accounting.look(reading.uuid, there, others=others)
 
     # what leaves this node
 

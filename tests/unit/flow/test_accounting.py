@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a process was that no sample met: the driver's list says when it ran, not for whom."""
+
+import time
+
+import pytest
+
+from slurm_coloc.core.peak import Use
+from slurm_coloc.core.telemetry.use import RunUse
+from slurm_coloc.flow.accounting import Accounting
+
+GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
+NOW_S = time.time()
+BRIEF = Use(1190, NOW_S - 1.0, NOW_S - 0.5, 34_200)
+
+
+class Driver:
+    """NVML's accounting of one GPU, its two calls."""
+
+    def accounted_pids(self, uuid: str) -> list[int]:
+        assert uuid == GPU
+        return [BRIEF.pid]
+
+    def accounted(self, uuid: str, pids: set[int]) -> list[Use]:
+        return [BRIEF] if BRIEF.pid in pids else []
+
+
+@pytest.fixture
+def accounting() -> Accounting:
+    return Accounting(Driver())  # type: ignore[arg-type]
+
+
+def run_of(job_id: int) -> RunUse:
+    return RunUse(job_id, 0, NOW_S - 30)
+
+
+def peaks(run: RunUse) -> list[tuple[int, int]]:
+    return [(one["pid"], one["peak_mib"]) for one in run.record()["pids"]]
+
+
+def test_it_is_the_run_s_that_was_alone(accounting: Accounting) -> None:
+    stays = run_of(7)
+    accounting.meet(GPU, [stays])
+    accounting.look(GPU, [stays], others=False)
+    assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]
+    assert stays.record()["complete"]
+
+
+def test_it_may_have_been_that_of_one_that_left(accounting: Accounting) -> None:
+    """The other's peak would be learned for this model, and shared by nobody again."""
+    stays = run_of(7)
+    accounting.meet(GPU, [stays, run_of(8)])
+    accounting.meet(GPU, [stays])
+    accounting.look(GPU, [stays], others=False)
+    assert peaks(stays) == []
+    assert not stays.record()["complete"], "nor is it known that it was not"
+
+
+def test_an_agent_that_began_anew_knows_from_the_records(accounting: Accounting) -> None:
+    stays, left = run_of(7), run_of(8)
+    accounting.know({**left.record(), "gpus": [{"uuid": GPU}]})
+    accounting.meet(GPU, [stays])
+    accounting.look(GPU, [stays], others=False)
+    assert peaks(stays) == []
+
+
+def test_who_left_long_before_had_none_of_it(
+    accounting: Accounting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = run_of(7)
+    accounting.meet(GPU, [stays, run_of(8)])
+    monkeypatch.setattr(time, "time", lambda: NOW_S - 10)
+    accounting.meet(GPU, [stays])
+    accounting.look(GPU, [stays], others=False)
+    assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]
