@@ -123,7 +123,7 @@ def test_a_neighbour_s_overrun(make_lab: Callable[..., Lab]) -> None:
 def test_a_fault_of_mps(make_lab: Callable[..., Lab]) -> None:
     """All clients of the server come back as they were; at the end of the tries on whole GPUs."""
     settings = {**FAST, "recovery": {"max_victim_requeues": 1}}
-    lab = make_lab(settings=settings, machine="2xa100-40gb")
+    lab = make_lab(settings=settings, machine="1xa100-40gb")
     me = desk(lab, 164)
     train = me.train(memory_mib=2000, smact=0.1, work_s=300)
     jobs = [me.submit("--mem=50", wrap=train) for _ in range(2)]
