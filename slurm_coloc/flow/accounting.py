@@ -84,7 +84,7 @@ class Accounting:
             return  # another's, or it will be in the next sample
         judged.add(use.pid)
         met = [run for run in runs if use.end_s >= run.began_s - SLACK_S]
-        left = any(at_s >= use.start_s - SLACK_S for at_s in self._gone.get(uuid, {}).values())
+        left = any(at_s >= use.start_s for at_s in self._gone.get(uuid, {}).values())
         if len(met) == 1 and len(runs) == 1 and not others and not left:
             # it came and went between two samples, with nobody else on this GPU
             if use.start_s >= met[0].began_s - SLACK_S:
