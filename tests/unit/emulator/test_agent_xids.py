@@ -21,6 +21,15 @@ def xid(agent: Agent, where: object, number: int) -> None:
     agent.node.tool("coloc-emu", "xid", agent.node.ledger, where, number)
 
 
+def training(agent: Agent) -> None:
+    """Job 7 trains on the first GPU, and the agent waits for Xids."""
+    agent.start()
+    agent.job(7)
+    train(agent, 7, 2000, 0.3)
+    agent.sees(7, 2000)
+    listening(agent)
+
+
 def test_xids_of_a_shared_gpu(make_agent: Callable[..., Agent]) -> None:
     """A client's fatal exception ends all clients beside it, and is another's business elsewhere;
     what the hardware reports is hardware's, once however often it comes."""
@@ -47,11 +56,7 @@ def test_xids_of_a_shared_gpu(make_agent: Callable[..., Agent]) -> None:
 def test_an_xid_comes_at_once(make_agent: Callable[..., Agent]) -> None:
     """It is there before the Epilog of a run that dies of it can ask: not a second later."""
     agent = make_agent("1xa100-40gb")
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
+    training(agent)
     took = []
     for number in range(300, 306):
         before = time.monotonic()
@@ -64,11 +69,7 @@ def test_an_xid_comes_at_once(make_agent: Callable[..., Agent]) -> None:
 def test_an_xid_in_the_first_second_of_a_run(make_agent: Callable[..., Agent]) -> None:
     """The job came since the last sample; its record begins with the driver's word."""
     agent = make_agent("1xa100-40gb")
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
+    training(agent)
     for job_id in range(8, 14):
         agent.job(job_id)
         xid(agent, 0, 31)
@@ -77,11 +78,7 @@ def test_an_xid_in_the_first_second_of_a_run(make_agent: Callable[..., Agent]) -
 
 def test_a_gpu_off_the_bus(make_agent: Callable[..., Agent]) -> None:
     agent = make_agent()
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
+    training(agent)
     agent.node.fault(0, "lost")
     agent.until(lambda: ("gpu-lost", "Xid 79") in agent.events(7), "noted")
 
@@ -103,11 +100,7 @@ def test_xids_of_mig_devices(make_agent: Callable[..., Agent]) -> None:
 
 def test_a_driver_without_events(make_agent: Callable[..., Agent]) -> None:
     agent = make_agent("1xa100-40gb", options=("--no-events",))
-    agent.start()
-    agent.job(7)
-    train(agent, 7, 2000, 0.3)
-    agent.sees(7, 2000)
-    listening(agent)
+    training(agent)
     xid(agent, 0, 31)
     agent.until(lambda: "tells of no Xids" in agent.record(7)["why"].get("xid", ""), "the reason")
     assert agent.events(7) == []
