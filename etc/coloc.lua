@@ -15,6 +15,10 @@ its own job: one user's odd request must not send other users' jobs to whole GPU
 and with it the breaker, lives until slurmctld restarts or job_submit.lua's mtime changes; new
 coloc*.lua files are read only then.
 
+Every string in job_desc is the user's, of any length: none is worked on before its length is
+checked (coloc_request.lua, and job.too_long for the requests for GPUs), so that no user's job
+costs slurmctld more than an honest one.
+
 Whatever fails, the submission goes on: where --coloc was asked for, on a whole GPU.
 Runs on Lua 5.1 (Debian's slurmctld), 5.3 and 5.4.
 ]]
@@ -23,6 +27,7 @@ local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local wire = dofile(here .. "coloc_wire.lua")
 local call = dofile(here .. "coloc_call.lua")
 local job = dofile(here .. "coloc_job.lua")
+local request = dofile(here .. "coloc_request.lua")
 local steer = dofile(here .. "coloc_steer.lua")
 
 local coloc = {}
@@ -63,7 +68,7 @@ local function log_error(text) slurm.log_error("%s", text) end
 
 -- One line for the user; log_user is a string.format on every release, so never the bare text.
 local function tell(text)
-  slurm.log_user("%s", "coloc: " .. tostring(text):gsub("%c", " "):sub(1, MESSAGE_MAX))
+  slurm.log_user("%s", "coloc: " .. tostring(text):sub(1, MESSAGE_MAX):gsub("%c", " "))
 end
 
 local own_uid
@@ -105,7 +110,7 @@ local function on_whole_gpu(job_desc, code, text, ms)
     words = "the job runs on whole GPUs, as submitted"
   end
   local mark = ("coloc:1:%s:%s:%s:0"):format(NO_DECISION, action, code)
-  set.admin_comment = job.comment_with(job_desc, mark)
+  set.admin_comment = job.comment_with(job_desc, mark, request.COMMENT_MAX)
   local ok, problem = job.apply(job_desc, set, {})
   if not ok then
     log_error("coloc: " .. problem)
@@ -115,21 +120,34 @@ local function on_whole_gpu(job_desc, code, text, ms)
   tell(text .. "; " .. words)
 end
 
--- A --coloc job: ask, check, apply, say what was decided.
-local function take(job_desc, options)
+-- The request's text, or nil and a fault where it or a field of it is too large to be composed.
+local function compose(job_desc, options, ignored)
+  local fields, why = request.fields(job_desc, options, LOADED_MS, ignored)
+  if not fields then return call.too_large(why) end
+  if wire.size(fields) > call.REQUEST_MAX then return call.too_large() end
+  local text = wire.json(fields, call.REQUEST_MAX - 1)
+  if not text then return call.too_large() end
+  return text .. "\n"
+end
+
+-- A --coloc job: ask, check, apply, say what was decided. ignored: lines about what was too long.
+local function take(job_desc, options, ignored)
   if options.version ~= "1" then
     local text = "the SPANK plugin is not of this version of slurm-coloc"
     return on_whole_gpu(job_desc, "plugin_version", text)
   end
-  local function compose() return wire.json(job.request(job_desc, options, LOADED_MS)) .. "\n" end
-  local text, why, ms = call.ask(compose, settings)
+  local function text_of() return compose(job_desc, options, ignored) end
+  local text, why, ms = call.ask(text_of, settings)
+  for _, line in ipairs(ignored) do tell(line) end
   if not text then return on_whole_gpu(job_desc, why.code, why.text, ms) end
   local answer, code, problem = wire.read_answer(text)
   if not answer then return on_whole_gpu(job_desc, code, problem, ms) end
   exclusive_gres = answer.exclusive_gres or exclusive_gres
   local set, env, given = answer.set, answer.env, answer.given
   if answer.action == "asis" then set, env, given = {}, {}, {} end
-  if answer.mark then set.admin_comment = job.comment_with(job_desc, answer.mark) end
+  if answer.mark then
+    set.admin_comment = job.comment_with(job_desc, answer.mark, request.COMMENT_MAX)
+  end
   local ok
   ok, problem = job.apply(job_desc, set, env, given)
   if not ok then
@@ -150,31 +168,48 @@ local function untype(job_desc)
   log_error("coloc: steered: " .. tostring(why))
 end
 
-local function submit(job_desc, submit_uid)
-  if settings.steered ~= "" and not switched_off() then untype(job_desc) end
-  local options = job.options(job_desc)
-  local shards = job.asks_shards(job_desc)
-  if not options and not shards then
+-- A request for resources that is too long to be looked at. slurmctld refuses it as well, but
+-- shards must not pass this hook behind it.
+local function too_long(why, submit_uid)
+  if settings.raw_shard == "allow" or privileged(submit_uid) then
+    tell(why .. ": --coloc is not looked at; the job goes as submitted")
+    return slurm.SUCCESS
+  end
+  return refuse(why)
+end
+
+-- A job without --coloc.
+local function without_options(job_desc, shards, submit_uid)
+  if not shards then
     -- An untyped request could land on a MIG device.
     if settings.whole_type ~= "" and not switched_off() then
       job.name_type(job_desc, settings.whole_type)
     end
-    return slurm.SUCCESS
-  end
-  if switched_off() then
-    if options then
-      report(job_desc, NO_DECISION, "asis", "off")
-      tell("switched off by the administrator; the job goes as submitted")
-    end
-    return slurm.SUCCESS
-  end
-  if options and shards then
-    return refuse("--coloc chooses the shards itself: leave shards out of the request")
-  elseif shards then
-    if settings.raw_shard == "allow" or privileged(submit_uid) then return slurm.SUCCESS end
+  elseif not switched_off() and settings.raw_shard ~= "allow" and not privileged(submit_uid) then
     return refuse(HINT)
   end
-  take(job_desc, options)
+  return slurm.SUCCESS
+end
+
+local function submit(job_desc, submit_uid)
+  local why = job.too_long(job_desc)
+  if why then return switched_off() and slurm.SUCCESS or too_long(why, submit_uid) end
+  if settings.steered ~= "" and not switched_off() then untype(job_desc) end
+  local options, ignored = request.options(job_desc)
+  local shards = job.asks_shards(job_desc)
+  if not options then
+    for _, line in ipairs(ignored) do tell(line) end
+    return without_options(job_desc, shards, submit_uid)
+  end
+  if switched_off() then
+    report(job_desc, NO_DECISION, "asis", "off")
+    tell("switched off by the administrator; the job goes as submitted")
+    return slurm.SUCCESS
+  end
+  if shards then
+    return refuse("--coloc chooses the shards itself: leave shards out of the request")
+  end
+  take(job_desc, options, ignored)
   return slurm.SUCCESS
 end
 
@@ -182,10 +217,11 @@ local function modify(job_desc, job_rec, submit_uid)
   if not job.edits_gres(job_desc) or privileged(submit_uid) or switched_off() then
     return slurm.SUCCESS
   end
-  -- AdminComment is trusted, only the super user may change it; the last token counts.
-  local action
-  for found in (job_rec.admin_comment or ""):gmatch("coloc:1:%x+:(%a+):") do action = found end
-  if action and action ~= "asis" then
+  local action = job.marked_action(job_rec)
+  local taken = action and action ~= "asis"
+  local why = (taken or settings.raw_shard ~= "allow") and job.too_long(job_desc)
+  if why then return refuse(why) end
+  if taken then
     local per_task = job.shares_per_task(job_rec)
     if per_task and job.edits_to_gpu_per_task(job_desc)
       or not per_task and job.edits_to_whole_gpu(job_desc) then

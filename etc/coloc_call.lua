@@ -15,7 +15,7 @@ the next job may call.
 
 local call = {}
 
-local REQUEST_MAX = 262144 -- bytes of one request, as colocd reads it
+call.REQUEST_MAX = 262144 -- bytes of one request, as colocd reads it
 local ANSWER_MAX = 65536 -- bytes of one answer
 local CONNECT_S = 0.05 -- seconds of EAGAIN (a full backlog) before colocd counts as hung
 
@@ -130,8 +130,11 @@ local function receive(fd, stop_s, settings)
   end
 end
 
+--- The fault of a request that is not sent; the text says what of it is too large.
+function call.too_large(text) return fault("too_large", text or "the request is too large") end
+
 local function exchange(request, settings)
-  if #request > REQUEST_MAX then return fault("too_large", "the request is too large") end
+  if #request > call.REQUEST_MAX then return call.too_large() end
   local stop_s = monotonic_s() + settings.deadline_ms / 1000
   local fd, text = px.socket.socket(px.socket.AF_UNIX, px.socket.SOCK_STREAM, 0)
   if not fd then return fault("no_socket", tostring(text)) end
@@ -158,15 +161,17 @@ local function leave_alone(why)
   closed_until, closed_why = monotonic_s() + wait_s, why.text
 end
 
---- Ask colocd. compose() gives the request's text, only when it is really sent. settings: socket,
---- deadline_ms, breaker_s, refused_s. Returns the answer's text or nil, the fault or nil, and the
---- milliseconds that it took.
+--- Ask colocd. compose() gives the request's text, only when it is really sent, or nil and a
+--- fault. settings: socket, deadline_ms, breaker_s, refused_s. Returns the answer's text or nil,
+--- the fault or nil, and the milliseconds that it took.
 function call.ask(compose, settings)
   load_posix()
   if not px then return nil, { code = "no_lua_posix", text = px_missing }, 0 end
   local start_s = monotonic_s()
   if start_s < closed_until then return nil, { code = "breaker", text = closed_why }, 0 end
-  local answer, why = exchange(compose(), settings)
+  local request, why = compose()
+  local answer
+  if request then answer, why = exchange(request, settings) end
   if answer then
     misses = 0
   elseif why.wait_s then

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --[[
-coloc_job.lua: reads slurmctld's job_desc for coloc.lua, and writes to it, all or nothing.
+coloc_job.lua: what a job asks of GPUs in slurmctld's job_desc, and changes to it, all or nothing.
+What else a user sent is read by coloc_request.lua.
 
 Seen in the job_desc of 22.05.8 and 24.11.5:
 * unset numbers read 65534 or 4294967294, unset strings nil; min_mem_per_node and min_mem_per_cpu
@@ -28,39 +29,9 @@ Seen in the job_desc of 22.05.8 and 24.11.5:
 local job = {}
 
 local TRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
--- admin_comment is not among them: colocd gives the mark only, coloc.lua joins the two.
-local STRINGS = {
-  "account", "partition", "qos", "features", "reservation", "req_nodes",
-  "exc_nodes", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_freq",
-  "tres_bind", "cpus_per_tres", "mem_per_tres",
-}
--- Number fields and the smallest value that means "unset".
-local NUMBERS = {
-  { "time_limit", 4294967294 }, { "num_tasks", 4294967294 }, { "ntasks_per_node", 65534 },
-  { "min_nodes", 4294967294 }, { "max_nodes", 4294967294 }, { "min_cpus", 4294967294 },
-  { "cpus_per_task", 65534 }, { "min_mem_per_node", 2 ^ 53 }, { "min_mem_per_cpu", 2 ^ 53 },
-  { "requeue", 65534 }, { "ntasks_per_tres", 65534 },
-}
--- Names that an srun inside the script reads back.
-local ENVIRONMENT = {
-  "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET",
-  "SLURM_CPUS_PER_GPU", "SLURM_MEM_PER_GPU", "SLURM_GPU_BIND", "SLURM_GPU_FREQ",
-  "SLURM_TRES_PER_TASK", "SLURM_NTASKS_PER_GPU",
-}
-local OPTIONS = {
-  COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
-  COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
-  COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
-  COLOC_MAX_SLOWDOWN = "max_slowdown",
-}
--- PyTorch's allocator: the second is the name up to 2.8, which later ones still read.
-local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
-local ALLOCATOR_MAX = 512 -- bytes; a longer one is no honest value
-local OPTION_ORDER = {
-  "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind", "auto",
-  "slot", "max_slowdown",
-}
-local SCRIPT_MAX = 65536 -- bytes of a script and its arguments; a longer one is not forwarded
+local TRES_MAX = 1024 -- bytes of each; slurmctld itself takes no more, later than this hook
+local ITEMS_MAX = 64 -- resources named in each
+local ITEM_MIN = 2 -- bytes of one and its comma
 -- The order of writing; the memory last, because an unset one cannot be put back.
 local ORDER = {
   "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind",
@@ -69,8 +40,8 @@ local ORDER = {
   "admin_comment", "min_mem_per_node",
 }
 
-local ACCOUNT_PAUSE_S = 60
 local COMMENT_SEEN = 1024 -- bytes of AdminComment that colocd surely sees
+local COMMENT_READ = 4096 -- bytes of it in which a mark is looked for
 
 -- Calls visit(name, count) for each gres in a tres string ("gres/gpu:a100:2,gres:shard:3",
 -- "cpu=3", "shard"), whatever the release's spelling; a missing count is 1.
@@ -80,6 +51,24 @@ local function each_gres(text, visit)
     local name = rest:match("^[^:/=%s]+")
     local last = rest:match("[:=]([^:=]*)%s*$")
     if name then visit(name, last and tonumber(last:match("^%d+")) or 1) end
+  end
+end
+
+-- Is there more in a tres string than is looked at? "longer than ..." or nil.
+local function beyond(text)
+  if #text > TRES_MAX then return ("is longer than %d bytes"):format(TRES_MAX) end
+  if #text <= ITEM_MIN * ITEMS_MAX then return nil end
+  local _, commas = text:gsub(",", ",")
+  return commas >= ITEMS_MAX and ("names more than %d resources"):format(ITEMS_MAX) or nil
+end
+
+--- Why the request for resources is not looked at: one line, or nil. Every submission pays for
+--- this. It comes before any other look at these fields, and stops at the first that is too long.
+function job.too_long(job_desc)
+  for i = 1, #TRES do
+    local text = job_desc[TRES[i]]
+    local why = text and beyond(text)
+    if why then return TRES[i] .. " " .. why end
   end
 end
 
@@ -143,8 +132,8 @@ end
 
 --- Does the job hold shards per task, and does the modification ask for a GPU per task instead?
 function job.shares_per_task(job_rec)
-  local found = false
-  each_gres(job_rec.tres_per_task or "", function(name) found = found or name == "shard" end)
+  local found, text = false, job_rec.tres_per_task or ""
+  each_gres(beyond(text) and "" or text, function(name) found = found or name == "shard" end)
   return found
 end
 
@@ -177,117 +166,24 @@ function job.edits_to_whole_gpu(job_desc)
   return gpus == 1 and others == 0
 end
 
---- What the SPANK plugin forwarded ({version, summary, ...}), or nil: not our job.
-function job.options(job_desc)
-  local env = job_desc.spank_job_env -- indexed from 0; nil when empty
-  if not env then return nil end
-  local found
-  for i = 0, (job_desc.spank_job_env_size or 0) - 1 do
-    local entry = env[i]
-    if entry and entry:sub(1, 6) == "COLOC_" then
-      local name, value = entry:match("^([A-Z_]+)=(.*)$")
-      found = found or {}
-      if name == "COLOC_V" then
-        found.version = value
-      elseif name and OPTIONS[name] and value ~= "" then
-        found[OPTIONS[name]] = value
-      end
-    end
-  end
-  return found
-end
-
-local function environment_names(job_desc)
-  local names = {}
-  if job_desc.script ~= nil then
-    local env = job_desc.environment
-    for _, name in ipairs(ENVIRONMENT) do
-      if env[name] ~= nil then names[#names + 1] = name end
-    end
-  end
-  return { list = names }
-end
-
--- What sbatch's environment says of PyTorch's allocator, nil where it says nothing.
-local function allocator_options(job_desc)
-  if job_desc.script == nil then return nil end
-  for _, name in ipairs(ALLOCATOR) do
-    local value = job_desc.environment[name]
-    if value ~= nil and value ~= "" then return #value <= ALLOCATOR_MAX and value or nil end
-  end
-end
-
--- --coloc=auto: what colocd knows a script by, its text and its arguments (without its path).
-local function script_of(job_desc, options)
-  local text = options.auto and job_desc.script
-  if not text then return nil, nil end
-  local given, size = {}, #text
-  local argv = job_desc.argv or {}
-  for i = 0, job_desc.argc or 0 do
-    if argv[i] then
-      given[#given + 1] = argv[i]
-      size = size + #argv[i]
-    end
-  end
-  if size > SCRIPT_MAX then return nil, nil end
-  table.remove(given, 1)
-  return text, { list = given }
-end
-
--- The user's account where the job names none. It comes from slurmctld's cache of slurmdbd in
--- 0.01 ms; but a slurmctld that never had one asks slurmdbd at each read, and a dead slurmdbd cost
--- 2 s (24.11): after one such read no other for a while. os.time: whole seconds will do.
-local no_account_read_until = 0
-local function default_account(job_desc)
-  local start = os.time()
-  if (job_desc.account or "") ~= "" or start < no_account_read_until then return nil end
-  local found = job_desc.default_account
-  local stop = os.time()
-  if stop - start >= 2 then no_account_read_until = stop + ACCOUNT_PAUSE_S end
-  return found ~= "" and found or nil
-end
-
---- The fields of a submit request as {entries = {{key, value}, ...}}; unset ones are absent.
-function job.request(job_desc, options, loaded_ms)
-  local entries = { { "v", 1 }, { "op", "submit" }, { "flat", true } }
-  local function add(key, value) entries[#entries + 1] = { key, value } end
-  add("loaded_ms", loaded_ms)
-  add("uid", job_desc.user_id)
-  add("gid", job_desc.group_id)
-  for _, field in ipairs(STRINGS) do
-    local value = job_desc[field]
-    if value ~= "" then add(field, value) end
-  end
-  add("default_account", default_account(job_desc))
-  for _, entry in ipairs(NUMBERS) do
-    local field, unset = entry[1], entry[2]
-    local value = job_desc[field]
-    -- 4294967295 is INFINITE: a time limit that the user set to UNLIMITED.
-    local infinite = field == "time_limit" and value == 4294967295
-    if value and (value < unset or infinite) then add(field, value) end
-  end
-  if job_desc.array_inx ~= "" then add("array", job_desc.array_inx) end
-  add("het", (job_desc.het_job_offset or 4294967294) < 4294967294)
-  add("exclusive_node", job_desc.shared == 0)
-  add("batch", job_desc.script ~= nil)
-  add("env", environment_names(job_desc))
-  local given = {}
-  for _, name in ipairs(OPTION_ORDER) do given[#given + 1] = { name, options[name] } end
-  given[#given + 1] = { "alloc_conf", allocator_options(job_desc) }
-  local script, arguments = script_of(job_desc, options)
-  given[#given + 1] = { "script", script }
-  given[#given + 1] = { "arguments", arguments }
-  add("coloc", { entries = given })
-  return { entries = entries }
-end
-
 --- A mark beside the site's own comment, whole and byte for byte. colocd reads AdminComment by
---- squeue in a column of 1030 characters, so before a long one the mark stands in front.
-function job.comment_with(job_desc, mark)
+--- squeue in a column of 1030 characters, so before a long one the mark stands in front. nil: their
+--- comment is longer than `most` bytes and stays as it is, without a mark.
+function job.comment_with(job_desc, mark, most)
   local theirs = job_desc.admin_comment or ""
+  if #theirs > most then return nil end
   if theirs == "" then return mark end
   if #theirs + #mark + 2 <= COMMENT_SEEN then return theirs .. "; " .. mark end
   return mark .. "; " .. theirs
+end
+
+--- The action of a job's last mark, or nil. AdminComment is trusted, only the super user may change
+--- it; a mark stands where colocd sees it, so the rest of a long comment is not read.
+function job.marked_action(job_rec)
+  local action
+  local seen = (job_rec.admin_comment or ""):sub(1, COMMENT_READ)
+  for found in seen:gmatch("coloc:1:%x+:(%a+):") do action = found end
+  return action
 end
 
 local function put(job_desc, field, value)
@@ -297,8 +193,10 @@ local function put(job_desc, field, value)
   if now ~= value then error(field .. " did not take " .. tostring(value)) end
 end
 
-local function empty_environment(job_desc, names, undo)
-  if job_desc.script == nil then return end
+-- Empties names, and tells the job by others (given). A name that was absent cannot be removed
+-- again: "". The script is read only where there is something to change: it may be large.
+local function change_environment(job_desc, names, given, undo)
+  if next(names) == nil and next(given) == nil or job_desc.script == nil then return end
   for _, name in ipairs(names) do
     local before = job_desc.environment[name]
     if before ~= nil then
@@ -306,11 +204,6 @@ local function empty_environment(job_desc, names, undo)
       job_desc.environment[name] = ""
     end
   end
-end
-
--- What the job is told by its environment. A name that was absent cannot be removed again: "".
-local function give_environment(job_desc, given, undo)
-  if job_desc.script == nil then return end
   for name, value in pairs(given) do
     local before = job_desc.environment[name] or ""
     undo[#undo + 1] = function() job_desc.environment[name] = before end
@@ -338,10 +231,10 @@ local function write_fields(job_desc, set, undo)
     local value = set[field]
     if field == "one_task_per_sharing" then
       if value then one_task_per_sharing(job_desc, undo) end
-    elseif value ~= nil then
+    elseif value ~= nil and (field ~= "extra" or (job_desc.extra or "") == "") then
+      -- (a constraint on Extra that the user asked for stays)
       local before, per_cpu = job_desc[field], job_desc.min_mem_per_cpu
-      -- A start time, and a constraint on Extra, that the user asked for stays.
-      if field == "extra" and (before or "") ~= "" then value = before end
+      -- A start time that the user asked for stays.
       if field == "begin_time" and (before or 0) > os.time() then value = before end
       undo[#undo + 1] = function()
         if before ~= nil then
@@ -365,8 +258,7 @@ end
 function job.apply(job_desc, set, env, given)
   local undo = {}
   local ok, problem = pcall(function()
-    empty_environment(job_desc, env, undo)
-    give_environment(job_desc, given or {}, undo)
+    change_environment(job_desc, env, given or {}, undo)
     write_fields(job_desc, set, undo)
   end)
   if ok then return true end

@@ -10,6 +10,8 @@ script reads back of the request is changed alike; what it names itself is not (
 
 local steer = {}
 
+local VALUE_MAX = 1024 -- bytes of an environment variable; a longer one stays as it is
+
 local TRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 -- sbatch's exports that hold "a100:2" or, the last one, "gres/gpu:a100=1".
 local ENVIRONMENT = {
@@ -64,7 +66,7 @@ local function environment(job_desc, models)
   if job_desc.script == nil then return end
   for _, name in ipairs(ENVIRONMENT) do
     local value = job_desc.environment[name]
-    if value ~= nil and value ~= "" then
+    if value ~= nil and value ~= "" and #value <= VALUE_MAX then
       local changed = name == "SLURM_TRES_PER_TASK" and steer.untyped(value, models, {})
         or untyped_option(value, models)
       if changed ~= value then job_desc.environment[name] = changed end

@@ -11,52 +11,102 @@ local wire = {}
 wire.TRES_MAX = 1024 -- characters that slurmctld takes in tres_per_node
 wire.MESSAGES_MAX = 10 -- lines shown to the user
 
--- Length of the well-formed UTF-8 sequence at i, or nil (RFC 3629: no overlong, no surrogate).
-local function utf8_length(s, i)
-  local a, b, c, d = s:byte(i, i + 3)
-  local function tail(x) return x and x >= 0x80 and x <= 0xBF end
-  if a < 0x80 then return 1 end
-  if a >= 0xC2 and a <= 0xDF then return tail(b) and 2 or nil end
-  if a >= 0xE0 and a <= 0xEF then
-    local bad = (a == 0xE0 and b and b < 0xA0) or (a == 0xED and b and b > 0x9F)
-    return tail(b) and tail(c) and not bad and 3 or nil
+-- UTF-8 beyond ASCII, commonest first; and what of it is none: bytes that are in no sequence, and
+-- by first byte overlong ones, surrogates and what is beyond U+10FFFF (RFC 3629).
+local SEQUENCES = {
+  "[\194-\223][\128-\191]",
+  "[\224-\239][\128-\191][\128-\191]",
+  "[\240-\244][\128-\191][\128-\191][\128-\191]",
+}
+local NEVER = "[\192\193\245-\255]"
+local NARROW = {
+  ["\224"] = "[\128-\159]", ["\237"] = "[\160-\191]",
+  ["\240"] = "[\128-\143]", ["\244"] = "[\144-\191]",
+}
+local BEYOND_ASCII = "[\128-\255]"
+
+-- The blanks keep pieces apart that would make a sequence together.
+local function well_formed(s)
+  local rest = s:gsub("[%z\1-\127]+", " ")
+  if rest:find(NEVER) then return false end
+  for first, second in pairs(NARROW) do
+    if rest:find(first, 1, true) and rest:find(first .. second) then return false end
   end
-  if a >= 0xF0 and a <= 0xF4 then
-    local bad = (a == 0xF0 and b and b < 0x90) or (a == 0xF4 and b and b > 0x8F)
-    return tail(b) and tail(c) and tail(d) and not bad and 4 or nil
+  for _, sequence in ipairs(SEQUENCES) do
+    local found
+    rest, found = rest:gsub(sequence, " ")
+    if found > 0 and not rest:find(BEYOND_ASCII) then return true end
   end
-  return nil
+  return false
 end
 
--- A user's bytes as a JSON string: always valid; what is not UTF-8 becomes U+FFFD.
-local function json_string(s)
-  if not s:find('[%c"\\\128-\255]') then return '"' .. s .. '"' end -- one look at 64 KiB, not two
-  if s:find("[\128-\255]") then
-    local out, i = {}, 1
-    while i <= #s do
-      local n = utf8_length(s, i)
-      out[#out + 1] = n and s:sub(i, i + n - 1) or "\239\191\189"
-      i = i + (n or 1)
-    end
-    s = table.concat(out)
+-- ASCII that JSON takes as it is: all but control characters, " and \. Anchored, which is the
+-- library's quickest way to read a text.
+local PLAIN = "^[]-~ !#-[]*$"
+local ESCAPED = { ["\127"] = "\\u007f" }
+for code = 1, 31 do ESCAPED[string.char(code)] = ("\\u%04x"):format(code) end
+ESCAPED['"'], ESCAPED["\\"] = '\\"', "\\\\"
+ESCAPED["\n"], ESCAPED["\r"], ESCAPED["\t"] = "\\n", "\\r", "\\t"
+
+-- A user's bytes as a JSON string: always valid; in a text that is no UTF-8 each byte beyond ASCII
+-- becomes U+FFFD. slurmctld waits meanwhile, so there is no work in Lua by the byte, whatever they
+-- are: each step is one call of the library over the whole text.
+-- (A NUL stays: none is in a string that comes from C.)
+local function escaped(s)
+  if s:find(PLAIN) then return s end
+  if s:find(BEYOND_ASCII) and not well_formed(s) then
+    s = s:gsub(BEYOND_ASCII, "\239\191\189")
   end
-  s = s:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end)
+  return (s:gsub('[%c"\\]', ESCAPED))
+end
+
+local function json_string(s)
+  s = escaped(s)
+  if s:find("\0", 1, true) then s = s:gsub("%z", "\\u0000") end
   return '"' .. s .. '"'
 end
 
+-- A NUL between the strings, so that many short ones cost what one long one does.
+local function json_list(list)
+  if #list == 0 then return "[]" end
+  return '["' .. escaped(table.concat(list, "\0")):gsub("%z", '","') .. '"]'
+end
+
+-- The text of an object, or nil as soon as it is longer than most bytes.
+local function json_object(entries, most)
+  local out, size = {}, 2
+  for _, entry in ipairs(entries) do
+    local value = entry[2]
+    if value ~= nil then
+      local text = wire.json(value, most - size)
+      size = size + #entry[1] + 4 + #(text or "")
+      if not text or size > most then return nil end
+      out[#out + 1] = '"' .. entry[1] .. '":' .. text
+    end
+  end
+  return "{" .. table.concat(out, ",") .. "}"
+end
+
+--- Bytes of the strings in what wire.json takes: its text has at least as many, and at most six
+--- times as many.
+function wire.size(value)
+  if type(value) == "string" then return #value end
+  if type(value) ~= "table" then return 0 end
+  local size = 0
+  for _, item in ipairs(value.list or {}) do size = size + #item end
+  for _, entry in ipairs(value.entries or {}) do size = size + wire.size(entry[2]) end
+  return size
+end
+
 --- JSON text of a string, number, boolean, list of strings {list = ...} or object {entries = ...},
---- where entries are {key, value} in the order wanted and a nil value leaves its key out.
-function wire.json(value)
+--- where entries are {key, value} in the order wanted and a nil value leaves its key out. nil where
+--- an object's would be longer than most bytes. Keys are ours and need no escapes.
+function wire.json(value, most)
   if type(value) == "string" then return json_string(value) end
   if type(value) == "number" then return ("%.0f"):format(value) end -- 5.3 would print 1.0
   if type(value) ~= "table" then return value and "true" or "false" end
-  local out = {}
-  for _, item in ipairs(value.list or {}) do out[#out + 1] = wire.json(item) end
-  if value.list then return "[" .. table.concat(out, ",") .. "]" end
-  for _, entry in ipairs(value.entries) do
-    if entry[2] ~= nil then out[#out + 1] = json_string(entry[1]) .. ":" .. wire.json(entry[2]) end
-  end
-  return "{" .. table.concat(out, ",") .. "}"
+  if value.list then return json_list(value.list) end
+  return json_object(value.entries, most)
 end
 
 local ESCAPES = { ["\\\\"] = "\\", ["\\n"] = "\n", ["\\r"] = "\r" }

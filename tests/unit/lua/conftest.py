@@ -42,10 +42,18 @@ class Result:
     error: list[str] = field(default_factory=list)
     fields: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+    long: dict[str, int] = field(default_factory=dict)  # lengths of values beyond 400 KB
+    work: dict[str, int] = field(default_factory=dict)  # with Hook.measure; see harness.lua
+
+
+class Lua(str):
+    """Lua source, for values that are too large to be written out."""
 
 
 def lua_literal(value: Any) -> str:
     """A Python value as Lua source; bytes and str become strings byte for byte."""
+    if isinstance(value, Lua):
+        return str(value)
     if value is None:
         return "nil"
     if isinstance(value, bool):
@@ -98,6 +106,10 @@ def parse_results(out: str) -> dict[int, Result]:
                 result.fields[name] = value.removesuffix(".0")
             case "env":
                 result.env[name] = value
+            case "long":
+                result.long[name] = int(value)
+            case "work":
+                result.work[name] = int(float(value))
             case _:
                 getattr(result, what).append(value)
     return results
@@ -113,6 +125,7 @@ class Hook:
         self.off_file = folder / "off"
         self.setup: dict[str, Any] = {"socket": str(self.socket), "off_file": str(self.off_file)}
         self.release = "24.11"
+        self.measure = False
         self.peer: Peer | None = None
 
     def serve(self, *behaviours: Behaviour) -> Peer:
@@ -127,6 +140,7 @@ class Hook:
             "lua": str(ROOT / "etc"),
             "setup": self.setup,
             "release": self.release,
+            "measure": self.measure,
             "steps": steps,
         }
         scenario.write_text("return " + lua_literal(text), encoding="ascii")
