@@ -111,7 +111,7 @@ paper: .venv ## the thesis' scheduling results beside ours, where the facts are 
 	$(PY) tests/paper/run.py $(ARGS)
 
 .PHONY: sweeps
-sweeps: .venv ## the simulations behind the defaults (etc/adr), some minutes: ARGS='budget --seeds 2'
+sweeps: .venv ## the simulations behind the defaults (docs/adr), some minutes: ARGS='budget --seeds 2'
 	@echo 'sweeps: budget, margin, gate, sharing rule, pool, recovery over made-up traces'
 	$(PY) tests/sweeps/run.py $(ARGS)
 
