@@ -215,6 +215,30 @@ def test_every_check_of_doctor_that_a_page_names_is_there() -> None:
     assert [word for word in sorted(named) if f'"{word}"' not in code] == []
 
 
+def missing_tests(text: str) -> list[str]:
+    """Tests that a page names, by file, by name or by the beginning of one and dots."""
+    files = {path.name: path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    code = "\n".join(files.values())
+    wrong = []
+    for word in spans(text):
+        form = r"(?:[\w/]+/)?(test_\w+\.py)?(?:::)?(test_\w+?)?(_?\.\.\.)?"
+        found = re.fullmatch(form, word) if "test_" in word else None
+        if found is None:
+            continue
+        name = f"def {found[2]}" + ("" if found[3] else "(") if found[2] else ""
+        if (found[1] and found[1] not in files) or name not in code:
+            wrong.append(word)
+    return wrong
+
+
+def test_the_tests_of_the_rules_are_there() -> None:
+    assert missing_tests(source("docs/rules.md")) == []
+    assert missing_tests("`test_no.py::test_x`, `test_no_such...`, `test_docs.py`") == [
+        "test_no.py::test_x",
+        "test_no_such...",
+    ]
+
+
 def test_the_site_has_every_page() -> None:
     site = source(".mkdocs.yml")
     pages = [name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")]
@@ -242,7 +266,7 @@ def test_a_wrong_link_is_seen(tmp_path: Path) -> None:
         (wrong_calls, "    coloc mig layout\n"),
         (wrong_options, "`sbatch --coloc-batchsize=3`"),
         (wrong_targets, "    make cluster-upp SLURM=sid\n"),
-        (wrong_targets, "`make -C spank chekc`"),
+        (wrong_targets, "`make -C spank no-such`"),
         (wrong_keys, "`placement.modus`"),
     ],
 )
