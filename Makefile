@@ -111,7 +111,7 @@ paper: .venv ## the thesis' scheduling results beside ours, where the facts are 
 	$(PY) tests/paper/run.py $(ARGS)
 
 .PHONY: sweeps
-sweeps: .venv ## the simulations behind the defaults (etc/adr), some minutes: ARGS='budget --seeds 2'
+sweeps: .venv ## the simulations behind the defaults (docs/adr), some minutes: ARGS='budget --seeds 2'
 	@echo 'sweeps: budget, margin, gate, sharing rule, pool, recovery over made-up traces'
 	$(PY) tests/sweeps/run.py $(ARGS)
 
@@ -146,6 +146,13 @@ lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luachec
 	@etc/setup/packages python lint
 	etc/setup/lint $(ARGS)
 
+.PHONY: docs
+docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and fails on a wrong link
+	@$(PY) -c 'import mkdocs' 2>/dev/null || $(PY) -m pip install -q --disable-pip-version-check -e '.[docs]'
+	$(PY) -m slurm_coloc.cli.pages docs/reference
+	$(PY) -m mkdocs build --strict --quiet -f .mkdocs.yml
+	echo 'docs: build/docs/index.html'
+
 .PHONY: spank
 spank: ## build the SPANK plugin for the Slurm release installed here
 	@echo 'spank: building the plugin against the installed slurm/spank.h'
@@ -173,7 +180,7 @@ install: spank ## copy plugin, Lua, hooks, unit and manual for an admin (DESTDIR
 	echo "install: plugin in $(DESTDIR)$$plugins, hooks and Lua in $(LIBEXEC)"
 	echo 'install: colocd'"'"'s unit in $(DESTDIR)$(UNITDIR), not enabled; it makes the spool of reports (SlurmUser, 0700)'
 	echo 'install: the Python package: pip install . into a virtual environment that SlurmUser and root can read'
-	echo 'install: nothing takes effect before slurm.conf and plugstack.conf name these files: see README.md'
+	echo 'install: nothing takes effect before slurm.conf and plugstack.conf name these files: see docs/admin/install.md'
 
 .PHONY: clean
 clean: ## remove .venv and what was built

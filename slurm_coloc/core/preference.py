@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a recovered job stands in the queue (etc/adr/0016).
+"""Where a recovered job stands in the queue (docs/adr/0016).
 
 A requeue costs a job its place: Slurm counts its age anew, and under priority/basic it is the last
 of all. So it gets back the priority that it had, and goes to the front a few times a day for each

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """On a real Slurm: what a user's names, files and messages can change outside of their own job.
 
-Nothing. The list of threats, and where each is tested, is etc/THREATS.md.
+Nothing. The list of threats, and where each is tested, is docs/threats.md.
 """
 
 import json

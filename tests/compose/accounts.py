@@ -137,7 +137,7 @@ def faults(cluster: Cluster, since: str) -> list[str]:
         wanted = {price * counts.get("gres/gpu", 0) + counts.get("gres/shard", 0)}
         wanted |= {1000 * counts.get("gres/gpu", 0) + int(counts.get("gres/shard", 0) * one)
                    for one in (25.641026, 12.658228)}  # fmt: skip
-        # Slurm bills a requeued job as what it asked for first (etc/adr/0005).
+        # Slurm bills a requeued job as what it asked for first (docs/adr/0005).
         if counts["billing"] not in wanted and row["Restarts"] == "0":
             found.append(f"{row['JobID']}: {row['AllocTRES']}, not {wanted}")
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweeps that settle the defaults (etc/adr): one a knob."""
+"""The sweeps that settle the defaults (docs/adr): one a knob."""
 
 from dataclasses import replace
 

@@ -13,7 +13,7 @@ nonce in it makes a replayed credential worthless on every host, not only where 
 is HMAC-SHA256 over the line's number and its text, under one key per direction: a line that is
 changed, repeated, left out or reordered ends the connection. Texts are not encrypted, as in Slurm.
 
-See etc/adr/0004 for what was weighed.
+See docs/adr/0004 for what was weighed.
 
 - munge.py    credentials
 - frames.py   lines, session keys, the hello: no I/O

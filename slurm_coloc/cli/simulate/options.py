@@ -24,8 +24,7 @@ Sacct = Annotated[
     Path | None,
     _option(
         JOBS,
-        "Output of sacct -P; prints the admin's page. Its columns: see coloc simulate in "
-        "README.md.",
+        "Output of sacct -P; prints the admin's page. Its columns: see docs/simulate.md.",
     ),
 ]
 Philly = Annotated[Path | None, _option(JOBS, "cluster_job_log of Microsoft's Philly trace.")]

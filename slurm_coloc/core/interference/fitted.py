@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An interference model of SM and DRAM activity, fitted to measured pairs.
 
-Fit, cross-validation and limits: estimator/interference/README.md; why: etc/adr.
+Fit, cross-validation and limits: estimator/interference/README.md; why: docs/adr.
 """
 
 from collections.abc import Sequence

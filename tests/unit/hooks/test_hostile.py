@@ -2,7 +2,7 @@
 """What a user can put before a hook that runs as root: values, names, paths, links, planted files.
 
 Each test has a file of root's beside the user's folder; nothing may change, read or remove it. The
-list of threats, and where each is tested, is etc/THREATS.md.
+list of threats, and where each is tested, is docs/threats.md.
 """
 
 import fcntl

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages in docs/reference are the code's own, and leave nothing out."""
+
+from pathlib import Path
+
+import pytest
+
+from slurm_coloc.cli import pages
+from slurm_coloc.cli.app import COMMANDS
+from slurm_coloc.core.blame import WHOSE, Blame
+from slurm_coloc.core.decision import TEXTS, Action, Reason
+from slurm_coloc.core.fence import Rung
+from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.core.retry import Verdict
+from slurm_coloc.core.steering.snapshot import Why
+
+FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
+
+
+@pytest.fixture(autouse=True)
+def all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """build() imports only the command that sys.argv names."""
+    monkeypatch.setattr("sys.argv", ["coloc"])
+
+
+def test_pages_are_up_to_date() -> None:
+    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    assert found == pages.pages(), f"run: .venv/bin/{pages.MADE_BY}"
+
+
+def test_every_command_has_its_section() -> None:
+    text = pages.command_line()
+    assert all(f"\n## coloc {name}" in text for name in COMMANDS)
+
+
+def test_every_code_has_its_meaning() -> None:
+    assert set(pages.ACTIONS) == set(Action)
+    assert set(TEXTS) == set(Reason)
+    assert set(pages.OUTCOMES) == set(Outcome)
+    assert set(WHOSE) == set(Blame)
+    assert set(pages.VERDICTS) == set(Verdict)
+    assert set(pages.FENCES) == set(Rung)
+    assert set(pages.PLACES) == set(Why)
+
+
+def test_a_bar_in_a_text_stays_in_its_cell() -> None:
+    assert pages._cell("a | b\n c") == "a \\| b c"
