@@ -144,6 +144,16 @@ def test_a_user_cannot_plant_a_thing(lab: Lab, running: tuple[Desk, int]) -> Non
     assert (pipes[0] / "control").is_socket()
 
 
+def test_a_user_cannot_hold_the_hooks_lock(lab: Lab, running: tuple[Desk, int]) -> None:
+    """flock needs no more than to read: whoever holds it keeps MPS from everybody on that GPU."""
+    locks = list(jobs_dir(lab).glob("mps/*/lock"))
+    assert locks
+    for user in lab.users[:2]:
+        for lock in locks:
+            done = lab.run(["flock", "-n", str(lock), "true"], user=user, check=False)
+            assert "Permission denied" in done.stderr, done
+
+
 @pytest.mark.parametrize(
     "name",
     ["../../../../tmp/coloc-owned", "%s%n%x", "$(touch /tmp/coloc-owned)", "a b;c'd\"e", "-rf"],

@@ -2,11 +2,11 @@
 """MPS control daemons of a node: one for a GPU and a user, from the first job to the last.
 
 ``seats``: which jobs use the daemon of a GPU. ``daemon``: start and stop one. ``processes``: who is
-still there, by pid and start time.
+still there, by pid and start time. ``lock``: one hook at a time.
 
 Layout, below the hooks' run_dir, all folders root's and writable by root alone but the last two:
 
-    mps/<gpu>/lock              held while anything below changes
+    mps/<gpu>/lock              held while anything below changes; root alone may open it
     mps/<gpu>/jobs/<job>.<restart>.<uid>
     mps/<gpu>/daemon.json       the daemon that we started: pid, start time, uid, GPU
     mps/<gpu>/<uid or all>/     pipe/ and log/, of the user that the daemon runs as

@@ -2,12 +2,10 @@
 """Which jobs use the MPS daemon of a GPU: the first brings it, the last takes it away."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +13,7 @@ from typing import NamedTuple
 from slurm_coloc.adapters.mps import daemon, processes
 from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.daemon import Who
+from slurm_coloc.adapters.mps.lock import locked
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.core.sharing import Chosen, Method, Rules, chosen
 from slurm_coloc.errors import GpuError
@@ -194,8 +193,8 @@ class Gpu(NamedTuple):
         """Prologs and Epilogs of several jobs run at once. Raises GpuError after LOCK_S."""
         for folder in (self.run_dir / "mps", self.folder, self.folder / "jobs"):
             folder.mkdir(mode=0o755, exist_ok=True)
-        with (self.folder / "lock").open("a") as file:
-            if not _within(LOCK_S, lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+        with locked(self.folder / "lock", LOCK_S) as taken:
+            if not taken:
                 raise GpuError(f"{self.folder} is in use by another hook", "mps")
             yield
 
@@ -258,19 +257,6 @@ def reap(run_dir: Path, control: Path, environ: Mapping[str, str]) -> list[str]:
             if gpu.folder == entry and gpu.reap():
                 ended.append(gpu.uuid)
     return ended
-
-
-def _within(limit_s: float, take: Callable[[], object]) -> bool:
-    end_s = time.monotonic() + limit_s
-    while True:
-        try:
-            take()
-        except BlockingIOError:
-            if time.monotonic() > end_s:
-                return False
-            time.sleep(0.005)
-        else:
-            return True
 
 
 def _uid(seat: str) -> int:
