@@ -3,7 +3,8 @@
 
 ``lab`` is one lab for the whole run (mode on, one node, two A100-40GB, three users), emptied after
 each test. ``make_lab`` gives a test one of its own. A failed test shows its labs' logs. Tests that
-a release cannot pass carry ``@pytest.mark.needs_slurm("24.11", "why")``.
+a release cannot pass carry ``@pytest.mark.needs_slurm("24.11", "why")``. A release older than 23.11
+gets a smoke test: there only tests marked ``smoke`` run (``--all-releases``: all).
 """
 
 import os
@@ -16,9 +17,13 @@ from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab import parts
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
+from tests.harness import built
+from tests.harness.selection import leave_out
 
 HERE = Path(__file__).parent
 LABS = pytest.StashKey[list[Lab]]()
+# The project is built for 24.11; what is older than the first sound release gets a smoke test.
+FULL_RELEASE = (23, 11)
 # A busy machine may need longer than the 200 ms that a submission may wait elsewhere, and a job
 # whose estimate came late has a whole GPU. The tests that judge the limit itself are in tests/unit.
 PATIENT_MS = 3000
@@ -43,7 +48,7 @@ def why_not() -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = [item for item in items if HERE in item.path.parents]
     reason = why_not() if here else None
     found = parts.find_programs() if here and reason is None else None
@@ -57,6 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if found.release < release:
                 why = f"Slurm {found.version} is older than {mark.args[0]}: {mark.args[1]}"
                 item.add_marker(pytest.mark.skip(reason=why))
+    if found is not None and found.release < FULL_RELEASE and not config.getoption("all_releases"):
+        why = f"are beyond the smoke test that Slurm {found.version} gets (--all-releases)"
+        leave_out(config, items, beyond_smoke, why)
+
+
+def beyond_smoke(item: pytest.Item) -> bool:
+    """Whether this cluster test is left out on a release that gets a smoke test."""
+    return HERE in item.path.parents and item.get_closest_marker("smoke") is None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,6 +86,20 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def slurm_version() -> tuple[int, int]:
     """The installed release as (major, minor)."""
     return parts.find_programs().release
+
+
+@pytest.fixture(scope="session", autouse=True)
+def labs_built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Labs start from one build of emulator and plugin."""
+    if why_not() is not None:
+        yield
+        return
+    into = built.folder(tmp_path_factory)
+    for where in (built.EMULATOR, built.SPANK):
+        built.built(where, into)
+    os.environ[parts.BUILT] = str(into)
+    yield
+    del os.environ[parts.BUILT]
 
 
 @pytest.fixture(scope="session")

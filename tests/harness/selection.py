@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("long"):
-        leave_out(config, items, lambda item: "long" in item.keywords, WHY_LONG)
+        leave_out(config, items, lambda item: item.get_closest_marker("long") is not None, WHY_LONG)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
