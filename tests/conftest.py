@@ -22,8 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="try a failed test on real daemons once more, as .ci/run does",
     )
+    group.addoption(
+        "--measure", action="store_true", help="write the seconds that files took, for their order"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for plugin in (selection, second_tries, order):
         config.pluginmanager.register(plugin)
+    if config.getoption("measure") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(order.Clock())

@@ -2,9 +2,10 @@
 """Labs for the tests on real Slurm daemons.
 
 ``lab`` is one lab for the whole run (mode on, one node, two A100-40GB, three users), emptied after
-each test. ``make_lab`` gives a test one of its own. A failed test shows its labs' logs. Tests that
-a release cannot pass carry ``@pytest.mark.needs_slurm("24.11", "why")``. A release older than 23.11
-gets a smoke test: there only tests marked ``smoke`` run (``--all-releases``: all).
+each test. ``lab_like`` lends the tests of a file a lab of given fields, emptied too; ``make_lab``
+gives a test one of its own. A failed test shows its labs' logs. Tests that a release cannot pass
+carry ``@pytest.mark.needs_slurm("24.11", "why")``. A release older than 23.11 gets a smoke test:
+there only tests marked ``smoke`` run (``--all-releases``: all).
 """
 
 import os
@@ -17,11 +18,13 @@ from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab import parts
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
+from tests.cluster.lending import Library
 from tests.harness import built
 from tests.harness.selection import leave_out
 
 HERE = Path(__file__).parent
 LABS = pytest.StashKey[list[Lab]]()
+FAILED = pytest.StashKey[bool]()  # of a test in this try
 # The project is built for 24.11; what is older than the first sound release gets a smoke test.
 FULL_RELEASE = (23, 11)
 # A busy machine may need longer than the 200 ms that a submission may wait elsewhere, and a job
@@ -75,6 +78,8 @@ def beyond_smoke(item: pytest.Item) -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
+    if report.failed:  # type: ignore[attr-defined]
+        item.stash[FAILED] = True
     if report.failed and HERE in item.path.parents:  # type: ignore[attr-defined]
         for lab in item.config.stash[LABS]:
             if lab.dir.exists():
@@ -117,6 +122,38 @@ def lab(shared_lab: Lab) -> Iterator[Lab]:
     """One lab for the whole run; its jobs are ended after each test."""
     yield shared_lab
     shared_lab.clear()
+
+
+@pytest.fixture(scope="session")
+def library(request: pytest.FixtureRequest) -> Iterator[Library]:
+    """The labs behind ``lab_like``."""
+    stash = request.config.stash[LABS]
+
+    def up(spec: LabSpec) -> Lab:
+        lab = Lab.up(spec)
+        stash.append(lab)
+        return lab
+
+    def down(lab: Lab) -> None:
+        stash.remove(lab)
+        lab.down()
+
+    found = Library(up, down)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def lab_like(request: pytest.FixtureRequest, library: Library) -> Iterator[Callable[..., Lab]]:
+    """A function like ``make_lab`` that lends the lab of an earlier test of this file, emptied, if
+    its fields are the same. For tests that leave daemons and files as they found them."""
+
+    def lend(**wish: object) -> Lab:
+        wish = {"name": f"{PREFIX}m{library.made}", "deadline_ms": PATIENT_MS} | wish
+        return library.lend(LabSpec(**wish), request.path)  # type: ignore[arg-type]
+
+    yield lend
+    library.take_back(fit=not request.node.stash.get(FAILED, False))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 
 tests/durations.toml has the measured seconds of files that take longer than a few. A file listed
 under [apart] shares nothing between its tests: each of them goes to whichever worker is free.
+``--measure`` writes the seconds of the files that it ran.
 """
 
 import os
@@ -19,6 +20,8 @@ TESTS = Path(__file__).resolve().parents[1]
 LIST = TESTS / "durations.toml"
 #: Seconds of a test whose file is not listed: most of tests/unit (4,888 took 260 s by two workers).
 USUAL_S = 0.05
+#: Seconds from which on a file is listed.
+LISTED_S = 4.0
 #: A run that is over sooner needs no announcement.
 WORTH_TELLING_S = 90.0
 
@@ -27,8 +30,8 @@ WORTH_TELLING_S = 90.0
 class Measured:
     """Seconds by file, the file's path from the checkout."""
 
-    together: Mapping[str, float]
-    apart: Mapping[str, float]
+    together: dict[str, float]
+    apart: dict[str, float]
 
     def scope(self, nodeid: str) -> str:
         """What goes to one worker as a whole: a file, or one test of a file that is apart."""
@@ -52,6 +55,22 @@ class Measured:
         return sorted(
             places, key=lambda at: (-seconds[self.scope(nodeids[at])], _file(nodeids[at]))
         )
+
+
+def written(measured: Measured, seconds: Mapping[str, float]) -> str:
+    """The text of durations.toml after a run that took ``seconds`` by file."""
+    lines = ["# SPDX-License-Identifier: Apache-2.0"]
+    lines += [
+        "# Seconds of test files, written by --measure; what [apart] means: tests/harness/order.py"
+    ]
+    new = {file: took for file, took in seconds.items() if file not in measured.apart}
+    for name, old in (("together", measured.together | new), ("apart", measured.apart)):
+        rows = {file: seconds.get(file, took) for file, took in old.items()}
+        lines += ["", f"[{name}]"]
+        for file, took in sorted(rows.items()):
+            if took >= LISTED_S or name == "apart":
+                lines.append(f'"{file}" = {max(1, round(took))}')
+    return "\n".join(lines) + "\n"
 
 
 def _file(nodeid: str) -> str:
@@ -106,3 +125,16 @@ def told(tests: int, expected_s: float) -> str:
     """How long the run will take, before it begins."""
     minutes = max(1, round(expected_s / 60))
     return f"test: {tests:,} tests, about {minutes} minutes (on 2 cores; here are {os.cpu_count()})"
+
+
+class Clock:
+    """Adds up what each file's tests took, for ``--measure``."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[_file(report.nodeid)] += report.duration  # type: ignore[assignment]
+
+    def pytest_sessionfinish(self) -> None:
+        LIST.write_text(written(load(), self.seconds))

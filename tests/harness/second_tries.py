@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[assignment, misc]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     again = getattr(item, "execution_count", 1) > 1
     if report.when != "call" or not report.passed or not again:
         return report  # type: ignore[return-value]

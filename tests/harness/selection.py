@@ -71,7 +71,8 @@ def pytest_testnodedown(node: Any) -> None:
     # Every worker collects everything: their counts are the same.
     told = getattr(node, "workeroutput", {}).get(OUTPUT)
     if told:
-        node.config.stash[LEFT_OUT] = Counter(told)
+        counts: Counter[str] = Counter(told)
+        node.config.stash[LEFT_OUT] = counts
 
 
 def said(counts: Counter[str]) -> Iterator[str]:

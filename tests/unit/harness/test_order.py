@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.order import TESTS, USUAL_S, Measured, load, told
+from tests.harness.order import TESTS, USUAL_S, Measured, load, told, written
 
 MEASURED = Measured(together={"t/long.py": 60.0}, apart={"t/apart.py": 200.0})
 IDS = ["t/a.py::x", "t/apart.py::one", "t/apart.py::two[a::b]", "t/long.py::x", "t/long.py::y"]
@@ -41,6 +41,14 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
     path.write_text("[together]\n")
     with pytest.raises(ValueError, match="tables together and apart"):
         load(path)
+
+
+def test_what_was_measured_is_written() -> None:
+    text = written(MEASURED, {"t/apart.py": 2.0, "t/new.py": 40.4, "t/quick.py": 1.0})
+    assert text.splitlines()[2:] == [
+        "", "[together]", '"t/long.py" = 60', '"t/new.py" = 40', "", "[apart]", '"t/apart.py" = 2'
+    ]  # fmt: skip
+    assert (text.count("60"), written(MEASURED, {"t/long.py": 3.0}).count("60")) == (1, 0)
 
 
 def test_how_long_it_will_take() -> None:
