@@ -44,16 +44,30 @@ demo: setup ## a private Slurm with emulated GPUs: jobs share them, one runs out
 	@echo 'demo: bringing up a private Slurm with emulated GPUs (under five minutes)'
 	$(AS_ROOT) $(PY) tests/demo/demo.py
 
-# So many test files at a time, each with labs of its own; 0: one after another, in this process.
-JOBS ?= 2
+# So many tests at a time, with labs of their own: most of their time is waiting for Slurm. 0: one after
+# another, in this process.
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
+# What is tested leaves no bytecode and no cache behind: it runs as root.
+AS_TEST = $(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 COLOC_TORCH_PYTHON=$(TORCH_PYTHON)
+PYTEST = $(PY) -m pytest -p no:cacheprovider
 # Directories that are not there yet are no error; an empty run is.
 TESTS = $(wildcard tests/unit tests/contract tests/cluster)
 
 .PHONY: test
-test: setup ## all tests: unit, contract, and real Slurm daemons (needs root or sudo)
+test: setup ## unit, contract, and real Slurm daemons (needs root or sudo); a quarter of an hour on 2 cores
 	@etc/setup/packages limits
 	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
-	$(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 COLOC_TORCH_PYTHON=$(TORCH_PYTHON) $(PY) -m pytest -p no:cacheprovider --durations=8 -n $(JOBS) --dist loadfile $(TESTS) $(ARGS)
+	$(AS_TEST) $(PYTEST) --durations=8 -n $(JOBS) $(TESTS) $(ARGS)
+
+.PHONY: test-long
+test-long: setup ## what `make test` leaves out: chaos, waits, a trace; soak and burst on a Docker cluster (hours)
+	@echo 'test-long: on a private Slurm, then on a Docker cluster; each test says what it does'
+	$(AS_TEST) COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) $(PYTEST) --long -m long --durations=0 tests/cluster $(ARGS)
+	docker/cluster test --long -m long $(ARGS)
+
+.PHONY: check
+check: ## what continuous integration runs, here: lint, all tests on three Slurm releases (root; half an hour)
+	@.ci/run
 
 # Fifty rounds take about ten minutes; SEED=n for others.
 ROUNDS ?= 50
@@ -62,7 +76,7 @@ SEED ?= 1
 .PHONY: chaos
 chaos: setup ## sharing jobs while they are cancelled and requeued and daemons are killed at random (ROUNDS=50 SEED=1)
 	@echo 'chaos: $(ROUNDS) rounds from seed $(SEED) on a private Slurm; they follow from the seed'
-	$(AS_ROOT) env COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider tests/cluster/test_chaos.py $(ARGS)
+	$(AS_TEST) COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) $(PYTEST) tests/cluster/test_chaos.py $(ARGS)
 
 RUNS ?= 100
 LANES ?= 6
@@ -71,7 +85,7 @@ SCALE ?= 3
 .PHONY: fair-waits
 fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=6 SCALE=3)
 	@echo 'fair-waits: $(RUNS) mixes from seed $(SEED), native and, on Slurm 24.11 and later, steered'
-	$(AS_ROOT) env COLOC_WAITS_RUNS=$(RUNS) COLOC_WAITS_SEED=$(SEED) COLOC_WAITS_LANES=$(LANES) COLOC_WAITS_SCALE=$(SCALE) PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -p no:cacheprovider -s tests/cluster/test_fair_waits.py $(ARGS)
+	$(AS_TEST) COLOC_WAITS_RUNS=$(RUNS) COLOC_WAITS_SEED=$(SEED) COLOC_WAITS_LANES=$(LANES) COLOC_WAITS_SCALE=$(SCALE) $(PYTEST) -s tests/cluster/test_fair_waits.py $(ARGS)
 
 .PHONY: fair-waits-sim
 fair-waits-sim: .venv ## the same question to the simulator, hundreds of traces (ARGS='--seeds 100')

@@ -1,10 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: why a test was tried again is told, also where the second try passed."""
+"""For all tests: which run, in what order, and what a second try means (tests/harness)."""
+
+import os
 
 import pytest
 
+from tests.harness import order, second_tries, selection
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.section(f"tried again: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext[-3000:])
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("slurm-coloc")
+    group.addoption("--long", action="store_true", help="also the tests that take long")
+    group.addoption(
+        "--all-releases",
+        action="store_true",
+        default=os.environ.get("COLOC_ALL_TESTS") == "1",
+        help="all cluster tests also on a Slurm release that gets a smoke test (COLOC_ALL_TESTS=1)",
+    )
+    group.addoption(
+        "--second-tries",
+        action="store_true",
+        help="try a failed test on real daemons once more, as .ci/run does",
+    )
+    group.addoption(
+        "--measure", action="store_true", help="write the seconds that files took, for their order"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for plugin in (selection, second_tries, order):
+        config.pluginmanager.register(plugin)
+    if config.getoption("measure") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(order.Clock())

@@ -64,6 +64,7 @@ def files_left(lab: Lab, jobs: list[dict[str, str]]) -> list[str]:
     return [file.name for file in files if file.name.strip(".").partition(".")[0] in ids]
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("log", [None, "arr-%A-%a.log", "%x.%a.log"])
 def test_only_the_task_that_ran_out_of_memory_comes_back(me: Desk, log: str | None) -> None:

@@ -180,6 +180,7 @@ def settled(lab: Lab, timeout: float) -> list[str]:
     return left
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_round(chaos: Lab, number: int, request: pytest.FixtureRequest) -> None:

@@ -127,6 +127,9 @@ def test_what_was_measured_corrects_what_is_reserved(loop_lab: Lab) -> None:
 def _estimate(me: Desk) -> int:
     """The estimate of this desk's model (MiB), from a job that never runs."""
     job_id = me.submit("--hold", wrap="true")
+    # On a busy machine colocd has not yet seen the job that it decided on.
+    words = ["coloc", "explain", str(job_id), "--json"]
+    until(lambda: me.lab.run(words, user=me.user, check=False).returncode == 0, 30, "it is known")
     found = me.explain(job_id)["decision"]["memory_mib"]
     me.lab.run(["scancel", str(job_id)])
     assert isinstance(found, int)

@@ -39,6 +39,7 @@ def strict(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Lab]:
         lab.run(["scontrol", "reconfigure"])
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(180)
 def test_dependents_do_not_see_the_first_end(strict: Lab) -> None:
     """Every kind: the recovery begins before Slurm has judged the dependency."""

@@ -41,6 +41,7 @@ def _shorts(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["resource"]: one for one in told["binding"]["shorts"]}
 
 
+@pytest.mark.smoke
 def test_shards_bind(lab: Lab, slurm_version: tuple[int, int]) -> None:
     me = desk(lab, 300)
     first = me.submit("--mem=100", wrap="sleep 600")
@@ -123,6 +124,7 @@ def test_slurm_away(make_lab: Any) -> None:
     assert told["decision"]["shards"] > 0
 
 
+@pytest.mark.smoke
 def test_doctor_finds_a_lab_in_order(lab: Lab, slurm_version: tuple[int, int]) -> None:
     told = coloc(lab, "doctor")
     status = {row["check"]: row["status"] for row in told["checks"]}

@@ -31,6 +31,7 @@ NOISE_S = 4.0  # of a start on a busy machine
 MANY = 50  # so many mixes that the noise is evened out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(int(240 + 40 * RUNS * SCALE))
 @pytest.mark.parametrize(
     "mode",

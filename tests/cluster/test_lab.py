@@ -64,6 +64,7 @@ def clean() -> Iterator[None]:
     assert not procs.leftovers(BASE / NAME, frozenset())
 
 
+@pytest.mark.smoke
 def test_up_status_down_by_the_command_line(clean: None) -> None:
     done = coloc("lab", "up", "--name", NAME, "--nodes", "2", "--no-coloc", "--json")
     try:
@@ -294,6 +295,7 @@ def test_wishes_that_cannot_be_met(wish: dict[str, object]) -> None:
         Lab.up(LabSpec(**wish))  # type: ignore[arg-type]
 
 
+@pytest.mark.smoke
 def test_least_loaded_is_refused_where_slurm_has_it_not(
     slurm_version: tuple[int, int], clean: None
 ) -> None:

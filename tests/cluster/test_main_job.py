@@ -9,6 +9,8 @@ import pytest
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, coloc, desk, shards, until
 
+pytestmark = pytest.mark.smoke
+
 
 def ended(me: Desk, job_id: int, count: int = 1) -> list[dict[str, Any]]:
     """The first ``count`` runs of a job, once colocd has recorded how they ended."""

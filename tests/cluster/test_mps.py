@@ -58,6 +58,7 @@ def untouched(lab: Lab) -> None:
     assert "DRAIN" not in lab.run(["scontrol", "show", "node", "-o"]).stdout.upper()
 
 
+@pytest.mark.smoke
 def test_it_comes_with_the_first_and_goes_with_the_last(lab: Lab) -> None:
     me = desk(lab, 150)
     assert daemons(lab) == []

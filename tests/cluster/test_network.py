@@ -101,6 +101,7 @@ def told(lab: Lab, job_id: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.smoke
 def test_recovery_with_the_report_over_tcp(linked: Lab) -> None:
     lab = linked
     me = desk(lab, 211)
@@ -118,6 +119,7 @@ def test_recovery_with_the_report_over_tcp(linked: Lab) -> None:
     assert any(line["kind"] == "launch" for line in shown["story"])
 
 
+@pytest.mark.smoke
 def test_a_running_job_shows_its_gpu(linked: Lab) -> None:
     lab = linked
     me = desk(lab, 212)
@@ -136,6 +138,7 @@ def test_a_running_job_shows_its_gpu(linked: Lab) -> None:
     assert [one["uuid"] for one in state["gpu"]["devices"]] == row["gpu_uuids"]
 
 
+@pytest.mark.smoke
 def test_a_job_that_ends_while_colocd_is_away_is_recovered(linked: Lab) -> None:
     lab = linked
     me = desk(lab, 213)
@@ -192,6 +195,7 @@ def coloc_doctor(lab: Lab) -> list[dict[str, str]]:
     return rows
 
 
+@pytest.mark.smoke
 def test_doctor_finds_the_network_in_order(linked: Lab) -> None:
     found = {row["check"]: row["status"] for row in coloc_doctor(linked)}
     for name in ("network-listen", "munge", "network-answer", "agent-links"):
@@ -358,6 +362,7 @@ def test_others_jobs_as_private_data_says(linked: Lab) -> None:
         lab.run(["scontrol", "reconfigure"])
 
 
+@pytest.mark.smoke
 def test_a_lost_database_is_made_up_for_from_the_marks(linked: Lab) -> None:
     """As after a failover to a colocd with a database of its own."""
     lab = linked

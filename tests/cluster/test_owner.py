@@ -45,6 +45,7 @@ def test_an_owner_may_go_back_to_a_whole_gpu(lab: Lab) -> None:
     assert shards(lab.job(job_id)) == 0
 
 
+@pytest.mark.smoke
 def test_another_user_and_the_mark(lab: Lab) -> None:
     me = desk(lab, 100)
     job_id = me.submit("--hold", wrap="true")
@@ -56,6 +57,7 @@ def test_another_user_and_the_mark(lab: Lab) -> None:
     assert lab.job(job_id)["AdminComment"] == mark
 
 
+@pytest.mark.smoke
 def test_root_may_do_as_an_admin_does(lab: Lab) -> None:
     me = desk(lab, 100)
     job_id = me.submit("--hold", wrap="true")

@@ -55,6 +55,7 @@ def device(lab: Lab, job: int) -> str:
     return lab.output(job).split()[2]
 
 
+@pytest.mark.smoke
 def test_shards_fit_on_one_gpu_and_the_next_waits(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(coloc=False, emulator=False, machine="1xa100-40gb")
     first = [submit(lab, "shard:12", "sleep 300") for _ in range(3)]
@@ -70,6 +71,7 @@ def test_shards_fit_on_one_gpu_and_the_next_waits(make_lab: Callable[..., Lab]) 
     lab.clear()
 
 
+@pytest.mark.smoke
 def test_first_fit_packs_one_gpu_before_the_next(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(coloc=False, emulator=False)
     jobs = [submit(lab, "shard:12", "sleep 300") for _ in range(4)]
@@ -100,6 +102,7 @@ def test_whole_gpu_never_meets_a_shard_job(make_lab: Callable[..., Lab]) -> None
     check_never_meet(make_lab(coloc=False, emulator=False, nodes=1), "gpu:1")
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_all_shards_of_a_gpu_never_meet_a_shard_job(make_lab: Callable[..., Lab]) -> None:
     """The whole GPU where a release mixes them up: all shards of one."""

@@ -7,6 +7,8 @@ from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import until
 from tests.cluster.rules import QUIET, fresh, liar, on_whole_gpu
 
+pytestmark = pytest.mark.smoke
+
 
 def reserve(lab: Lab, name: str, user: str) -> None:
     lab.run(

@@ -51,6 +51,7 @@ def ends(lab: Lab, job_id: int) -> dict[str, str]:
     return job
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(300)
 def test_jobs_in_every_state(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(machine="1xa100-40gb", users=1, settings=QUICK)
@@ -160,6 +161,7 @@ def test_killed_in_a_step_of_more_memory(make_lab: Callable[..., Lab], step: str
     assert ask(lab, op="status")["open_work"] == 0
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(240)
 def test_a_cleared_slurmctld(make_lab: Callable[..., Lab]) -> None:
     """slurmctld -c: the history stays, what was open is closed as gone, ids mean new jobs."""

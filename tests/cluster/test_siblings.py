@@ -47,6 +47,7 @@ def test_a_thousand_waiting_tasks_are_changed_as_one_record(lab: Lab) -> None:
     lab.run(["scancel", str(array)])
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(180)
 def test_held_edited_and_dependent_tasks(lab: Lab) -> None:
     """A hold stays, edits of other things stay, an edited request is left alone."""

@@ -63,6 +63,7 @@ def test_a_stopped_slurmctld_hangs_nobody(lab: Lab, slurm: SlurmCommands) -> Non
     assert view is not None and view.held
 
 
+@pytest.mark.smoke
 def test_orders_and_answers(lab: Lab, slurm: SlurmCommands) -> None:
     job = lab.sbatch("--requeue", "--gres=shard:2", wrap="sleep 300", user=lab.users[0])
     lab.wait(job, "RUNNING")

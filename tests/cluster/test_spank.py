@@ -61,6 +61,7 @@ def hostile_files(home: Path) -> Iterator[tuple[str, str]]:
     yield "m-%A.txt", "%A is not known before the job is submitted"
 
 
+@pytest.mark.smoke
 def test_a_bad_file_ends_sbatch_with_one_line(me: Desk) -> None:
     for name, why in hostile_files(me.lab.home(me.user)):
         done = submit(me, f"--coloc={name}", "--gpus=1")
@@ -132,6 +133,7 @@ def forwarded(me: Desk, *args: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.smoke
 def test_the_summary_travels_whole(me: Desk) -> None:
     options = ["--coloc-batch-size=32", "--coloc-optimizer=adam", "--coloc-precision=amp"]
     seen = forwarded(me, f"--coloc={me.summary}", *options)
@@ -142,6 +144,7 @@ def test_the_summary_travels_whole(me: Desk) -> None:
     assert seen == wanted | {"PRECISION": "amp"}
 
 
+@pytest.mark.smoke
 def test_an_array_forwards_each_different_summary_once(me: Desk) -> None:
     home = me.lab.home(me.user)
     for index, text in {1: "one", 2: "second\n", 3: "one"}.items():
@@ -177,6 +180,7 @@ REQUESTS = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
 def test_srun_works_inside_after_the_rewrite(me: Desk, request_: list[str]) -> None:
     out = me.lab.home(me.user) / "steps"
@@ -224,6 +228,7 @@ def test_the_same_job_works_on_a_whole_gpu(me: Desk) -> None:
     assert not [name for name in ("SLURM_GPUS", "SLURM_CPUS_PER_GPU") if seen.get(name) == ""]
 
 
+@pytest.mark.smoke
 def test_srun_works_inside_a_salloc(me: Desk) -> None:
     args = [f"--coloc={me.summary}", "--gpus=1", "--cpus-per-gpu=2", "--mem=10"]
     done = me.lab.run(["salloc", *args, "srun", "/usr/bin/env"], user=me.user)
@@ -232,6 +237,7 @@ def test_srun_works_inside_a_salloc(me: Desk) -> None:
     assert "SLURM_SPANK_COLOC_SUMMARY" not in seen and "SLURM_GPUS" not in seen
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("gpus", [(), ("--gpus=1",), ("--gres=gpu:1",)], ids=str)
 def test_srun_outside_of_a_job_runs(me: Desk, gpus: tuple[str, ...]) -> None:
     args = [f"--coloc={me.summary}", *gpus, "--mem=10"]
@@ -285,6 +291,7 @@ def trace(me: Desk) -> tuple[dict[str, str], dict[str, str]]:
     return steady(record), steady(environment(me.lab.output(job)))
 
 
+@pytest.mark.smoke
 def test_a_job_without_coloc_is_the_same_with_and_without_the_plugin(me: Desk) -> None:
     plugstack = me.lab.dir / "plugstack.conf"
     line = plugstack.read_text()
@@ -298,6 +305,7 @@ def test_a_job_without_coloc_is_the_same_with_and_without_the_plugin(me: Desk) -
     assert with_plugin[1] == without[1]
 
 
+@pytest.mark.smoke
 def test_an_unknown_argument_disables_only_ours(me: Desk) -> None:
     plugstack = me.lab.dir / "plugstack.conf"
     line = plugstack.read_text()

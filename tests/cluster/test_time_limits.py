@@ -108,6 +108,7 @@ def told_at_submit(me: Desk, *args: str) -> str:
     return str(until(said, 60, "an estimate in time"))
 
 
+@pytest.mark.smoke
 def test_a_bound_that_slurm_cannot_keep(lab: Lab) -> None:
     """Native: a whole GPU where it would surely be broken, else an honest line."""
     me = desk(lab, 300)

@@ -33,6 +33,7 @@ def job(number: int, memory_mib: int, gpus: int = 1, known_mib: int | None = Non
 JOBS = [job(1, 9_000), job(2, 9_000), job(3, 12_000, known_mib=7_000), job(4, 6_000, gpus=2)]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_trace_through_a_lab(make_lab: Callable[..., Lab]) -> None:
     way = WAYS["native"]

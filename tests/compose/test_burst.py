@@ -13,7 +13,7 @@ JOBS = 1000
 # What Slurm says of a job that waits its turn, and of one whose tasks it has not looked at yet.
 WAITING = {"Resources", "Priority"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 def all_waits_explained(cluster: Cluster) -> list[bursts.Queued] | None:

@@ -173,7 +173,7 @@ def judge(all_stays: list[Stay]) -> Counter[str]:
     return seen
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.needs_slurm("24.11", "puts whole-GPU and shard jobs on one device, shows no use")
 def test_a_share_and_a_whole_gpu_never_meet(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ that a function-level import can step around is no rule.
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,9 +100,20 @@ def layer_of(path: Path) -> str:
     return path.relative_to(ROOT / PACKAGE).with_suffix("").parts[0]
 
 
-def imports(path: Path) -> Iterator[Import]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file, which each rule looks at."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
     """Every import in a file; `from a import b` counts as a.b where that is a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[Import]:
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (Import(node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -150,7 +162,7 @@ def test_core_is_pure(path: Path) -> None:
         for found in imports(path)
         if found.layer is None and found.top not in PURE | ALSO.get(module_of(path), set())
     ]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)

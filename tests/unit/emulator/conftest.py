@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests.harness import built
+
 from .agents import Agent
 from .tables import Table, laid
 
-SOURCE = Path(__file__).resolve().parents[2] / "emulator"
 LIMIT_S = 60.0
 
 
@@ -25,12 +26,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the emulator was built into."""
     if shutil.which("cc") is None or shutil.which("make") is None:
         pytest.skip("no C compiler or make: the emulated GPU cannot be built")
-    build = tmp_path_factory.mktemp("emulator")
-    done = subprocess.run(
-        ["make", "-s", "-C", str(SOURCE), f"BUILD={build}"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return build
+    return built.built(built.EMULATOR, built.folder(tmp_path_factory))
 
 
 class Node:

@@ -12,7 +12,9 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from .conftest import ROOT, TORCH, USER, Answer, Listener, Node, ok
+from tests.harness import built
+
+from .conftest import TORCH, USER, Answer, Listener, Node, ok
 
 MACHINE = "dgx-station-a100"
 
@@ -252,15 +254,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stand-in libnvidia-ml.so.1, built here."""
     if shutil.which("make") is None or shutil.which("cc") is None:
         pytest.skip("needs make and cc to build the emulated GPU")
-    folder = tmp_path_factory.mktemp("emulator")
-    made = subprocess.run(
-        ["make", "-C", str(ROOT / "tests/emulator"), f"BUILD={folder}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
-    return folder
+    return built.built(built.EMULATOR, built.folder(tmp_path_factory))
 
 
 def emulated(node: Node, emulator: Path) -> Path:
