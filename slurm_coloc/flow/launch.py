@@ -75,11 +75,17 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
             # slurmctld has the requeue; slurmd must have heard of it before this Prolog ends.
             time.sleep(SETTLE_S)
             return f"{_line(job, state)} put-back={why!r}"
+        # Once before, too: whatever ends this Prolog, the job's output says what it does not have.
+        _write_share(fd, job, share.meanwhile(settings, state))
         state["sharing"], text = share.prepare(job, settings, state, environ)
-        if text:
-            spool.write_file(fd, f"{job.job_id}.{share.SUFFIX}", text.encode(), 0o644)
+        _write_share(fd, job, text)
         _write(fd, state)
     return _line(job, state)
+
+
+def _write_share(dir_fd: int, job: hookenv.HookJob, text: str) -> None:
+    if text:
+        spool.write_file(dir_fd, f"{job.job_id}.{share.SUFFIX}", text.encode(), 0o644)
 
 
 def _fit(

@@ -58,6 +58,7 @@ class Sampler:
         self._sampled_s = 0.0
         self._reaped_s = 0.0
         self._told = ""
+        self._faults: set[str] = set()  # kinds of faults of MPS that were told
         self._xid = asyncio.Event()
         self._mark = settings.run_dir / uses.FOLDER / ".profiling-paused"
 
@@ -171,15 +172,20 @@ class Sampler:
         if not self._root or time.monotonic() - self._reaped_s < REAP_S:
             return
         self._reaped_s = time.monotonic()
-
         settings = self._settings
         try:
-            for gpu in await asyncio.to_thread(
+            found = await asyncio.to_thread(
                 seats.reap, settings.run_dir, settings.mps_control, os.environ
-            ):
-                log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
-        except (ColocError, OSError) as err:
-            log.warning("mps", error=str(err)[:200])
+            )
+        except Exception as err:  # samples go on, whatever it is
+            found = seats.Reaped([], [f"{type(err).__name__}: {err}"])
+        for gpu in found.ended:
+            log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
+        for fault in found.faults:
+            kind = fault.partition(":")[0]
+            if kind not in self._faults:  # each minute the same
+                self._faults.add(kind)
+                log.warning("mps", error=fault[:200], then="told once")
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

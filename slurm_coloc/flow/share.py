@@ -32,33 +32,77 @@ def prepare(
 ) -> tuple[dict[str, Any], str]:
     """Set up what the run needs; what was done, for the state, and the text of the .share file.
     Never fails: what cannot be had is a reason."""
-    held = state["reservation"]
     devices = state["gpu"].get("devices", [])
-    visible = _visible(state["gpu"])
-    if held["available"] and held["shards"] == 0:
+    if _whole(state):
+        visible = _visible(state["gpu"])
         text = "\n".join(["share 1", "method alone", *visible]) + "\n" if visible else ""
         return {"method": Method.ALONE.value, "reason": ""}, text
+    ladder = [_frameworks(settings)]
+    try:
+        ladder = _ladder(settings, state["reservation"], devices, environ)
+        found, lines = _mps(job, settings, devices, environ)
+    except Exception as err:  # of whatever kind: the job must hear that it is not fenced
+        why = str(getattr(err, "message", "")) or type(err).__name__
+        found, lines = Chosen(Method.STREAMS, f"MPS cannot be set up: {why}"), []
+    text = _text(settings, state, found, [*ladder, *lines])
+    return {"method": found.method.value, "reason": found.reason}, text
+
+
+def meanwhile(settings: hookenv.HookSettings, state: Mapping[str, Any]) -> str:
+    """The text of the .share file for a Prolog that is ended before ``prepare`` has answered: the
+    job's output tells then that it is not fenced. "" where there is nothing to tell."""
+    if _whole(state):
+        return ""
+    found = Chosen(Method.STREAMS, "the Prolog was ended before MPS was set up")
+    return _text(settings, state, found, [_frameworks(settings)])
+
+
+def _whole(state: Mapping[str, Any]) -> bool:
+    """Whether the run has whole GPUs: nobody to be fenced from."""
+    held = state["reservation"]
+    return bool(held["available"]) and held["shards"] == 0
+
+
+def _text(
+    settings: hookenv.HookSettings, state: Mapping[str, Any], found: Chosen, more: list[str]
+) -> str:
+    """Of the .share file; ``more``: lines of the rungs."""
+    devices = state["gpu"].get("devices", [])
+    shard_mib = state["reservation"].get("shard_mib", settings.shard_mib)
+    lines = [f"method {found.method}", f"shard_mib {shard_mib}", *_visible(state["gpu"])]
+    if len(devices) == 1:
+        lines.append(f"uuid {devices[0]['uuid']}")
+    # What NVML did not tell is an object with the reason.
+    sizes = [one["total_mib"] for one in devices if isinstance(one["total_mib"], int)]
+    if sizes:
+        lines.append(f"gpu_mib {min(sizes)}")
+    lines += more
+    if found.reason:
+        lines.append(f"why {found.reason}")
+    return "\n".join(["share 1", *lines]) + "\n"
+
+
+def _mps(
+    job: hookenv.HookJob,
+    settings: hookenv.HookSettings,
+    devices: list[dict[str, Any]],
+    environ: Mapping[str, str],
+) -> tuple[Chosen, list[str]]:
+    """Set MPS up: the method, and the lines of the file."""
     found, pipe = _sit(job, settings, devices, environ)
     own: list[str] = []
     if settings.several_gpus == "tasks" and 1 < len(devices) <= MAX_OWN:
         own, why = _own(job, settings, devices, environ)
         found = Chosen(Method.STREAMS, why)
-    lines = [f"method {found.method}", f"shard_mib {held.get('shard_mib', settings.shard_mib)}"]
-    lines += visible
-    if len(devices) == 1:
-        lines.append(f"uuid {devices[0]['uuid']}")
-    if devices:
-        lines.append(f"gpu_mib {min(one['total_mib'] for one in devices)}")
-    lines += _ladder(settings, held, devices, environ)
-    if pipe is not None:
-        lines += [f"pipe {pipe}", f"log {pipe.parent / 'log'}"]
+    lines = [f"pipe {pipe}", f"log {pipe.parent / 'log'}"] if pipe is not None else []
     lines += own
     if settings.thread_percentage and (own or pipe is not None):
         lines.append(f"threads {settings.thread_percentage}")
-    if found.reason:
-        lines.append(f"why {found.reason}")
-    text = "\n".join(["share 1", *lines]) + "\n"
-    return {"method": found.method.value, "reason": found.reason}, text
+    return found, lines
+
+
+def _frameworks(settings: hookenv.HookSettings) -> str:
+    return f"frameworks {settings.frameworks}"
 
 
 def _ladder(
@@ -69,7 +113,7 @@ def _ladder(
 ) -> list[str]:
     """What the other rungs need: the limit of the job's cgroup and who sets it, and which tasks
     are given their framework's own."""
-    lines = [f"frameworks {settings.frameworks}"]
+    lines = [_frameworks(settings)]
     if held["available"] and _by_kernel(settings, devices, environ):
         lines.append(f"cgroup_mib {held['shards'] * held['shard_mib']}")
         lines.append(f"cgroup_uuids {','.join(str(one['uuid']) for one in devices)}")

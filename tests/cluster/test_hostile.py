@@ -118,7 +118,7 @@ def test_absurd_figures_of_a_forged_agent(lab: Lab, running: tuple[Desk, int]) -
 def test_a_user_cannot_plant_a_thing(lab: Lab, running: tuple[Desk, int]) -> None:
     _, job_id = running
     jobs = jobs_dir(lab)
-    mps = next(jobs.glob("mps/*"))
+    mps = next(jobs.glob("mps/*/daemon.json")).parent
     places = [
         jobs / f"{job_id}.share",
         jobs / f"{job_id}.fence",
@@ -127,6 +127,7 @@ def test_a_user_cannot_plant_a_thing(lab: Lab, running: tuple[Desk, int]) -> Non
         mps / "daemon.json",
         mps / "jobs" / "1.0.0",
         mps / "lock",
+        mps.parent / ".old" / "planted",
         lab.dir / "coloc" / "coloc.db",
         lab.dir / "coloc" / "off",
     ]

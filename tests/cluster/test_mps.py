@@ -124,6 +124,37 @@ def test_two_users_on_one_gpu(lab: Lab) -> None:
     assert "(MPS)" in lab.output(again)
 
 
+#: makes 3,000 folders within each other: deeper than a path can be long
+NEST = """
+import os
+os.chdir(os.environ["CUDA_MPS_LOG_DIRECTORY"])
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+print("nested")
+"""
+
+
+def test_a_user_who_nests_folders_in_the_log_of_mps(lab: Lab) -> None:
+    """The next job on that GPU has its fence, whoever's it is, and the agent goes on."""
+    first, second = desk(lab, 190, user=0), desk(lab, 190, user=1)
+    script = lab.home(first.user) / "nest.py"
+    script.write_text(NEST)
+    hostile = first.submit("--mem=50", wrap=f"{sys.executable} {script}")
+    lab.wait(hostile, "COMPLETED", 60)
+    assert "nested" in lab.output(hostile)
+    until(lambda: daemons(lab) == [], 30, "the daemon goes")
+    for me in (second, first):
+        job_id = me.submit("--mem=50", wrap=me.train(memory_mib=3000, smact=0.1, work_s=1))
+        lab.wait(job_id, "COMPLETED", 60)
+        assert "(MPS)" in lab.output(job_id)
+        until(lambda: daemons(lab) == [], 30, "the daemon goes")
+    old = lab.dir / "nodes" / "n1" / "jobs" / "mps" / ".old"
+    until(lambda: list(old.iterdir()) == [], 90, "what was put away is removed")
+    assert lab.daemon("agent-n1").poll() is None
+    untouched(lab)
+
+
 def test_what_outlives_its_job_is_ended_beside_a_neighbour(lab: Lab) -> None:
     """A training in a session of its own: without cgroups Slurm does not find it."""
     me = desk(lab, 185)

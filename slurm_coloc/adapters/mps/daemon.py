@@ -2,7 +2,6 @@
 """One MPS control daemon: start it for one GPU, ask it, stop it."""
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.adapters.mps import processes
+from slurm_coloc.adapters.mps import processes, removal
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.errors import GpuError
 
@@ -36,12 +35,12 @@ class Who(NamedTuple):
 
 
 def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str, str]) -> Process:
-    """A daemon that sees this GPU (or MIG device) alone and listens. Raises GpuError; then nothing
-    is left."""
+    """A daemon that sees this GPU (or MIG device) alone and listens. Raises GpuError or OSError;
+    then nothing is left."""
     pipe, log = folder / "pipe", folder / "log"
     if len(os.fsencode(pipe)) > ROOM:
         raise GpuError(f"{pipe} is too long a name for a socket", "mps")
-    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+    removal.remove(folder)  # of one that was killed
     for each in (folder, pipe, log):
         each.mkdir(mode=0o755)
     for each in (log, pipe, folder):  # the folder last: then what is in it is the user's to change
@@ -60,7 +59,7 @@ def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str
             extra_groups=[],
         )
     except OSError as err:
-        shutil.rmtree(folder, ignore_errors=True)
+        removal.remove(folder)
         raise GpuError(f"{control} cannot be started: {err.strerror}", "mps") from err
     began = processes.started(made.pid)
     process = Process(made.pid, began or 0)
@@ -88,7 +87,7 @@ def listens(pipe: Path) -> bool:
 def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[str, str]) -> None:
     """End its clients and quit as MPS wants it, then end what did not, and remove the folders.
     ``process``: the daemon as it was started, dead or alive; None where that is not known. Raises
-    GpuError for what cannot be ended."""
+    GpuError for what cannot be ended, OSError for folders that stay in their place."""
     left = processes.of_daemon(folder / "pipe", process)
     if process is not None and processes.alive(process):
         end_clients(control, folder, environ)
@@ -98,7 +97,7 @@ def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[
     stubborn = [one for one in left if not processes.end(one, 0.5)]
     if stubborn:
         raise GpuError(f"an MPS daemon cannot be ended (pid {stubborn[0].pid})", "mps")
-    shutil.rmtree(folder, ignore_errors=True)
+    removal.remove(folder)
 
 
 def end_clients(
@@ -114,6 +113,8 @@ def end_clients(
     ended: list[int] = []
     end_s = time.monotonic() + CLIENTS_S
     for server in _numbers(_command(control, folder, "get_server_list", environ)):
+        if time.monotonic() > end_s:
+            break  # a user may answer in the daemon's place, with as many servers as they like
         for pid in _numbers(_command(control, folder, f"get_client_list {server}", environ)):
             if time.monotonic() < end_s and whose(pid):
                 _command(control, folder, f"terminate_client {server} {pid}", environ)
@@ -135,7 +136,8 @@ def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str])
             [control],
             input=f"{text}\n",
             capture_output=True,
-            text=True,
+            encoding="ascii",
+            errors="replace",  # the answer may be the user's
             timeout=COMMAND_S,
             env=_environment(environ, "", folder / "pipe", folder / "log"),
             cwd="/",

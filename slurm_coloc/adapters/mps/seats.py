@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.adapters.mps import daemon, processes
+from slurm_coloc.adapters.mps import daemon, processes, removal
 from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.lock import locked
@@ -60,16 +60,14 @@ class Gpu(NamedTuple):
     def sit(self, seat: Seat, rules: Rules) -> tuple[Chosen, Path | None]:
         """Take a seat: the method, and the pipe directory under MPS. Never raises: what does not
         work is a reason to take turns."""
-        if missing := self._missing(rules):
-            return chosen(rules, seat.uid, (), missing), None
         try:
+            if missing := self._missing(rules):
+                return chosen(rules, seat.uid, (), missing), None
             with self._locked():
                 return self._sit(seat, rules)
-        except (GpuError, OSError) as err:
+        except Exception as err:  # of whatever kind: a user has a hand in these folders
             why = (
-                err.message
-                if isinstance(err, GpuError)
-                else f"MPS cannot be set up: {err.strerror}"
+                err.message if isinstance(err, GpuError) else f"MPS cannot be set up: {_said(err)}"
             )
             return chosen(rules, seat.uid, (), why), None
 
@@ -209,19 +207,29 @@ def leave(
     """Give back what this run and the earlier ones of its job have on any GPU of this node: an
     earlier one may have lost its Epilog, and a GPU that hangs is not in the state of a run.
     ``whose``: see Gpu.leave. What could not be done, and who had to be ended, in words."""
-    faults = []
-    for entry in _folders(run_dir):
-        for found in _of_job(entry / "jobs", seat):
-            try:
-                gpu = Gpu(run_dir, _uuid(entry), control, environ)
-                ended = gpu.leave(found, whose) if gpu.folder == entry else []
-                if ended:
-                    faults.append(f"clients of the job outlived it and were ended: {ended[:8]}")
-            except FileNotFoundError:  # a seat without a daemon
-                (entry / "jobs" / found.name).unlink(missing_ok=True)
-            except (GpuError, OSError, ValueError, KeyError, TypeError) as err:
-                faults.append(str(getattr(err, "message", "") or err)[:200])
+    faults: list[str] = []
+    try:
+        for entry in _folders(run_dir):
+            for found in _of_job(entry / "jobs", seat):
+                faults += _left(Gpu(run_dir, "", control, environ), entry, found, whose)
+    except Exception as err:  # of whatever kind: the Epilog has more to do
+        faults.append(_told(err))
     return faults
+
+
+def _left(node: Gpu, entry: Path, seat: Seat, whose: Callable[[int], bool] | None) -> list[str]:
+    """``leave`` for one seat in the folder ``entry`` of a GPU."""
+    try:
+        gpu = node._replace(uuid=_uuid(entry))
+        ended = gpu.leave(seat, whose) if gpu.folder == entry else []
+    except FileNotFoundError:  # a seat without a daemon
+        (entry / "jobs" / seat.name).unlink(missing_ok=True)
+    except Exception as err:  # of whatever kind: there are other GPUs
+        return [_told(err)]
+    else:
+        if ended:
+            return [f"clients of the job outlived it and were ended: {ended[:8]}"]
+    return []
 
 
 def _of_job(folder: Path, seat: Seat) -> list[Seat]:
@@ -236,10 +244,12 @@ def _of_job(folder: Path, seat: Seat) -> list[Seat]:
 
 
 def _folders(run_dir: Path) -> list[Path]:
+    """Of the GPUs."""
     try:
-        return sorted((run_dir / "mps").iterdir())
+        found = sorted((run_dir / "mps").iterdir())
     except FileNotFoundError:
         return []
+    return [entry for entry in found if entry.name != removal.OLD]
 
 
 def _uuid(folder: Path) -> str:
@@ -248,15 +258,46 @@ def _uuid(folder: Path) -> str:
     return str(json.loads((folder / "daemon.json").read_text("ascii"))["uuid"])
 
 
-def reap(run_dir: Path, control: Path, environ: Mapping[str, str]) -> list[str]:
-    """Stop the daemons of this node whose jobs' Epilogs never came; the UUIDs of their GPUs."""
-    ended = []
-    for entry in _folders(run_dir):
-        with contextlib.suppress(GpuError, OSError, ValueError, KeyError, TypeError):
-            gpu = Gpu(run_dir, _uuid(entry), control, environ)
-            if gpu.folder == entry and gpu.reap():
-                ended.append(gpu.uuid)
-    return ended
+class Reaped(NamedTuple):
+    """``ended``: the UUIDs of the GPUs whose daemon was stopped; ``faults``: what could not be
+    done."""
+
+    ended: list[str]
+    faults: list[str]
+
+
+def reap(run_dir: Path, control: Path, environ: Mapping[str, str]) -> Reaped:
+    """Stop the daemons of this node whose jobs' Epilogs never came, and go on with the removal of
+    what users left in their folders. Never raises."""
+    done = Reaped([], [])
+    try:
+        for entry in _folders(run_dir):
+            _reap_one(Gpu(run_dir, "", control, environ), entry, done)
+        removal.sweep(run_dir / "mps")
+    except Exception as err:
+        done.faults.append(_told(err))
+    return done
+
+
+def _reap_one(node: Gpu, entry: Path, done: Reaped) -> None:
+    try:
+        gpu = node._replace(uuid=_uuid(entry))
+        if gpu.folder == entry and gpu.reap():
+            done.ended.append(gpu.uuid)
+    except FileNotFoundError:
+        pass  # no daemon
+    except Exception as err:  # of whatever kind: there are other GPUs, and the agent goes on
+        done.faults.append(_told(err))
+
+
+def _told(err: Exception) -> str:
+    text = str(getattr(err, "message", "") or err)
+    return (text if isinstance(err, GpuError) else f"{type(err).__name__}: {text}")[:200]
+
+
+def _said(err: Exception) -> str:
+    """In a line of the job's output."""
+    return (err.strerror if isinstance(err, OSError) else "") or type(err).__name__
 
 
 def _uid(seat: str) -> int:

@@ -125,6 +125,23 @@ def test_a_process_of_nobody_makes_it_incomplete(make_agent: Callable[..., Agent
     assert found["unseen"] == {"count": 1, "peak_mib": 700} and not found["complete"]
 
 
+def test_an_mps_folder_that_cannot_be_read(make_agent: Callable[..., Agent]) -> None:
+    """The tidying of MPS fails in an unforeseen way: it is told, and the samples go on."""
+    agent = make_agent()
+    folder = agent.run_dir / "mps" / "x"
+    folder.mkdir(parents=True)
+    (folder / "daemon.json").write_text("[" * 100_000)
+    agent.start()
+    agent.job(7)
+    train(agent, 7, 2000, 0.3)
+    log = agent.node.folder / "agent.log"
+    agent.until(lambda: "RecursionError" in log.read_text(), "it is told")
+    agent.sees(7, 2000)
+    before = agent.record(7)["samples"]
+    agent.until(lambda: agent.record(7)["samples"] > before, "samples")
+    assert agent.process is not None and agent.process.poll() is None
+
+
 def test_a_lost_gpu(make_agent: Callable[..., Agent]) -> None:
     """It is noted, and hides nothing of the other."""
     agent = make_agent()

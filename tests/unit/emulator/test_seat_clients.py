@@ -7,6 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+from slurm_coloc.adapters.mps import daemon
 from slurm_coloc.adapters.mps.seats import Seat, leave
 
 from .tables import ADA, Table
@@ -75,3 +78,26 @@ def test_a_daemon_that_does_not_answer_holds_nobody_up(table: Table) -> None:
     assert time.monotonic() - began < 10
     table.settle()
     assert table.daemons() == []
+
+
+@pytest.mark.parametrize(
+    "answer", [r"\377\376\n", "²\n", "1" * 50 + "\n", "no such command\n", "\\n\\n"]
+)
+def test_odd_answers_name_nobody(tmp_path: Path, answer: str) -> None:
+    """The pipe folder is the user's, who may answer in the daemon's place."""
+    control = tmp_path / "control"
+    control.write_text(f"#!/bin/sh\ncat >/dev/null\nprintf '{answer}'\n")
+    control.chmod(0o755)
+    assert daemon.end_clients(control, tmp_path, {}) == []
+
+
+def test_endless_servers_do_not_hold_an_epilog_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "CLIENTS_S", 0.0)
+    control, asked = tmp_path / "control", tmp_path / "asked"
+    asked.touch()
+    control.write_text(f"#!/bin/sh\ncat >>{asked}\nseq 100\n")
+    control.chmod(0o755)
+    assert daemon.end_clients(control, tmp_path, {}) == []
+    assert len(asked.read_text().splitlines()) <= 2

@@ -89,7 +89,7 @@ def test_a_stop_that_was_killed_half_way_is_finished(table: Table, again: str) -
         table.leave(1)
     else:
         (table.run_dir / "1.json").unlink()
-        assert reap(table.run_dir, table.gpu.control, table.gpu.environ) == [table.gpu.uuid]
+        assert reap(table.run_dir, table.gpu.control, table.gpu.environ).ended == [table.gpu.uuid]
     assert table.daemons() == []
     assert sorted(entry.name for entry in table.gpu.folder.iterdir()) == ["jobs", "lock"]
 

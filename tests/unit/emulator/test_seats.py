@@ -174,12 +174,12 @@ def test_the_agent_takes_away_what_no_epilog_did(table: Table) -> None:
     table.sit(2)
     (table.run_dir / "1.json").unlink()
     control, environ = table.gpu.control, table.gpu.environ
-    assert reap(table.run_dir, control, environ) == [] and table.daemons()
+    assert reap(table.run_dir, control, environ).ended == [] and table.daemons()
     (table.run_dir / "2.json").unlink()
-    assert reap(table.run_dir, control, environ) == [table.gpu.uuid]
+    assert reap(table.run_dir, control, environ).ended == [table.gpu.uuid]
     assert not table.daemons()
-    assert reap(table.run_dir, control, environ) == []
-    assert reap(table.run_dir / "none", control, environ) == []
+    assert reap(table.run_dir, control, environ).ended == []
+    assert reap(table.run_dir / "none", control, environ).ended == []
 
 
 def test_what_a_user_plants_in_the_own_folder_is_not_followed(table: Table) -> None:

@@ -10,7 +10,7 @@ import pytest
 from slurm_coloc.adapters.hookenv import HookSettings, read_job
 from slurm_coloc.core.sharing import Chosen, Method
 from slurm_coloc.errors import GpuError
-from slurm_coloc.flow import limit, share
+from slurm_coloc.flow import launch, limit, share
 
 JOB = read_job({"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"})
 GPU = "GPU-f5154b82-fd38-0243-c5ac-bcd22f624fbe"
@@ -188,3 +188,68 @@ def test_or_none_of_them(
     assert not [line for line in lines if line.startswith(("task", "threads", "pipe"))]
     assert told["method"] == "streams" and "several GPUs" in told["reason"]
     assert seats.taken == set()
+
+
+def explode(*_: object) -> object:
+    raise RecursionError("maximum recursion depth exceeded")
+
+
+@pytest.mark.parametrize("where", ["_sit", "_rules", "_gpu", "_ladder", "_by_kernel"])
+def test_a_preparation_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """By the line in the job's output, for which the plugin needs the sizes."""
+    monkeypatch.setattr(share, where, explode)
+    lines = prepared(tmp_path).splitlines()
+    assert lines[:2] == ["share 1", "method streams"]
+    assert {"shard_mib 1024", "gpu_mib 40960", f"uuid {GPU}", "frameworks known"} <= set(lines)
+    assert lines[-1] == "why MPS cannot be set up: RecursionError"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_kernels_limit_stands_where_mps_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share, "_sit", explode)
+    assert "\ncgroup_mib 11264\n" in prepared(tmp_path)
+
+
+def test_a_size_that_nvml_does_not_tell(tmp_path: Path) -> None:
+    unknown = {"available": False, "reason": "NVML: Unknown Error"}
+    devices = [{"uuid": GPU, "total_mib": unknown, "minor": 3}]
+    devices.append({"uuid": OTHER, "total_mib": 40960, "minor": 1})
+    state = {
+        "reservation": {"available": True, "shards": 11, "shard_mib": 1024},
+        "gpu": {"available": True, "devices": devices},
+    }
+    told, text = share.prepare(JOB, HookSettings(run_dir=tmp_path), state, {})
+    assert "several GPUs" in told["reason"]
+    assert "gpu_mib 40960" in text.splitlines()
+
+
+def test_a_prolog_that_is_ended_while_it_prepares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its time limit: the file for the plugin is there before MPS is begun with."""
+    settings = HookSettings(run_dir=tmp_path, frameworks="off")
+    device = {"uuid": GPU, "total_mib": 40960, "free_mib": 40960, "processes": []}
+    monkeypatch.setattr(launch.hookenv, "read_settings", lambda _: settings)
+    monkeypatch.setattr(launch, "look", lambda *_: {"available": True, "devices": [device]})
+    held = {"available": True, "shards": 11, "shard_mib": 1024, "decision": "collocate"}
+    monkeypatch.setattr(launch, "ask_reservation", lambda *_, **__: (held, {}))
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"}
+
+    def killed(*_: object) -> object:
+        raise SystemExit
+
+    monkeypatch.setattr(share, "prepare", killed)
+    with pytest.raises(SystemExit):
+        launch.run(env)
+    lines = (tmp_path / "7.share").read_text().splitlines()
+    assert lines[:2] == ["share 1", "method streams"]
+    assert {"shard_mib 1024", "gpu_mib 40960", f"uuid {GPU}", "frameworks off"} <= set(lines)
+    assert lines[-1] == "why the Prolog was ended before MPS was set up"
+    held["shards"] = 0
+    with pytest.raises(SystemExit):
+        launch.run(env)
+    assert not (tmp_path / "7.share").exists(), "a whole GPU: nobody is there to be fenced from"
