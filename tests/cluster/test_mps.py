@@ -7,6 +7,7 @@ Tests have models of their own: one that ran out of memory is remembered.
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
