@@ -201,4 +201,4 @@ clean: ## remove .venv and what was built
 	@echo 'clean: .venv, build, compiled objects, caches'
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find spank tests/emulator \( -name '*.o' -o -name '*.so' -o -name '*.so.*' \) -delete 2>/dev/null || true
+	find spank slurm_coloc/lab/emulator \( -name '*.o' -o -name '*.so' -o -name '*.so.*' \) -delete 2>/dev/null || true

@@ -13,7 +13,7 @@ HOOKS = ("prolog", "epilog", "fence")
 def main() -> None:
     """Run the subcommand of sys.argv and exit with the documented code."""
     if len(sys.argv) >= 2 and sys.argv[1] in HOOKS and "--help" not in sys.argv:
-        from slurm_coloc.flow import hooks
+        from slurm_coloc.flow.launch import hooks
 
         sys.exit(hooks.run(sys.argv[1], sys.argv[2:]))
     from slurm_coloc.cli.app import run

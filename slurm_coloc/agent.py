@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent of a GPU node: samples of what each job uses, and a connection to the active colocd.
 
-The samples (flow/sampler) go on whether colocd can be reached or not. The connection brings the
-reports that the Epilog had to spool, within seconds of its return, and says every agent.beat_s that
-the node is there and how its GPUs are. Killed at any line it loses nothing: records go on where
-they were written last, and a report that goes twice replaces itself. ``coloc agent``, as root; as
-SlurmUser it links and shows figures, and keeps no records.
+The samples (flow/measure/sampler) go on whether colocd can be reached or not. The connection brings
+the reports that the Epilog had to spool, within seconds of its return, and says every agent.beat_s
+that the node is there and how its GPUs are. Killed at any line it loses nothing: records go on
+where they were written last, and a report that goes twice replaces itself. ``coloc agent``, as
+root; as SlurmUser it links and shows figures, and keeps no records.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from slurm_coloc.adapters import hookenv, notify, spool
 from slurm_coloc.adapters.link.client import Me
 from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.errors import ColocError, DaemonUnreachable
-from slurm_coloc.flow.deliver import read_spooled, settle_spooled
-from slurm_coloc.flow.opened import open_gate
-from slurm_coloc.flow.reach import STANDBY, error_code
-from slurm_coloc.flow.sampler import Sampler
+from slurm_coloc.flow.client.connect import STANDBY, error_code
+from slurm_coloc.flow.finish.deliver import read_spooled, settle_spooled
+from slurm_coloc.flow.measure.gate_watchdog import open_gate
+from slurm_coloc.flow.measure.sampler import Sampler
 
 log = structlog.get_logger()
 

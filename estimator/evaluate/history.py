@@ -5,8 +5,8 @@
 
 For each model and each of its measured batch sizes: the estimate there, times the largest ratio of
 measured over estimated (above the context) at 1, 2 or 3 of its other batch sizes. Prints the
-margins which that needs (core/learned.TRANSFER), the same from other families of models, and how
-the shipped rule does: one run each is known at the other batch sizes.
+margins which that needs (core/decide/learned.TRANSFER), the same from other families of models, and
+how the shipped rule does: one run each is known at the other batch sizes.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from estimator.evaluate.recorded import KIND as RECORDED
 from estimator.evaluate.runs import CONTEXT_MIB, FOLDINGS, FOLDS, Judged, judge, quantile
 from estimator.evaluate.texts import KINDS
 from estimator.measured import SHARED, TIMM, family, timm_rows
-from slurm_coloc.core.decision import Estimate
-from slurm_coloc.core.learned import FLOOR_MIB, Past, correct
-from slurm_coloc.core.levels import LEVELS
+from slurm_coloc.core.decide.decision import Estimate
+from slurm_coloc.core.decide.learned import FLOOR_MIB, Past, correct
+from slurm_coloc.core.decide.levels import LEVELS
 
 
 class Case(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from slurm_coloc.adapters.onnx import Onnx
 from slurm_coloc.estimate.api import AUTO, TrainingOptions, estimate, registry
-from slurm_coloc.estimate.nets.runner import use
+from slurm_coloc.estimate.baselines.nets.runner import use
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 

@@ -16,7 +16,7 @@ from estimator.evaluate.recorded import KIND as RECORDED
 from estimator.evaluate.runs import Judged, judge, quantile
 from estimator.evaluate.texts import KINDS
 from estimator.measured import SHARED, TIMM, timm_rows
-from slurm_coloc.core.levels import LEVELS
+from slurm_coloc.core.decide.levels import LEVELS
 from slurm_coloc.estimate.replay.margin import Tier, margin
 
 

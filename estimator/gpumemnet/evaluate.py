@@ -16,9 +16,9 @@ import torch
 from estimator.gpumemnet.measure import score
 from slurm_coloc.adapters.onnx import NETS, Onnx
 from slurm_coloc.estimate.api import TrainingOptions, estimate
-from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
-from slurm_coloc.estimate.nets.features import merged, tuples, vector
-from slurm_coloc.estimate.nets.runner import use
+from slurm_coloc.estimate.baselines.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
+from slurm_coloc.estimate.baselines.nets.features import merged, tuples, vector
+from slurm_coloc.estimate.baselines.nets.runner import use
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary

@@ -10,7 +10,7 @@ from torch import nn
 
 from estimator.gpumemnet.fit import Rows
 from estimator.gpumemnet.networks import Merged, TupleTransformer
-from slurm_coloc.estimate.nets.features import SCHEMA, TUPLE
+from slurm_coloc.estimate.baselines.nets.features import SCHEMA, TUPLE
 
 OPSET = 17  # LayerNormalization; onnxruntime 1.14 and later
 IR = 8

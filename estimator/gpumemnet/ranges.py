@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes slurm_coloc/estimate/nets/ranges.py: the least and the most of each training feature."""
+"""Writes slurm_coloc/estimate/baselines/nets/ranges.py: the least and the most of each training
+feature."""
 
 import textwrap
 from collections.abc import Sequence
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from slurm_coloc.estimate.nets.classes import CLASSES
-from slurm_coloc.estimate.nets.features import NAMES
+from slurm_coloc.estimate.baselines.nets.classes import CLASSES
+from slurm_coloc.estimate.baselines.nets.features import NAMES
 
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 """Least and most of each feature in the training rows, by family; in the order of features.NAMES.

@@ -15,8 +15,8 @@ import torch
 
 from estimator.gpumemnet.collect import Kept, at
 from estimator.gpumemnet.fit import Rows
-from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB
-from slurm_coloc.estimate.nets.features import LENGTH, TUPLE, tuples, vector
+from slurm_coloc.estimate.baselines.nets.classes import CLASSES, CONTEXT_MIB
+from slurm_coloc.estimate.baselines.nets.features import LENGTH, TUPLE, tuples, vector
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import Summary

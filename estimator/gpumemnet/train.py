@@ -29,7 +29,7 @@ from estimator.gpumemnet.rows import Set, load, of
 from estimator.measured import family as timm_family
 from estimator.measured import timm_rows
 from slurm_coloc.errors import SummaryError
-from slurm_coloc.estimate.nets.classes import CLASSES, NETWORKS, file_name
+from slurm_coloc.estimate.baselines.nets.classes import CLASSES, NETWORKS, file_name
 from slurm_coloc.estimate.parsers import parse_summary
 
 FOLDS = 3

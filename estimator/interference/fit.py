@@ -22,8 +22,8 @@ from estimator.interference.measured import (
     read_unprofiled,
     workloads,
 )
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import FITTED, REFERENCE
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import FITTED, REFERENCE
 
 #: constants -> speeds of two jobs
 Model = Callable[[Sequence[float], Sequence[Activity]], Sequence[float]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 
 #: Standard deviation of a solo run time, as a ratio. Eleven trainings (ten on CIFAR100, UNet) were
 #: run alone twice, for the profiles and for the pairs: the ratios of their times scatter by 6 %.

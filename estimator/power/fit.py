@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from estimator.interference.leastsquares import minimise
-from slurm_coloc.core.interference import FITTED, REFERENCE, Interference
+from slurm_coloc.core.place.interference import FITTED, REFERENCE, Interference
 from slurm_coloc.sim.jitter import Jitter
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.power import POWERS, PROFILES, THESIS, Power

@@ -8,7 +8,7 @@ itself. Without that controller the driver counts by itself and needs nothing of
 
 from pathlib import Path
 
-from slurm_coloc.core.fence import job_cgroup
+from slurm_coloc.core.gpu.fence import job_cgroup
 from slurm_coloc.errors import GpuError
 
 #: Where NVIDIA's driver wants cgroup v2 to be.

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.core.sharing import GPU_NAME, NODE_NAMES, Rule
+from slurm_coloc.core.gpu.sharing import GPU_NAME, NODE_NAMES, Rule
 from slurm_coloc.errors import ConfigError, UsageFault
 
 DEFAULT_CONFIG = Path("/etc/slurm-coloc/coloc.toml")

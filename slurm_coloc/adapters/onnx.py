@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the networks of slurm_coloc/estimate/nets with onnxruntime, on one CPU thread."""
+"""Runs the networks of slurm_coloc/estimate/baselines/nets with onnxruntime, on one CPU thread."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,8 @@ NETS = Path(__file__).resolve().parents[1] / "estimate" / "nets"
 
 
 class Onnx:
-    """A runner for slurm_coloc.estimate.nets.runner: loads a network when it is first asked.
+    """A runner for slurm_coloc.estimate.baselines.nets.runner: loads a network when it is first
+    asked.
 
     Threads may call it: sessions of onnxruntime run in any. Raises LookupError where onnxruntime is
     not installed or a file cannot be loaded.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from slurm_coloc.core.logpath import LogPath
+from slurm_coloc.core.slurm.log_path import LogPath
 
 MAX_ENTRIES = 20000  # folder entries looked at in a search
 CLOCK_SLACK_S = 60.0  # a file server's clock may be off by so much

@@ -6,9 +6,9 @@ from pathlib import Path
 import typer
 
 from slurm_coloc.adapters.nvml import Nvml
+from slurm_coloc.admin import calibrate as flow
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
-from slurm_coloc.flow import calibrate as flow
 
 
 def _calibrate(

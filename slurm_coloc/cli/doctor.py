@@ -7,9 +7,9 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from slurm_coloc.admin.doctor import examine
+from slurm_coloc.admin.rules.slurm_conf import Finding, Status
 from slurm_coloc.cli import render
-from slurm_coloc.core.checks import Finding, Status
-from slurm_coloc.flow.doctor import examine
 from slurm_coloc.logs import set_up_log
 
 COLOURS = {

@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from slurm_coloc.config import Config, load_config
-from slurm_coloc.core.gpu import GPU_TYPES, shards_of
-from slurm_coloc.core.optimizers import OPTIMIZERS
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
+from slurm_coloc.core.gpu.cards import GPU_TYPES, shards_of
 from slurm_coloc.errors import ColocError, SummaryError, UsageFault
 from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
 from slurm_coloc.estimate.api import PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
-from slurm_coloc.flow.nets import provide
-from slurm_coloc.flow.stacks import Stacks, load_stacks
+from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks
+from slurm_coloc.flow.estimators.networks import provide
 
 DEFAULT_GPU = "a100-40gb"
 # A text of 4 MiB can take six characters a byte in JSON.

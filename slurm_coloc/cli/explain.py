@@ -10,8 +10,8 @@ from rich.text import Text
 from slurm_coloc.cli import render
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
-from slurm_coloc.core.slot import words
-from slurm_coloc.flow.ask import ask
+from slurm_coloc.core.time.slot import words
+from slurm_coloc.flow.client.request import ask
 
 OPTIONS = ("batch_size", "seq_len", "optimizer", "precision")
 

@@ -7,7 +7,7 @@ import typer
 
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
-from slurm_coloc.flow.ask import ask
+from slurm_coloc.flow.client.request import ask
 
 COLUMNS = (
     *("NODE", "GPU", "NAME", "USED>", "OF>", "SMACT>", "DRAM>", "POWER>"),

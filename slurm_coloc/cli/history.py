@@ -6,7 +6,7 @@ import typer
 from slurm_coloc.cli import render
 from slurm_coloc.cli.jobs import COLUMNS, row_of
 from slurm_coloc.config import load_config
-from slurm_coloc.flow.ask import ask
+from slurm_coloc.flow.client.request import ask
 
 OBSERVED = ("USER", "PARTITION", "WOULD BE", "SHARE", "ESTIMATE>", "UPPER>", "WHY", "AGE>")
 

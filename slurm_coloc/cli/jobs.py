@@ -11,7 +11,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.tries import came_by
 from slurm_coloc.config import load_config
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.ask import ask
+from slurm_coloc.flow.client.request import ask
 
 COLUMNS = (
     *("JOB>", "USER", "STATE", "GPU", "SHARE"),

@@ -3,11 +3,11 @@
 
 import typer
 
+from slurm_coloc.admin.limits import Found, apply, look
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
-from slurm_coloc.core.limits import BILLING
+from slurm_coloc.core.slurm.qos_limits import BILLING
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.limits import Found, apply, look
 
 
 def register(app: typer.Typer) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 import typer
 
 from slurm_coloc.adapters.nvml.mig import MigGpu
+from slurm_coloc.admin.mig_plan import cut_here, gres_lines, past_runs
+from slurm_coloc.admin.rules.mig_plan import Fit, Score, commands, fits, node_gres, plan
 from slurm_coloc.cli import render
 from slurm_coloc.config import load_config
-from slurm_coloc.core.gpu import GPU_TYPES, shards_of
-from slurm_coloc.core.mig import card
-from slurm_coloc.core.migplan import Fit, Score, commands, fits, node_gres, plan
+from slurm_coloc.core.gpu.cards import GPU_TYPES, shards_of
+from slurm_coloc.core.gpu.mig import card
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.migplan import cut_here, gres_lines, past_runs
 
 SHOWN = 5
 SECONDS_OF_HOUR = 3600.0

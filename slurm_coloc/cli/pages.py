@@ -12,12 +12,12 @@ from slurm_coloc import errors
 from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.tries import NEXT, STAYS
-from slurm_coloc.core.blame import WHOSE
-from slurm_coloc.core.decision import TEXTS, Action
-from slurm_coloc.core.fence import Rung
-from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.core.retry import Verdict
-from slurm_coloc.core.steering.snapshot import Why
+from slurm_coloc.core.decide.decision import TEXTS, Action
+from slurm_coloc.core.gpu.fence import Rung
+from slurm_coloc.core.place.steering.snapshot import Why
+from slurm_coloc.core.recover.blame import WHOSE
+from slurm_coloc.core.recover.next_try import Verdict
+from slurm_coloc.core.recover.outcome import Outcome
 
 MADE_BY = "python -m slurm_coloc.cli.pages docs/reference"
 HEAD = f"""\

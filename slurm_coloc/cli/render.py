@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slurm_coloc.core.gres import count_of
+from slurm_coloc.core.slurm.gres import count_of
 
 SCHEMA = 1
 WIDE = 200  # columns where stdout is no terminal: nothing is cut for whoever greps

@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.core.steering import Answer
-from slurm_coloc.flow.replay import replay as again
+from slurm_coloc.core.place.steering import Answer
+from slurm_coloc.flow.place.recording import replay as again
 
 
 def register(app: typer.Typer) -> None:

@@ -11,8 +11,8 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.chart import chart
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
-from slurm_coloc.core.slot import words
-from slurm_coloc.flow.ask import ask
+from slurm_coloc.core.time.slot import words
+from slurm_coloc.flow.client.request import ask
 
 COLUMNS = (
     *("USER", "RUNS>", "SHARED>", "OK>", "OOM>", "PUT BACK>", "HOURS>"),

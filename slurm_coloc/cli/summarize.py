@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from slurm_coloc.core.optimizers import OPTIMIZERS
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate.api import PRECISIONS
 from slurm_coloc.estimate.parsers import parse_summary

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from slurm_coloc.cli import render
-from slurm_coloc.core.blame import WHOSE, Blame
-from slurm_coloc.core.retry import Verdict, Way
+from slurm_coloc.core.recover.blame import WHOSE, Blame
+from slurm_coloc.core.recover.next_try import Verdict, Way
 
 Row = dict[str, Any]
 

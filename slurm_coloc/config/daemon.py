@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from slurm_coloc.config.base import Section
-from slurm_coloc.core.hosts import address
+from slurm_coloc.core.slurm.hosts import address
 
 Mode = Literal["on", "observe", "off"]
 

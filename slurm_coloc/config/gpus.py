@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from slurm_coloc.config.base import Section
-from slurm_coloc.core.sharing import GPU_NAME, NODE_NAMES
+from slurm_coloc.core.gpu.sharing import GPU_NAME, NODE_NAMES
 
 
 class PoolConfig(Section):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from slurm_coloc.config.base import Section
-from slurm_coloc.core.optimizers import Optimizer
+from slurm_coloc.core.decide.optimizers import Optimizer
 
 
 class EstimateConfig(Section):

@@ -9,7 +9,7 @@ class Peer:
     """``uid`` is the kernel's word on the Unix socket, MUNGE's over the network (``remote``).
 
     ``address`` is a remote peer's IP address, ``node`` the node that it says it is: to be believed
-    only where flow/nodes.py has found that node at that address.
+    only where flow/nodes/agents.py has found that node at that address.
     """
 
     uid: int

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Coroutine
 
 from slurm_coloc.daemon.parts import Parts
-from slurm_coloc.flow import reports
+from slurm_coloc.flow.nodes import epilog
 
 # An Epilog waits 2 s for the answer to its report.
 ANSWER_S = 1.5
@@ -20,11 +20,11 @@ class Ends:
         self.recovering = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, told: reports.RunReport) -> None:
+    async def take(self, told: epilog.RunReport) -> None:
         """Take an Epilog's report. Where it tells of an out-of-memory the answer waits for the
         requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
         state has never failed for the jobs that depend on it."""
-        reports.keep(self._parts.store, told)
+        epilog.keep(self._parts.store, told)
         self._parts.recorder.late(told.job_id)
         looked = self.look_at(told.job_id)
         goes_on = told.checkpoint is not None and told.checkpoint.goes_on

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from slurm_coloc.core.limits import NO_LIMITS
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, SlurmError
-from slurm_coloc.flow import reports
-from slurm_coloc.flow.role import Part
+from slurm_coloc.flow.cluster.role import Part
+from slurm_coloc.flow.nodes import epilog
 
 log = structlog.get_logger()
 
@@ -95,7 +95,7 @@ class Loops:
         parts = self._parts
         if parts.standby:
             return
-        for job_id in reports.drain(parts.store, parts.config.hooks.spool_dir):
+        for job_id in epilog.drain(parts.store, parts.config.hooks.spool_dir):
             log.info("spool", jobid=job_id)
             self._ends.look_at(job_id)
         await parts.watcher.reconcile()

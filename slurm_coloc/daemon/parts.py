@@ -10,24 +10,24 @@ import pwd
 from slurm_coloc.adapters import slurm
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.limits import NO_LIMITS
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.adopt import adopt
-from slurm_coloc.flow.around import Around
-from slurm_coloc.flow.decide import Decider
-from slurm_coloc.flow.gate import Gate
-from slurm_coloc.flow.mode import Modes
-from slurm_coloc.flow.nodes import Nodes
-from slurm_coloc.flow.people import People
-from slurm_coloc.flow.placement import Placement
-from slurm_coloc.flow.record import Recorder
-from slurm_coloc.flow.recover import Recoverer
-from slurm_coloc.flow.role import Part, Role
-from slurm_coloc.flow.seen import Seen
-from slurm_coloc.flow.siblings import Resizer
-from slurm_coloc.flow.slots import Slots
-from slurm_coloc.flow.stretching import Stretcher
-from slurm_coloc.flow.watch import Watcher
+from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.role import Part, Role
+from slurm_coloc.flow.cluster.shape import Seen
+from slurm_coloc.flow.nodes.agents import Nodes
+from slurm_coloc.flow.nodes.unfit_gpu import Gate
+from slurm_coloc.flow.place.placement import Placement
+from slurm_coloc.flow.queries.dispatch import People
+from slurm_coloc.flow.recover.array_tasks import Resizer
+from slurm_coloc.flow.recover.recover import Recoverer
+from slurm_coloc.flow.submit.decide import Decider
+from slurm_coloc.flow.submit.mode import Modes
+from slurm_coloc.flow.time.limits import Stretcher
+from slurm_coloc.flow.time.slots import Slots
+from slurm_coloc.flow.watch.adopt import adopt
+from slurm_coloc.flow.watch.record import Recorder
+from slurm_coloc.flow.watch.watch import Watcher
 
 
 def slurm_uid(config: Config) -> int:

@@ -10,9 +10,10 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, UsageFault
-from slurm_coloc.flow import answers, reports
-from slurm_coloc.flow.launched import LaunchMessage, launched, read_launch
-from slurm_coloc.flow.role import Part
+from slurm_coloc.flow.cluster.role import Part
+from slurm_coloc.flow.nodes import epilog
+from slurm_coloc.flow.nodes.prolog import LaunchMessage, launched, read_launch
+from slurm_coloc.flow.queries import answers
 
 LOOK_S = 0.06  # of the hook's 0.2, once after slurmctld has read slurm.conf
 PRIVILEGED = ("submit", "report", "launch", "beat", "reload")
@@ -84,7 +85,7 @@ class Requests:
             node = await parts.nodes.speaker(peer)
         if op == "beat":
             return parts.nodes.hear(node, peer, message)
-        asked = read_launch(message) if op == "launch" else reports.read(message)
+        asked = read_launch(message) if op == "launch" else epilog.read(message)
         if node is not None:
             if asked.node != node:
                 raise UsageFault(f"{node} may not speak for {asked.node}", "not-yours")

@@ -14,8 +14,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Protocol
 
-from slurm_coloc.core.levels import DEFAULT_LEVEL, LEVELS
-from slurm_coloc.core.optimizers import OPTIMIZERS
+from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, LEVELS
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import estimators as package
 from slurm_coloc.estimate.activity.head import predicted

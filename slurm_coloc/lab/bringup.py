@@ -101,10 +101,10 @@ def _raise(lab: "Lab", ground: Ground) -> None:
     spec = lab.spec
     wants = spec.emulator or spec.coloc
     log = lab.log_file("make-emulator")
-    emulator = parts.Build("tests/emulator", lab.dir, log, wants)
+    emulator = parts.Build("slurm_coloc/lab/emulator", lab.dir, log, wants)
     # A lab without emulated GPUs needs that one file all the same.
     bare = not wants and not parts.may_make_namespaces()
-    shim = parts.Build("tests/emulator", lab.dir, log, bare, "no-namespaces")
+    shim = parts.Build("slurm_coloc/lab/emulator", lab.dir, log, bare, "no-namespaces")
     spank = parts.Build("spank", lab.dir / "spank", lab.log_file("make-spank"), spec.coloc)
     try:
         _start_munge(lab, programs)
@@ -232,7 +232,9 @@ def _ledgers(lab: "Lab", emulator: parts.Build) -> None:
             raise
         built = False  # Slurm and shards alone do without
     if not built and lab.spec.emulator:
-        lab.notes.append("no emulator from tests/emulator: the GPUs are device nodes only")
+        lab.notes.append(
+            "no emulator from slurm_coloc/lab/emulator: the GPUs are device nodes only"
+        )
     if not built:
         return
     for node in lab.spec.node_names:
@@ -271,7 +273,8 @@ def _start_slurm(lab: "Lab", programs: parts.Programs) -> None:
 def _without_namespaces(lab: "Lab") -> dict[str, str]:
     """What keeps slurmd 23.11 and later alive where it may make no namespace, as in a container.
 
-    tests/emulator/src/no_namespaces.c says how; without the build, --export=NONE ends slurmd there.
+    slurm_coloc/lab/emulator/src/no_namespaces.c says how; without the build, --export=NONE ends
+    slurmd there.
     """
     shim = lab.dir / "lib" / "no-namespaces.so"
     if parts.may_make_namespaces() or not shim.exists():

@@ -4,8 +4,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_coloc.core.cluster import MULTI_GPU_RELEASE
-from slurm_coloc.core.devicetypes import device_types
+from slurm_coloc.core.slurm.cluster import MULTI_GPU_RELEASE
+from slurm_coloc.core.slurm.device_types import device_types
 from slurm_coloc.lab import accounting
 from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec

@@ -53,8 +53,8 @@ class Machine:
         return max(1, (self.usable_mib - margin_mib) // shard_mib)
 
 
-# The names are the emulator's own (tests/emulator). mig-mixed: of two cards the second is cut; its
-# 3g.20gb has two compute instances, which share its memory.
+# The names are the emulator's own (slurm_coloc/lab/emulator). mig-mixed: of two cards the second is
+# cut; its 3g.20gb has two compute instances, which share its memory.
 MACHINES: dict[str, Machine] = {
     "1xa100-40gb": Machine("a100", 1, 40536),
     "2xa100-40gb": Machine("a100", 2, 40536),

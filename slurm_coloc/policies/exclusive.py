@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exclusive: every job has its GPUs for itself, as Slurm does without us."""
 
-from slurm_coloc.core.placing import Start, View
-from slurm_coloc.core.queueing import first_that_starts
+from slurm_coloc.core.place.placing import Start, View
+from slurm_coloc.core.place.queue_discipline import first_that_starts
 
 
 class Exclusive:

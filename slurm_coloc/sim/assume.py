@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.gpu import GPU_TYPES
+from slurm_coloc.core.gpu.cards import GPU_TYPES
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.machine import DRIVER_MIB
 from slurm_coloc.sim.past import Past, PastJob, counted, gpu_type

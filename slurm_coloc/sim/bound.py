@@ -5,7 +5,7 @@ model."""
 from collections.abc import Sequence
 from itertools import pairwise
 
-from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.sim.power import Power, dram_activity
 from slurm_coloc.sim.trace import TraceJob
 

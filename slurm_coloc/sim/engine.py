@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from slurm_coloc.core.guess import Expected
-from slurm_coloc.core.placing import Ask, Policy, Seat, Start
-from slurm_coloc.core.seat import INF
+from slurm_coloc.core.place.gpu_slot import INF
+from slurm_coloc.core.place.placing import Ask, Policy, Seat, Start
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.floor import Floor, Run
 from slurm_coloc.sim.forecast import Forecast
@@ -22,6 +21,7 @@ from slurm_coloc.sim.outcome import Outcome, Piece, Record
 from slurm_coloc.sim.peaks import Peaks
 from slurm_coloc.sim.priority import Standing
 from slurm_coloc.sim.recovering import after_oom
+from slurm_coloc.sim.search.run_times import Expected
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 from slurm_coloc.sim.waiting import Waiting

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from slurm_coloc.core.interference import Interference
-from slurm_coloc.core.seat import INF, Ask, Host, Resident, Seat
-from slurm_coloc.core.speeds import BUSY, speeds_on
+from slurm_coloc.core.place.gpu_slot import INF, Ask, Host, Resident, Seat
+from slurm_coloc.core.place.interference import Interference
+from slurm_coloc.core.place.speeds import BUSY, speeds_on
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.power import Power, dram_activity
 from slurm_coloc.sim.setting import Setting

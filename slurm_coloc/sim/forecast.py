@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a job is expected to run: from its own log, from ended runs of the same training, else
-guessed from what ran so far and from its time limit (core/guess), or the limit as it is."""
+guessed from what ran so far and from its time limit (sim/search/run_times), or the limit as it
+is."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,8 +9,8 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import NormalDist, fmean
 
-from slurm_coloc.core.guess import Expected, Guess, Training
 from slurm_coloc.sim.logs import Logs
+from slurm_coloc.sim.search.run_times import Expected, Guess, Training
 from slurm_coloc.sim.trace import TraceJob
 
 #: spread (standard deviation of the logarithm) of the runs of one training, and of a time limit:

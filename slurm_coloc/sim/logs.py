@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from slurm_coloc.core.guess import Expected
+from slurm_coloc.sim.search.run_times import Expected
 from slurm_coloc.sim.trace import TraceJob
 
 #: a log tells after so many seconds alone, and not before this part of the run is done: the first

@@ -9,7 +9,7 @@ each node. `7g.40gb/3c/3c`: two compute instances that share one memory. Commas 
 import re
 from dataclasses import dataclass
 
-from slurm_coloc.core.gpu import GPU_TYPES, GpuType, shards_of
+from slurm_coloc.core.gpu.cards import GPU_TYPES, GpuType, shards_of
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.mig import halves, layout
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """MIG in a simulation: the instances that a GPU is cut into, and how much of it each has.
 
-The profiles are those of core/mig. A GPU instance can be shared by compute instances, which have
-SMs of their own and one memory: `7g.40gb/3c/3c`.
+The profiles are those of core/gpu/mig. A GPU instance can be shared by compute instances, which
+have SMs of their own and one memory: `7g.40gb/3c/3c`.
 """
 
 import re
 from dataclasses import dataclass
 
-from slurm_coloc.core.gpu import GpuType
-from slurm_coloc.core.mig import Card, Profile, card, place
+from slurm_coloc.core.gpu.cards import GpuType
+from slurm_coloc.core.gpu.mig import Card, Profile, card, place
 from slurm_coloc.errors import UsageFault
 
 _PART = re.compile(r"([1-7]g\.\d+gb)((?:/[1-7]c)*)")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from slurm_coloc.core.gpu import GPU_TYPES
+from slurm_coloc.core.gpu.cards import GPU_TYPES
 from slurm_coloc.sim.machine import ALIASES
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from slurm_coloc.core.placing import Ask
+from slurm_coloc.core.place.placing import Ask
 from slurm_coloc.sim.trace import TraceJob
 
 #: above a measured peak: what runs of one training differ by, with allocator and cuDNN's choices

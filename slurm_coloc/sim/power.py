@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 
 #: DRAM activity over SM activity where only the latter is known: least squares through the origin

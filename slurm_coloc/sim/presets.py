@@ -3,9 +3,9 @@
 
 from dataclasses import replace
 
-from slurm_coloc.core.lines.native import NOT_BUILT, built
-from slurm_coloc.core.placing import Policy, Start, View
-from slurm_coloc.policies.lookahead import Lookahead
+from slurm_coloc.core.place.placing import Policy, Start, View
+from slurm_coloc.sim.search.lookahead import Lookahead
+from slurm_coloc.sim.search.schedules.native import NOT_BUILT, built
 from slurm_coloc.sim.setting import Setting
 
 BEST = "best"

@@ -10,7 +10,7 @@ with a half-life. A job that shares is charged for the part of its GPUs' memory 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.seat import Ask
+from slurm_coloc.core.place.gpu_slot import Ask
 from slurm_coloc.sim.floor import Run
 from slurm_coloc.sim.setting import Priority
 

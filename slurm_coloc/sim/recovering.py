@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from slurm_coloc.core.placing import Ask
+from slurm_coloc.core.place.placing import Ask
 from slurm_coloc.sim.floor import Run
 from slurm_coloc.sim.setting import Recovery
 

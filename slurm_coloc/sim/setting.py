@@ -3,8 +3,8 @@
 
 from dataclasses import dataclass
 
-from slurm_coloc.core.interference import REFERENCE, Interference
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.interference import REFERENCE, Interference
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.power import A100, Power
 from slurm_coloc.sim.telemetry import Monitor
 

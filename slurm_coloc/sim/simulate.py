@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean, pstdev
 
-from slurm_coloc.core.placing import Policy
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.policies import fresh
 from slurm_coloc.sim.bound import bound_s
-from slurm_coloc.sim.clairvoyant import Clairvoyant, best_known
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.jitter import Jitter, variation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
+from slurm_coloc.sim.search.clairvoyant import Clairvoyant, best_known
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 

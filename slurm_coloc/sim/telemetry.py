@@ -4,7 +4,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.placing import Measured
+from slurm_coloc.core.place.placing import Measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slurm_coloc.core.interference import REFERENCE, Interference
-from slurm_coloc.core.placing import Ask, Conditions
+from slurm_coloc.core.place.interference import REFERENCE, Interference
+from slurm_coloc.core.place.placing import Ask, Conditions
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine

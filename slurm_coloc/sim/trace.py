@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 
 NONE: Mapping[str, int | None] = MappingProxyType({})
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
-from slurm_coloc.core.placing import Ask, Seat, View
+from slurm_coloc.core.place.placing import Ask, Seat, View
 from slurm_coloc.sim.setting import Setting
 
 #: recovered before others, then by priority (highest first), then by arrival

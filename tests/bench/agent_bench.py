@@ -54,7 +54,9 @@ def children(pid: int) -> list[int]:
 def node(folder: Path, machine: str, jobs: int) -> Iterator[dict[str, str]]:
     """Emulated GPUs, trainings spread over them, and the states of their jobs."""
     build = folder / "emulator"
-    subprocess.run(["make", "-s", "-C", ROOT / "tests/emulator", f"BUILD={build}"], check=True)
+    subprocess.run(
+        ["make", "-s", "-C", ROOT / "slurm_coloc/lab/emulator", f"BUILD={build}"], check=True
+    )
     ledger = folder / "ledger"
     env = {"COLOC_EMU_LEDGER": str(ledger), "LD_LIBRARY_PATH": str(build / "lib")}
     tool = [str(build / "bin" / "coloc-emu")]

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 from slurm_coloc.estimate.api import TrainingOptions, estimate  # noqa: E402
 from slurm_coloc.estimate.parsers import parse_summary  # noqa: E402
 from slurm_coloc.estimate.replay.stack import Stack  # noqa: E402
-from slurm_coloc.flow.nets import provide  # noqa: E402
+from slurm_coloc.flow.estimators.networks import provide  # noqa: E402
 
 EXAMPLES = sorted((ROOT / "etc" / "examples").glob("*.txt"))
 OPTIONS = TrainingOptions(batch_size=32)

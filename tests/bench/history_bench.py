@@ -14,10 +14,10 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.adapters.store import Store  # noqa: E402
 from slurm_coloc.config import EstimateConfig  # noqa: E402
-from slurm_coloc.core.decision import Estimate  # noqa: E402
-from slurm_coloc.core.request import JobRequest  # noqa: E402
-from slurm_coloc.flow.estimating import Estimated  # noqa: E402
-from slurm_coloc.flow.learning import Learning  # noqa: E402
+from slurm_coloc.core.decide.decision import Estimate  # noqa: E402
+from slurm_coloc.core.decide.request import JobRequest  # noqa: E402
+from slurm_coloc.flow.submit.estimate import Estimated  # noqa: E402
+from slurm_coloc.flow.submit.history import Learning  # noqa: E402
 
 QUESTIONS = 2000
 BATCHES = (8, 16, 32, 64)

@@ -152,7 +152,7 @@ def _gpu() -> Iterator[tuple[Path, dict[str, str]]]:
     folder = Path(tempfile.mkdtemp(prefix="coloc-hooks-", dir="/tmp"))
     folder.chmod(0o755)
     try:
-        argv = ["make", "-s", "-C", str(ROOT / "tests/emulator"), f"BUILD={folder}"]
+        argv = ["make", "-s", "-C", str(ROOT / "slurm_coloc/lab/emulator"), f"BUILD={folder}"]
         subprocess.run(argv, check=True)
         env = {"COLOC_EMU_LEDGER": f"{folder}/ledger", "LD_LIBRARY_PATH": f"{folder}/lib"}
         made = [f"{folder}/bin/coloc-emu", "init", "--machine", "1xa100-40gb", f"{folder}/ledger"]

@@ -19,8 +19,8 @@ from random import Random
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from slurm_coloc.core.activity import Activity  # noqa: E402
-from slurm_coloc.core.placing import Conditions  # noqa: E402
+from slurm_coloc.core.place.activity import Activity  # noqa: E402
+from slurm_coloc.core.place.placing import Conditions  # noqa: E402
 from slurm_coloc.policies import policy  # noqa: E402
 from slurm_coloc.sim.machine import parse_machine  # noqa: E402
 from slurm_coloc.sim.setting import Setting  # noqa: E402

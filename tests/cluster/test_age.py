@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that waits at the gate of steered placement keeps its age, and so its place (core/parking).
+"""A job that waits at the gate of steered placement keeps its age, and so its place
+(core/place/gate_wait).
 
 Its age is a part of its priority only with slurmdbd; when it began counts without one too.
 """

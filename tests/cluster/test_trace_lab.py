@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
 from slurm_coloc.sim.trace import TraceJob

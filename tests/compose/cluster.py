@@ -21,7 +21,7 @@ EXAMPLES = "/usr/share/slurm-coloc/examples"
 Done = subprocess.CompletedProcess[str]
 ASK = """
 import json, pathlib
-from slurm_coloc.flow.ask import ask_socket
+from slurm_coloc.flow.client.request import ask_socket
 print(json.dumps(ask_socket(pathlib.Path("/run/slurm-coloc/colocd.sock"), "status")))
 """
 

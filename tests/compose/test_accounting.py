@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounting and limits on a real slurmdbd: what sacct has, and that a limit in GPUs keeps its
-meaning for shares (core/limitplan has the rule)."""
+meaning for shares (admin/rules/limit_plan has the rule)."""
 
 import json
 import random

@@ -37,10 +37,10 @@ from slurm_coloc.adapters.slurm.commands.use import (
     parse_shards_by_node,
     placed,
 )
-from slurm_coloc.core.binding import Gpu, Need
-from slurm_coloc.core.cluster import Controller, active_controller
-from slurm_coloc.core.comment import decision_in
-from slurm_coloc.core.job import TERMINAL, JobView
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.binding import Gpu, Need
+from slurm_coloc.core.slurm.cluster import Controller, active_controller
+from slurm_coloc.core.slurm.job import TERMINAL, JobView
 from slurm_coloc.errors import SlurmError
 
 RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() if path.is_dir())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from slurm_coloc.adapters import cgroup, nvml
 from slurm_coloc.adapters.mps import processes
-from slurm_coloc.core import fence
-from slurm_coloc.core.sharing import Rules
+from slurm_coloc.core.gpu import fence
+from slurm_coloc.core.gpu.sharing import Rules
 from slurm_coloc.errors import GpuError
 from tests.gpu import work
 from tests.gpu.place import Place

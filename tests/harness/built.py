@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EMULATOR = "tests/emulator"
+EMULATOR = "slurm_coloc/lab/emulator"
 SPANK = "spank"
 
 

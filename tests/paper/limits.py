@@ -6,7 +6,7 @@ import time
 from statistics import fmean
 
 from slurm_coloc.sim.bound import energy_bound_j
-from slurm_coloc.sim.clairvoyant import best_known
+from slurm_coloc.sim.search.clairvoyant import best_known
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.thesis import run_way
 from tests.paper.cases import exclusive

@@ -11,8 +11,8 @@ activity that of ResNet50, GRACT of ResNet152 as of the facts' check of streams.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import Interference
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import Interference
 from slurm_coloc.sim.power import A100
 
 Range = tuple[float, float]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_coloc.core.interference import FITTED, REFERENCE, Interference
+from slurm_coloc.core.place.interference import FITTED, REFERENCE, Interference
 from slurm_coloc.sim.machine import parse_machine
 from tests.paper import scenes
 from tests.paper.facts import Published, folder, published

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.trace import TraceJob
 
 

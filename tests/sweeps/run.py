@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from slurm_coloc.core.interference import model  # noqa: E402
+from slurm_coloc.core.place.interference import model  # noqa: E402
 from tests.sweeps.sweep import Figures, Sweep, mean, run  # noqa: E402
 from tests.sweeps.sweeps import SWEEPS  # noqa: E402
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from slurm_coloc.core.interference import REFERENCE, Interference
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.interference import REFERENCE, Interference
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.setting import Setting

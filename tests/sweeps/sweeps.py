@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.setting import Recovery
 from slurm_coloc.sim.telemetry import Monitor
 from tests.sweeps.mixes import MIXES, Mix

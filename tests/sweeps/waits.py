@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
-from slurm_coloc.core.placing import Conditions, Policy
+from slurm_coloc.core.place.placing import Conditions, Policy
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome, quantile

@@ -4,10 +4,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_coloc.core.interference import REFERENCE
-from slurm_coloc.core.placing import Ask, Policy
-from slurm_coloc.core.seat import INF
-from slurm_coloc.core.steering import Rules
+from slurm_coloc.core.place.gpu_slot import INF
+from slurm_coloc.core.place.interference import REFERENCE
+from slurm_coloc.core.place.placing import Ask, Policy
+from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
@@ -25,7 +25,7 @@ from tests.tracelab.workload import SHARD_MIB, Asked
 
 #: seconds of the trace in which a stand-in takes its memory, in the lab and here
 RAMP_S = 1.0
-#: what the emulated A100-40GB draws (tests/emulator/src/model.c, machines.c)
+#: what the emulated A100-40GB draws (slurm_coloc/lab/emulator/src/model.c, machines.c)
 EMULATED = Power("emulated", 53.0, 30.0, 260.0, 0.0, 400.0)
 #: [recovery] more_mib: the first step; then a whole GPU
 MORE_MIB = 5120

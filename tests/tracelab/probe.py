@@ -9,7 +9,7 @@ trace, and the mean is told to the simulator.
 
 import time
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab import procs
 from slurm_coloc.sim.trace import TraceJob

@@ -3,15 +3,15 @@
 
 Between two looks of colocd Slurm starts jobs by itself, one after the other: the first one that
 finds no room holds back all behind it, as all have the same long limit on one node. Only one that
-colocd keeps at the gate is passed by. At a look core/steering, the very code of colocd, pins jobs,
-lets them wait, or leaves them to Slurm.
+colocd keeps at the gate is passed by. At a look core/place/steering, the very code of colocd, pins
+jobs, lets them wait, or leaves them to Slurm.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.placing import Ask, Policy, Seat, Start, View
-from slurm_coloc.core.steering import (
+from slurm_coloc.core.place.placing import Ask, Policy, Seat, Start, View
+from slurm_coloc.core.place.steering import (
     Act,
     Answer,
     Device,
@@ -25,8 +25,8 @@ from slurm_coloc.core.steering import (
 )
 
 NODE = "n1"
-#: intervals that a job is not eligible which waits at the gate (flow/place.PARKED), and the second
-#: that it adds
+#: intervals that a job is not eligible which waits at the gate (flow/place/pins.PARKED), and the
+#: second that it adds
 PARKED, MORE_S = 3, 1.0
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.placing import Conditions
 
 #: the thesis' gate, colocd's default: a GPU above it gets no other job
 GATE = 0.8

@@ -31,7 +31,8 @@ LIVING = [name for name in NAMES if not name.startswith(DATED)]
 FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-# A folder of the tree, or of the package as in "core/decide.py", then more; no pattern in it.
+# A folder of the tree, or of the package as in "core/decide/decide.py", then more; no pattern in
+# it.
 PATH = re.compile(r"(\.?[\w-]+)/[\w./-]*")
 #: Folders that a build makes, and files that only a site or a job has.
 MADE = {"build", ".venv", ".venv-torch"}
@@ -279,7 +280,7 @@ def test_what_is_not_there_is_seen(check: Any, text: str) -> None:
     [
         (
             missing_files,
-            "`docs/rules.md`, `core/decide.py`, `/etc/slurm-coloc/coloc.toml`, `build/docs`",
+            "`docs/rules.md`, `core/decide/decide.py`, `/etc/slurm-coloc/coloc.toml`, `build/docs`",
         ),
         (
             wrong_calls,

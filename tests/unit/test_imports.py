@@ -34,7 +34,7 @@ REGISTRY = frozenset({"importlib", "logging", "pkgutil"})
 # Files of core and estimate that touch more than their arguments, and what they need it for.
 ALSO = {
     # their own C: numbers in, numbers out
-    "slurm_coloc.core.lines.native": {"array", "ctypes", "importlib"},
+    "slurm_coloc.sim.search.schedules.native": {"array", "ctypes", "importlib"},
     "slurm_coloc.estimate.replay.native": {"array", "ctypes", "importlib"},
     "slurm_coloc.estimate.reading": {"os", "stat", "sys"},  # opens the one file of a summary
     "slurm_coloc.estimate.api": {"time"},  # how long an estimate took; decides nothing

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.adapters.link.munge import Munge, MungeError
-from slurm_coloc.core.hosts import address
+from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import DaemonUnreachable
 
 Answer = dict[str, Any]

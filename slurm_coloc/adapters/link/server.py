@@ -19,8 +19,8 @@ import structlog
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.munge import Credential, Munge, MungeError
-from slurm_coloc.core.hosts import address
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ConfigError
 
 log = structlog.get_logger()

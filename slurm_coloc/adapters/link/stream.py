@@ -13,7 +13,7 @@ from typing import Any
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.client import HINT, Me
 from slurm_coloc.adapters.link.munge import Munge, MungeError
-from slurm_coloc.core.hosts import address
+from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import DaemonUnreachable
 
 OPEN_S = 5.0

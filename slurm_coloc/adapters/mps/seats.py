@@ -15,7 +15,7 @@ from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.lock import locked
 from slurm_coloc.adapters.mps.processes import Process
-from slurm_coloc.core.sharing import Chosen, Method, Rules, chosen
+from slurm_coloc.core.gpu.sharing import Chosen, Method, Rules, chosen
 from slurm_coloc.errors import GpuError
 
 LOCK_S = 4.0

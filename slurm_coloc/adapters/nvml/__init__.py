@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from slurm_coloc.core.peak import Use
+from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.errors import GpuError
 
 PROC_GPUS = Path("/proc/driver/nvidia/gpus")

@@ -7,7 +7,7 @@ Nothing of it needs DCGM or root; the metrics' numbers and units are those of nv
 from typing import Any
 
 from slurm_coloc.adapters.nvml import Missing, Nvml
-from slurm_coloc.core.telemetry.reading import Profile
+from slurm_coloc.core.gpu.telemetry.reading import Profile
 from slurm_coloc.errors import GpuError
 
 _PCT = 0.01

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
-from slurm_coloc.core.mig import CARDS, kind_of
+from slurm_coloc.core.gpu.mig import CARDS, kind_of
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 CAPS = "/dev/nvidia-caps/nvidia-cap"

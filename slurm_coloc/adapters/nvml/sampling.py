@@ -12,7 +12,7 @@ from typing import Any
 
 from slurm_coloc.adapters.nvml import MIB, Missing, Nvml, as_text
 from slurm_coloc.adapters.nvml.gpm import Gpm
-from slurm_coloc.core.telemetry.reading import Profile
+from slurm_coloc.core.gpu.telemetry.reading import Profile
 from slurm_coloc.errors import GpuError
 
 LOOK_AGAIN_S = 60.0

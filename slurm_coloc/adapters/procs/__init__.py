@@ -4,7 +4,7 @@
 In this order: its cgroup, which only root assigns (an adopted ssh shell stands in ``step_extern``);
 the chain of its parents up to a slurmstepd of root's, whose title names the job (a node may have no
 cgroups at all); SLURM_JOB_ID of its environment, which its user may set as he likes, and which
-therefore counts only where that job is his own. core/telemetry/whose knows the formats.
+therefore counts only where that job is his own. core/gpu/telemetry/whose knows the formats.
 
 A process' user is the real uid that the kernel tells in its status: the owner of a folder in /proc
 is root where a process has made itself untraceable, which everybody may do.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.core.telemetry import whose
+from slurm_coloc.core.gpu.telemetry import whose
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.adapters import procs
 from slurm_coloc.adapters.procs import Stat
-from slurm_coloc.core.telemetry import whose
+from slurm_coloc.core.gpu.telemetry import whose
 
 ASK_AGAIN_S = 10.0  # a process of no job: a login shell is adopted by a job after it began
 #: programs that need the GPU's profiling counters for themselves

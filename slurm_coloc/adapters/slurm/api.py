@@ -11,12 +11,12 @@ out later: look before the next.
 from collections.abc import Collection
 from typing import Protocol
 
-from slurm_coloc.core.binding import Need, NodeUse
-from slurm_coloc.core.cluster import ClusterShape, Controller
-from slurm_coloc.core.job import EndedJob, JobView, Terms
-from slurm_coloc.core.limits import SiteLimits
-from slurm_coloc.core.queued import Queued
-from slurm_coloc.core.stretch import Reserved
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.slurm.binding import Need, NodeUse
+from slurm_coloc.core.slurm.cluster import ClusterShape, Controller
+from slurm_coloc.core.slurm.job import EndedJob, JobView, Terms
+from slurm_coloc.core.slurm.qos_limits import SiteLimits
+from slurm_coloc.core.time.stretch import Reserved
 
 
 class SlurmClient(Protocol):
@@ -56,7 +56,7 @@ class SlurmClient(Protocol):
         """What every node has and what is taken now, per device where the release tells."""
 
     async def queue(self) -> list[Queued]:
-        """Every job that waits or runs, an array as one; in no order (core/line)."""
+        """Every job that waits or runs, an array as one; in no order (core/place/queue_order)."""
 
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""
@@ -103,7 +103,7 @@ class SlurmClient(Protocol):
         ``no-accounting`` where there is no slurmdbd."""
 
     async def set_limit(self, *command: str) -> None:
-        """Run one `sacctmgr modify` (core/limitplan.command) as the caller, unasked."""
+        """Run one `sacctmgr modify` (admin/rules/limit_plan.command) as the caller, unasked."""
 
     async def controllers(self) -> list[Controller]:
         """Every slurmctld of the cluster and whether it answers, in slurm.conf's order."""
@@ -122,7 +122,7 @@ class SlurmClient(Protocol):
 
     async def set_gres(self, handle: str, tres: str) -> None:
         """Replace what a pending job asks for on each node (``gres/gpu:1``) or, behind
-        ``per-task:``, for each task (core/gres.gpu_request)."""
+        ``per-task:``, for each task (core/slurm/gres.gpu_request)."""
 
     async def node_extra(self, node: str) -> str:
         """A node's Extra, "" for none (23.11 and later)."""

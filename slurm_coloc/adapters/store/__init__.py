@@ -23,8 +23,8 @@ from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.adapters.store.slots import Slots
 from slurm_coloc.adapters.store.stretches import Stretches
 from slurm_coloc.adapters.store.works import Works
-from slurm_coloc.core.gres import count_of
-from slurm_coloc.core.retry import VICTIMS
+from slurm_coloc.core.recover.next_try import VICTIMS
+from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.errors import ConfigError
 
 Row = dict[str, Any]

@@ -32,8 +32,8 @@ class Peaks:
 
     def add(self, row: Row) -> None:
         """Add one run. ``peak_mib`` of a run measured to its end, else 0; ``at_least_mib`` and
-        ``oom_mib`` likewise (see core/learned.Past). ``smact``: SM activity of a run alone on
-        its GPU, the newest counts; None where it was not measured."""
+        ``oom_mib`` likewise (see core/decide/learned.Past). ``smact``: SM activity of a run alone
+        on its GPU, the newest counts; None where it was not measured."""
         self._connection.execute(
             """INSERT INTO peaks (fingerprint, uid, options, gpu, batch, runs, peak_mib, low_mib,
                  at_least_mib, oom_mib, estimator, memory_mib, context_mib, last_s, smact)

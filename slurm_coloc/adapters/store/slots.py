@@ -2,8 +2,8 @@
 """Jobs that run in time slots, and how much of their time they have used.
 
 ``state`` is ``open`` while the job may have another slot, ``dropped`` when it has none any more but
-its time is still bounded, else how it ended. The other columns are core/slot.State's; ``nice`` is
-what the job's owner had before it was put behind others.
+its time is still bounded, else how it ended. The other columns are core/time/slot.State's; ``nice``
+is what the job's owner had before it was put behind others.
 """
 
 from slurm_coloc.adapters.store.table import Row, Table

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recoveries: those under way, what they are counted by, and whose time at the front goes on.
 
-``cause``: whose doing the end was (core/blame); ``way``: what the next try asks for (core/retry);
-``base``: the priority that the job had by itself; ``front``: it goes first in line; ``raised_s``:
-since when, NULL where it does not or no longer; ``avoid``: a node that it is to be kept from,
-``was``: what its owner had excluded before, NULL until that was read.
+``cause``: whose doing the end was (core/recover/blame); ``way``: what the next try asks for
+(core/recover/next_try); ``base``: the priority that the job had by itself; ``front``: it goes first
+in line; ``raised_s``: since when, NULL where it does not or no longer; ``avoid``: a node that it is
+to be kept from, ``was``: what its owner had excluded before, NULL until that was read.
 """
 
 from slurm_coloc.adapters.store.table import Row, Table
-from slurm_coloc.core.retry import VICTIMS
+from slurm_coloc.core.recover.next_try import VICTIMS
 
 DAY_S = 86400.0
 #: recoveries that count against the caps: those for the job's own need

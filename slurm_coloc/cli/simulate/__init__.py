@@ -14,9 +14,9 @@ from slurm_coloc.cli.simulate.request import (
     world,
 )
 from slurm_coloc.config import load_config
-from slurm_coloc.core.interference import METHODS
-from slurm_coloc.core.interference import model as interference
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.interference import METHODS
+from slurm_coloc.core.place.interference import model as interference
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.power import power
 from slurm_coloc.sim.presets import BEST
 from slurm_coloc.sim.setting import Priority, Recovery, Setting

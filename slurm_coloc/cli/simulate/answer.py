@@ -16,7 +16,7 @@ from rich.text import Text
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.simulate.request import EXCLUSIVE, Request
-from slurm_coloc.core.placing import Policy
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
 from slurm_coloc.sim.page import text as pagetext

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.core.placing import Policy
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy as policy_named
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill, level
-from slurm_coloc.sim.clairvoyant import Clairvoyant
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
 from slurm_coloc.sim.presets import BEST, best_assumes, best_policy, best_setting
@@ -19,6 +18,7 @@ from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly
 from slurm_coloc.sim.readers.sacct import read_sacct
 from slurm_coloc.sim.readers.trace_csv import read_trace
+from slurm_coloc.sim.search.clairvoyant import Clairvoyant
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment
 from slurm_coloc.sim.trace import TraceJob

@@ -8,7 +8,7 @@ import textwrap
 import zlib
 from collections.abc import Iterable, Sequence
 
-from slurm_coloc.core.optimizers import OPTIMIZERS
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.block import MARK, MAX_NUMBERS, MAX_PACKED, SCHEMA, WIDTH
 from slurm_coloc.estimate.block.traced import Traced

@@ -25,7 +25,7 @@ decide.
 
 from enum import StrEnum
 
-from slurm_coloc.core.levels import DEFAULT_LEVEL, at_level
+from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, at_level
 
 
 class Tier(StrEnum):

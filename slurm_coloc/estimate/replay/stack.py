@@ -36,7 +36,7 @@ class Stack:
 
     ``allocator``: what PYTORCH_CUDA_ALLOC_CONF of the job says. ``visible_mib``: memory that the
     process sees, with its context (a MIG slice, a cap); None: more than it will ever need.
-    ``card``: the type by its name in core/gpu.py or by its model; "": not known.
+    ``card``: the type by its name in core/gpu/cards.py or by its model; "": not known.
     """
 
     context_mib: int

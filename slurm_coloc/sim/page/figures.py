@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.assume import MEMORY, SMACT, Assumed, fill
 from slurm_coloc.sim.outcome import Outcome, Piece, Record, quantile

@@ -9,7 +9,7 @@ estimate". Columns with other names are not used, and said so.
 import math
 from pathlib import Path
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.readers.cells import Cells, Table
 from slurm_coloc.sim.trace import TraceJob

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.checkpoint import Checkpointer, Slot, asking, leave
-from slurm_coloc.core.announce import Announced, announced
+from slurm_coloc.core.time.announce import Announced, announced
 
 
 def slot(text: str, age_s: float = 0.0, **more: str) -> Slot:

@@ -18,7 +18,7 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import DaemonUnreachable
-from slurm_coloc.flow.ask import ask_socket as ask
+from slurm_coloc.flow.client.request import ask_socket as ask
 
 # A user of no rights who is none of those that colocd trusts.
 STRANGER = 65534
@@ -57,7 +57,7 @@ class Site:
 
 
 def decision(name: str, **changes: object) -> dict[str, Any]:
-    """A row of decisions, as flow/decide records one."""
+    """A row of decisions, as flow/submit/decide records one."""
     row: dict[str, Any] = {
         "id": name,
         "cluster": "c",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters import probe
+from slurm_coloc.admin import doctor_sharing
+from slurm_coloc.admin.rules.slurm_conf import Status
 from slurm_coloc.config import Config
-from slurm_coloc.core.checks import Status
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.flow import doctor_sharing
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from tests.unit.cli.conftest import Site
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from slurm_coloc.cli import pages
 from slurm_coloc.cli.app import COMMANDS
-from slurm_coloc.core.blame import WHOSE, Blame
-from slurm_coloc.core.decision import TEXTS, Action, Reason
-from slurm_coloc.core.fence import Rung
-from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.core.retry import Verdict
-from slurm_coloc.core.steering.snapshot import Why
+from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
+from slurm_coloc.core.gpu.fence import Rung
+from slurm_coloc.core.place.steering.snapshot import Why
+from slurm_coloc.core.recover.blame import WHOSE, Blame
+from slurm_coloc.core.recover.next_try import Verdict
+from slurm_coloc.core.recover.outcome import Outcome
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
 

@@ -13,7 +13,7 @@ from slurm_coloc.cli import report as page
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.chart import chart
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow import report as flow
+from slurm_coloc.flow.queries import report as flow
 from tests.unit.cli.conftest import NOW, OWNER, STRANGER, decision, run_row
 
 GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"

@@ -3,7 +3,7 @@
 
 import pytest
 
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 
 
 def make_shape(

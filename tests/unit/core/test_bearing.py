@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.bearing import bounded, told
-from slurm_coloc.core.decision import Action, Decision, Reason
-from slurm_coloc.core.slowdown import Beside, Load, alone_s, predicted, smallest, speed, wishes
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
+from slurm_coloc.core.decide.slowdown import (
+    Beside,
+    Load,
+    alone_s,
+    predicted,
+    smallest,
+    speed,
+    wishes,
+)
+from slurm_coloc.core.decide.slowdown_limit import bounded, told
 
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 6)
 activities = st.floats(0.02, 1.0)

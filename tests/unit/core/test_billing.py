@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.billing import (
+from slurm_coloc.core.slurm.billing import (
     Kind,
     Weights,
     coarse,
@@ -15,7 +15,7 @@ from slurm_coloc.core.billing import (
     proposed,
     share_price,
 )
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 
 A100, H100 = Kind("a100", 39), Kind("h100", 79)
 G1 = NodeShape("g1", ("main", "a100"), (), "a100", 4, 156)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.binding import (
+from slurm_coloc.core.slurm.binding import (
     Binding,
     Gpu,
     Need,

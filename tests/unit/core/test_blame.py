@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.core import usage
-from slurm_coloc.core.blame import Blame, Scene, at_fence, blame
-from slurm_coloc.core.faults import find_fault
+from slurm_coloc.core.gpu import usage
+from slurm_coloc.core.recover.blame import Blame, Scene, at_fence, blame
+from slurm_coloc.core.recover.faults import find_fault
 
 
 def last(held: int, foreign: int = 0, **neighbours: int) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
-from slurm_coloc.core import checks, releasechecks
-from slurm_coloc.core.checks import Status
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.limitplan import plan
-from slurm_coloc.core.limits import Holder, SiteLimits
+from slurm_coloc.admin.rules import releases, slurm_conf
+from slurm_coloc.admin.rules.limit_plan import plan
+from slurm_coloc.admin.rules.slurm_conf import Status
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits
 
 RECORDED = Path(__file__).resolve().parents[2] / "contract" / "slurm"
 
@@ -29,7 +29,7 @@ def _recorded(release: str) -> dict[str, str]:
     ],
 )
 def test_recorded(release: str, bad: dict[str, str]) -> None:
-    every = (*releasechecks.RELEASE_CHECKS, *checks.SLURM_CHECKS)
+    every = (*releases.RELEASE_CHECKS, *slurm_conf.SLURM_CHECKS)
     found = {one.check: one for one in (check(_recorded(release)) for check in every)}
     wrong = {k: str(f.status) for k, f in found.items() if f.status in (Status.WARN, Status.FAIL)}
     assert wrong == bad
@@ -41,20 +41,20 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("check", "conf", "status"),
     [
-        (releasechecks.release, {"SLURM_VERSION": "21.08.8"}, Status.FAIL),
-        (releasechecks.release, {"SLURM_VERSION": "23.11.4"}, Status.WARN),
-        (releasechecks.release, {"SLURM_VERSION": "23.11.5"}, Status.OK),
-        (releasechecks.release, {"SLURM_VERSION": "25.11.0-0rc1"}, Status.OK),
-        (releasechecks.backfill, {"SLURM_VERSION": "23.11.4"}, Status.OK),
-        (releasechecks.backfill, {"SLURM_VERSION": "23.11.5"}, Status.WARN),
-        (releasechecks.backfill, {"SLURM_VERSION": "25.11.4"}, Status.WARN),
-        (releasechecks.backfill, {"SLURM_VERSION": "26.05.0"}, Status.OK),
-        (checks.gres_types, {"GresTypes": "gpu"}, Status.FAIL),
-        (checks.gres_types, {"GresTypes": "shard, GPU,mps"}, Status.OK),
-        (checks.select_type, {"SelectType": "select/linear"}, Status.FAIL),
-        (releasechecks.several_gpus, {"SelectTypeParameters": "CR_CORE"}, Status.NA),
+        (releases.release, {"SLURM_VERSION": "21.08.8"}, Status.FAIL),
+        (releases.release, {"SLURM_VERSION": "23.11.4"}, Status.WARN),
+        (releases.release, {"SLURM_VERSION": "23.11.5"}, Status.OK),
+        (releases.release, {"SLURM_VERSION": "25.11.0-0rc1"}, Status.OK),
+        (releases.backfill, {"SLURM_VERSION": "23.11.4"}, Status.OK),
+        (releases.backfill, {"SLURM_VERSION": "23.11.5"}, Status.WARN),
+        (releases.backfill, {"SLURM_VERSION": "25.11.4"}, Status.WARN),
+        (releases.backfill, {"SLURM_VERSION": "26.05.0"}, Status.OK),
+        (slurm_conf.gres_types, {"GresTypes": "gpu"}, Status.FAIL),
+        (slurm_conf.gres_types, {"GresTypes": "shard, GPU,mps"}, Status.OK),
+        (slurm_conf.select_type, {"SelectType": "select/linear"}, Status.FAIL),
+        (releases.several_gpus, {"SelectTypeParameters": "CR_CORE"}, Status.NA),
         (
-            releasechecks.several_gpus,
+            releases.several_gpus,
             {
                 "SelectTypeParameters": "CR_CORE,MULTIPLE_SHARING_GRES_PJ",
                 "SLURM_VERSION": "26.05.5",
@@ -62,7 +62,7 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
             Status.OK,
         ),
         (
-            releasechecks.several_gpus,
+            releases.several_gpus,
             {
                 "SelectTypeParameters": "MULTIPLE_SHARING_GRES_PJ",
                 "SLURM_VERSION": "23.11.10",
@@ -70,23 +70,23 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
             Status.WARN,
         ),
         (
-            releasechecks.several_gpus,  # --spread-job
+            releases.several_gpus,  # --spread-job
             {
                 "SelectTypeParameters": "MULTIPLE_SHARING_GRES_PJ",
                 "SLURM_VERSION": "24.11.5",
             },
             Status.WARN,
         ),
-        (checks.job_submit, {"JobSubmitPlugins": "throttle,lua"}, Status.OK),
-        (checks.job_submit, {}, Status.FAIL),
-        (checks.job_requeue, {"JobRequeue": "0"}, Status.WARN),
-        (checks.file_append, {"JobFileAppend": "0"}, Status.WARN),
-        (checks.min_job_age, {"MinJobAge": "59 sec"}, Status.FAIL),
-        (checks.min_job_age, {"MinJobAge": "60 sec"}, Status.OK),
-        (checks.min_job_age, {}, Status.FAIL),
-        (checks.priority_type, {"PriorityType": "priority/basic"}, Status.WARN),
+        (slurm_conf.job_submit, {"JobSubmitPlugins": "throttle,lua"}, Status.OK),
+        (slurm_conf.job_submit, {}, Status.FAIL),
+        (slurm_conf.job_requeue, {"JobRequeue": "0"}, Status.WARN),
+        (slurm_conf.file_append, {"JobFileAppend": "0"}, Status.WARN),
+        (slurm_conf.min_job_age, {"MinJobAge": "59 sec"}, Status.FAIL),
+        (slurm_conf.min_job_age, {"MinJobAge": "60 sec"}, Status.OK),
+        (slurm_conf.min_job_age, {}, Status.FAIL),
+        (slurm_conf.priority_type, {"PriorityType": "priority/basic"}, Status.WARN),
         (
-            checks.accounting,
+            slurm_conf.accounting,
             {
                 "AccountingStorageType": "accounting_storage/slurmdbd",
                 "AccountingStorageTRES": "cpu",
@@ -102,8 +102,8 @@ def test_one_setting(check: object, conf: dict[str, str], status: Status) -> Non
 
 def test_several_prologs() -> None:
     conf = {"Prolog[0]": "/a", "Prolog[1]": "/b", "PrologFlags": "Alloc", "Epilog": "(null)"}
-    assert checks.values(conf, "Prolog") == ["/a", "/b"]
-    assert checks.values(conf, "Epilog") == []
+    assert slurm_conf.values(conf, "Prolog") == ["/a", "/b"]
+    assert slurm_conf.values(conf, "Epilog") == []
 
 
 def _shape(*nodes: NodeShape) -> ClusterShape:
@@ -126,7 +126,7 @@ def test_shard_counts(
     gpu_type: str | None, gpus: int, shards: int, shard_mib: int, status: Status
 ) -> None:
     node = NodeShape("n1", ("main",), (), gpu_type, gpus, shards)
-    assert checks.shard_counts(_shape(node), shard_mib).status is status
+    assert slurm_conf.shard_counts(_shape(node), shard_mib).status is status
 
 
 TWO_CONTROLLERS = {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2"}
@@ -143,11 +143,11 @@ TWO_CONTROLLERS = {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2"}
     ],
 )
 def test_shards_without_a_type_under_two_controllers(lines: list[str], status: Status) -> None:
-    found = checks.shard_types(TWO_CONTROLLERS, lines)
+    found = slurm_conf.shard_types(TWO_CONTROLLERS, lines)
     assert found.status is status
     if status is Status.WARN:
         assert "shard:a100:156" in found.todo
-    assert checks.shard_types({"SlurmctldHost[0]": "ctl1"}, lines).status is Status.NA
+    assert slurm_conf.shard_types({"SlurmctldHost[0]": "ctl1"}, lines).status is Status.NA
 
 
 DBD = {"AccountingStorageType": "accounting_storage/slurmdbd"}
@@ -157,11 +157,11 @@ def test_billing() -> None:
     two = ("main", "old")
     shape = ClusterShape("c", (24, 11, 5), (NodeShape("g", two, (), "a100", 2, 78),))
     weights = {"main": "CPU=1.0,GRES/gpu=39.0,GRES/shard=1.0", "old": "CPU=1.0"}
-    assert checks.billing(DBD, shape, weights, {"main"}).status is Status.OK
-    found = checks.billing(DBD, shape, weights, {"main", "old"})
+    assert slurm_conf.billing(DBD, shape, weights, {"main"}).status is Status.OK
+    found = slurm_conf.billing(DBD, shape, weights, {"main", "old"})
     assert found.status is Status.WARN and "old: shares are billed no GPU" in found.found
     assert "TRESBillingWeights=CPU=1.0,GRES/gpu=39,GRES/shard=1" in found.todo
-    assert checks.billing({}, shape, weights, {"old"}).status is Status.NA
+    assert slurm_conf.billing({}, shape, weights, {"old"}).status is Status.NA
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_billing() -> None:
 )
 def test_shares_dearer_or_cheaper_than_their_gpu(weights: str, said: str) -> None:
     shape = ClusterShape("c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),))
-    assert said in checks.billing(DBD, shape, {"main": weights}, {"main"}).found
+    assert said in slurm_conf.billing(DBD, shape, {"main": weights}, {"main"}).found
 
 
 def test_a_weighed_type_must_be_accounted() -> None:
     weights = {"main": "GRES/gpu:a100=39,GRES/shard=1"}
     bare = {"AccountingStorageTRES": "gres/gpu,gres/shard"}
-    assert checks.typed_tres(bare, weights).status is Status.WARN
+    assert slurm_conf.typed_tres(bare, weights).status is Status.WARN
     full = {"AccountingStorageTRES": "gres/gpu,gres/gpu:a100,gres/shard"}
-    assert checks.typed_tres(full, weights).status is Status.OK
+    assert slurm_conf.typed_tres(full, weights).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_weighed_type_must_be_accounted() -> None:
     [("associations", Status.WARN), ("associations,limits,qos", Status.OK), ("safe", Status.OK)],
 )
 def test_limits_bind_only_where_they_are_enforced(said: str, status: Status) -> None:
-    assert checks.enforced({**DBD, "AccountingStorageEnforce": said}).status is status
+    assert slurm_conf.enforced({**DBD, "AccountingStorageEnforce": said}).status is status
 
 
 def test_limits_in_gpus_that_shares_pass_by() -> None:
@@ -197,6 +197,6 @@ def test_limits_in_gpus_that_shares_pass_by() -> None:
         "c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),), (PartitionShape("main"),)
     )
     holder = Holder(qos="q", limits={"MaxTRESPerUser": {"gres/gpu": 1}})
-    found = checks.gpu_limits(plan(SiteLimits({"q": holder}), shape))
+    found = slurm_conf.gpu_limits(plan(SiteLimits({"q": holder}), shape))
     assert found.status is Status.WARN and "QOS q, MaxTRESPerUser: gres/shard=39" in found.found
-    assert checks.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK
+    assert slurm_conf.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.fitness import GpuNow, Holder, unfit
-from slurm_coloc.core.job import REQUEUED_HELD, JobView
-from slurm_coloc.core.putback import Goal, Step, next_step, pause_s
+from slurm_coloc.core.recover.fitness import GpuNow, Holder, unfit
+from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
+from slurm_coloc.core.slurm.job import REQUEUED_HELD, JobView
 
 GPU = GpuNow("GPU-1", 40536, 40536)
 MINE = Holder(11, 9000, 5, 1000, "python")

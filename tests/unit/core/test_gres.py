@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.gres import count_of, parse_gres, with_item, without
+from slurm_coloc.core.slurm.gres import count_of, parse_gres, with_item, without
 
 
 @pytest.mark.parametrize(

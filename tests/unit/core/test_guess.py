@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.guess import PRIOR_S, Guess, Training
+from slurm_coloc.sim.search.run_times import PRIOR_S, Guess, Training
 
 WORDS = st.sampled_from(["vgg16", "resnet50", "bert", "imagenet", "cifar", "wiki", "bs32", "bs128"])
 TRAININGS = st.builds(

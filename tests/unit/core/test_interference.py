@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import FITTED, MODELS, REFERENCE, Interference, model
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import FITTED, MODELS, REFERENCE, Interference, model
 from slurm_coloc.errors import UsageFault
 
 ratio = st.floats(0.0, 1.0)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from slurm_coloc.core.kept import Kept
-from slurm_coloc.core.placing import Ask, Conditions, Resident, Seat, View
-from slurm_coloc.core.queueing import Guard
+from slurm_coloc.core.place.placing import Ask, Conditions, Resident, Seat, View
+from slurm_coloc.core.place.queue_discipline import Guard
+from slurm_coloc.core.place.reserved_gpus import Kept
 
 WHOLE = Ask(1, 1, None, None, 0.0, share=False)
 SHARE = Ask(9, 1, 1000, None, 0.0, run_s=10.0)

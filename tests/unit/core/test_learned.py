@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.decision import Estimate
-from slurm_coloc.core.learned import NOISE, Past, correct, step
-from slurm_coloc.core.levels import LEVELS, at_level
-from slurm_coloc.core.peak import Use, peak_of
+from slurm_coloc.core.decide.decision import Estimate
+from slurm_coloc.core.decide.learned import NOISE, Past, correct, step
+from slurm_coloc.core.decide.levels import LEVELS, at_level
+from slurm_coloc.core.gpu.peak import Use, peak_of
 
 CONTEXT = 1900
 TEXT = Estimate("text", 5425, 6052)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.billing import parse_weights
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.decision import Action, Decision, Reason
-from slurm_coloc.core.limitplan import command, plan
-from slurm_coloc.core.limitrecord import Applied, applied, take_back
-from slurm_coloc.core.limits import (
+from slurm_coloc.admin.rules.limit_plan import command, plan
+from slurm_coloc.admin.rules.limit_record import Applied, applied, take_back
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.slurm.billing import parse_weights
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.pending import pending_text
+from slurm_coloc.core.slurm.qos_limits import (
     Holder,
     SiteLimits,
     holders_of,
@@ -19,8 +21,6 @@ from slurm_coloc.core.limits import (
     parse_counts,
     within,
 )
-from slurm_coloc.core.pending import pending_text
-from slurm_coloc.core.request import JobRequest
 
 ADA = 1000
 SHAPE = ClusterShape(

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.cluster import ClusterShape, PartitionShape
-from slurm_coloc.core.limits import Holder, SiteLimits
-from slurm_coloc.core.line import BY_QOS, BY_TIER, Line, line_of
-from slurm_coloc.core.queued import Queued
+from slurm_coloc.core.place.queue_order import BY_QOS, BY_TIER, Line, line_of
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
+from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits
 
 JOB = Queued(1, "1", "PENDING", 1000, 1000, partition="main", submit_s=100.0)
 TIERS = {"main": 1, "urgent": 10, "spare": 0}

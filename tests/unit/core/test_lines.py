@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.core.lines.anneal import anneal, times
-from slurm_coloc.core.lines.plan import Spot
-from slurm_coloc.core.lines.problem import Problem, Rules
+from slurm_coloc.sim.search.schedules.anneal import anneal, times
+from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules
 
 ROOM = 10
 

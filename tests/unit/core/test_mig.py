@@ -3,7 +3,7 @@
 
 import pytest
 
-from slurm_coloc.core.mig import (
+from slurm_coloc.core.gpu.mig import (
     CARDS,
     card,
     kind_of,

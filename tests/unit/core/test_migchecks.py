@@ -3,9 +3,9 @@
 
 from dataclasses import replace
 
-from slurm_coloc.core.checks import Status
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.migchecks import mig
+from slurm_coloc.admin.rules.mig_checks import mig
+from slurm_coloc.admin.rules.slurm_conf import Status
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 
 NODE = NodeShape("n1", ("main",), (), "a100", 1, 39, slices=(("1g.5gb", 7),))
 SHAPE = ClusterShape("c", (24, 11, 5), (NODE,))

@@ -3,8 +3,8 @@
 
 import pytest
 
-from slurm_coloc.core.mig import CARDS
-from slurm_coloc.core.migplan import PastRun, commands, fits, node_gres, plan
+from slurm_coloc.admin.rules.mig_plan import PastRun, commands, fits, node_gres, plan
+from slurm_coloc.core.gpu.mig import CARDS
 
 A100 = CARDS["a100-40gb"]
 

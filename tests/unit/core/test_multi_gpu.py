@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.binding import Gpu, Need, NodeUse, binding, told
-from slurm_coloc.core.cluster import MULTI_GPU_PARAMETER, ClusterShape, NodeShape
-from slurm_coloc.core.decide import History, Question, Rules, decide
-from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.gres import gpu_request, same_gres, task_bind
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.core.recovery import Goal, Step, next_step
-from slurm_coloc.core.request import JobRequest, gpu_demand
-from slurm_coloc.core.reserve import reserve_as
-from slurm_coloc.core.rewrite import exclusive_tres, rewrite
-from slurm_coloc.core.siblings import Share, new_request
-from slurm_coloc.core.sizing import Sizing
+from slurm_coloc.core.decide.decide import History, Question, Rules, decide
+from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.request import JobRequest, gpu_demand
+from slurm_coloc.core.decide.reserve import reserve_as
+from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite
+from slurm_coloc.core.decide.sizing import Sizing
+from slurm_coloc.core.recover.array_tasks import Share, new_request
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.recovery import Goal, Step, next_step
+from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse, binding, told
+from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape, NodeShape
+from slurm_coloc.core.slurm.gres import gpu_request, same_gres, task_bind
+from slurm_coloc.core.slurm.job import JobView
 from tests.unit.core.conftest import a100, h100, make_shape
 
 TWO = JobRequest(1, num_tasks=2, tres_per_task="gres/gpu=1", tres_bind="gres/gpu:per_task:1")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from slurm_coloc.core.nodegate import (
+from slurm_coloc.core.place.node_gate import (
     OPENED,
     asked,
     asks,

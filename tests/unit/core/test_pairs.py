@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import FITTED
-from slurm_coloc.core.pairs import MOST, Learned, Pairs, in_overlap
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import FITTED
+from slurm_coloc.sim.search.pairs import MOST, Learned, Pairs, in_overlap
 
 VGG = Activity(0.82, drama=0.42, fingerprint="vgg")
 CIFAR = Activity(0.18, drama=0.06, fingerprint="cifar")

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import REFERENCE
-from slurm_coloc.core.placing import (
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import REFERENCE
+from slurm_coloc.core.place.placing import (
     Ask,
     Conditions,
     Host,

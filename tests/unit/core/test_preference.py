@@ -6,14 +6,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.preference import (
+from slurm_coloc.core.recover.priority_boost import (
     HIGHEST_PRIORITY,
     Place,
     priority_for,
     raised_priority,
     settled_priority,
 )
+from slurm_coloc.core.slurm.job import JobView
 
 JOB = JobView(7, "PENDING", uid=1000, priority=400, partition="main", qos="normal")
 OTHER = JobView(8, "PENDING", uid=1001, priority=5000, partition="main", qos="high")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.backfill import free_at, reservation
-from slurm_coloc.core.placing import Ask, Resident, Seat, Start, View
-from slurm_coloc.core.queueing import first_that_starts
-from slurm_coloc.core.seat import INF
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.backfill import free_at, reservation
+from slurm_coloc.core.place.gpu_slot import INF
+from slurm_coloc.core.place.placing import Ask, Resident, Seat, Start, View
+from slurm_coloc.core.place.queue_discipline import first_that_starts
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.setting import Setting
 from tests.unit.sim.world import job, outcome, play

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.outcome import Outcome, Report, outcome_of
-from slurm_coloc.core.recovery import Goal, Step, next_step, same_gres
+from slurm_coloc.core.recover.outcome import Outcome, Report, outcome_of
+from slurm_coloc.core.recover.recovery import Goal, Step, next_step, same_gres
+from slurm_coloc.core.slurm.job import JobView
 
 GOAL = Goal(restart=0, tres="gres/gpu:1")
 FAILED = JobView(7, "FAILED", restarts=0, tres_per_node="gres/shard:12", priority=10)

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.blame import Blame
-from slurm_coloc.core.gres import PER_TASK, count_of
-from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.core.retry import (
+from slurm_coloc.core.recover.blame import Blame
+from slurm_coloc.core.recover.next_try import (
     VICTIMS,
     Caps,
     End,
@@ -22,6 +20,8 @@ from slurm_coloc.core.retry import (
     grow,
     judge,
 )
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.gres import PER_TASK, count_of
 
 OOM = End(Outcome.OOM_GPU, Blame.SELF)
 HELD = Held("gres/shard:5", "gres/gpu:1", 5, 1024, 39)

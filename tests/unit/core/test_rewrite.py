@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.cluster import ClusterShape, PartitionShape
-from slurm_coloc.core.comment import comment_with, decision_in
-from slurm_coloc.core.decision import Action, Decision, Reason
-from slurm_coloc.core.request import JobRequest
-from slurm_coloc.core.rewrite import exclusive_tres, rewrite
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite
+from slurm_coloc.core.slurm.admin_comment import comment_with, decision_in
+from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
 from tests.unit.core.conftest import a100, make_shape
 
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.shape import node_shape
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.decide import History, Question, Rules, decide
-from slurm_coloc.core.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.request import JobRequest
-from slurm_coloc.core.reserve import reserve_as
-from slurm_coloc.core.rewrite import exclusive_tres, rewrite, whole_gpu
-from slurm_coloc.core.sizing import Sizing
-from slurm_coloc.core.slices import Method, called, more
+from slurm_coloc.core.decide.decide import History, Question, Rules, decide
+from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.reserve import reserve_as
+from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite, whole_gpu
+from slurm_coloc.core.decide.sizing import Sizing
+from slurm_coloc.core.decide.slices import Method, called, more
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 
 SLICES = (("1c.3g.20gb", 1), ("1g.5gb", 2), ("2c.3g.20gb", 1), ("2g.10gb", 1))
 NODE = NodeShape("n1", ("main",), (), "a100", 1, 39, slices=SLICES)

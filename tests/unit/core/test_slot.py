@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.announce import Announced, announced
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.slot import (
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.time.announce import Announced, announced
+from slurm_coloc.core.time.slot import (
     Rules,
     Slot,
     State,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.steering import (
+from slurm_coloc.core.place.steering import (
     Act,
     Answer,
     Device,
@@ -21,7 +21,7 @@ from slurm_coloc.core.steering import (
     Why,
     steer,
 )
-from slurm_coloc.flow.replay import recorded, replay
+from slurm_coloc.flow.place.recording import recorded, replay
 from slurm_coloc.policies import fresh, policy, registry
 
 GIB = 1024

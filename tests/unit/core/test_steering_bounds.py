@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import FITTED
-from slurm_coloc.core.steering import Act, Pin, Running, Why
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import FITTED
+from slurm_coloc.core.place.steering import Act, Pin, Running, Why
 from slurm_coloc.policies import registry
 from tests.unit.core.test_steering import answers, device, node, places, waiting, world
 

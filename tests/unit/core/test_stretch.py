@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.stretch import (
+from slurm_coloc.core.time.stretch import (
     Ceiling,
     Reserved,
     Rules,

@@ -3,8 +3,8 @@
 
 import pytest
 
-from slurm_coloc.core import xid
-from slurm_coloc.core.xid import Cause
+from slurm_coloc.core.recover import xid
+from slurm_coloc.core.recover.xid import Cause
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from slurm_coloc.adapters.mps import processes
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.adapters.mps.seats import Gpu, Seat
-from slurm_coloc.core.sharing import Method, Rules
+from slurm_coloc.core.gpu.sharing import Method, Rules
 
 if TYPE_CHECKING:
     from .conftest import Node

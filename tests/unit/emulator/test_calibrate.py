@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.cuda.job import CONVOLUTIONS, blas, libraries, one, size
+from slurm_coloc.admin.calibrate import as_toml, type_of, workspace
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.flow.calibrate import as_toml, type_of, workspace
-from slurm_coloc.flow.stacks import Calibration, read_calibration
+from slurm_coloc.flow.estimators.calibrations import Calibration, read_calibration
 
 from .conftest import LIMIT_S, Node
 

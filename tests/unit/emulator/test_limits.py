@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.core import fence
+from slurm_coloc.core.gpu import fence
 
 from .conftest import LIMIT_S, Node
 

@@ -15,7 +15,7 @@ import pytest
 
 from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.seats import Seat, reap
-from slurm_coloc.core.sharing import Method
+from slurm_coloc.core.gpu.sharing import Method
 from slurm_coloc.errors import GpuError
 
 from .tables import ADA, Table

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from slurm_coloc.core.sharing import Method
+from slurm_coloc.core.gpu.sharing import Method
 
 from .tables import ADA, BEN, Table
 

@@ -17,7 +17,7 @@ import pytest
 
 from slurm_coloc.adapters.mps import removal
 from slurm_coloc.adapters.mps.seats import Gpu, Seat, leave, reap
-from slurm_coloc.core.sharing import Method
+from slurm_coloc.core.gpu.sharing import Method
 
 from .tables import ADA, BEN, Table
 

@@ -19,7 +19,7 @@ from slurm_coloc.adapters.mps import daemon, processes
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.adapters.mps.seats import Gpu, Seat, leave, reap
-from slurm_coloc.core.sharing import Method
+from slurm_coloc.core.gpu.sharing import Method
 
 from .tables import ADA, ALL, BEN, ONE, Table
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slurm_coloc.core.mig import CARDS, place
+from slurm_coloc.core.gpu.mig import CARDS, place
 
 from .conftest import Node
 
@@ -74,7 +74,7 @@ def test_nvidia_smi_lists_mig_devices(make_node: Callable[..., Node]) -> None:
 
 
 def test_nvidia_smi_lists_gpu_instances(make_node: Callable[..., Node]) -> None:
-    """Each by its profile's id and its place, as core/mig has them for the card."""
+    """Each by its profile's id and its place, as core/gpu/mig has them for the card."""
     told = make_node("mig-mixed").tool("nvidia-smi", "mig", "-lgi").stdout
     rows = re.findall(r"\|\s+1\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s+\|", told)
     card = CARDS["a100-40gb"]

@@ -13,7 +13,7 @@ K, C = 1.1, 1.05
 
 
 def mps_speeds(activities: list[float]) -> list[float]:
-    """The model, written a second time: tests/emulator/README.md."""
+    """The model, written a second time: slurm_coloc/lab/emulator/README.md."""
     total = sum(activities)
     v = [1 / (1 + K * min(1.0, total - s) ** 3) for s in activities]
     work = sum(s * x for s, x in zip(activities, v, strict=True))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.gpu import GPU_TYPES
+from slurm_coloc.core.gpu.cards import GPU_TYPES
 from slurm_coloc.estimate.activity.cards import CARDS, card_of
 from slurm_coloc.estimate.activity.head import predicted
 from slurm_coloc.estimate.activity.model import FITTED, WIDTH, activity, predict

@@ -19,8 +19,8 @@ from slurm_coloc.estimate.api import (
     estimate_all,
     registry,
 )
+from slurm_coloc.estimate.baselines.horus import CONTEXT_MIB
 from slurm_coloc.estimate.estimators import text as text_module
-from slurm_coloc.estimate.estimators.horus import CONTEXT_MIB
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack

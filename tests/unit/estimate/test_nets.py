@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.onnx import NETS, Onnx
 from slurm_coloc.estimate.api import OPTIMIZERS, TrainingOptions, estimate
-from slurm_coloc.estimate.nets import runner
-from slurm_coloc.estimate.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
-from slurm_coloc.estimate.nets.features import LENGTH, NAMES, TUPLE, WIDTH, merged, tuples, vector
-from slurm_coloc.estimate.nets.ranges import RANGES
+from slurm_coloc.estimate.baselines.nets import runner
+from slurm_coloc.estimate.baselines.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
+from slurm_coloc.estimate.baselines.nets.features import (
+    LENGTH,
+    NAMES,
+    TUPLE,
+    WIDTH,
+    merged,
+    tuples,
+    vector,
+)
+from slurm_coloc.estimate.baselines.nets.ranges import RANGES
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, estimate
+from slurm_coloc.estimate.baselines.deepspeed import DeepSpeed, model_states
+from slurm_coloc.estimate.baselines.faketensor import living
 from slurm_coloc.estimate.block.traced import Traced
-from slurm_coloc.estimate.estimators.deepspeed import DeepSpeed, model_states
-from slurm_coloc.estimate.estimators.faketensor import living
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary

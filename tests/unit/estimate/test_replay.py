@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.optimizers import OPTIMIZERS as NAMES
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS as NAMES
 from slurm_coloc.estimate.replay import native
 from slurm_coloc.estimate.replay.allocator import (
     MIB,

@@ -8,8 +8,8 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import parse_config
-from slurm_coloc.core.job import JobView
-from slurm_coloc.flow.adopt import adopt
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.flow.watch.adopt import adopt
 from tests.unit.flow.placers import MARK, SHAPE
 
 

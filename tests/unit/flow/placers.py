@@ -9,19 +9,19 @@ from typing import Any
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import parse_config
-from slurm_coloc.core.binding import Gpu, NodeUse
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.decision import Action, Decision, Reason
-from slurm_coloc.core.limits import NO_LIMITS, SiteLimits
-from slurm_coloc.core.queued import Queued
-from slurm_coloc.core.request import JobRequest
-from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.rewrite import Rewrite
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.slurm.binding import Gpu, NodeUse
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.around import Around
-from slurm_coloc.flow.gpus import Live
-from slurm_coloc.flow.nodegate import NodeGate
-from slurm_coloc.flow.place import Placer
-from slurm_coloc.flow.placement import Placement
+from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.place.node_gate import NodeGate
+from slurm_coloc.flow.place.pins import Placer
+from slurm_coloc.flow.place.placement import Placement
 
 ID = "0123456789ab"
 MARK = f"coloc:1:{ID}:collocate:fits:12"

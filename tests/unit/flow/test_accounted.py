@@ -3,9 +3,9 @@
 
 import asyncio
 
-from slurm_coloc.core.job import EndedJob
+from slurm_coloc.core.slurm.job import EndedJob
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.accounted import Accounted, told
+from slurm_coloc.flow.queries.slurmdbd import Accounted, told
 
 MARK = "coloc:1:0123456789ab:collocate:fits:8"
 FIRST = EndedJob(

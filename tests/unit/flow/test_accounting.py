@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from slurm_coloc.core.peak import Use
-from slurm_coloc.core.telemetry.use import RunUse
-from slurm_coloc.flow.accounting import Accounting
+from slurm_coloc.core.gpu.peak import Use
+from slurm_coloc.core.gpu.telemetry.use import RunUse
+from slurm_coloc.flow.measure.driver_accounting import Accounting
 
 GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
 NOW_S = time.time()

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.job import EndedJob, JobView
-from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.slurm.job import EndedJob, JobView
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.causes import Causes
+from slurm_coloc.flow.watch.causes import Causes
 
 SHAPE = ClusterShape(
     "c",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.core.peak import Use
-from slurm_coloc.core.telemetry.use import RunUse
-from slurm_coloc.flow import uses
-from slurm_coloc.flow.closing import Others
+from slurm_coloc.core.gpu.peak import Use
+from slurm_coloc.core.gpu.telemetry.use import RunUse
+from slurm_coloc.flow.finish.final_usage import Others
+from slurm_coloc.flow.measure import records
 
 GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
 NOW_S = time.time()
@@ -23,5 +23,5 @@ def test_a_neighbour_that_has_just_left(
     tmp_path: Path, gpu: str, ago_s: float, whose: int | None
 ) -> None:
     record = RunUse(8, 0, NOW_S - 90).record()
-    uses.write(tmp_path, {**record, "gpus": [{"uuid": gpu}], "until_s": NOW_S - ago_s})
+    records.write(tmp_path, {**record, "gpus": [{"uuid": gpu}], "until_s": NOW_S - ago_s})
     assert Others(tmp_path, 7).job_of(GPU, BRIEF) == whose

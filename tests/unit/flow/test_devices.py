@@ -6,7 +6,7 @@ import pytest
 from slurm_coloc.adapters.nvml.mig import MigDevice, MigGpu
 from slurm_coloc.adapters.slurmd import GresGpu, parse_gpus
 from slurm_coloc.errors import GpuError
-from slurm_coloc.flow.devices import mig_uuid
+from slurm_coloc.flow.launch.devices import mig_uuid
 
 CAP = "/dev/nvidia-caps/nvidia-cap"
 # slurmd 22.05.8; the shards of a type stand before its GPUs

@@ -13,14 +13,14 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, GateConfig
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.fitness import GpuNow
-from slurm_coloc.core.job import REQUEUED_HELD, JobView
+from slurm_coloc.core.recover.fitness import GpuNow
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.slurm.job import REQUEUED_HELD, JobView
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow import gate as flow
-from slurm_coloc.flow.adopt import adopt
-from slurm_coloc.flow.gate import Gate
-from slurm_coloc.flow.giveup import MAX_TRIES
+from slurm_coloc.flow.nodes import unfit_gpu as flow
+from slurm_coloc.flow.nodes.unfit_gpu import Gate
+from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
+from slurm_coloc.flow.watch.adopt import adopt
 
 ID = "0123456789ab"
 VIEW = JobView(

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.peer import Peer
-from slurm_coloc.flow.gpus import Live
-from slurm_coloc.flow.nodes import Nodes
-from slurm_coloc.flow.worker import Worker
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.measure.thread import Worker
+from slurm_coloc.flow.nodes.agents import Nodes
 
 GPU = {
     "uuid": "GPU-1", "index": 0, "name": "NVIDIA A100", "total_mib": 40960, "free_mib": 30000,

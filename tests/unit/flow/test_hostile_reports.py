@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow import launched, reports
+from slurm_coloc.flow.nodes import epilog, prolog
 
 REPORT: dict[str, Any] = {
     "v": 1,
@@ -77,7 +77,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 )
 def test_an_absurd_figure_is_refused_by_name(store: Store, name: str, value: Any) -> None:
     with pytest.raises(UsageFault) as caught:
-        reports.take(store, REPORT | {name: value})
+        epilog.take(store, REPORT | {name: value})
     assert name in caught.value.message
     assert len(caught.value.message) < 500
 
@@ -94,7 +94,7 @@ def test_an_absurd_figure_is_refused_by_name(store: Store, name: str, value: Any
     ],
 )
 def test_a_nonsense_use_costs_only_itself(used: Any) -> None:
-    report = reports.read(REPORT | {"used": used})
+    report = epilog.read(REPORT | {"used": used})
     assert report.used is None
     assert report.peak_mib == 9000
     assert report.notes[-1].startswith("used: ")
@@ -116,7 +116,7 @@ FIELDS = st.sampled_from(sorted([*REPORT, "used"]))
 @given(FIELDS, JSON)
 def test_any_value_is_kept_or_refused(store: Store, name: str, value: Any) -> None:
     try:
-        job_id = reports.take(store, REPORT | {name: value})
+        job_id = epilog.take(store, REPORT | {name: value})
     except UsageFault:
         return
     assert job_id >= 1
@@ -126,7 +126,7 @@ def test_any_value_is_kept_or_refused(store: Store, name: str, value: Any) -> No
 def test_any_launch_is_read_or_refused(name: str, value: Any) -> None:
     good = {"v": 1, "op": "launch", "job_id": 1, "restart": 0, "node": "n1", "gpus": []}
     try:
-        launched.read_launch(good | {name: value})
+        prolog.read_launch(good | {name: value})
     except UsageFault:
         return
 
@@ -144,6 +144,6 @@ def test_planted_files_in_the_spool_are_set_aside(store: Store, tmp_path: Path) 
     (spool / "6.0.n.json").write_bytes(b"\xff" * 9)
     (spool / "7.0.n.json").write_text("[" * 60_000)
     (spool / "8.0.n.json").write_text(json.dumps(REPORT))
-    assert reports.drain(store, spool) == [12]
+    assert epilog.drain(store, spool) == [12]
     assert target.read_text() == "kept"
-    assert reports.drain(store, spool) == []
+    assert epilog.drain(store, spool) == []

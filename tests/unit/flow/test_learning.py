@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config, parse_config
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.core.script import normal, script_fingerprint
-from slurm_coloc.flow.decide import Decider
-from slurm_coloc.flow.estimating import WARM_UP
-from slurm_coloc.flow.record import Recorder
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.script import normal, script_fingerprint
+from slurm_coloc.flow.submit.decide import Decider
+from slurm_coloc.flow.submit.estimate import WARM_UP
+from slurm_coloc.flow.watch.record import Recorder
 
 GPU, OTHER = "GPU-1", "GPU-2"
 PACKED = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from slurm_coloc.admin import limits, limits_applied
 from slurm_coloc.config import Config, load_config
-from slurm_coloc.core.billing import parse_weights
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.limits import Holder, SiteLimits, parse_counts
+from slurm_coloc.core.slurm.billing import parse_weights
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits, parse_counts
 from slurm_coloc.errors import ColocError, SlurmError
-from slurm_coloc.flow import limitrecord, limits
 
 WEIGHTS = "GRES/gpu=39,GRES/shard=1"
 SHAPE = ClusterShape(
@@ -95,7 +95,7 @@ def copy(dbd: Dbd) -> Any:
 
 
 def record(config: Config) -> Path:
-    return config.daemon.state_dir / limitrecord.NAME
+    return config.daemon.state_dir / limits_applied.NAME
 
 
 def test_what_the_site_set_itself_stays(config: Config, dbd: Dbd) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.flow.migplan import past_run
+from slurm_coloc.admin.mig_plan import past_run
 
 ROW: dict[str, Any] = {
     "outcome": "completed",

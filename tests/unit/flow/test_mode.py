@@ -7,7 +7,7 @@ import pytest
 
 from slurm_coloc.config import Config, load_config, parse_config
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.mode import Modes
+from slurm_coloc.flow.submit.mode import Modes
 
 
 def config(tmp_path: Path) -> Config:

@@ -14,14 +14,14 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import parse_config
-from slurm_coloc.core.binding import Gpu, NodeUse
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.decision import Action, Decision, Reason
-from slurm_coloc.core.request import JobRequest
-from slurm_coloc.core.rewrite import Rewrite
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.rewrite import Rewrite
+from slurm_coloc.core.slurm.binding import Gpu, NodeUse
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.gpus import Live
-from slurm_coloc.flow.nodegate import NodeGate
+from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.place.node_gate import NodeGate
 
 NODE = NodeShape("n1", ("gpu",), (), None, 2, 78, cpus=32, memory_mib=1000)
 SHAPE = ClusterShape("c", (24, 11, 5), (NODE,), constraints=True)

@@ -10,15 +10,15 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, GateConfig
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.comment import decision_in
-from slurm_coloc.core.job import JobView
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import ColocError, SlurmError, UsageFault
-from slurm_coloc.flow.adopt import adopt, exclusive_tres
-from slurm_coloc.flow.gate import Gate
-from slurm_coloc.flow.launched import launched, read_launch
-from slurm_coloc.flow.nodes import Nodes
+from slurm_coloc.flow.nodes.agents import Nodes
+from slurm_coloc.flow.nodes.prolog import launched, read_launch
+from slurm_coloc.flow.nodes.unfit_gpu import Gate
+from slurm_coloc.flow.watch.adopt import adopt, exclusive_tres
 
 MARK = "site; coloc:1:0123456789ab:collocate:fits:12"
 VIEW = JobView(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.core.checks import Status
-from slurm_coloc.core.steerchecks import figures
-from slurm_coloc.flow.opened import open_gate
+from slurm_coloc.admin.rules.placement import figures
+from slurm_coloc.admin.rules.slurm_conf import Status
+from slurm_coloc.flow.measure.gate_watchdog import open_gate
 
 SCRIPT = """#!/bin/sh
 echo "$@" >> {log}

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.binding import Gpu
-from slurm_coloc.core.checks import Status
-from slurm_coloc.core.parking import Way, age_counts, way_of
-from slurm_coloc.core.rewrite import Rewrite
-from slurm_coloc.core.steerchecks import gate
+from slurm_coloc.admin.rules.placement import gate
+from slurm_coloc.admin.rules.slurm_conf import Status
+from slurm_coloc.core.decide.rewrite import Rewrite
+from slurm_coloc.core.place.gate_wait import Way, age_counts, way_of
+from slurm_coloc.core.slurm.binding import Gpu
 from tests.unit.flow.placers import (
     AGES,
     CHANGE,
@@ -71,7 +71,7 @@ def test_doctor_tells_where_there_is_no_gate() -> None:
 
 
 def test_where_age_counts_the_gate_is_a_constraint(store: Store, tmp_path: Path) -> None:
-    """Put beside the owner's own, and taken away again (core/parking)."""
+    """Put beside the owner's own, and taken away again (core/place/gate_wait)."""
     slurm = Slurm(JOB)
     slurm.extras["7"] = "rack=b7"
     crowded(slurm)

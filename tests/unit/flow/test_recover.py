@@ -15,11 +15,11 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.job import JobView, Terms
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.giveup import MAX_TRIES
-from slurm_coloc.flow.recover import Recoverer
+from slurm_coloc.flow.recover.recover import Recoverer
+from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 
 MARK = "coloc:1:0123456789ab:collocate:fits:12"
 FAILED = JobView(7, "FAILED", uid=1000, priority=10, tres_per_node="shard:12", admin_comment=MARK)

@@ -9,10 +9,10 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.outcome import Outcome
-from slurm_coloc.flow import reports
-from slurm_coloc.flow.record import Recorder
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.flow.nodes import epilog
+from slurm_coloc.flow.watch.record import Recorder
 from tests.unit.flow.test_store import DECISION, decision, report, run_row
 
 GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
@@ -40,7 +40,7 @@ def end(
     key = {"job_id": 7, "restart": 0, **changes}
     key = {name: key[name] for name in ("job_id", "restart")}
     body = report(**key, **told, gpu_uuids=[GPU], exit_code=1, signal=0, ended_s=time.time())
-    reports.take(store, body)
+    epilog.take(store, body)
     run = next(
         one
         for one in store.open_runs()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.parse import parse_ping
-from slurm_coloc.core.cluster import Controller
+from slurm_coloc.core.slurm.cluster import Controller
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow import role
-from slurm_coloc.flow.role import Part, Role
+from slurm_coloc.flow.cluster import role
+from slurm_coloc.flow.cluster.role import Part, Role
 
 BOTH = "Slurmctld(primary) at ctl1 is UP\nSlurmctld(backup) at ctl2 is UP\n"
 FIRST_DOWN = "Slurmctld(primary) at ctl1 is DOWN\nSlurmctld(backup) at ctl2 is UP\n"

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.mps.seats import Reaped
-from slurm_coloc.flow import sampler
+from slurm_coloc.flow.measure import sampler
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@
 import asyncio
 import time
 
-from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.seen import Seen
+from slurm_coloc.flow.cluster.shape import Seen
 
 SHAPE = ClusterShape("test", (), select_params=frozenset({"MULTIPLE_SHARING_GRES_PJ"}))
 

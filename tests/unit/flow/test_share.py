@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.hookenv import HookSettings, read_job
-from slurm_coloc.core.sharing import Chosen, Method
+from slurm_coloc.core.gpu.sharing import Chosen, Method
 from slurm_coloc.errors import GpuError
-from slurm_coloc.flow import launch, limit, share
+from slurm_coloc.flow.launch import memory_limit, prolog, sharing
 
 JOB = read_job({"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"})
 GPU = "GPU-f5154b82-fd38-0243-c5ac-bcd22f624fbe"
@@ -21,8 +21,8 @@ ENV = {"COLOC_PROGRAM": "/usr/bin/coloc", "COLOC_CONFIG": "/etc/c.toml"}
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node whose driver and kernel know limits of cgroups."""
-    monkeypatch.setattr(share.cgroup, "unified", lambda: True)
-    monkeypatch.setattr(share, "_driver", lambda settings: "615.71.04")
+    monkeypatch.setattr(sharing.cgroup, "unified", lambda: True)
+    monkeypatch.setattr(sharing, "_driver", lambda settings: "615.71.04")
 
 
 def prepared(tmp_path: Path, uuid: str = GPU, env: dict[str, str] = ENV, **settings: Any) -> str:
@@ -32,7 +32,7 @@ def prepared(tmp_path: Path, uuid: str = GPU, env: dict[str, str] = ENV, **setti
         "gpu": {"available": True, "devices": [{"uuid": uuid, "total_mib": 40960}]},
     }
     known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", **settings)
-    return share.prepare(JOB, known, state, env)[1]
+    return sharing.prepare(JOB, known, state, env)[1]
 
 
 @pytest.mark.usefixtures("kernel")
@@ -64,26 +64,26 @@ def test_where_it_is_not_to_be_had(
 def test_an_older_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unified: bool, driver: str
 ) -> None:
-    monkeypatch.setattr(share.cgroup, "unified", lambda: unified)
-    monkeypatch.setattr(share, "_driver", lambda settings: driver)
+    monkeypatch.setattr(sharing.cgroup, "unified", lambda: unified)
+    monkeypatch.setattr(sharing, "_driver", lambda settings: driver)
     assert "cgroup_mib" not in prepared(tmp_path)
     gpu = {"devices": [{"uuid": GPU, "total_mib": 1}]}
     known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none")
-    assert "is not on this node" in share.unfenced(JOB, known, gpu, ENV)
+    assert "is not on this node" in sharing.unfenced(JOB, known, gpu, ENV)
 
 
 @pytest.mark.usefixtures("kernel")
 def test_what_would_hold_a_job(tmp_path: Path) -> None:
     known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none")
     one = {"uuid": GPU, "total_mib": 1}
-    assert share.unfenced(JOB, known, {"devices": [one]}, ENV) == ""
-    assert share.unfenced(JOB, known, {"devices": [one | {"uuid": MIG}]}, ENV) == ""
-    assert share.unfenced(JOB, known, {"devices": [one, one]}, ENV) == ""
-    assert "several" in share.unfenced(JOB, known, {"devices": [one, one | {"uuid": MIG}]}, ENV)
-    assert "several" in share.unfenced(JOB, known, {"devices": [one] * 33}, ENV)
-    assert "not known" in share.unfenced(JOB, known, {}, ENV)
+    assert sharing.unfenced(JOB, known, {"devices": [one]}, ENV) == ""
+    assert sharing.unfenced(JOB, known, {"devices": [one | {"uuid": MIG}]}, ENV) == ""
+    assert sharing.unfenced(JOB, known, {"devices": [one, one]}, ENV) == ""
+    assert "several" in sharing.unfenced(JOB, known, {"devices": [one, one | {"uuid": MIG}]}, ENV)
+    assert "several" in sharing.unfenced(JOB, known, {"devices": [one] * 33}, ENV)
+    assert "not known" in sharing.unfenced(JOB, known, {}, ENV)
     off = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", cgroup="off")
-    assert "is not on this node" in share.unfenced(JOB, off, {"devices": [one]}, ENV)
+    assert "is not on this node" in sharing.unfenced(JOB, off, {"devices": [one]}, ENV)
 
 
 class Driver:
@@ -117,17 +117,17 @@ def test_a_limit_is_asserted_set_and_read_back(
 ) -> None:
     driver: Any = Driver(answers)
     if held:
-        limit.hold(driver, GPU, "/sys/fs/cgroup/x", 8192)
+        memory_limit.hold(driver, GPU, "/sys/fs/cgroup/x", 8192)
     else:
         with pytest.raises(GpuError, match="reads back as"):
-            limit.hold(driver, GPU, "/sys/fs/cgroup/x", 8192)
+            memory_limit.hold(driver, GPU, "/sys/fs/cgroup/x", 8192)
     assert driver.set == [8192] * times
 
 
 def test_the_rung_of_a_file() -> None:
-    assert limit.rung_of(b"fence 1\nrung cgroup\nmib 4096\n") == "cgroup"
+    assert memory_limit.rung_of(b"fence 1\nrung cgroup\nmib 4096\n") == "cgroup"
     for text in (None, b"", b"fence 2\nrung cgroup\n", b"fence 1\nrung x\n", b"\xff" * 99):
-        assert limit.rung_of(text) is None
+        assert memory_limit.rung_of(text) is None
 
 
 class Seats:
@@ -143,8 +143,8 @@ class Seats:
             self.taken.clear()
             return []
 
-        monkeypatch.setattr(share, "_gpu", gpu)
-        monkeypatch.setattr(share.seats, "leave", leave)
+        monkeypatch.setattr(sharing, "_gpu", gpu)
+        monkeypatch.setattr(sharing.seats, "leave", leave)
 
     def sit(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
         if uuid in without:
@@ -164,7 +164,7 @@ def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
         "gpu": {"available": True, "devices": devices},
     }
     known = HookSettings(run_dir=tmp_path, several_gpus=several, thread_percentage=50)
-    told, text = share.prepare(JOB, known, state, {})
+    told, text = sharing.prepare(JOB, known, state, {})
     return told, text.splitlines()
 
 
@@ -199,7 +199,7 @@ def test_a_preparation_that_fails_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """By the line in the job's output, for which the plugin needs the sizes."""
-    monkeypatch.setattr(share, where, explode)
+    monkeypatch.setattr(sharing, where, explode)
     lines = prepared(tmp_path).splitlines()
     assert lines[:2] == ["share 1", "method streams"]
     assert {"shard_mib 1024", "gpu_mib 40960", f"uuid {GPU}", "frameworks known"} <= set(lines)
@@ -210,7 +210,7 @@ def test_a_preparation_that_fails_is_told(
 def test_the_kernels_limit_stands_where_mps_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "_sit", explode)
+    monkeypatch.setattr(sharing, "_sit", explode)
     assert "\ncgroup_mib 11264\n" in prepared(tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_a_size_that_nvml_does_not_tell(tmp_path: Path) -> None:
         "reservation": {"available": True, "shards": 11, "shard_mib": 1024},
         "gpu": {"available": True, "devices": devices},
     }
-    told, text = share.prepare(JOB, HookSettings(run_dir=tmp_path), state, {})
+    told, text = sharing.prepare(JOB, HookSettings(run_dir=tmp_path), state, {})
     assert "several GPUs" in told["reason"]
     assert "gpu_mib 40960" in text.splitlines()
 
@@ -233,23 +233,23 @@ def test_a_prolog_that_is_ended_while_it_prepares(
     """By its time limit: the file for the plugin is there before MPS is begun with."""
     settings = HookSettings(run_dir=tmp_path, frameworks="off")
     device = {"uuid": GPU, "total_mib": 40960, "free_mib": 40960, "processes": []}
-    monkeypatch.setattr(launch.hookenv, "read_settings", lambda _: settings)
-    monkeypatch.setattr(launch, "look", lambda *_: {"available": True, "devices": [device]})
+    monkeypatch.setattr(prolog.hookenv, "read_settings", lambda _: settings)
+    monkeypatch.setattr(prolog, "look", lambda *_: {"available": True, "devices": [device]})
     held = {"available": True, "shards": 11, "shard_mib": 1024, "decision": "collocate"}
-    monkeypatch.setattr(launch, "ask_reservation", lambda *_, **__: (held, {}))
+    monkeypatch.setattr(prolog, "ask_reservation", lambda *_, **__: (held, {}))
     env = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"}
 
     def killed(*_: object) -> object:
         raise SystemExit
 
-    monkeypatch.setattr(share, "prepare", killed)
+    monkeypatch.setattr(sharing, "prepare", killed)
     with pytest.raises(SystemExit):
-        launch.run(env)
+        prolog.run(env)
     lines = (tmp_path / "7.share").read_text().splitlines()
     assert lines[:2] == ["share 1", "method streams"]
     assert {"shard_mib 1024", "gpu_mib 40960", f"uuid {GPU}", "frameworks off"} <= set(lines)
     assert lines[-1] == "why the Prolog was ended before MPS was set up"
     held["shards"] = 0
     with pytest.raises(SystemExit):
-        launch.run(env)
+        prolog.run(env)
     assert not (tmp_path / "7.share").exists(), "a whole GPU: nobody is there to be fenced from"

@@ -14,11 +14,11 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, SlotConfig, SlowdownConfig
-from slurm_coloc.core.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.job import JobView, Terms
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.adopt import adopt
-from slurm_coloc.flow.slots import MAX_TRIES, Slots
+from slurm_coloc.flow.time.slots import MAX_TRIES, Slots
+from slurm_coloc.flow.watch.adopt import adopt
 
 ID = "0123456789ab"
 SHAPE = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("gpu",), (), None, 2, 78),))

@@ -13,9 +13,9 @@ from slurm_coloc.config import EstimateConfig
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.replay.allocator import Rules
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.flow.estimating import Estimating, with_allocator
-from slurm_coloc.flow.stacks import Stacks, load_stacks, read_calibration
-from slurm_coloc.flow.submit import ColocOptions
+from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks, read_calibration
+from slurm_coloc.flow.submit.estimate import Estimating, with_allocator
+from slurm_coloc.flow.submit.message import ColocOptions
 from tests.unit.estimate.texts import example
 
 A100 = 'card = "NVIDIA A100-SXM4-40GB"\ncontext_mib = 500\n[workspace]\nweight = 1.2\n'

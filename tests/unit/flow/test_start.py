@@ -13,14 +13,14 @@ import pytest
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config, load_config
-from slurm_coloc.core.cluster import ClusterShape
+from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.daemon import Daemon
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.flow import estimating
-from slurm_coloc.flow.estimating import Estimating
-from slurm_coloc.flow.seen import Seen
+from slurm_coloc.flow.cluster.shape import Seen
+from slurm_coloc.flow.submit import estimate
+from slurm_coloc.flow.submit.estimate import Estimating
 
 SHAPE = ClusterShape("c", (24, 11, 5))
 
@@ -129,9 +129,9 @@ def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
     # Others are for recordings, for language models or for networks that may not be there.
     for name in (AUTO, "text", "horus"):
         wanted = config.estimate.model_copy(update={"estimator": name})
-        training = estimating.training_options(estimating.ColocOptions(batch_size=2), wanted)
-        setting = estimating.Setting(Stack(wanted.context_mib))
-        found = estimating._one(estimating.WARM_UP, training, name, setting)
+        training = estimate.training_options(estimate.ColocOptions(batch_size=2), wanted)
+        setting = estimate.Setting(Stack(wanted.context_mib))
+        found = estimate._one(estimate.WARM_UP, training, name, setting)
         assert found.estimate is not None, (name, found.detail)
 
 
@@ -141,5 +141,5 @@ def test_a_defect_of_the_estimator_does_not_cost_the_start(
     def broken(*args: object) -> None:
         raise RuntimeError("no tables")
 
-    monkeypatch.setattr(estimating, "_estimate_now", broken)
+    monkeypatch.setattr(estimate, "_estimate_now", broken)
     asyncio.run(Estimating(config.estimate).warm_up())

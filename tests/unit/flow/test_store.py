@@ -12,11 +12,11 @@ import pytest
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.adapters.store.localdisk import file_system, require_local
 from slurm_coloc.config import Config
-from slurm_coloc.core.job import JobView
-from slurm_coloc.core.outcome import Outcome
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow import reports
-from slurm_coloc.flow.record import Recorder
+from slurm_coloc.flow.nodes import epilog
+from slurm_coloc.flow.watch.record import Recorder
 
 DECISION = "0123456789ab"
 
@@ -82,7 +82,7 @@ def test_network_disks_are_refused(tmp_path: Path) -> None:
 
 def test_an_oom_is_closed_once_and_planned_once(store: Store) -> None:
     recorder = Recorder(Config(), store)
-    reports.take(store, report())
+    epilog.take(store, report())
     run = store.open_runs()[0]
     view = JobView(7, "FAILED", exit_code=1, tres_per_node="gres/shard:12")
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_what_runs_out_on_a_whole_gpu_does_not_fit(store: Store) -> None:
 
 
 def test_an_old_report_of_a_recycled_job_id_is_not_used(store: Store) -> None:
-    reports.take(store, report(ended_s=time.time() - 86400))
+    epilog.take(store, report(ended_s=time.time() - 86400))
     assert Recorder(Config(), store).body_for(store.open_runs()[0]) is None
 
 
@@ -128,11 +128,11 @@ def test_spool_is_drained_and_bad_files_are_set_aside(store: Store, tmp_path: Pa
     (spool / "9.0.n1.json").write_text(json.dumps(report(job_id=-1)))
     (spool / "10.json").symlink_to("/etc/shadow")
     (spool / "11.json").write_text(" " * 70000)
-    assert reports.drain(store, spool) == [7]
+    assert epilog.drain(store, spool) == [7]
     assert sorted(path.name for path in spool.iterdir()) == [
         "10.bad", "11.bad", "8.0.n1.bad", "9.0.n1.bad",
     ]  # fmt: skip
-    assert reports.drain(store, spool) == []
+    assert epilog.drain(store, spool) == []
 
 
 def test_closing_survives_a_crash_in_the_middle(store: Store, monkeypatch: Any) -> None:

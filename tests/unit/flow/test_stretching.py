@@ -14,15 +14,15 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.job import JobView, Terms
-from slurm_coloc.core.limits import Holder, SiteLimits
-from slurm_coloc.core.stretch import Reserved
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.job import JobView, Terms
+from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits
+from slurm_coloc.core.time.stretch import Reserved
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.adopt import adopt
-from slurm_coloc.flow.around import Around
-from slurm_coloc.flow.gpus import Live
-from slurm_coloc.flow.stretching import MAX_TRIES, Stretcher
+from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.time.limits import MAX_TRIES, Stretcher
+from slurm_coloc.flow.watch.adopt import adopt
 
 HOUR = 3600.0
 IDS = {7: "0123456789ab", 8: "0123456789ac"}

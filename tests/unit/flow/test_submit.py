@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.request import JobRequest
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import SummaryError, UsageFault
-from slurm_coloc.flow.submit import read_message, unpack_summary
+from slurm_coloc.flow.submit.message import read_message, unpack_summary
 
 
 def pack(text: bytes) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.flow import used
+from slurm_coloc.flow.nodes import usage
 
 GOOD: dict[str, Any] = {
     "v": 1,
@@ -59,7 +59,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
 
 
 def test_a_good_record_comes_through_whole() -> None:
-    found, why = used.read(json.loads(json.dumps(GOOD)), 12, 0)
+    found, why = usage.read(json.loads(json.dumps(GOOD)), 12, 0)
     assert why == ""
     assert found is not None
     assert found.gpus[0].peak_mib == 9000
@@ -67,7 +67,7 @@ def test_a_good_record_comes_through_whole() -> None:
 
 
 def test_what_a_later_agent_says_more_is_dropped() -> None:
-    found, _ = used.read(GOOD | {"later": [1] * 100_000}, 12, 0)
+    found, _ = usage.read(GOOD | {"later": [1] * 100_000}, 12, 0)
     assert found is not None
     assert "later" not in found.model_dump()
 
@@ -123,7 +123,7 @@ def test_what_a_later_agent_says_more_is_dropped() -> None:
     ],
 )
 def test_absurd_values_are_refused(path: tuple[str | int, ...], value: Any) -> None:
-    found, why = used.read(changed(path, value), 12, 0)
+    found, why = usage.read(changed(path, value), 12, 0)
     assert found is None
     assert why.startswith("used: ")
     assert len(why) <= 200
@@ -132,19 +132,19 @@ def test_absurd_values_are_refused(path: tuple[str | int, ...], value: Any) -> N
 
 @pytest.mark.parametrize(("job_id", "restart"), [(13, 0), (12, 1)])
 def test_the_record_of_another_run_is_refused(job_id: int, restart: int) -> None:
-    assert used.read(GOOD, job_id, restart) == (None, "used: that of another run")
+    assert usage.read(GOOD, job_id, restart) == (None, "used: that of another run")
 
 
 def test_the_restart_may_be_unknown() -> None:
-    assert used.read(GOOD, 12, None)[0] is not None
+    assert usage.read(GOOD, 12, None)[0] is not None
 
 
 def test_ten_megabytes_and_deep_nests_are_refused_not_raised() -> None:
-    assert used.read(changed(("events", 0, "text"), "x" * 10_000_000), 12, 0)[0] is None
+    assert usage.read(changed(("events", 0, "text"), "x" * 10_000_000), 12, 0)[0] is None
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert used.read(changed(("gpus",), deep), 12, 0)[0] is None
+    assert usage.read(changed(("gpus",), deep), 12, 0)[0] is None
 
 
 LEAF = (
@@ -162,13 +162,13 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_nothing_that_json_holds_raises(value: Any) -> None:
-    found, why = used.read(value, 12, 0)
+    found, why = usage.read(value, 12, 0)
     assert (found is None) == bool(why)
 
 
 @given(st.sampled_from(sorted(GOOD)), JSON)
 def test_a_record_with_one_wrong_field_is_whole_or_refused(name: str, value: Any) -> None:
-    found, _ = used.read(GOOD | {name: value}, 12, 0)
+    found, _ = usage.read(GOOD | {name: value}, 12, 0)
     if found is not None:
         text = json.dumps(found.model_dump(mode="json"), allow_nan=False)
         assert len(text) < 65536
@@ -185,10 +185,10 @@ def test_a_record_with_one_wrong_field_is_whole_or_refused(name: str, value: Any
     )
 )
 def test_what_passes_can_be_summed_and_shown(gpu: dict[str, Any]) -> None:
-    found, _ = used.read(changed(("gpus",), [gpu]), 12, 0)
+    found, _ = usage.read(changed(("gpus",), [gpu]), 12, 0)
     if found is None:
         return
     one = found.gpus[0]
-    assert 0 <= one.peak_mib <= used.MAX_MIB
+    assert 0 <= one.peak_mib <= usage.MAX_MIB
     assert one.smact_mean is None or 0 <= one.smact_mean <= 1
     assert one.energy_j is None or math.isfinite(one.energy_j)

@@ -8,8 +8,8 @@ from typing import Any, cast
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.slurm.gate import Gate
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.job import JobView
-from slurm_coloc.flow.watch import Watcher
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.flow.watch.watch import Watcher
 
 
 class Slow:

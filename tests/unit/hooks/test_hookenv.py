@@ -8,7 +8,7 @@ import pytest
 
 from slurm_coloc.adapters.hookenv import HookSettings, read_job, read_settings
 from slurm_coloc.config import Config, load_config
-from slurm_coloc.core.sharing import method_on
+from slurm_coloc.core.gpu.sharing import method_on
 from slurm_coloc.errors import ConfigError, UsageFault
 
 GOOD = {

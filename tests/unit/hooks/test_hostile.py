@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.mps.seats import Gpu, Seat
-from slurm_coloc.core.sharing import Rules
+from slurm_coloc.core.gpu.sharing import Rules
 
 from .conftest import TORCH, USER, Node
 

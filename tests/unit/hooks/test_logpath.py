@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.logpath import LogFacts, LogPath, expand
+from slurm_coloc.core.slurm.log_path import LogFacts, LogPath, expand
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.oom import MAX_EVIDENCE, find_oom, sanitise
+from slurm_coloc.core.recover.oom import MAX_EVIDENCE, find_oom, sanitise
 
 TEXTS = Path(__file__).parents[2] / "contract" / "oom"
 EXPECTED: dict[str, dict[str, Any] | None] = json.loads((TEXTS / "expected.json").read_text())

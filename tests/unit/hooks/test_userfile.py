@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.userfile import Mark, Owner, Tail, Want, digest, read_tails
-from slurm_coloc.core.logpath import LogPath, Search
+from slurm_coloc.core.slurm.log_path import LogPath, Search
 
 from .conftest import USER
 

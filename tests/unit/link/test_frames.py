@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.address import is_own, plain
-from slurm_coloc.core.hosts import address, in_nodes
+from slurm_coloc.core.slurm.hosts import address, in_nodes
 
 # A busy machine is no fault of the code.
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -237,7 +237,7 @@ def test_what_the_hooks_import() -> None:
     """What would make each start slower: asyncio, pydantic, and dataclasses, of which each costs
     more than half a millisecond (named tuples a seventh of that)."""
     code = (
-        "import sys, slurm_coloc.flow.launch, slurm_coloc.flow.finish;"
+        "import sys, slurm_coloc.flow.launch.prolog, slurm_coloc.flow.finish.epilog;"
         "print([m for m in sys.argv[1:] if m in sys.modules])"
     )
     heavy = ("asyncio", "dataclasses", "inspect", "pydantic", "secrets", "structlog", "typer")

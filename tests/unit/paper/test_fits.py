@@ -10,8 +10,8 @@ from estimator.interference import fit as interference
 from estimator.interference.leastsquares import minimise
 from estimator.interference.measured import Pair, families, itself, read_pairs, read_profiles
 from estimator.power import fit as power
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import FITTED, REFERENCE
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import FITTED, REFERENCE
 from slurm_coloc.sim.power import DRAM_PER_SM, PROFILES, THESIS
 from tests.paper.facts import folder
 

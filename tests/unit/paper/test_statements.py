@@ -3,7 +3,7 @@
 
 import pytest
 
-from slurm_coloc.core.interference import FITTED, REFERENCE
+from slurm_coloc.core.place.interference import FITTED, REFERENCE
 from tests.paper import scenes
 from tests.paper.facts import folder
 from tests.paper.statements import around, judged, markdown, numbers, table

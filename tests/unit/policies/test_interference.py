@@ -3,8 +3,8 @@
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.placing import Ask
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.placing import Ask
 from slurm_coloc.policies.interference import POLICY, gain
 from tests.unit.policies.views import ask, put, seats, starts, view
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.interference import REFERENCE
-from slurm_coloc.core.planning.combos import Combos
-from slurm_coloc.core.planning.rollout import Rollout, Style
-from slurm_coloc.core.planning.scene import scene_of
-from slurm_coloc.policies.lookahead import Lookahead
+from slurm_coloc.core.place.interference import REFERENCE
+from slurm_coloc.sim.search.lookahead import Lookahead
+from slurm_coloc.sim.search.planning.combos import Combos
+from slurm_coloc.sim.search.planning.rollout import Rollout, Style
+from slurm_coloc.sim.search.planning.snapshot import scene_of
 from tests.unit.policies.views import ask, put, seats, starts, view
 
 JOBS = st.lists(

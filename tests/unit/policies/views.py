@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small clusters and queues for tests of policies."""
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.placing import Ask, Conditions, Resident, Seat, View
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.placing import Ask, Conditions, Resident, Seat, View
 
 
 def ask(number: int, smact: float = 0.5, need_gib: int = 10, **other: object) -> Ask:

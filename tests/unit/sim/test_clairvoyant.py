@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.cli.app import run
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.interference import REFERENCE
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.bound import bound_s
-from slurm_coloc.sim.clairvoyant import Clairvoyant, Found, arrival_bound_s, best_known
-from slurm_coloc.sim.clairvoyant.follow import Planned
-from slurm_coloc.sim.clairvoyant.model import Model
-from slurm_coloc.sim.clairvoyant.search import replay
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
+from slurm_coloc.sim.search.clairvoyant import Clairvoyant, Found, arrival_bound_s, best_known
+from slurm_coloc.sim.search.clairvoyant.follow import Planned
+from slurm_coloc.sim.search.clairvoyant.model import Model
+from slurm_coloc.sim.search.clairvoyant.search import replay
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, simulate
 from slurm_coloc.sim.trace import TraceJob

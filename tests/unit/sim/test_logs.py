@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.forecast import LONGER, Forecast
 from slurm_coloc.sim.logs import FIRST, FIRST_S, Logs

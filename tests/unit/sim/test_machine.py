@@ -3,7 +3,7 @@
 
 import pytest
 
-from slurm_coloc.core.mig import CARDS
+from slurm_coloc.core.gpu.mig import CARDS
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.machine import parse_machine
 
@@ -34,7 +34,7 @@ def test_mig_instances() -> None:
 
 
 def test_mig_is_that_of_the_cards() -> None:
-    """What one calls a profile has the other: names, memory and SMs come from core/mig."""
+    """What one calls a profile has the other: names, memory and SMs come from core/gpu/mig."""
     for card in CARDS.values():
         for profile in card.profiles:
             (device,) = parse_machine(f"1x{card.kind}:{profile.name}").devices

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.assume import MEMORY, SMACT, Assumed, fill, level

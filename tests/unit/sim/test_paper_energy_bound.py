@@ -6,8 +6,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.placing import Conditions
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.bound import bound_s, energy_bound_j
 from slurm_coloc.sim.engine import Simulation

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Best without any estimate: every job gets a whole GPU, none is left behind."""
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.presets import best_policy, best_setting
 from slurm_coloc.sim.setting import Setting

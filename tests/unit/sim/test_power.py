@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.gpu import GPU_TYPES
+from slurm_coloc.core.gpu.cards import GPU_TYPES
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.power import A100, POWERS, PROFILES, TDP_W, Power, dram_activity, power
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.lines import native
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.policies import policy
-from slurm_coloc.sim.clairvoyant.search import best_known
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.presets import best_assumes, best_policy, best_setting
 from slurm_coloc.sim.readers.trace_csv import read_trace
+from slurm_coloc.sim.search.clairvoyant.search import best_known
+from slurm_coloc.sim.search.schedules import native
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, simulate
 from slurm_coloc.sim.trace import TraceJob
@@ -87,7 +87,7 @@ def test_without_its_c_part_best_places_greedily_and_says_so(
     machine = parse_machine("2xa100-40gb")
     setting = best_setting(Setting(), machine.gpus)
     assert "--logs" in best_assumes(setting)[0]
-    monkeypatch.setattr(native, "MODULE", "slurm_coloc.core.lines._none")
+    monkeypatch.setattr(native, "MODULE", "slurm_coloc.sim.search.schedules._none")
     greedy = simulate(Experiment(jobs, machine, policy("interference"), setting))
     best = simulate(Experiment(jobs, machine, best_policy(), setting))
     assert best["makespan_s"] == greedy["makespan_s"]

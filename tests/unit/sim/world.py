@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from slurm_coloc.core.activity import Activity
-from slurm_coloc.core.placing import Ask
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.placing import Ask
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.adapters.dcgm.counters import read_discovery, read_line
-from slurm_coloc.core.telemetry.idle import Idle
-from slurm_coloc.core.telemetry.reading import Profile
-from slurm_coloc.core.telemetry.series import POINTS, Series
-from slurm_coloc.core.telemetry.window import Window
+from slurm_coloc.core.gpu.telemetry.idle import Idle
+from slurm_coloc.core.gpu.telemetry.reading import Profile
+from slurm_coloc.core.gpu.telemetry.series import POINTS, Series
+from slurm_coloc.core.gpu.telemetry.window import Window
 
 
 def test_the_window_forgets() -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.peak import Use
-from slurm_coloc.core.telemetry.closing import closed, peak_mib
-from slurm_coloc.core.telemetry.pids import MOST
-from slurm_coloc.core.telemetry.reading import Held, Profile, Reading
-from slurm_coloc.core.telemetry.shares import weights
-from slurm_coloc.core.telemetry.use import RunUse, resume
-from slurm_coloc.flow import used
+from slurm_coloc.core.gpu.peak import Use
+from slurm_coloc.core.gpu.telemetry.final_usage import closed, peak_mib
+from slurm_coloc.core.gpu.telemetry.pids import MOST
+from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
+from slurm_coloc.core.gpu.telemetry.shares import weights
+from slurm_coloc.core.gpu.telemetry.use import RunUse, resume
+from slurm_coloc.flow.nodes import usage
 
 GPU = "GPU-0123"
 T = 1_000_000.0
@@ -139,7 +139,7 @@ def test_a_record_goes_on_as_if_nothing_had_been(samples: list[Any]) -> None:
             run.pids.close(at_s)
         plain = json.loads(json.dumps(broken.record()))
         broken = resume(plain)
-        checked, wrong = used.read(plain, 7, 0)
+        checked, wrong = usage.read(plain, 7, 0)
         assert checked is not None, wrong
     ours, theirs = through.record(), broken.record()
     assert ours["gpus"][0]["peak_mib"] == theirs["gpus"][0]["peak_mib"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab import report
 from tests.tracelab.predict import predict

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.records import Played, lost, recovered, runs
 from tests.tracelab.scale import Scale

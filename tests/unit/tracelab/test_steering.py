@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steered placement as the simulator plays it: Slurm's order, and colocd's looks between."""
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.predict import predict, spread
 from tests.tracelab.scale import Scale

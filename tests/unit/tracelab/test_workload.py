@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.core.activity import Activity
+from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.summaries import linear, reserved, summary

@@ -50,14 +50,14 @@ from slurm_coloc.adapters.slurm.commands.use import (
     tells_per_gpu,
 )
 from slurm_coloc.adapters.slurm.gate import Gate
-from slurm_coloc.core.billing import parse_weights
-from slurm_coloc.core.binding import Need, NodeUse
-from slurm_coloc.core.cluster import ClusterShape, Controller
-from slurm_coloc.core.gres import PER_TASK, parse_gres, task_bind
-from slurm_coloc.core.job import JobView, Terms
-from slurm_coloc.core.limits import SiteLimits
-from slurm_coloc.core.queued import Queued
-from slurm_coloc.core.stretch import Reserved
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.slurm.billing import parse_weights
+from slurm_coloc.core.slurm.binding import Need, NodeUse
+from slurm_coloc.core.slurm.cluster import ClusterShape, Controller
+from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, task_bind
+from slurm_coloc.core.slurm.job import JobView, Terms
+from slurm_coloc.core.slurm.qos_limits import SiteLimits
+from slurm_coloc.core.time.stretch import Reserved
 from slurm_coloc.errors import SlurmError
 
 FIRST_SLASHED = (23,)  # the first release that writes gres/shard where 22.05 writes gres:shard

@@ -7,7 +7,7 @@ from pathlib import Path
 from slurm_coloc.adapters.slurm.commands import process
 from slurm_coloc.adapters.slurm.commands.parse import SACCT_COLUMNS, SACCT_DELIMITER, parse_ended
 from slurm_coloc.adapters.slurm.gate import Gate
-from slurm_coloc.core.job import TERMINAL, EndedJob
+from slurm_coloc.core.slurm.job import TERMINAL, EndedJob
 from slurm_coloc.errors import SlurmError
 
 # What sacct and sacctmgr say where the site has no slurmdbd.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slurm_coloc.adapters.slurm.commands.queue import limit_s
-from slurm_coloc.core.limits import OPTIONS, Holder, parse_counts
+from slurm_coloc.core.slurm.qos_limits import OPTIONS, Holder, parse_counts
 
 WALL = "MaxWall"  # of a job; sacctmgr's own short name for both kinds
 QOS_COLUMNS = ("Name", "Flags", *(option.column for option in OPTIONS), WALL, "Preempt")

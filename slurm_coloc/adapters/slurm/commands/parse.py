@@ -6,7 +6,8 @@ functions that end in ``_view``, and those of shape.py, build from such a mappin
 
 Differences between releases that are handled here and in use.py:
 
-- 22.05 writes ``gres:gpu:1`` where 23.11 and later write ``gres/gpu:1``; core/gres reads both.
+- 22.05 writes ``gres:gpu:1`` where 23.11 and later write ``gres/gpu:1``; core/slurm/gres reads
+  both.
 - ``scontrol update TresPerNode=gres/gpu:1`` is the spelling that all releases take
   (``Gres=gpu:1`` and ``gres:gpu:1`` fail on 22.05).
 - ``exit_code`` of squeue is the raw wait status on 22.05 (768) and ``code:signal`` on 24.11 (3:0).
@@ -24,8 +25,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from slurm_coloc.core.cluster import Controller
-from slurm_coloc.core.job import EndedJob, JobView, Terms
+from slurm_coloc.core.slurm.cluster import Controller
+from slurm_coloc.core.slurm.job import EndedJob, JobView, Terms
 from slurm_coloc.errors import SlurmError
 
 # Column and width. A value that fills its column may be cut, so widths are generous.

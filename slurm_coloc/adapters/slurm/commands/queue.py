@@ -5,7 +5,7 @@ import re
 
 from slurm_coloc.adapters.slurm.commands.parse import number, parse_columns, seconds, tasks_in
 from slurm_coloc.adapters.slurm.commands.use import parse_mib
-from slurm_coloc.core.queued import Queued
+from slurm_coloc.core.place.queued_jobs import Queued
 
 # Features and node lists are the users' own words: they stand in columns like all others, and one
 # that fills its column is left alone by who reads it (CUT).
@@ -44,7 +44,7 @@ CUT = 255
 
 
 def parse_queue(text: str) -> list[Queued]:
-    """Jobs of lines with COLUMNS, in no order (core/line)."""
+    """Jobs of lines with COLUMNS, in no order (core/place/queue_order)."""
     return [_queued(line) for line in text.split("\n") if line.strip()]
 
 

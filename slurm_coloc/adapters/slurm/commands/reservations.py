@@ -2,7 +2,7 @@
 """`scontrol show reservation -o`: the same names from 22.05 to 26.05."""
 
 from slurm_coloc.adapters.slurm.commands.parse import UNSET, parse_pairs, seconds
-from slurm_coloc.core.stretch import Reserved
+from slurm_coloc.core.time.stretch import Reserved
 
 
 def parse_reservations(text: str) -> list[Reserved]:

@@ -10,12 +10,12 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_release,
     words,
 )
-from slurm_coloc.core.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.devicetypes import model_of
-from slurm_coloc.core.gres import Gres, count_of, parse_gres
-from slurm_coloc.core.mig import slice_of
-from slurm_coloc.core.nodegate import FIRST_RELEASE, PARAMETER
-from slurm_coloc.core.parking import age_counts
+from slurm_coloc.core.gpu.mig import slice_of
+from slurm_coloc.core.place.gate_wait import age_counts
+from slurm_coloc.core.place.node_gate import FIRST_RELEASE, PARAMETER
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.device_types import model_of
+from slurm_coloc.core.slurm.gres import Gres, count_of, parse_gres
 
 # States of a node whose jobs are gone.
 GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")

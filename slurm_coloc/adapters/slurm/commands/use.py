@@ -10,8 +10,8 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_columns,
 )
 from slurm_coloc.adapters.slurm.commands.shape import node_shape
-from slurm_coloc.core.binding import Gpu, Need, NodeUse, packed
-from slurm_coloc.core.gres import count_of, parse_gres
+from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse, packed
+from slurm_coloc.core.slurm.gres import count_of, parse_gres
 
 # What a job needs, for `coloc explain`: TRES asked for while it waits, allocated once it runs.
 NEED_COLUMNS: tuple[tuple[str, int], ...] = (

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of `coloc doctor` for placement, native and steered, pure."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, words
+from slurm_coloc.core.place.gate_wait import Way, way_of
+from slurm_coloc.core.place.node_gate import PARAMETER
+from slurm_coloc.core.place.steerable import refusals
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.qos_limits import SiteLimits
+
+SHOWN = 4
+
+
+def native(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
+    """What Slurm itself does with shares."""
+    least = "ll_shared_gres" in words(conf, "SelectTypeParameters")
+    text = (
+        "LL_SHARED_GRES: the GPU with the largest free part"
+        if least
+        else "first fit: one GPU fills before the next (LL_SHARED_GRES would spread)"
+    )
+    yield Finding("placement", Status.OK, f"native, {text}")
+    if node_gate:
+        good = PARAMETER in words(conf, "SchedulerParameters")
+        yield Finding(
+            "node-gate",
+            Status.OK if good else Status.FAIL,
+            f"nodes above {gate:.0%} SM activity take no shared job"
+            if good
+            else f"placement.node_gate without {PARAMETER}: it does nothing",
+            "" if good else f"slurm.conf: SchedulerParameters=...,{PARAMETER} (23.11 and later)",
+        )
+
+
+def gate(shape: ClusterShape, smact_gate: float) -> Finding:
+    """Whether jobs can wait at the gate on present SM activity (steered)."""
+    name, way = "placement-gate", way_of(shape)
+    if smact_gate >= 1:
+        return Finding(name, Status.OK, "none is wanted (placement.smact_gate = 1)")
+    if way is Way.START:
+        return Finding(name, Status.OK, "who waits for a quieter GPU has a start time ahead")
+    if way is Way.EXTRA:
+        text = "who waits for a quieter GPU has a constraint, which costs no age"
+        return Finding(name, Status.OK, text)
+    return Finding(
+        name,
+        Status.WARN,
+        "no gate: a start time would cost jobs their age (PriorityWeightAge)",
+        f"slurm.conf: SchedulerParameters=...,{PARAMETER}, which also makes every job's --extra a"
+        " constraint; or PriorityFlags=ACCRUE_ALWAYS; or placement.smact_gate = 1",
+    )
+
+
+def figures(found: Mapping[str, int], away: str = "") -> Finding:
+    """Whether the nodes' figures are kept fresh. ``away``: why colocd does not answer, "" where it
+    does."""
+    name = "node-gate-figures"
+    old = sorted(node for node, pct in found.items() if pct)
+    if not away or not old:
+        return Finding(name, Status.OK, f"{len(found)} nodes have one")
+    return Finding(
+        name,
+        Status.WARN,
+        f"nobody keeps those of {', '.join(old[:SHOWN])} fresh: {away}",
+        "start colocd; each node's agent opens its node after half a minute without one",
+    )
+
+
+def steered(
+    shape: ClusterShape,
+    limits: SiteLimits | str,
+    wanted: Collection[str],
+    hook: Sequence[str],
+    detects: str,
+) -> Iterator[Finding]:
+    """Whether the cluster can be steered. ``wanted``: nodes that are to be steered; ``hook``: the
+    models that job_submit.lua knows; ``detects``: gres.conf's AutoDetect, "" where not known."""
+    known = limits if isinstance(limits, SiteLimits) else SiteLimits()
+    found = refusals(shape, known)
+    if detects.lower() in ("nvml", "rsmi", "nvidia"):
+        found.append(
+            f"gres.conf has AutoDetect={detects}, which takes the device's own name for its type"
+        )
+    bare = sorted(n.name for n in shape.nodes if n.name in wanted and not n.devices)
+    if bare or not wanted:
+        found.append(
+            f"no gres type for each GPU on {', '.join(bare[:SHOWN]) or 'any node with shards'}"
+        )
+    if found:
+        yield Finding(
+            "placement",
+            Status.FAIL,
+            f"steered is asked for and refused: {'; '.join(found[:SHOWN])}",
+            'placement.mode = "native", or: gres.conf AutoDetect=off, NodeName=... Name=gpu'
+            " Type=MODEL-0 File=/dev/nvidia0 and so on for each GPU, slurm.conf"
+            " Gres=gpu:MODEL-0:1,gpu:MODEL-1:1,...,shard:N Feature=MODEL",
+        )
+        return
+    yield Finding("placement", Status.OK, f"steered: {', '.join(sorted(wanted)[:8])}")
+    yield _features(shape)
+    yield _hook(shape, hook)
+
+
+def _features(shape: ClusterShape) -> Finding:
+    """A request by a model becomes a feature: all nodes of the model must have it."""
+    models = shape.steerable
+    without = sorted(
+        f"{node.name}: {node.gpu_type}"
+        for node in shape.nodes
+        if node.gpu_type in models and node.gpu_type not in node.features
+    )
+    if not without:
+        return Finding("placement-features", Status.OK, ", ".join(sorted(models)))
+    return Finding(
+        "placement-features",
+        Status.FAIL,
+        f"the model is no feature: {', '.join(without[:SHOWN])}",
+        "slurm.conf: NodeName=... Feature=MODEL; without it a request by the model waits for ever",
+    )
+
+
+def _hook(shape: ClusterShape, hook: Sequence[str]) -> Finding:
+    models = sorted(shape.steerable)
+    missing = [model for model in models if model not in hook]
+    if not missing:
+        return Finding("placement-hook", Status.OK, f"gpu:MODEL:N is rewritten for {models}")
+    return Finding(
+        "placement-hook",
+        Status.FAIL,
+        f"requests by {', '.join(missing)} are refused by Slurm as they stand",
+        f'in job_submit.lua: coloc.setup{{ steered = "{",".join(models)}" }}',
+    )
+
+
+def inner_steps(asked: Mapping[str, int]) -> Finding:
+    """Typed requests of srun inside jobs, which no hook of slurmctld sees. ``asked``: command and
+    how often it was seen lately."""
+    if not asked:
+        return Finding("placement-steps", Status.OK, "no srun inside a job names a model of GPUs")
+    ranked = sorted(asked, key=lambda line: -asked[line])
+    told = "; ".join(line[:80] for line in ranked[:SHOWN])
+    return Finding(
+        "placement-steps",
+        Status.WARN,
+        f"{sum(asked.values())} steps of the last week name a model and would fail: {told}",
+        "let them name no type: a step inherits the GPUs of its job",
+    )

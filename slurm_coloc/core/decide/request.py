@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job asks for, as job_submit sees it, and how many GPUs that is."""
+
+import math
+from dataclasses import dataclass
+
+from slurm_coloc.core.slurm.gres import Gres, parse_gres
+
+GPU_FIELDS = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """Fields of job_desc (slurm.h's names); None where the user set nothing.
+
+    Memory is in MiB, ``time_limit`` in minutes.
+    """
+
+    uid: int
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    features: str | None = None
+    time_limit: int | None = None
+    num_tasks: int | None = None
+    ntasks_per_node: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    min_cpus: int | None = None
+    cpus_per_task: int | None = None
+    min_mem_per_node: int | None = None
+    min_mem_per_cpu: int | None = None
+    tres_per_node: str | None = None
+    tres_per_job: str | None = None
+    tres_per_task: str | None = None
+    tres_per_socket: str | None = None
+    cpus_per_tres: str | None = None
+    mem_per_tres: str | None = None
+    array: str | None = None
+    het: bool = False
+    exclusive_node: bool = False
+    requeue: int | None = None
+    batch: bool = True
+    admin_comment: str | None = None
+    default_account: str | None = None
+    req_nodes: str | None = None
+    exc_nodes: str | None = None
+    reservation: str | None = None
+    tres_freq: str | None = None
+    tres_bind: str | None = None
+    ntasks_per_tres: int | None = None
+    kind: str = "batch"
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDemand:
+    """GPUs that a request asks for: ``total`` over all nodes (None: none named), ``type``.
+
+    ``one_per_task``: each task has one of its own, and the request says so per task.
+    """
+
+    total: int | None
+    type: str | None
+    nodes: int
+    tasks: int
+    one_per_task: bool = False
+
+
+def _gpus(text: str | None) -> tuple[Gres, ...]:
+    return tuple(item for item in parse_gres(text) if item.name == "gpu")
+
+
+def gpu_demand(request: JobRequest) -> GpuDemand:
+    """Count the GPUs of a request over tres_per_node, _job, _task and _socket.
+
+    The largest of the four is taken where several are given: Slurm wants them consistent.
+    A request per socket cannot be counted before the node is known: it counts as several, so that
+    it is never packed on one GPU.
+    """
+    per_node = request.ntasks_per_node
+    spread = math.ceil((request.num_tasks or 1) / per_node) if per_node else 1
+    nodes = max(1, request.min_nodes or 1, spread)
+    tasks = max(1, request.num_tasks or nodes * (per_node or 1))
+    factors = {"tres_per_node": nodes, "tres_per_job": 1, "tres_per_task": tasks}
+    totals: list[int] = []
+    kinds: set[str] = set()
+    for field in GPU_FIELDS:
+        items = _gpus(getattr(request, field))
+        if not items:
+            continue
+        count = sum(item.count for item in items)
+        if field == "tres_per_socket" and count:
+            count = max(2, count)
+        totals.append(count * factors.get(field, 1))
+        kinds.update(item.type for item in items if item.type)
+    each = sum(item.count for item in _gpus(request.tres_per_task))
+    return GpuDemand(
+        total=max(totals) if totals else None,
+        type=next(iter(kinds)) if len(kinds) == 1 else None,
+        nodes=nodes,
+        tasks=tasks,
+        one_per_task=each == 1 and set(totals) == {tasks},
+    )

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The change of a request that a decision asks for: which job_desc fields get which value.
+
+A GPU may be asked for in four fields and with several gres in one string, and other options hang
+on it (--cpus-per-gpu, --mem-per-gpu, DefCpuPerGPU, DefMemPerGPU, and the environment that `srun`
+reads back inside the job). With shards only, Slurm refuses or ignores those, so they are converted
+(tried on 22.05, 24.11 and 26.05).
+"""
+
+import math
+import re
+from dataclasses import dataclass, field
+
+from slurm_coloc.core.decide.decision import Action, Decision
+from slurm_coloc.core.decide.request import GPU_FIELDS, JobRequest, gpu_demand
+from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
+from slurm_coloc.core.slurm.gres import (
+    PER_TASK,
+    count_of,
+    parse_gres,
+    task_bind,
+    with_item,
+    without,
+)
+
+# What sbatch exports and an inner srun reads back. Emptying these two mends srun; an *empty*
+# SLURM_CPUS_PER_GPU breaks it, so the others are unset on the node by the SPANK plugin.
+EMPTIED = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE")
+
+Value = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """``fields``: job_desc fields to set ("" clears), and ``one_task_per_sharing``, a flag in its
+    bitflags; ``empty_env``: variables to empty."""
+
+    fields: dict[str, Value] = field(default_factory=dict)
+    empty_env: tuple[str, ...] = ()
+
+
+def whole_gpu(
+    shape: ClusterShape, gpu_type: str | None = None, count: int = 1, shards_per_gpu: int = 0
+) -> str:
+    """The gres that takes whole GPUs on this release.
+
+    Before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: there one GPU is asked for as
+    all of its shards, where their number is known. Where a node has MIG devices the type of the
+    whole ones is named.
+    """
+    if not shape.keeps_whole_apart and count == 1 and shards_per_gpu:
+        return f"gres/shard:{shards_per_gpu}"
+    gpu_type = gpu_type or shape.whole_type
+    if gpu_type in shape.steerable:
+        gpu_type = None  # a feature stands for it
+    kind = f"{gpu_type}:" if gpu_type else ""
+    return f"gres/gpu:{kind}{count}"
+
+
+def _shards_per_gpu(request: JobRequest, shape: ClusterShape, gpu_type: str | None) -> int:
+    """The fewest shards of a GPU that the job may get: asking for more might wait for ever."""
+    wanted = set(wanted_partitions(request, shape))
+    found = [
+        node.shards_per_gpu
+        for node in shape.nodes
+        if node.shards_per_gpu
+        and wanted & set(node.partitions)
+        and (gpu_type is None or node.gpu_type == gpu_type)
+    ]
+    return min(found, default=0)
+
+
+def per_task(request: JobRequest, shape: ClusterShape) -> bool:
+    """Whether the job's shards are asked for per task: for several GPUs, and wherever Slurm would
+    split a share over them."""
+    return shape.shares_several and (shape.splits_shares or gpu_demand(request).one_per_task)
+
+
+def exclusive_tres(request: JobRequest, shape: ClusterShape) -> str:
+    """The same job on whole GPUs, other gres kept, as core/slurm/gres.gpu_request: for a
+    requeue."""
+    demand = gpu_demand(request)
+    if per_task(request, shape):
+        return PER_TASK + with_item(
+            without(request.tres_per_task, "gpu", "shard"), whole_gpu(shape, demand.type)
+        )
+    return _on_a_whole_gpu(request, shape)
+
+
+def _on_a_whole_gpu(request: JobRequest, shape: ClusterShape) -> str:
+    """tres_per_node of the same job on one whole GPU of its type, other gres kept."""
+    wanted = gpu_demand(request).type
+    gpu = whole_gpu(shape, wanted, 1, _shards_per_gpu(request, shape, wanted))
+    return with_item(without(request.tres_per_node, "gpu", "shard"), gpu)
+
+
+def _drop_gpus(request: JobRequest) -> dict[str, Value]:
+    """Clear the GPU from every field that names it, other gres kept."""
+    changed: dict[str, Value] = {}
+    for name in GPU_FIELDS:
+        text = getattr(request, name)
+        if any(item.name == "gpu" for item in parse_gres(text)):
+            changed[name] = without(text, "gpu")
+    return changed
+
+
+def _cpus(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
+    """--cpus-per-gpu or the partition's DefCpuPerGPU as cpus_per_task."""
+    asked = count_of(request.cpus_per_tres, "gpu")
+    changed: dict[str, Value] = {"cpus_per_tres": ""} if request.cpus_per_tres else {}
+    if asked is None and request.cpus_per_task is None:
+        names = wanted_partitions(request, shape)
+        part = shape.partition(names[0]) if names else None
+        asked = part.def_cpu_per_gpu if part else None
+    if asked:
+        demand = gpu_demand(request)
+        each = math.ceil(asked * (demand.total or 1) / demand.tasks)
+        changed["cpus_per_task"] = max(request.cpus_per_task or 1, each)
+    return changed
+
+
+def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
+    """--mem-per-gpu or the partition's DefMemPerGPU (MiB) as min_mem_per_node."""
+    asked = count_of(request.mem_per_tres, "gpu")
+    changed: dict[str, Value] = {"mem_per_tres": ""} if request.mem_per_tres else {}
+    if asked is None and request.min_mem_per_node is None and request.min_mem_per_cpu is None:
+        names = wanted_partitions(request, shape)
+        part = shape.partition(names[0]) if names else None
+        asked = part.def_mem_per_gpu_mib if part else None
+    if asked:
+        changed["min_mem_per_node"] = asked * (gpu_demand(request).total or 1)
+    return changed
+
+
+def _feature(request: JobRequest, model: str) -> dict[str, Value]:
+    """A model of GPUs as the feature of its nodes, where each GPU has a type of its own."""
+    present = request.features or ""
+    if model in re.split(r"[&,|]", present):
+        return {}
+    joined = f"({present})&{model}" if "|" in present else f"{present}&{model}"
+    return {"features": joined if present else model}
+
+
+def _share_per_task(request: JobRequest, share: str) -> dict[str, Value]:
+    """``share`` for each task, each on a GPU of its own: what ``--tres-per-task=gres/shard:N
+    --gres-flags=one-task-per-sharing`` makes of a request, its binding included."""
+    fields: dict[str, Value] = {
+        "tres_per_task": with_item(without(request.tres_per_task, "gpu", "shard"), share),
+        "tres_bind": task_bind(share),
+        "one_task_per_sharing": 1,
+    }
+    if request.num_tasks is None:
+        fields["num_tasks"] = 1  # sbatch refuses requests per task without -n
+    return fields
+
+
+def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
+    fields = _drop_gpus(request)
+    if request.tres_bind or ("tres_per_task" in fields and shape.keeps_whole_apart):
+        fields["tres_bind"] = ""  # 24.11 binds --gpus-per-task; a bind without GPUs is refused
+    model = decision.gpu_type
+    if model in shape.steerable:
+        fields |= _feature(request, model or "")
+        model = None
+    kind = f"{model}:" if model else ""
+    share = f"gres/shard:{kind}{decision.shards}"
+    if per_task(request, shape):
+        fields |= _share_per_task(request, share)
+    else:
+        kept = without(request.tres_per_node, "gpu", "shard")
+        fields["tres_per_node"] = with_item(kept, share)
+    fields |= _cpus(request, shape) | _memory(request, shape)
+    fields |= {"min_nodes": 1, "max_nodes": 1}
+    if request.batch and request.requeue is None:
+        # Only a job with Requeue=1 can be recovered; --no-requeue is the user's word and stays.
+        fields["requeue"] = 1
+    return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+
+
+def _typed(request: JobRequest, kind: str) -> dict[str, Value]:
+    """The fields that ask for GPUs of no type, now of this one; the rest of each as it stands."""
+    changed: dict[str, Value] = {}
+    for name in GPU_FIELDS:
+        text = getattr(request, name)
+        items = parse_gres(text)
+        if any(item.name == "gpu" and item.type is None for item in items):
+            changed[name] = ",".join(
+                f"gres/gpu:{kind}:{item.count}"
+                if item.name == "gpu" and item.type is None
+                else item.raw
+                for item in items
+            )
+    return changed
+
+
+def _to_slice(request: JobRequest, kind: str) -> Rewrite:
+    """One MIG device. It is a gpu to Slurm, so all options per GPU go on meaning what they did."""
+    fields = _typed(request, kind)
+    if gpu_demand(request).total is None:
+        kept = without(request.tres_per_node, "gpu", "shard")
+        fields["tres_per_node"] = with_item(kept, f"gres/gpu:{kind}:1")
+    fields |= {"min_nodes": 1, "max_nodes": 1}
+    if request.batch and request.requeue is None:
+        fields["requeue"] = 1
+    return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+
+
+def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
+    """The change that ``decision`` asks for; empty for a job that goes as submitted."""
+    if decision.slice_mib and decision.gpu_type:
+        return _to_slice(request, decision.gpu_type)
+    if decision.action is Action.COLLOCATE:
+        return _to_shards(request, decision, shape)
+    if decision.action is Action.ASIS:
+        return Rewrite()
+    demand = gpu_demand(request)
+    if demand.total is None:  # --coloc without any GPU means one
+        return Rewrite({"tres_per_node": _on_a_whole_gpu(request, shape)})
+    # srun asks for the GPU again for its own step, and options per GPU need one by name.
+    named = request.kind == "srun" or request.tres_freq or request.ntasks_per_tres
+    one = demand.total == 1 and demand.nodes == 1 and not named
+    if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape, demand.type):
+        fields = _drop_gpus(request) | {"tres_per_node": _on_a_whole_gpu(request, shape)}
+        fields |= _cpus(request, shape) | _memory(request, shape)
+        return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+    if shape.whole_type:
+        return Rewrite(_typed(request, shape.whole_type))
+    return Rewrite()

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a job that may share gets a MIG device, and which: the smallest that holds it.
+
+The workshop paper's comparison (MPS, MIG and streams on one A100) is the guide of ``auto``: MPS is
+best everywhere; MIG comes level with it where seven small jobs share a GPU, and there it also
+takes the least energy and keeps the jobs apart in hardware. So a job that fits the smallest
+profile with seven (of an A30: four) on a GPU goes to a MIG device, a larger one to shards where
+there are any.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.request import JobRequest, gpu_demand
+from slurm_coloc.core.decide.rewrite import exclusive_tres
+from slurm_coloc.core.gpu.mig import slice_of
+from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
+from slurm_coloc.core.slurm.gres import parse_gres, with_item, without
+
+Method = Literal["auto", "mps", "streams", "mig"]
+
+# An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program does
+# not find all that the profile's list says.
+HELD_MIB = 64
+# From here on, and before FIRST_SOUND_RELEASE, nobody has tried to change a type of gres.
+UNTRIED = (23,)
+# Compute slices of a profile with the highest degree of sharing, 7 on a GPU.
+SMALLEST = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of MIG: ``method`` of [sharing]; ``oom_mib``: the largest share in which the
+    same model ran out of memory before."""
+
+    method: Method = "auto"
+    oom_mib: int | None = None
+
+
+def smallest(estimate: Estimate, kinds: tuple[MigType, ...], wish: Wish) -> MigType | None:
+    """The smallest kind of MIG device that holds the job.
+
+    The estimate counts the CUDA context of a whole card; that on a slice was not measured and is no
+    larger, so nothing is taken off.
+    """
+    least = max(estimate.upper_mib, (wish.oom_mib or 0) + 1) + HELD_MIB
+    return next((kind for kind in kinds if kind.mib >= least), None)
+
+
+def _may(request: JobRequest) -> bool:
+    """Whether the request can be put on one MIG device: one GPU, of no named type, and all of it
+    for one node. A user who names a card's type wants that card."""
+    demand = gpu_demand(request)
+    return (demand.total or 1) == 1 and demand.type is None and demand.nodes == 1
+
+
+def or_slice(
+    decision: Decision,
+    estimate: Estimate | None,
+    request: JobRequest,
+    shape: ClusterShape,
+    pool: tuple[str, ...],
+    wish: Wish,
+) -> Decision:
+    """``decision``, or a MIG device instead of it."""
+    judged = decision.reason in (Reason.FITS, Reason.NO_SHARED_GPU, Reason.FILLS_GPU)
+    known = judged or decision.reason is Reason.HISTORY_OOM
+    if estimate is None or not known or wish.method in ("mps", "streams") or not _may(request):
+        return decision
+    kind = smallest(estimate, mig_types(request, shape, pool), wish)
+    if kind is None or not _better(decision, kind, wish):
+        return decision
+    detail = f"{kind.type}, {kind.mib} MiB"
+    return Decision(
+        Action.COLLOCATE, Reason.FITS_SLICE, 1, kind.type, 1, detail, slice_mib=kind.mib
+    )
+
+
+def _better(decision: Decision, kind: MigType, wish: Wish) -> bool:
+    """Whether a MIG device is preferred to what was decided without MIG."""
+    if decision.action is not Action.COLLOCATE or wish.method == "mig":
+        return True
+    found = slice_of(kind.type)
+    return found is not None and found.whole and found.of == SMALLEST
+
+
+def more(
+    decision: Decision, request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
+) -> str:
+    """The request of the job's next run, should this one run out of GPU memory: a whole GPU. "" is
+    for a job on a MIG device that Slurm cannot give anything else.
+
+    22.05 puts jobs with shards on a GPU that is taken as a whole, and does not turn a request of a
+    GPU into one of shards (tried): there it is the largest device that has its memory to itself.
+    From 23.02 to 23.11.4 nothing was tried.
+    """
+    if not decision.slice_mib or shape.keeps_whole_apart:
+        return exclusive_tres(request, shape)
+    if shape.release >= UNTRIED:
+        return ""
+    larger = [
+        kind.type
+        for kind in mig_types(request, shape, pool)
+        if kind.mib > decision.slice_mib and _whole(kind)
+    ]
+    if not larger:
+        return ""
+    kept = without(request.tres_per_node, "gpu", "shard")
+    return with_item(kept, f"gres/gpu:{larger[-1]}:1")
+
+
+def _whole(kind: MigType) -> bool:
+    found = slice_of(kind.type)
+    return found is not None and found.whole
+
+
+def on_slice(tres: str) -> bool:
+    """Whether a request is for a MIG device."""
+    return any(item.name == "gpu" and slice_of(item.type) for item in parse_gres(tres))
+
+
+def called(tres: str) -> str:
+    """What a request after an out-of-memory asks for, for people."""
+    return "a larger MIG device" if on_slice(tres) else "a whole GPU"

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sharing cost a run, and what it gained: figures for `coloc report`.
+
+Slower: by a model of interference from the SM activities of the jobs that were on the GPU, so a
+prediction after the fact; or measured, where the same training ran alone before. Sooner: alone on
+this GPU it would have begun when those had gone who were there at its start.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import FITTED
+
+#: what is assumed of a job whose activity nobody knows, as in core/place/speeds
+BUSY = 1.0
+#: A GPU that is so busy may hold its jobs back by more than their parts of it show: near the
+#: capacity of the model (core/place/interference/reference.py) every larger wish looks alike.
+FULL = 0.9
+#: A job's part of a GPU, over its speed there, is what it would have alone; but its speed follows
+#: from that. From what was expected a few rounds lead to what explains the figures.
+ROUNDS = 4
+#: earlier runs alone that differ more than this say nothing about how long this one would have been
+ALIKE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A job on the same GPU. ``smact``: its SM activity alone (ratio), None where not known;
+    ``end_s`` None: it is still there."""
+
+    job_id: int
+    start_s: float
+    end_s: float | None
+    smact: float | None = None
+
+
+def predicted(
+    smact: float | None, start_s: float, end_s: float, others: Sequence[Beside], method: str
+) -> float | None:
+    """Run time over what it would have been alone (1 = as fast); None where activities are not
+    known. ``method``: ``mps`` or ``streams``."""
+    if smact is None or end_s <= start_s or any(one.smact is None for one in others):
+        return None
+    work_s = alone_s(smact, start_s, end_s, others, method)
+    return (end_s - start_s) / work_s if work_s > 0 else None
+
+
+def alone_s(
+    smact: float, start_s: float, end_s: float, others: Sequence[Beside], method: str
+) -> float:
+    """Seconds alone of what a run got done from ``start_s`` to ``end_s``; an activity that nobody
+    knows counts as busy."""
+    cuts = {start_s, end_s}
+    for one in others:
+        cuts |= {one.start_s, one.end_s if one.end_s is not None else end_s}
+    edges = sorted(cut for cut in cuts if start_s <= cut <= end_s)
+    work_s = 0.0
+    for here, following in pairwise(edges):
+        there = [
+            Activity(BUSY if one.smact is None else one.smact)
+            for one in others
+            if one.start_s <= here and (one.end_s is None or one.end_s >= following)
+        ]
+        speed = FITTED.speeds([Activity(smact), *there], method)[0]
+        work_s += (following - here) * speed
+    return work_s
+
+
+def measured(run_s: float, alone_s: Sequence[float]) -> float | None:
+    """The same from run times of the same training alone; None where there are fewer than two, or
+    they differ among themselves."""
+    if len(alone_s) < 2 or min(alone_s) <= 0 or max(alone_s) > min(alone_s) * (1 + ALIKE):
+        return None
+    return run_s / median(alone_s)
+
+
+def sooner_s(start_s: float, others: Sequence[Beside], now_s: float) -> float:
+    """Seconds by which it began before its GPU was empty of those that were there."""
+    there = [one for one in others if one.start_s < start_s]
+    ends = [now_s if one.end_s is None else one.end_s for one in there]
+    return max(0.0, max(ends, default=start_s) - start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A job that is on a GPU now. ``alone``: its SM activity there alone, measured (``sure``) or
+    expected; ``now``: its part of the GPU's activity as it is measured. None: not known.
+    ``settled``: it and its neighbours are there for longer than ``now`` is a mean of."""
+
+    alone: float | None = None
+    now: float | None = None
+    sure: bool = False
+    settled: bool = False
+
+
+def wishes(loads: Sequence[Load], total: float | None, method: str) -> list[float]:
+    """What each of these jobs would keep busy alone (SM activity).
+
+    A job beside others shows less than that: its part, over its speed there. Several wishes may
+    explain the same parts (jobs that block each other show little, as small ones do), so it is
+    begun at what was expected, or at busy where nobody knows. On a GPU that is full (``total``:
+    its activity as measured) parts tell less still: a job that was never measured alone counts as
+    busy there. Whoever is slowed down is to be believed.
+    """
+    full = total is not None and total >= FULL and len(loads) > 1
+    least, found = [], []
+    for one in loads:
+        expected = BUSY if one.alone is None or (full and not one.sure) else one.alone
+        told = one.settled and one.now is not None and not (full or one.sure)
+        least.append(0.0 if told else expected)
+        found.append(max(expected, one.now or 0.0))
+    for _ in range(ROUNDS):
+        speeds = FITTED.speeds([Activity(smact) for smact in found], method)
+        found = [
+            min(1.0, max(few, (one.now or 0.0) / speed))
+            for few, one, speed in zip(least, loads, speeds, strict=True)
+        ]
+    return found
+
+
+def speed(mine: float, others: Sequence[float], method: str) -> float:
+    """Speed (1 = alone) of a job of activity ``mine`` beside others."""
+    return FITTED.speeds([Activity(mine), *map(Activity, others)], method)[0]
+
+
+def smallest(smact: float | None, method: str = "mps") -> float:
+    """The smallest slowdown that a job is to expect which shares: beside one other job like itself,
+    as the runs of a sweep are. Nobody who shares can count on lighter company."""
+    mine = BUSY if smact is None else smact
+    return 1.0 / speed(mine, [mine], method)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the jobs of one GPU share it: MPS, or taking turns (streams). Rules only, no I/O.
+
+An MPS server serves one user at a time; another user's client waits until the first one's have
+gone, which may be hours. So the first user on a GPU has MPS there for as long as a job of theirs
+runs on it, and other users' jobs take turns with that server. Where the site allows one server for
+all users (`sharing.users = "all"`, Volta and later), everybody has MPS and a fault of one client
+ends all of them.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+from slurm_coloc.core.slurm.hosts import in_nodes
+
+
+class Method(StrEnum):
+    """What a job does on its GPU."""
+
+    MPS = "mps"
+    STREAMS = "streams"  # its kernels take turns with those of other processes
+    ALONE = "alone"  # a whole GPU: nothing is set up
+
+
+class Rules(NamedTuple):
+    """[sharing] of the configuration."""
+
+    method: Literal["auto", "mps", "streams", "mig"] = "auto"
+    users: Literal["one", "all"] = "one"
+
+
+NODE_NAMES = re.compile(r"[0-9A-Za-z_.,\[\]-]{1,4096}")
+# A GPU by its UUID (or a MIG device by its), or by the minor number of its device file.
+GPU_NAME = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}")
+
+
+class Rule(NamedTuple):
+    """An exception of [[sharing.rules]]: ``node``, a list of nodes, and ``gpu`` (GPU_NAME), None
+    for all; what is left out fits."""
+
+    method: Literal["mps", "streams"]
+    node: str | None = None
+    gpu: str | None = None
+
+    def fits(self, node: str, uuid: str, minor: int | None) -> bool:
+        """Whether it is meant for this GPU. ``minor``: of a MIG device, that of its GPU."""
+        if self.node is not None and not in_nodes(self.node, node):
+            return False
+        return self.gpu is None or self.gpu == uuid or self.gpu == str(minor)
+
+
+def method_on(
+    default: str, rules: Sequence[Rule], node: str, uuid: str, minor: int | None = None
+) -> str:
+    """The method of [sharing] for one GPU: the first rule that fits, else ``default``."""
+    return next((rule.method for rule in rules if rule.fits(node, uuid, minor)), default)
+
+
+class Chosen(NamedTuple):
+    """``reason``: for the job's owner, why it is not MPS; "" where it is, or needs none."""
+
+    method: Method
+    reason: str = ""
+
+
+def chosen(rules: Rules, uid: int, present: Collection[int], missing: str = "") -> Chosen:
+    """The method of a job of ``uid`` on a GPU where the users ``present`` have MPS already.
+    ``missing``: why MPS cannot be had on this node; "" where it can."""
+    if rules.method == "streams":
+        return Chosen(Method.STREAMS, "this site shares this GPU without MPS")
+    if missing:
+        return Chosen(Method.STREAMS, missing)
+    if rules.users == "one" and any(other != uid for other in present):
+        return Chosen(Method.STREAMS, "another user has MPS on this GPU")
+    return Chosen(Method.MPS)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last word on a run: the agent's record, and what the driver accounted up to the end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from slurm_coloc.core.gpu.peak import SLACK_S, Use
+from slurm_coloc.core.gpu.telemetry.use import GAP_S, resume
+
+Plain = dict[str, Any]
+
+
+def closed(
+    record: Plain,
+    uses: Mapping[str, list[Use]] | None,
+    job_of: Callable[[str, Use], int | None],
+    ended_s: float,
+) -> Plain:
+    """``record`` as it stands at the end. ``uses``: the processes of each GPU that the driver
+    remembers, None where it accounts nothing; ``job_of``: whose a process is that began after the
+    agent's last look (0: another's, None: not known). Raises KeyError, TypeError or ValueError for
+    a record that is none."""
+    run = resume(record)
+    if uses is None:
+        run.accounting = False
+        run.gap_s += max(0.0, ended_s - run.until_s - GAP_S)
+        return run.record()
+    run.accounting = True
+    for uuid, each in uses.items():
+        for use in each:
+            if run.pids.account(uuid, use) or use.start_s < run.until_s - GAP_S:
+                continue  # the agent judged what is older
+            if use.start_s < run.began_s - SLACK_S:
+                continue
+            job_id = job_of(uuid, use)
+            if job_id is None:
+                run.pids.miss(use)
+            elif job_id == run.job_id:
+                run.pids.add(uuid, use)
+    return run.record()
+
+
+def peak_mib(record: Plain) -> int | None:
+    """Of the fullest GPU, where nothing of the run was missed."""
+    peaks = [int(gpu["peak_mib"]) for gpu in record["gpus"]]
+    return max(peaks, default=0) or None if record["complete"] else None

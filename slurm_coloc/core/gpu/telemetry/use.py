@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run used, added up from samples; and its record (version 1), from which it goes on.
+
+The record is a plain dictionary. Memory in MiB, times in seconds since the epoch, activities 0..1,
+energy in J. "Not available" is null, and "why" says the reason.
+
+The peak of a run on a GPU is the greatest of its samples (the sum of its processes), and of what
+the driver's accounting tells of each process: those that were there together add up, each with its
+own peak, so it is never too small.
+"""
+
+from typing import Any
+
+from slurm_coloc.core.gpu.peak import Use, peak_of
+from slurm_coloc.core.gpu.telemetry.pids import Pids
+from slurm_coloc.core.gpu.telemetry.reading import Reading
+from slurm_coloc.core.gpu.telemetry.series import Series
+from slurm_coloc.core.gpu.telemetry.shares import how, part, weights
+
+VERSION = 1
+MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
+GAP_S = 3.0  # samples come each second; a longer time without one is a gap
+
+Plain = dict[str, Any]
+
+
+class Mean:
+    """Sum and number of the samples that had the figure."""
+
+    __slots__ = ("count", "total")
+
+    def __init__(self, total: float = 0.0, count: int = 0) -> None:
+        self.total = total
+        self.count = count
+
+    def add(self, value: float | None) -> None:
+        """Take a sample."""
+        if value is not None:
+            self.total += value
+            self.count += 1
+
+    @property
+    def value(self) -> float | None:
+        """None without samples."""
+        return round(self.total / self.count, 4) if self.count else None
+
+    @classmethod
+    def of(cls, value: float | None, count: int) -> "Mean":
+        """From a record."""
+        return cls() if value is None else cls(float(value) * count, count)
+
+
+class OnGpu:
+    """One run on one GPU."""
+
+    def __init__(self) -> None:
+        self.peak_mib = 0
+        self.mib, self.smact, self.smocc, self.dram = Mean(), Mean(), Mean(), Mean()
+        self.smact_max: float | None = None
+        self.how: str | None = None
+        self.energy_j: float | None = None
+        self.gpu_energy_j: float | None = None
+        self.neighbours_max = 0
+
+    def take(self, reading: Reading, job_id: int, energy_j: float | None) -> float | None:
+        """Add a sample; ``energy_j``: the GPU's since the last one. Returns the run's activity."""
+        weight = weights(reading)
+        mib = reading.mib_of(job_id)
+        self.peak_mib = max(self.peak_mib, mib)
+        self.mib.add(mib)
+        profile = reading.profile
+        smact = self._activity(reading, job_id, weight)
+        if smact is not None:
+            self.smact.add(smact)
+            self.smact_max = max(smact, self.smact_max or 0.0)
+            now = how(reading, job_id)
+            self.how = now if self.how in (None, now) else "split"
+        alone = how(reading, job_id) != "split"
+        self.smocc.add(profile.smocc if alone else None)
+        self.dram.add(profile.dram if alone else None)
+        self.neighbours_max = max(self.neighbours_max, len(reading.jobs.keys() - {job_id}))
+        if energy_j is not None:
+            own = part(energy_j, job_id, weight) if reading.held else energy_j
+            self.energy_j = (self.energy_j or 0.0) + (own or 0.0)
+            self.gpu_energy_j = (self.gpu_energy_j or 0.0) + energy_j
+        return smact
+
+    @staticmethod
+    def _activity(reading: Reading, job_id: int, weight: dict[int, float]) -> float | None:
+        """None while others compute and this run holds nothing yet: then nothing is its own."""
+        if not reading.held:
+            return reading.profile.smact
+        return part(reading.profile.smact, job_id, weight)
+
+    def plain(self, uuid: str) -> Plain:
+        """As it stands in the record."""
+        return {
+            "uuid": uuid,
+            "peak_mib": self.peak_mib,
+            "mean_mib": int(self.mib.total / self.mib.count) if self.mib.count else 0,
+            "samples": self.mib.count,
+            "smact_mean": self.smact.value,
+            "smact_max": _rounded(self.smact_max, 4),
+            "smact_samples": self.smact.count,
+            "smocc_mean": self.smocc.value,
+            "dram_mean": self.dram.value,
+            "smact_how": self.how,
+            "energy_j": _rounded(self.energy_j, 1),
+            "gpu_energy_j": _rounded(self.gpu_energy_j, 1),
+            "neighbours_max": self.neighbours_max,
+        }
+
+    @classmethod
+    def of(cls, plain: Plain) -> "OnGpu":
+        """From a record."""
+        count = int(plain["samples"])
+        seen = int(plain["smact_samples"])
+        made = cls()
+        made.peak_mib = int(plain["peak_mib"])
+        made.mib = Mean.of(plain["mean_mib"], count)
+        made.smact = Mean.of(plain["smact_mean"], seen)
+        made.smact_max = plain["smact_max"]
+        made.smocc = Mean.of(plain["smocc_mean"], seen)
+        made.dram = Mean.of(plain["dram_mean"], seen)
+        made.how = plain["smact_how"]
+        made.energy_j = plain["energy_j"]
+        made.gpu_energy_j = plain["gpu_energy_j"]
+        made.neighbours_max = int(plain["neighbours_max"])
+        return made
+
+
+class Met:
+    """A neighbour: another job that held memory on a GPU of this run while this run did."""
+
+    __slots__ = ("overlap_s", "restart", "uid")
+
+    def __init__(self, restart: int | None, uid: int | None, overlap_s: float = 0.0) -> None:
+        self.restart = restart
+        self.uid = uid
+        self.overlap_s = overlap_s
+
+
+class RunUse:
+    """One run of a job. ``began_s``: when its Prolog began, which also tells a job id that is used
+    again; ``since_s``, ``until_s``: its first and last sample, 0 before there is one."""
+
+    def __init__(self, job_id: int, restart: int, began_s: float) -> None:
+        self.job_id, self.restart, self.began_s = job_id, restart, began_s
+        self.since_s = self.until_s = self.gap_s = 0.0
+        self.samples = 0
+        self.gpus: dict[str, OnGpu] = {}
+        self.pids = Pids()
+        self.met: dict[int, Met] = {}
+        self.events: list[Plain] = []
+        self.left_out: dict[str, int] = {}
+        self.last: Plain | None = None
+        self.series: Series | None = None
+        # DCGM's own job statistics, as adapters/dcgm/jobs read them
+        self.dcgm: Plain | None = None
+        self.sources: dict[str, str | None] = {}
+        self.why: dict[str, str] = {}
+        self.accounting = False
+
+    def add(
+        self,
+        at_s: float,
+        readings: list[Reading],
+        energy_j: dict[str, float],
+        others: dict[int, tuple[int, int]],
+    ) -> float | None:
+        """Add a sample of the GPUs that this run has. ``energy_j``: by UUID, since the last sample;
+        ``others``: restart and uid of the runs on this node. Returns the run's SM activity, summed
+        over its GPUs, None where it is not told."""
+        past_s = at_s - (self.until_s or self.began_s)
+        self.since_s = self.since_s or at_s
+        if past_s > GAP_S:
+            self.gap_s += past_s
+        self.until_s, self.samples = at_s, self.samples + 1
+        activities: list[float] = []
+        held_mib = 0
+        for reading in readings:
+            gpu = self.gpus.setdefault(reading.uuid, OnGpu())
+            smact = gpu.take(reading, self.job_id, energy_j.get(reading.uuid))
+            activities += [smact] if smact is not None else []
+            for one in reading.held:
+                if one.job_id == self.job_id:
+                    self.pids.see(at_s, reading.uuid, one)
+            held_mib += reading.mib_of(self.job_id)
+        if held_mib:
+            self._note_last(at_s, held_mib, readings, others)
+            self._meet(readings, others, min(past_s, GAP_S))
+        if self.series is None:
+            self.series = Series(at_s)
+        smact = sum(activities) if activities else None
+        self.series.add(at_s, held_mib, smact)
+        return smact
+
+    def _note_last(
+        self,
+        at_s: float,
+        held_mib: int,
+        readings: list[Reading],
+        others: dict[int, tuple[int, int]],
+    ) -> None:
+        there = [one for one in readings if one.mib_of(self.job_id)]
+        neighbours: dict[int, int] = {}
+        for reading in there:
+            for job_id, mib in reading.jobs.items():
+                if job_id != self.job_id:
+                    neighbours[job_id] = neighbours.get(job_id, 0) + mib
+        self.last = {
+            "at_s": round(at_s, 3),
+            "held_mib": held_mib,
+            "gpu_free_mib": min(one.free_mib for one in there),
+            "neighbours": [
+                {"job_id": job_id, "held_mib": mib}
+                for job_id, mib in sorted(neighbours.items())[:MOST_NEIGHBOURS]
+            ],
+            "foreign_mib": sum(one.foreign_mib for one in there),
+        }
+
+    def _meet(
+        self, readings: list[Reading], others: dict[int, tuple[int, int]], past_s: float
+    ) -> None:
+        there = {
+            job_id
+            for one in readings
+            if one.mib_of(self.job_id)
+            for job_id in one.jobs
+            if job_id != self.job_id
+        }
+        for job_id in there:
+            if job_id not in self.met:
+                if len(self.met) >= MOST_NEIGHBOURS:
+                    self._leave_out("neighbours")
+                    continue
+                self.met[job_id] = Met(*others.get(job_id, (None, None)))
+            self.met[job_id].overlap_s += max(0.0, past_s)
+
+    def note(self, at_s: float, kind: str, text: str) -> None:
+        """Keep an event; the first twenty."""
+        if len(self.events) >= MOST_EVENTS:
+            self._leave_out("events")
+            return
+        self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200]})
+
+    def note_again(self, at_s: float, kind: str, text: str) -> None:
+        """Keep an event that may come many times: once, with its last time."""
+        for event in self.events:
+            if (event["kind"], event["text"]) == (kind, text[:200]):
+                event["at_s"] = round(at_s, 3)
+                return
+        self.note(at_s, kind, text)
+
+    def _leave_out(self, what: str) -> None:
+        self.left_out[what] = self.left_out.get(what, 0) + 1
+
+    def peak_on(self, uuid: str) -> int:
+        """MiB: of the samples and of the driver's accounting."""
+        uses = [
+            Use(one.pid, one.from_s, one.until(self.until_s), one.peak_mib)
+            for one in self.pids.on(uuid)
+        ]
+        ends = [use.start_s if use.end_s is None else use.end_s for use in uses]
+        accounted = peak_of([uses], 0.0, max([self.until_s, *ends]))
+        sampled = self.gpus[uuid].peak_mib if uuid in self.gpus else 0
+        return max(sampled, accounted.peak_mib if accounted else 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that the run may have held was missed: no process on its GPUs whose job
+        is not known, and either accounting, which remembers what came and went, or no gap."""
+        return not self.pids.unseen and (self.accounting or self.gap_s <= GAP_S)
+
+    def record(self) -> Plain:
+        """The run's record; see the top of this file."""
+        left_out = {**self.left_out, **({"pids": self.pids.dropped} if self.pids.dropped else {})}
+        return {
+            "v": VERSION,
+            "job_id": self.job_id,
+            "restart": self.restart,
+            "began_s": round(self.began_s, 3),
+            "since_s": round(self.since_s or self.began_s, 3),
+            "until_s": round(self.until_s or self.began_s, 3),
+            "samples": self.samples,
+            "gap_s": round(self.gap_s, 1),
+            "complete": self.complete,
+            "accounting": self.accounting,
+            "sources": dict(self.sources),
+            "why": {name: text[:160] for name, text in self.why.items()},
+            "gpus": [
+                {**gpu.plain(uuid), "peak_mib": self.peak_on(uuid)}
+                for uuid, gpu in self.gpus.items()
+            ],
+            "pids": self.pids.plain(),
+            "unseen": dict(self.pids.unseen),
+            "last": self.last,
+            "neighbours": [
+                {
+                    "job_id": job_id,
+                    "restart": one.restart,
+                    "uid": one.uid,
+                    "overlap_s": round(one.overlap_s, 1),
+                }
+                for job_id, one in self.met.items()
+            ],
+            "events": list(self.events),
+            "series": self.series.plain() if self.series else None,
+            **({"dcgm": self.dcgm} if self.dcgm else {}),
+            **({"left_out": left_out} if left_out else {}),
+        }
+
+
+def resume(plain: Plain) -> RunUse:
+    """The run of a record, to be continued; raises KeyError, TypeError or ValueError where the
+    record is none of version 1."""
+    if plain["v"] != VERSION:
+        raise ValueError("version")
+    made = RunUse(int(plain["job_id"]), int(plain["restart"]), float(plain["began_s"]))
+    made.samples = int(plain["samples"])
+    if made.samples:
+        made.since_s, made.until_s = float(plain["since_s"]), float(plain["until_s"])
+    made.gap_s, made.accounting = float(plain["gap_s"]), plain["accounting"] is True
+    made.sources, made.why = dict(plain["sources"]), dict(plain["why"])
+    made.gpus = {str(one["uuid"]): OnGpu.of(one) for one in plain["gpus"]}
+    made.pids = Pids.of(plain["pids"], plain["unseen"])
+    made.met = {
+        int(one["job_id"]): Met(one["restart"], one["uid"], float(one["overlap_s"]))
+        for one in plain["neighbours"]
+    }
+    made.events, made.last = list(plain["events"]), plain["last"]
+    made.left_out = dict(plain.get("left_out", {}))
+    made.pids.dropped = int(made.left_out.pop("pids", 0))
+    made.series = Series.of(plain["series"]) if plain["series"] else None
+    made.dcgm = plain.get("dcgm")
+    return made
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

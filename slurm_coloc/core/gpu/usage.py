@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run used, read from the records of its nodes' agents (flow/nodes/usage has their form).
+
+A run on several nodes has a record of each. Everything here is of this run alone, also where its
+GPU was shared.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+
+# An agent that came later than this after the start, and than this part of the run, may have missed
+# a peak; a training takes most of its memory in its first steps.
+LATE_S, LATE_PART = 10.0, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPeak:
+    """``peak_mib`` of the fullest GPU. ``whole``: the run was watched from its start and nothing of
+    it was missed, else it may have taken more."""
+
+    peak_mib: int
+    whole: bool
+
+
+def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> OwnPeak | None:
+    """The largest memory that the run held of one GPU; None where no record tells it."""
+    held = [gpu["peak_mib"] for one in records for gpu in one["gpus"] if gpu["peak_mib"]]
+    if not held:
+        return None
+    began_s = start_s or 0.0
+    late_s = max(one["since_s"] for one in records) - began_s
+    # What the driver accounted makes up for an agent that came late, or was away; it says so.
+    told = [one["complete"] for one in records if "complete" in one]
+    late = late_s > max(LATE_S, LATE_PART * (end_s - began_s))
+    return OwnPeak(max(held), all(told) and (len(told) == len(records) or not late))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Over all GPUs of a run. ``smact``: mean SM activity (ratio) and how it was come by: ``alone``
+    where every figure was measured, ``split`` where the activity of a shared GPU was divided.
+    ``energy_j``: the run's share. None: was not measured, ``why`` says the reason."""
+
+    smact: float | None
+    smact_how: str
+    energy_j: float | None
+    neighbours: int
+    why: str
+
+
+def totals(records: Sequence[Record]) -> Totals:
+    """What the records sum up to."""
+    gpus = [gpu for one in records for gpu in one["gpus"]]
+    acts = [gpu["smact_mean"] for gpu in gpus if gpu.get("smact_mean") is not None]
+    split = any(gpu.get("smact_how") == "split" for gpu in gpus)
+    energy = [gpu["energy_j"] for gpu in gpus if gpu.get("energy_j") is not None]
+    others = {beside["job_id"] for one in records for beside in one.get("neighbours", ())}
+    reasons = [text for one in records for text in (one.get("why") or {}).values() if text]
+    return Totals(
+        sum(acts) / len(acts) if acts else None,
+        "" if not acts else "split" if split else "alone",
+        sum(energy) if energy else None,
+        len(others),
+        reasons[0] if reasons else "",
+    )
+
+
+def alone_smact(records: Sequence[Record]) -> float | None:
+    """Mean SM activity (ratio) of a run that had its GPUs to itself all the time; None where it had
+    not, or it was not measured: beside others a training keeps the GPU less busy than alone."""
+    found = totals(records)
+    quiet = found.neighbours == 0 and not any(
+        gpu.get("neighbours_max") for one in records for gpu in one["gpus"]
+    )
+    return found.smact if quiet and found.smact_how == "alone" else None
+
+
+def fullest(records: Sequence[Record]) -> Record | None:
+    """The record with a series whose memory is highest: the one to draw."""
+    drawn = [one for one in records if (one.get("series") or {}).get("memory_mib")]
+    return max(drawn, key=_highest, default=None)
+
+
+def _highest(record: Record) -> int:
+    """Of the series; a step without a sample is null."""
+    return max((mib for mib in record["series"]["memory_mib"] if mib is not None), default=0)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a cluster can be steered, pure."""
+
+from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape
+from slurm_coloc.core.slurm.qos_limits import GPU, SiteLimits
+
+# The oldest release on which pins were tried. 22.05 takes a type for a waiting job's shards, shows
+# it, and goes on with the request as it was (tried).
+STEERING_RELEASE = (24, 11)
+
+
+def refusals(shape: ClusterShape, limits: SiteLimits) -> list[str]:
+    """Why jobs cannot be pinned on this cluster; none where they can."""
+    found = []
+    if shape.release < STEERING_RELEASE:
+        release = ".".join(f"{part:02}" for part in shape.release[:2])
+        wanted = ".".join(map(str, STEERING_RELEASE))
+        found.append(f"Slurm {release} cannot be steered, {wanted} and later can")
+    if shape.splits_shares:
+        found.append(
+            f"with {MULTI_GPU_PARAMETER} shares are asked for per task, which are not pinned"
+        )
+    found += typed_limits(shape, limits)
+    return found
+
+
+def typed_limits(shape: ClusterShape, limits: SiteLimits) -> list[str]:
+    """Limits on a model of GPUs: where each GPU has a type of its own they limit nothing."""
+    models = shape.steerable
+    return sorted(
+        f"{option} {tres} of {holder.told} counts a type that no GPU has when each has its own"
+        for holder in limits.holders()
+        for option, counts in holder.limits.items()
+        for tres in counts
+        if tres.startswith(f"{GPU}:") and tres.removeprefix(f"{GPU}:") in models
+    )

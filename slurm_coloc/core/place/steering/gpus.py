@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs as a policy sees them, and what is virtually put on them while the queue is walked
+through."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.backfill import free_at
+from slurm_coloc.core.place.gpu_slot import Ask, Host, Measured, Resident, Seat
+from slurm_coloc.core.place.interference import FITTED
+from slurm_coloc.core.place.placing import Conditions, Policy, View, admits
+from slurm_coloc.core.place.reserved_gpus import Kept
+from slurm_coloc.core.place.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
+
+#: what is assumed of a young job whose SM activity nobody knows
+BUSY = 1.0
+
+
+@dataclass(slots=True)
+class _Sight(View):
+    """What the policy sees: ``allowed`` are the seats that the job at hand may get, ``before``
+    those of the one before it that cannot start."""
+
+    allowed: Sequence[Seat] = field(default_factory=tuple)
+    before: Sequence[Seat] = field(default_factory=tuple)
+
+    def open_to(self, ask: Ask) -> Sequence[Seat]:
+        """Those of the job at hand; of one before it its own, where it is to be refused again."""
+        return self.allowed if ask is self.queue[-1] else self.before
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """A job that cannot start, and the seats that it waits for."""
+
+    ask: Ask
+    seats: tuple[Seat, ...]
+    nodes: frozenset[int]
+
+
+class Scene:
+    """The seats, and what is virtually put on them while the queue is walked through."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot, self._policy, rules = snapshot, policy, snapshot.rules
+        self.pins: list[Pin] = []
+        self.seats: list[Seat] = []
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        self._closed: set[int] = set()  # seats whose jobs bear no further neighbour
+        for number, node in enumerate(snapshot.nodes):
+            host = Host(number, node.cpus, node.memory_mib)
+            for place, device in enumerate(node.devices):
+                self.pins.append(Pin(node.name, device.kind))
+                self.seats.append(self._seat(len(self.seats), number, node, place, host))
+        gate = rules.smact_gate if rules.smact_gate < 1 else None
+        self._plan = Conditions(jobs=rules.max_jobs, bearable=False)
+        self._gated = Conditions(margin_mib=0, smact_at_most=gate, jobs=rules.max_jobs)
+        self._unbound = replace(self._gated, bearable=False)
+        self.turn = snapshot.turn
+        self._blocked: list[_Blocked] = []
+        self._kept = Kept()
+        self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
+
+    def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> Seat:
+        device, rules, now_s = node.devices[place], self.snapshot.rules, self.snapshot.at_s
+        seat = Seat(
+            index,
+            number,
+            device.kind,
+            device.shards * rules.shard_mib,
+            pool=node.steered and device.shards > 0,
+            gpu=index,
+            multi_user=rules.multi_user,
+            host=host,
+        )
+        if device.closed:
+            self._closed.add(index)
+        seat.measured = self._fresh(device)
+        there = [one for one in self.snapshot.running if one.node == node.name]
+        shares = 0
+        # A job shows in telemetry, which is a mean, when it has run as long as that looks back.
+        for one in there:
+            if place in one.devices:
+                shares += one.shards
+                young = one.start_s is None or now_s - one.start_s < rules.window_s
+                ask = _ask_of(one, rules.shard_mib)
+                self._put(seat, ask, one.ends_s, one.held_mib if young else None)
+        if device.whole and not seat.residents:
+            self._put(seat, Ask(-index - 1, 1, None, None, 0.0, share=False), None, None)
+        elif device.used > shares:
+            # Somebody's, on which GPU of the node was not to be found out.
+            need = (device.used - shares) * rules.shard_mib
+            self._put(seat, Ask(-index - 1, 1, need, None, 0.0), None, None)
+        return seat
+
+    def _fresh(self, device: Device) -> Measured | None:
+        if device.age_s is None or device.age_s > self.snapshot.rules.stale_s:
+            return None
+        return Measured(device.free_mib, device.smact or 0.0)
+
+    def _put(self, seat: Seat, ask: Ask, ends_s: float | None, held_mib: int | None) -> None:
+        """A job on a seat. ``held_mib``: it is too young for telemetry, which shows so much of its
+        memory; None: telemetry knows it."""
+        seat.residents.append(Resident(ask, ends_s))
+        seat.whole = seat.whole or not ask.share
+        need = seat.usable_mib if ask.need_mib is None else ask.need_mib
+        seat.reserved_mib += need
+        smact = BUSY if ask.activity is None else ask.activity.smact
+        seat.smact += smact
+        shown = seat.measured
+        if shown is not None and held_mib is not None:
+            free = max(0, shown.free_mib - max(0, need - held_mib))
+            seat.measured = replace(shown, free_mib=free, smact=min(1.0, shown.smact + smact))
+
+    def fresh(self, pin: Pin) -> bool:
+        """Whether telemetry of a GPU is young enough."""
+        return self.seats[self.pins.index(pin)].measured is not None
+
+    def open(self, pin: Pin) -> bool:
+        """Whether jobs may start on its node."""
+        node = self._nodes.get(pin.node)
+        return node is not None and node.open and pin in self.pins
+
+    def allowed(self, job: Waiting) -> list[Seat]:
+        """The seats that a job may get as far as Slurm is concerned; for one of ours those that
+        may be steered to, with telemetry, open or closed."""
+        found = []
+        for seat, pin in zip(self.seats, self.pins, strict=True):
+            if pin.node not in job.nodes or not self._nodes[pin.node].open:
+                continue
+            if job.ours:
+                if not seat.pool or seat.measured is None:
+                    continue
+                need = job.shards * self.snapshot.rules.shard_mib
+                if seat.idle and seat.measured.free_mib < need:
+                    continue  # somebody is there whom Slurm does not know
+            found.append(seat)
+        return found
+
+    def next(self, ask: Ask, allowed: Sequence[Seat]) -> tuple[Seat, ...] | None:
+        """The seats of a job by the policy, behind the first one that cannot start."""
+        if ask.share:
+            allowed = [seat for seat in allowed if seat.index not in self._closed]
+        first = self._before(allowed)
+        queue = [ask] if first is None else [first.ask, ask]
+        sight = _Sight(
+            self.snapshot.at_s,
+            queue,
+            self.seats,
+            self._gated,
+            FITTED,
+            self.turn,
+            depth=max(2, len(queue)),
+            node_gpus=self._largest,
+            allowed=allowed,
+            before=first.seats if first else (),
+        )
+        for seat in sight.before:  # its reservation is on nodes that it may get
+            sight.by_node.setdefault(seat.node, []).append(seat)
+        start = self._policy.next(sight)
+        if start is None or start.ask is not ask:
+            return None
+        return start.seats if all(seat in allowed for seat in start.seats) else None
+
+    def start(self, ask: Ask, seats: Sequence[Seat], run_s: float | None) -> None:
+        """A job is expected on these seats from now on."""
+        ends_s = None if run_s is None else self.snapshot.at_s + run_s
+        for seat in seats:
+            self._put(seat, ask, ends_s, 0)
+            if seat.host is not None:
+                seat.host.take(ask, 1)
+
+    def blocked(self, ask: Ask, allowed: Sequence[Seat]) -> None:
+        """A job cannot start on the seats that it may get: later ones are not sent where it
+        waits."""
+        if self.snapshot.rules.whole_first and not ask.share:
+            self._kept.add(ask, allowed)
+        nodes = frozenset(seat.node for seat in allowed)
+        self._blocked.append(_Blocked(ask, tuple(allowed), nodes))
+
+    def _before(self, allowed: Sequence[Seat]) -> _Blocked | None:
+        """The first one that waits for a node of these seats."""
+        nodes = {seat.node for seat in allowed}
+        return next((one for one in self._blocked if one.nodes & nodes), None)
+
+    def kept(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Those of ``seats`` where nobody may join, because a job before waits for whole GPUs."""
+        return [seat for seat in seats if self._kept.has(seat)]
+
+    def turns(self, ask: Ask, seats: Sequence[Seat]) -> list[Seat]:
+        """Those on which a job may wait for its turn, the one that is expected to have room first
+        before the others: there is none by plan, or only jobs before it hold it up. GPUs that
+        somebody has whole come last."""
+        view = View(self.snapshot.at_s, [ask], self.seats, self._plan, FITTED)
+        found = []
+        for seat in seats:
+            gated = admits(ask, seat, self._plan, FITTED) != admits(ask, seat, self._gated, FITTED)
+            when = free_at(ask, seat, view)
+            if when is not None and not gated and seat.index not in self._closed:
+                found.append((seat.whole, when, seat.index))
+        return [self.seats[index] for *_, index in sorted(found)]
+
+    def has_room(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+        """Whether there is room by plan, whatever telemetry says."""
+        return any(admits(ask, seat, self._plan, FITTED) for seat in allowed)
+
+    def is_gated(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+        """Whether telemetry, or somebody's bound on his slowdown, alone keeps a job out
+        everywhere."""
+        admitted = (
+            admits(ask, seat, self._gated, FITTED)
+            for seat in allowed
+            if seat.index not in self._closed
+        )
+        return self.has_room(ask, allowed) and not any(admitted)
+
+    def is_bound(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+        """Whether a bound on the slowdown keeps it out where telemetry would not."""
+        return any(admits(ask, seat, self._unbound, FITTED) for seat in allowed)
+
+
+def _ask_of(job: Running, shard_mib: int) -> Ask:
+    activity = None if job.smact is None else Activity(job.smact)
+    whole = not job.shards
+    need = None if whole else job.shards * shard_mib
+    gpus = max(1, len(job.devices))
+    return Ask(
+        job.job_id,
+        gpus,
+        need,
+        activity,
+        0.0,
+        user=str(job.uid),
+        share=not whole,
+        max_slowdown=job.max_slowdown,
+    )
+
+
+def ask_of(job: Waiting, shard_mib: int) -> Ask:
+    whole = not job.shards
+    return Ask(
+        job.job_id,
+        job.gpus,
+        None if whole else job.shards * shard_mib,
+        None if job.smact is None else Activity(job.smact),
+        0.0,
+        run_s=job.run_s,
+        user=str(job.uid),
+        share=not whole,
+        cpus=job.cpus,
+        host_mib=job.memory_mib,
+        max_slowdown=job.max_slowdown,
+    )

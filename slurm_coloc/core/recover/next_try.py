@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a run that ended is put back, and what the next try asks for.
+
+A job that needed more than it had gets more memory step by step, then a whole GPU. One that others
+ended (a neighbour above its share, a process of no job, a fault of MPS or of the card) comes back
+as it was, and none of that counts against it. Everything else is left to Slurm and to its owner.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from slurm_coloc.core.recover.blame import Blame
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.gres import with_shards
+
+
+class Verdict(StrEnum):
+    """What recovery does about an ended run."""
+
+    REQUEUE = "requeue"
+    VICTIM = "requeue-victim"  # put back too: others ended it
+    NOT_OURS = "not-ours"  # another cause than GPU memory, or a job that we did not place
+    DOES_NOT_FIT = "does-not-fit"  # it had a whole GPU
+    SWITCHED_OFF = "switched-off"
+    NO_REQUEUE = "no-requeue"  # the user's own --no-requeue
+    JOB_CAP = "job-cap"
+    USER_CAP = "user-cap"
+    CLUSTER_CAP = "cluster-cap"
+    VICTIM_CAP = "victim-cap"
+
+    @property
+    def puts_back(self) -> bool:
+        """Whether the job is requeued."""
+        return self in (Verdict.REQUEUE, Verdict.VICTIM)
+
+
+class Way(StrEnum):
+    """What the next try asks for, beside what the ended one had."""
+
+    MORE = "more"
+    WHOLE = "whole"
+    SAME = "same"
+
+
+#: whose doing it was not the run's own
+VICTIMS = frozenset({Blame.NEIGHBOUR, Blame.FOREIGN, Blame.MPS_FAULT, Blame.HARDWARE})
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run ended. ``shared``: on a share of a GPU. ``placed``: we said what it got."""
+
+    outcome: Outcome
+    blame: Blame | None = None
+    shared: bool = True
+    placed: bool = True
+
+    @property
+    def victim(self) -> bool:
+        """Whether others ended it."""
+        return self.blame in VICTIMS and self.outcome in (Outcome.OOM_GPU, Outcome.FAILED)
+
+    @property
+    def own(self) -> bool:
+        """Whether it ran out of GPU memory by itself, or nobody knows by whom."""
+        return self.outcome is Outcome.OOM_GPU and not self.victim
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Most recoveries of one job, and of one user and the cluster in 24 hours, for its own need;
+    and of one job for each cause that is not its own."""
+
+    per_job: int = 2
+    per_user_day: int = 50
+    per_day: int = 500
+    per_cause: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Recoveries so far, counted as Caps counts them; ``cause``: for the cause of this end."""
+
+    own: int = 0
+    user_day: int = 0
+    day: int = 0
+    cause: int = 0
+
+
+def judge(end: End, *, may_requeue: bool, enabled: bool, tally: Tally, caps: Caps) -> Verdict:
+    """Whether a run that ended so is put back."""
+    if not end.placed or not (end.own or end.victim):
+        return Verdict.NOT_OURS
+    if end.own and not end.shared:
+        return Verdict.DOES_NOT_FIT
+    if not enabled:
+        return Verdict.SWITCHED_OFF
+    if not may_requeue:
+        return Verdict.NO_REQUEUE
+    if end.victim:
+        # On a share the last of these tries is on a whole GPU, where there are no neighbours.
+        used_up = tally.cause >= caps.per_cause and not end.shared
+        return Verdict.VICTIM_CAP if used_up else Verdict.VICTIM
+    if tally.own >= caps.per_job:
+        return Verdict.JOB_CAP
+    if tally.user_day >= caps.per_user_day:
+        return Verdict.USER_CAP
+    if tally.day >= caps.per_day:
+        return Verdict.CLUSTER_CAP
+    return Verdict.REQUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is known of the memory (MiB of one GPU) that a run wanted: its measured peak, what it
+    held when it was last seen or by its log, and what it asked for then, by its log."""
+
+    peak_mib: int | None = None
+    held_mib: int | None = None
+    requested_mib: int | None = None
+
+    @property
+    def mib(self) -> int | None:
+        """The most that it is known to have wanted; None where nothing was measured or told."""
+        held = max(self.peak_mib or 0, self.held_mib or 0)
+        return held + (self.requested_mib or 0) if held else None
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How a share grows: ``most`` times, by ``more_mib`` at least, to ``ratio`` times the need at
+    least (thesis, 7.2: 5 GB; 1.25 is ours: the request that failed is seldom a training's last)."""
+
+    most: int = 1
+    more_mib: int = 5120
+    ratio: float = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the ended run asked for: ``tres`` with ``shards`` of ``shard_mib`` on each GPU (0:
+    none), of ``per_gpu`` that a GPU has. ``whole``: the same job on a whole GPU, "" where that is
+    not known. ``grown``: how many steps are behind it."""
+
+    tres: str
+    whole: str
+    shards: int
+    shard_mib: int
+    per_gpu: int
+    grown: int = 0
+
+
+def grow(held: Held, need: Need, steps: Steps, tries_left: int) -> tuple[Way, str]:
+    """What a run that needed more than ``held`` asks for next. The last try (``tries_left`` 1) is
+    always on a whole GPU, and so is one whose need nobody knows."""
+    wanted = need.mib
+    if held.shards and wanted is not None and held.grown < steps.most and tries_left > 1:
+        had_mib = held.shards * held.shard_mib
+        mib = max(had_mib + steps.more_mib, math.ceil(wanted * steps.ratio))
+        shards = math.ceil(mib / held.shard_mib)
+        if shards < held.per_gpu:
+            return Way.MORE, with_shards(held.tres, shards)
+    return Way.WHOLE, held.whole
+
+
+def again(held: Held, tally: Tally, caps: Caps) -> tuple[Way, str]:
+    """What a run that others ended asks for next: the same, at the end of its tries a whole GPU."""
+    if held.shards and tally.cause >= caps.per_cause:
+        return Way.WHOLE, held.whole
+    return Way.SAME, held.tres

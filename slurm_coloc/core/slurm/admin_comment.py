@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mark in AdminComment that ties a job to its decision.
+
+The hook runs before a job has an id; only the super user may change AdminComment, so it is the one
+place where the tie can be trusted. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
+"""
+
+import re
+from dataclasses import dataclass
+
+from slurm_coloc.core.decide.decision import Decision
+
+# etc/coloc.lua's id where colocd did not answer: of many jobs, and of no decision.
+NO_DECISION = "000000000000"
+_MARK = re.compile(r"(?:^|; )coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|;)")
+
+
+def comment_with(existing: str | None, decision_id: str, decision: Decision) -> str:
+    """A site's own comment kept, ours appended."""
+    mark = f"coloc:1:{decision_id}:{decision.action}:{decision.reason}:{decision.shards}"
+    return f"{existing}; {mark}" if existing else mark
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a mark says; ``action`` and ``reason`` as they were written, by whatever release."""
+
+    decision: str
+    action: str
+    reason: str
+    shards: int
+
+
+def mark_in(comment: str) -> Mark | None:
+    """The mark in an AdminComment; the last one counts. None where there is none."""
+    found = _MARK.findall(comment)
+    if not found:
+        return None
+    decision, action, reason, shards = found[-1]
+    return Mark(decision, action, reason, int(shards))
+
+
+def decision_in(comment: str) -> str | None:
+    """The decision id in an AdminComment. None where there is none, or colocd made none."""
+    found = mark_in(comment)
+    return found.decision if found and found.decision != NO_DECISION else None

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of the cluster as far as a decision needs it, and which GPUs a job may get."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.gpu.mig import slice_mib
+
+# From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
+# both on one device (tried on 22.05), so that "exclusive" must be all shards of one GPU there.
+FIRST_SOUND_RELEASE = (23, 11, 5)
+# The first seen whose backfill knows that the other kind holds a GPU (ADR 20).
+FIRST_SOUND_BACKFILL = (26, 5)
+
+# The oldest release on which a job with shards of several GPUs was tried (tres_per_task with
+# one-task-per-sharing); it needs MULTIPLE_SHARING_GRES_PJ in SelectTypeParameters.
+MULTI_GPU_RELEASE = (24, 11)
+MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """A node's GPUs: ``gpus`` whole ones of ``gpu_type`` (None: untyped, or several types) sharing
+    ``shards`` evenly; ``slices``: gres types of its MIG devices and how many there are of each."""
+
+    name: str
+    partitions: tuple[str, ...]
+    features: tuple[str, ...]
+    gpu_type: str | None
+    gpus: int
+    shards: int
+    usable: bool = True
+    down: bool = False  # its jobs are gone; a draining node still runs them
+    cpus: int = 0
+    memory_mib: int = 0
+    address: str = ""  # NodeAddr
+    hostname: str = ""  # NodeHostName
+    slices: tuple[tuple[str, int], ...] = ()
+    #: gres type of each GPU where each has its own (core/slurm/device_types); jobs can be steered
+    #: there
+    devices: tuple[str, ...] = ()
+
+    @property
+    def shards_per_gpu(self) -> int:
+        """Shards of one GPU; Slurm spreads a node's count evenly over its devices."""
+        return self.shards // self.gpus if self.gpus else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionShape:
+    """A partition: defaults per GPU and the time limit (minutes; None: unlimited).
+
+    ``preempt_mode`` is the one in force, in Slurm's words (``GANG,SUSPEND``); the cluster's where
+    the partition names none.
+    """
+
+    name: str
+    default: bool = False
+    def_cpu_per_gpu: int | None = None
+    def_mem_per_gpu_mib: int | None = None
+    max_time_min: int | None = None
+    qos: str = ""
+    preempt_mode: str = "OFF"
+    priority_tier: int = 1
+
+
+def suspends(part: PartitionShape | None) -> bool:
+    """Whether jobs of this partition are suspended for others, by preemption or in turns."""
+    words = set(part.preempt_mode.upper().split(",")) if part else set()
+    return bool(words & {"SUSPEND", "GANG"})
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A slurmctld of the cluster, and whether it answered."""
+
+    host: str
+    up: bool
+    primary: bool
+
+
+def active_controller(found: Sequence[Controller]) -> Controller | None:
+    """The controller in charge: the first that answers, in slurm.conf's order (a primary that
+    comes back takes over from its backup at once; man scontrol, takeover)."""
+    return next((one for one in found if one.up), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """What colocd knows of the cluster at one time."""
+
+    name: str
+    release: tuple[int, ...]
+    nodes: tuple[NodeShape, ...] = ()
+    partitions: tuple[PartitionShape, ...] = ()
+    private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
+    select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
+    accounting_tres: frozenset[str] = frozenset()  # of AccountingStorageTRES
+    preempt_type: str = ""  # PreemptType
+    age_counts: bool = (
+        False  # whether a job that is not eligible yet loses age (core/place/gate_wait)
+    )
+    constraints: bool = (
+        False  # whether jobs' Extra is a constraint on the nodes' (core/place/node_gate)
+    )
+
+    @property
+    def keeps_whole_apart(self) -> bool:
+        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs."""
+        return self.release >= FIRST_SOUND_RELEASE
+
+    @property
+    def splits_shares(self) -> bool:
+        """Whether Slurm may put the shards of one job on several GPUs of a node: under
+        MULTIPLE_SHARING_GRES_PJ it splits ``--gres=shard:12`` as 9 + 3 where that fits first (tried
+        on 24.11 and 26.05). Only shards per task with one-task-per-sharing stay on one GPU."""
+        return MULTI_GPU_PARAMETER in self.select_params
+
+    @property
+    def shares_several(self) -> bool:
+        """Whether a job can have shards of several GPUs here, so many of each."""
+        return self.splits_shares and self.release >= MULTI_GPU_RELEASE
+
+    @property
+    def whole_type(self) -> str | None:
+        """The type that a request for a whole GPU must name, because an untyped one may land on a
+        MIG device (tried 22.05 and 24.11); None where there is no MIG, or several types of whole
+        GPUs, of which Slurm lets a job name only one."""
+        if not any(node.slices for node in self.nodes):
+            return None
+        types = {node.gpu_type for node in self.nodes if node.gpus}
+        return types.pop() if len(types) == 1 else None
+
+    @property
+    def steerable(self) -> frozenset[str]:
+        """Models whose GPUs have a type each on some node: there a request by the model's name is
+        refused, and a node's feature of that name stands for it."""
+        return frozenset(node.gpu_type for node in self.nodes if node.devices and node.gpu_type)
+
+    def partition(self, name: str | None) -> PartitionShape | None:
+        """The partition called ``name``; the default one for None."""
+        for part in self.partitions:
+            if part.name == name or (name is None and part.default):
+                return part
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGpu:
+    """A kind of shared GPU that a job may get; ``type`` is set where the job must name it."""
+
+    type: str | None
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigType:
+    """A kind of MIG device that a job may get: its gres type, the MiB that a job may count on
+    there, and how many of them there are."""
+
+    type: str
+    mib: int
+    count: int
+
+
+def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
+    """Names of the partitions that the job may run in (a list is allowed in Slurm)."""
+    if request.partition:
+        return tuple(part for part in request.partition.split(",") if part)
+    default = shape.partition(None)
+    return (default.name,) if default else ()
+
+
+def plain(wanted: str | None) -> bool:
+    """Whether a constraint is a plain list of features (a, a&b, a|b), which is all we judge."""
+    return not wanted or bool(re.fullmatch(r"[\w.-]+(?:(?:[&,][\w.-]+)*|(?:\|[\w.-]+)*)", wanted))
+
+
+def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
+    """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
+    partition are shared (may_land_elsewhere)."""
+    if not wanted:
+        return True
+    if re.fullmatch(r"[\w.-]+(?:[&,][\w.-]+)*", wanted):
+        return all(name in present for name in re.split("[&,]", wanted))
+    if re.fullmatch(r"[\w.-]+(?:\|[\w.-]+)*", wanted):
+        return any(name in present for name in wanted.split("|"))
+    return True
+
+
+def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
+    """Whether the job may be bound to GPU nodes that have no shards, where it could never start.
+
+    Named or excluded nodes, a reservation or a rich constraint are not followed here: they are
+    harmless where every GPU node of the partitions has shards.
+    """
+    bound = request.req_nodes or request.exc_nodes or request.reservation
+    if not bound and plain(request.features):
+        return False
+    wanted = set(wanted_partitions(request, shape))
+    return any(wanted & set(node.partitions) and not node.shards for node in shape.nodes)
+
+
+def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
+    """CPUs of the smallest node with shards that the job may get; 0 where that is unknown."""
+    wanted = set(wanted_partitions(request, shape))
+    found = [node.cpus for node in shape.nodes if node.shards and wanted & set(node.partitions)]
+    return min(found, default=0)
+
+
+def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:
+    """Partitions that the job may start in; none where one of them is not shared."""
+    wanted = wanted_partitions(request, shape)
+    allowed = {name for name in wanted if not pool or name in pool}
+    return allowed if len(allowed) == len(set(wanted)) else set()
+
+
+def mig_types(
+    request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
+) -> tuple[MigType, ...]:
+    """Kinds of MIG device that the job may get, the smallest memory first; () where there is none.
+    A kind whose memory is not known is none."""
+    allowed = _allowed(request, shape, pool)
+    counts: dict[str, int] = {}
+    for node in shape.nodes:
+        if allowed & set(node.partitions) and features_fit(request.features, node.features):
+            for kind, count in node.slices:
+                counts[kind] = counts.get(kind, 0) + count
+    found = [
+        MigType(kind, mib, count) for kind, count in counts.items() if (mib := slice_mib(kind))
+    ]
+    return tuple(sorted(found, key=lambda one: (one.mib, one.type)))
+
+
+def shared_gpus(
+    request: JobRequest,
+    gpu_type: str | None,
+    shape: ClusterShape,
+    pool: tuple[str, ...],
+    gpus: int = 1,
+) -> tuple[SharedGpu, ...]:
+    """Kinds of shared GPU of which the job may get ``gpus`` on one node, smallest first; () where
+    there is none.
+
+    ``pool`` names the partitions whose GPUs may be shared, () for all that have shards.
+    """
+    allowed = _allowed(request, shape, pool)
+    kinds = {
+        SharedGpu(node.gpu_type, node.shards_per_gpu)
+        for node in shape.nodes
+        if node.shards_per_gpu > 0
+        and node.gpus >= gpus
+        and allowed & set(node.partitions)
+        and (gpu_type is None or node.gpu_type == gpu_type)
+        and features_fit(request.features, node.features)
+    }
+    return tuple(sorted(kinds, key=lambda kind: (kind.shards, kind.type or "")))

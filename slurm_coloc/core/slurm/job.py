@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job as Slurm shows it at one time."""
+
+from dataclasses import dataclass
+
+from slurm_coloc.core.slurm.gres import gpu_request
+
+TERMINAL = frozenset(
+    {
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED",
+        "BOOT_FAIL", "DEADLINE", "REVOKED",
+    }
+)  # fmt: skip
+
+
+# The reason of a job that was put back in a hold, until it is released. An owner who holds it then
+# too leaves no trace (tried on 22.05 and 24.11), so a release of ours ends both.
+REQUEUED_HELD = "job requeued in held state"
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job. ``state`` is Slurm's base word; ``completing`` its COMPLETING flag.
+
+    Times are Unix seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script.
+    ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
+    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
+    """
+
+    job_id: int
+    state: str
+    completing: bool = False
+    restarts: int = 0
+    uid: int = -1
+    reason: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    priority: int = 0
+    tres_per_node: str = ""
+    tres_per_task: str = ""
+    admin_comment: str = ""
+    partition: str = ""
+    nodes: str = ""
+    submit_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    array_job_id: int | None = None
+    array_task: str | None = None
+    account: str = ""
+    qos: str = ""
+    dependency: str = ""
+    batch_host: str = ""
+    requeue: bool = False
+    batch: bool = False
+
+    @property
+    def tres(self) -> str:
+        """What it asks for in GPUs or shards, on its node or for each task (core/slurm/gres)."""
+        return gpu_request(self.tres_per_node, self.tres_per_task)
+
+    @property
+    def handle(self) -> str:
+        """What scontrol must be told to act on this job alone: the id of an array's last task is
+        also that of the whole array, so tasks are named ``<array>_<index>``."""
+        if self.array_job_id and self.array_task and self.array_task.isdigit():
+            return f"{self.array_job_id}_{self.array_task}"
+        return str(self.job_id)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over and its node has been cleaned up."""
+        return self.state in TERMINAL and not self.completing
+
+    @property
+    def held(self) -> bool:
+        """Whether the job waits in a hold; a held job has priority 0 in every release."""
+        return self.state == "PENDING" and self.priority == 0
+
+    @property
+    def held_by_requeue(self) -> bool:
+        """Whether that hold came with a requeue, and nobody has ended it since."""
+        return self.held and self.reason == REQUEUED_HELD
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a job was given by its owner: its nice value, its time limit in seconds (None:
+    unlimited), the reservations that it runs in ("": none), and its Comment."""
+
+    nice: int = 0
+    limit_s: float | None = None
+    reservation: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it.
+
+    ``state`` is the base word (``CANCELLED by 7`` is CANCELLED), ``tres`` what it had
+    (``cpu=2,gres/shard=12,...``); times in Unix seconds.
+    """
+
+    job_id: int
+    state: str
+    array_job_id: int | None = None
+    array_task: str | None = None
+    restarts: int = 0
+    uid: int = -1
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    nodes: str = ""
+    tres: str = ""
+    admin_comment: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    submit_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other groups' estimators, for comparison. ``auto`` never chooses one."""

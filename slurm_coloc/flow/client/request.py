@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""colocd as people ask it: one request, one answer, one deadline. From the host of slurmctld by
+its Unix socket, from a login node over the network."""
+
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+from slurm_coloc.adapters.link.client import Me, NetWire
+from slurm_coloc.config import Config
+from slurm_coloc.errors import (
+    ColocError,
+    ConfigError,
+    DaemonUnreachable,
+    SlurmError,
+    UsageFault,
+)
+from slurm_coloc.flow.client.connect import Ways, reach
+
+DEADLINE_S = 30.0  # `explain` waits for up to three Slurm commands of colocd
+
+# Codes that colocd answers, as the errors whose exit code the command line documents. Others,
+# and a job that one may not see, end with 1.
+_CLASSES: dict[str, type[ColocError]] = {
+    "bad-request": UsageFault,
+    "not-allowed": UsageFault,
+    "usage": UsageFault,
+    "config": ConfigError,
+    "slurm": SlurmError,
+    "slurm-away": SlurmError,
+    "slurm-busy": SlurmError,
+    "slurm-refused": SlurmError,
+    "standby": DaemonUnreachable,
+}
+
+
+def ask(
+    config: Config, op: str, fields: dict[str, Any], deadline_s: float = DEADLINE_S
+) -> dict[str, Any]:
+    """Colocd's answer to ``op``. Raises DaemonUnreachable, or the error that colocd answered."""
+    network = config.network
+    uid = _slurm_uid(config) if network.controllers else 0
+    me = Me(uid, munge_socket=network.munge_socket)
+    return _ask(Ways(config.daemon.socket, network.controllers, me), op, deadline_s, fields)
+
+
+def ask_socket(
+    path: Path, op: str, *, deadline_s: float = DEADLINE_S, **fields: Any
+) -> dict[str, Any]:
+    """As ``ask``, of the colocd behind one Unix socket."""
+    return _ask(Ways(path, (), Me(os.geteuid())), op, deadline_s, fields)
+
+
+def ask_network(config: Config, target: str, op: str, deadline_s: float) -> dict[str, Any]:
+    """As ``ask``, of one controller's colocd over the network."""
+    me = Me(_slurm_uid(config), munge_socket=config.network.munge_socket)
+    with NetWire(target, me, deadline_s) as wire:
+        answer = wire.ask(op)
+    if answer.get("ok") is not True:
+        raise _error(answer.get("error"))
+    return answer
+
+
+def _ask(ways: Ways, op: str, deadline_s: float, fields: dict[str, Any]) -> dict[str, Any]:
+    request = json.dumps({"v": 1, "op": op, **fields}).encode()
+    wire, answer = reach(ways, request, deadline_s)
+    wire.close()
+    if answer.get("ok") is not True:
+        raise _error(answer.get("error"))
+    return answer
+
+
+def _slurm_uid(config: Config) -> int:
+    try:
+        return pwd.getpwnam(config.daemon.slurm_user).pw_uid
+    except KeyError:
+        text = f"daemon.slurm_user: no user {config.daemon.slurm_user!r} on this host"
+        raise ConfigError(text) from None
+
+
+def _error(told: object) -> ColocError:
+    known = told if isinstance(told, dict) else {}
+    code, message = str(known.get("code", "error")), str(known.get("message", "colocd failed"))
+    return _CLASSES.get(code, ColocError)(message, code)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of two colocds acts: the one on the host of the slurmctld that is in charge.
+
+`scontrol ping` tells who answers, not who is in charge: a backup answers while it waits. It is in
+charge when no controller before it answers and Slurm's commands work all the same. The change is
+staggered: who loses the role stops at once, who gains it waits one look more, so the two never act
+at one time.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+
+import structlog
+
+from slurm_coloc.adapters.link.address import Names, is_own
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.core.slurm.cluster import Controller, active_controller
+from slurm_coloc.errors import SlurmError
+
+log = structlog.get_logger()
+
+LOOK_S = 5.0  # between two looks where there are several controllers
+# A look that hangs (a host that is off, a backup that is taking over) must end the role as well.
+TRUSTED_S = 4 * LOOK_S
+
+
+class Part(StrEnum):
+    """What this colocd is."""
+
+    UNKNOWN = "unknown"  # Slurm has not answered yet
+    ACTIVE = "active"
+    STANDBY = "standby"
+
+
+class Role:
+    """This colocd's part, kept fresh by ``look``."""
+
+    def __init__(self, slurm: SlurmClient, host: str = "") -> None:
+        """``host``: this host's name, for tests."""
+        self._slurm = slurm
+        self._host = host or os.uname().nodename
+        self._names = Names()
+        self._alone = False
+        self._part = Part.UNKNOWN
+        self._chosen_s: float | None = None  # since when this host's slurmctld is in charge
+        self._looked_s = 0.0
+
+    @property
+    def part(self) -> Part:
+        """What this colocd is now; ACTIVE lapses when looks fail for long."""
+        stale = not self._alone and time.monotonic() - self._looked_s > TRUSTED_S
+        return Part.STANDBY if self._part is Part.ACTIVE and stale else self._part
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds to the next look; one controller needs no more looks than its shape."""
+        return 120.0 if self._alone else LOOK_S
+
+    async def look(self) -> None:
+        """Ask who is in charge; raises SlurmError where nobody answers."""
+        found = await self._slurm.controllers()
+        before, self._alone = self.part, len(found) < 2
+        chosen = self._alone or await self._is_mine(found)
+        now = self._looked_s = time.monotonic()
+        if not chosen:
+            self._chosen_s, self._part = None, Part.STANDBY
+        else:
+            self._chosen_s = now if self._chosen_s is None else self._chosen_s
+            held = self._alone or now - self._chosen_s >= LOOK_S
+            self._part = Part.ACTIVE if held else Part.STANDBY
+        if before is not self._part and not (self._alone and before is Part.UNKNOWN):
+            log.info("role", part=str(self._part), host=self._host)
+
+    async def _is_mine(self, found: Sequence[Controller]) -> bool:
+        """Whether the slurmctld of this host is in charge."""
+        one = active_controller(found)
+        if one is None or not await self._is_here(one.host):
+            return False
+        if one.primary:
+            return True
+        try:
+            # A backup that waits refuses this, or lets it wait.
+            await self._slurm.config()
+        except SlurmError:
+            return False
+        return True
+
+    async def _is_here(self, host: str) -> bool:
+        name = host.partition("(")[0]
+        if name.partition(".")[0] == self._host.partition(".")[0]:
+            return True
+        return any(is_own(address) for address in await self._names.addresses(name))

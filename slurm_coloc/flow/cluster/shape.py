@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's shape as colocd saw it last, and whether that may be out of date."""
+
+import asyncio
+import contextlib
+import time
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape
+from slurm_coloc.errors import SlurmError
+
+
+class Seen:
+    """``shape`` is None until Slurm has answered once; ``at_s`` is the time before it was asked."""
+
+    def __init__(self, slurm: SlurmClient) -> None:
+        """Nothing is asked yet."""
+        self._slurm = slurm
+        self.shape: ClusterShape | None = None
+        self.at_s: float | None = None  # Unix seconds
+        self.asked = asyncio.Event()  # the first question has ended
+        self._looking: asyncio.Task[None] | None = None
+
+    def gpu_type(self, node: str | None) -> str:
+        """The type of a node's GPUs; "" where it has none or the node is not known."""
+        nodes = self.shape.nodes if self.shape else ()
+        return next((one.gpu_type or "" for one in nodes if one.name == node), "")
+
+    async def look(self) -> None:
+        """Ask Slurm; raises SlurmError, and what was seen before stays."""
+        began_s = time.time()
+        try:
+            self.shape, self.at_s = await self._slurm.shape(), began_s
+        finally:
+            self.asked.set()
+
+    async def is_stale(self, loaded_ms: object, limit_s: float) -> bool:
+        """Whether slurmctld started, or read slurm.conf, since the last look, and a look now gave
+        no answer within ``limit_s``: a share spelled for other SelectTypeParameters is refused.
+
+        ``loaded_ms``: when slurmctld loaded the hook, which it does after it read slurm.conf (Unix
+        milliseconds); anything but a number: not known.
+        """
+        if self.shape is None or MULTI_GPU_PARAMETER not in self.shape.select_params:
+            return False  # shares per node are taken whatever the parameters are now
+        if not isinstance(loaded_ms, int) or self._younger(loaded_ms):
+            return False
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_quietly())
+        await asyncio.wait([self._looking], timeout=limit_s)  # it goes on after that
+        return not self._younger(loaded_ms)
+
+    def _younger(self, than_ms: int) -> bool:
+        return (self.at_s or 0.0) * 1000 > than_ms
+
+    async def _look_quietly(self) -> None:
+        with contextlib.suppress(SlurmError):
+            await self.look()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the GPUs are now, as the nodes' agents said last: kept in memory, not older than
+agent.beat_s."""
+
+import time
+from typing import Annotated, Any
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.adapters.store import Store
+
+log = structlog.get_logger()
+
+STALE_S = 60.0  # an agent speaks every 30 s at least
+Mib = Annotated[int, Field(ge=0, le=2**24)]
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None
+Figure = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)] | None
+JobId = Annotated[int, Field(ge=1, le=2**32)]
+Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class JobThere(_Told):
+    """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
+    it, beside others a division (core/gpu/telemetry/shares)."""
+
+    job_id: JobId
+    mib: Mib
+    smact: Ratio = None
+
+
+class GpuNow(_Told):
+    """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: the
+    reason where the activity is not told."""
+
+    uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
+    index: Annotated[int, Field(ge=0, le=255)] = 0
+    minor: Annotated[int, Field(ge=0, le=255)] | None = None
+    name: Text = ""
+    total_mib: Mib
+    free_mib: Mib
+    smact: Ratio = None
+    smocc: Ratio = None
+    dram: Ratio = None
+    pcie_tx_mib_s: Figure = None
+    pcie_rx_mib_s: Figure = None
+    power_w: Figure = None
+    jobs: tuple[JobThere, ...] = Field((), max_length=48)
+    foreign_mib: Mib = 0
+    why: Text = ""
+
+
+class IdleRun(_Told):
+    """A run that holds its GPU and does not use it."""
+
+    job_id: JobId
+    restart: Annotated[int, Field(ge=0, le=2**16)]
+    since_s: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+    held_mib: Mib = 0
+
+
+class Beat(_Told):
+    """The part of a heartbeat that is about GPUs."""
+
+    gpus: tuple[GpuNow, ...] = Field((), max_length=64)
+    idle: tuple[IdleRun, ...] = Field((), max_length=64)
+    gpus_why: Text = ""
+
+
+class Live:
+    """The last figures of each node."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._began_s = time.time()
+        self._kept: dict[str, tuple[float, Beat]] = {}
+        self._told: set[tuple[int, int, float]] = set()
+
+    def take(self, node: str, message: dict[str, Any]) -> None:
+        """A heartbeat of ``node``; what is malformed is left out."""
+        try:
+            beat = Beat.model_validate(message)
+        except ValidationError as err:
+            log.warning("beat", node=node, error=str(err.errors()[0]["msg"])[:120])
+            return
+        self._kept[node] = (time.time(), beat)
+        idle = {(one.job_id, one.restart, one.since_s) for one in beat.idle}
+        for one in beat.idle:
+            if (one.job_id, one.restart, one.since_s) not in self._told:
+                self._note(node, one)
+        self._told = {one for one in self._told if one[0] not in {i[0] for i in idle}} | idle
+        if len(self._told) > 4096:
+            self._told = idle
+
+    def _note(self, node: str, idle: IdleRun) -> None:
+        """Tell the job's story of it, once."""
+        for run in self._store.runs_of_job(idle.job_id):
+            if run["restart"] != idle.restart or run["outcome"]:
+                continue
+            minutes = (time.time() - idle.since_s) / 60
+            text = f"holds {idle.held_mib} MiB on {node} and has used no GPU for {minutes:.0f} min"
+            said = self._store.story(run["decision"], idle.job_id)
+            begun = [line for line in said if line["kind"] == "idle"]
+            if not begun or begun[-1]["at_s"] < idle.since_s:
+                self._store.note(time.time(), run["decision"], idle.job_id, "idle", text)
+                log.info("idle", jobid=idle.job_id, node=node, held_mib=idle.held_mib)
+
+    def _fresh(self) -> dict[str, tuple[float, Beat]]:
+        now = time.time()
+        return {name: one for name, one in self._kept.items() if now - one[0] < STALE_S}
+
+    def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
+        """What a node said last, and when (Unix seconds), however old; None: nothing."""
+        kept = self._kept.get(node)
+        return (kept[0], kept[1].gpus) if kept else None
+
+    def awaited(self, node: str, grace_s: float) -> bool:
+        """Whether a node has said nothing since colocd began, less than ``grace_s`` ago: it is not
+        silent, it has not come back yet."""
+        return node not in self._kept and time.time() - self._began_s < grace_s
+
+    def answer(self, *, hide_jobs: bool) -> dict[str, Any]:
+        """All GPUs of all nodes. ``hide_jobs``: PrivateData keeps job ids from who asks."""
+        found = []
+        for node, (at_s, beat) in sorted(self._fresh().items()):
+            for gpu in beat.gpus:
+                row = gpu.model_dump(mode="json") | {"node": node, "at_s": at_s}
+                if hide_jobs:
+                    row["jobs"] = None
+                row["jobs_here"] = len(gpu.jobs)
+                found.append(row)
+        silent = {node: beat.gpus_why for node, (_, beat) in self._fresh().items() if beat.gpus_why}
+        return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
+
+    def mark(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now."""
+        idle = {
+            (one.job_id, one.restart): one.since_s
+            for _, beat in self._fresh().values()
+            for one in beat.idle
+        }
+        for row in answer["jobs"]:
+            row["idle_since_s"] = idle.get((row["job_id"], row["restart"]))
+        return answer

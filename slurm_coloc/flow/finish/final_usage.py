@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage finish, what the run used: the agent's record, brought up to the end.
+
+The agent writes at least every five seconds and where something changed, so the record may be a
+second old. The driver's accounting is asked once more here, and nothing is lost in between; without
+an agent there is no record, and the report is as it was without one.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slurm_coloc.adapters import procs
+from slurm_coloc.core.gpu.peak import Use
+from slurm_coloc.core.gpu.telemetry import final_usage
+from slurm_coloc.flow.measure import records
+from slurm_coloc.flow.measure.jobs_here import Job, Present
+
+MOST_BYTES = 28672  # a report as a whole stays below 32 KiB
+# A record that is not written again is so much older than its run's end at most: those in between.
+BEHIND_S = 6.0
+
+Plain = dict[str, Any]
+
+
+def used(
+    run_dir: Path,
+    state: Mapping[str, Any],
+    accounted: Mapping[str, list[Use]] | None,
+    ended_s: float,
+    notes: list[str],
+) -> Plain | None:
+    """The record of the run with this state; None without one. A fault is a note."""
+    try:
+        job = (int(state["job_id"]), int(state["restart"]), float(state["started_s"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    record = records.load(run_dir, *job)
+    if record is None:
+        return None
+    others = Others(run_dir, job[0])
+    try:
+        found = final_usage.closed(record, accounted, others.job_of, ended_s)
+    except (KeyError, TypeError, ValueError) as err:
+        notes.append(f"record of use: {err!r}"[:200])
+        return None
+    return small(found)
+
+
+class Others:
+    """Whose a process is that began in the last seconds."""
+
+    def __init__(self, run_dir: Path, job_id: int) -> None:
+        self._job_id = job_id
+        self._records = [one for one in records.every(run_dir) if one["job_id"] != job_id]
+        self._present = Present(run_dir)
+        self._present.look()
+
+    def job_of(self, uuid: str, use: Use) -> int | None:
+        """By /proc while it runs; by the other jobs' records; this job's where it has the GPU to
+        itself. 0: another's."""
+        found = procs.find(use.pid, self._present.uids.get) if use.end_s is None else None
+        if found is not None:
+            return found.job_id or 0
+        for record in self._records:
+            if any(one.get("pid") == use.pid and one.get("uuid") == uuid for one in record["pids"]):
+                return 0
+        return self._job_id if self._alone(uuid, use) else None
+
+    def _alone(self, uuid: str, use: Use) -> bool:
+        """Whether no other run is on this GPU, and none left it since the process began."""
+        for record in self._records:
+            there = any(gpu.get("uuid") == uuid for gpu in record["gpus"])
+            if there and float(record["until_s"]) + BEHIND_S >= use.start_s:
+                return False
+        others: list[Job] = [
+            job for job in self._present.jobs.values() if job.job_id != self._job_id
+        ]
+        return not any(uuid in job.uuids or not job.uuids for job in others)
+
+
+def small(record: Plain) -> Plain:
+    """The record in at most MOST_BYTES: the course goes first, then the least processes."""
+    for shorten in (_as_it_is, _without_series, _few_pids):
+        record = shorten(record)
+        if len(json.dumps(record)) <= MOST_BYTES:
+            break
+    return record
+
+
+def _as_it_is(record: Plain) -> Plain:
+    return record
+
+
+def _without_series(record: Plain) -> Plain:
+    left_out = {**record.get("left_out", {}), "series": 1}
+    return {**record, "series": None, "left_out": left_out}
+
+
+def _few_pids(record: Plain) -> Plain:
+    kept = sorted(record["pids"], key=lambda one: -int(one["peak_mib"]))[:16]
+    left_out = record.get("left_out", {})
+    gone = int(left_out.get("pids", 0)) + len(record["pids"]) - len(kept)
+    return {**record, "pids": kept, "left_out": {**left_out, "pids": gone}}

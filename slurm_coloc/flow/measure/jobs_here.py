@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs are on this node: the states that the Prolog wrote and the Epilog removes."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from slurm_coloc.adapters import spool
+from slurm_coloc.errors import ColocError
+
+_STATE = re.compile(r"([0-9]{1,10})\.json")
+
+
+class Job(NamedTuple):
+    """One run on this node. ``began_s``: when its Prolog began; ``uuids``: its GPUs, () where the
+    Prolog could not tell; ``method``: how it shares them (core/gpu/sharing), "" where not known."""
+
+    job_id: int
+    restart: int
+    uid: int
+    began_s: float
+    uuids: tuple[str, ...]
+    method: str = ""
+
+
+class Present:
+    """The jobs of this node, by the folder's time: one system call where nothing changed."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._seen_ns = -1
+        self._files: dict[str, tuple[int, int]] = {}
+        self.jobs: dict[int, Job] = {}
+        self.uids: dict[int, int] = {}
+
+    def look(self) -> bool:
+        """Read what is new; whether something changed."""
+        try:
+            seen_ns = os.stat(self._run_dir).st_mtime_ns  # noqa: PTH116
+        except OSError:
+            changed = bool(self.jobs)
+            self._seen_ns, self._files, self.jobs, self.uids = -1, {}, {}, {}
+            return changed
+        if seen_ns == self._seen_ns:
+            return False
+        try:
+            with spool.opened_dir(self._run_dir, None) as fd:
+                changed = self._read_all(fd)
+        except (ColocError, OSError):
+            return False
+        # Not remembered while the folder is younger than the clock's tick: a file that comes within
+        # the same tick would not be seen.
+        self._seen_ns = seen_ns if _settled(seen_ns) else -1
+        return changed
+
+    def _read_all(self, fd: int) -> bool:
+        files: dict[str, tuple[int, int]] = {}
+        jobs: dict[int, Job] = {}
+        with os.scandir(fd) as entries:
+            names = [entry.name for entry in entries if _STATE.fullmatch(entry.name)]
+        for name in names:
+            try:
+                told = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                files[name] = (told.st_mtime_ns, told.st_ino)
+                job_id = int(name.removesuffix(".json"))
+                if files[name] == self._files.get(name):
+                    job = self.jobs.get(job_id)
+                else:
+                    job = read_state(spool.read_file(fd, name, {0, os.geteuid()}) or b"")
+            except (ColocError, OSError):
+                continue
+            if job is not None and job.job_id == job_id:
+                jobs[job_id] = job
+        changed = jobs != self.jobs
+        self._files, self.jobs = files, jobs
+        self.uids = {job.job_id: job.uid for job in jobs.values()}
+        return changed
+
+
+def read_state(raw: bytes) -> Job | None:
+    """The run of a state; None where it is none."""
+    try:
+        state = json.loads(raw)
+        devices = state["gpu"].get("devices", [])
+        return Job(
+            job_id=int(state["job_id"]),
+            restart=int(state["restart"]),
+            uid=int(state["uid"]),
+            began_s=float(state["started_s"]),
+            uuids=tuple(str(one["uuid"]) for one in devices),
+            method=str(state.get("sharing", {}).get("method", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _settled(seen_ns: int) -> bool:
+    """Whether a later change would show: file systems count in ticks of up to 10 ms."""
+    return time.time_ns() - seen_ns > 50_000_000

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs stage measure: a sample each second, DCGM beside it, profilers let by, MPS tidied up.
+
+The driver's errors are noted as they come (flow/measure/xids).
+
+NVML is asked in a thread of its own: where the driver hangs, samples stop and all else goes on.
+"""
+
+import asyncio
+import contextlib
+import functools
+import os
+import time
+from typing import Any
+
+import structlog
+
+from slurm_coloc.adapters import hookenv
+from slurm_coloc.adapters.dcgm.counters import Dcgm
+from slurm_coloc.adapters.dcgm.jobs import JobStatistics
+from slurm_coloc.adapters.dcgm.program import Dcgmi
+from slurm_coloc.adapters.mps import seats
+from slurm_coloc.adapters.nvml import Nvml
+from slurm_coloc.adapters.procs.watch import Procs
+from slurm_coloc.errors import ColocError, GpuError
+from slurm_coloc.flow.finish.epilog import SUFFIXES
+from slurm_coloc.flow.measure import records
+from slurm_coloc.flow.measure.dcgm_stats import JobStats
+from slurm_coloc.flow.measure.measure import Measurer
+from slurm_coloc.flow.measure.thread import Worker
+
+log = structlog.get_logger()
+
+SAMPLE_S = 1.0
+LIMIT_S = 5.0  # NVML answers in milliseconds
+WITHOUT_S = 60.0  # between two tries on a node without NVML
+REAP_S = 60.0
+FLUSH_S = 2.0
+HEAR_S = 0.1  # between two looks at what the driver reported
+FRESH_S = 5.0  # older figures are not told
+
+
+class Sampler:
+    """The samples of this node, for as long as the agent runs."""
+
+    def __init__(self, settings: hookenv.HookSettings, slurm_uid: int) -> None:
+        self._settings = settings
+        self._lib = Nvml()
+        dcgmi = Dcgmi(settings.dcgmi)
+        self._dcgm = Dcgm(dcgmi)
+        self._root = os.geteuid() == 0
+        procs = Procs({0, slurm_uid, os.geteuid()})
+        self._measurer = Measurer(settings, self._lib, self._dcgm, procs, may_write=self._root)
+        if settings.job_stats and self._root:
+            numbers, jobs = lambda: self._dcgm.numbers, self._measurer.jobs
+            self._measurer.stats = JobStats(JobStatistics(dcgmi), numbers, jobs)
+        self._worker = Worker("nvml")
+        self._sampled_s = 0.0
+        self._reaped_s = 0.0
+        self._told = ""
+        self._faults: set[str] = set()  # kinds of faults of MPS that were told
+        self._xid = asyncio.Event()
+        self._mark = settings.run_dir / records.FOLDER / ".profiling-paused"
+
+    def told(self) -> dict[str, Any]:
+        """What a heartbeat says of this node's GPUs."""
+        if time.monotonic() - self._sampled_s > FRESH_S:
+            return {"gpus": [], "idle": [], "gpus_why": (self._told or "no sample yet")[:160]}
+        found = self._measurer
+        return {"gpus": found.figures[:64], "idle": found.idle[:64], "runs": found.present[:64]}
+
+    def forget(self, gone: object) -> None:
+        """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was
+        killed, or never ran. Their MPS daemon goes within a second."""
+        if not self._root or not isinstance(gone, list):
+            return
+        here = {one[0] for one in self._measurer.present}
+        for job_id in gone[:64]:
+            if isinstance(job_id, int) and job_id in here:
+                log.warning("state", jobid=job_id, result="removed: its Epilog never came")
+                with contextlib.suppress(ColocError, OSError):
+                    records.remove_state(self._settings.run_dir, job_id, SUFFIXES)
+                self._reaped_s = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if not self._root:
+            log.warning(
+                "agent",
+                user=os.geteuid(),
+                reason="not root: no records of what jobs use, no environment of other users'"
+                " processes, no tidying of MPS; figures and link go on",
+            )
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._dcgm.run())
+                if self._measurer.stats is not None:
+                    group.create_task(self._measurer.stats.run())
+                group.create_task(self._each_second())
+        finally:
+            # Stopped in an orderly way; after a kill up to five seconds of figures are missing.
+            with contextlib.suppress(TimeoutError, Exception):
+                await self._worker.call(self._measurer.flush, FLUSH_S)
+
+    async def _each_second(self) -> None:
+        if self._root and self._mark.exists():
+            await self._resume()  # an agent that was killed has left the counters paused
+        self._measurer.xids.start(functools.partial(_set, asyncio.get_running_loop(), self._xid))
+        next_s = time.monotonic()
+        while True:
+            next_s = max(next_s + SAMPLE_S, time.monotonic())
+            pause_s = 0.0
+            try:
+                await self._profilers(await self._worker.call(self._measurer.tick, LIMIT_S))
+                self._sampled_s = time.monotonic()
+                self._tell("")
+            except TimeoutError as err:
+                self._tell(f"the driver does not answer: {err}")
+            except GpuError as err:
+                self._tell(err.message)
+                pause_s = WITHOUT_S
+                with contextlib.suppress(TimeoutError, ColocError):
+                    await self._worker.call(self._lib.close, LIMIT_S)
+            except Exception:
+                log.exception("sample")
+                pause_s = SAMPLE_S
+            await self._reap()
+            await self._listen(max(time.monotonic() + pause_s, next_s))
+
+    async def _listen(self, until_s: float) -> None:
+        """Sleep; what the driver reports meanwhile is noted at once."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(self._xid.wait(), left_s)
+            except TimeoutError:
+                return
+            self._xid.clear()
+            with contextlib.suppress(TimeoutError):
+                await self._worker.call(self._measurer.hear, LIMIT_S)
+            await asyncio.sleep(HEAR_S)  # a GPU that fails may report hundreds a second
+
+    def _tell(self, why: str) -> None:
+        if why.partition(":")[0] != self._told.partition(":")[0]:
+            if why:
+                log.warning("sample", error=why)
+            else:
+                log.info("sample", result="goes on")
+        self._told = why
+
+    async def _profilers(self, job_id: int | None) -> None:
+        """Free the profiling counters while a job's own profiler runs."""
+        if job_id == self._measurer.paused_by:
+            return
+        before, self._measurer.paused_by = self._measurer.paused_by, job_id
+        if job_id is None:
+            await self._resume()
+        elif before is None:
+            log.info("profiling", jobid=job_id, result="counters paused")
+            if self._root and self._mark.parent.is_dir():
+                self._mark.touch()
+            await self._dcgm.pause()
+
+    async def _resume(self) -> None:
+        log.info("profiling", result="counters resumed")
+        await self._dcgm.resume()
+        if self._root:
+            self._mark.unlink(missing_ok=True)
+
+    async def _reap(self) -> None:
+        """Take away MPS daemons whose last job went without its Epilog. The hooks' own lock keeps
+        it apart from a Prolog."""
+        if not self._root or time.monotonic() - self._reaped_s < REAP_S:
+            return
+        self._reaped_s = time.monotonic()
+        settings = self._settings
+        try:
+            found = await asyncio.to_thread(
+                seats.reap, settings.run_dir, settings.mps_control, os.environ
+            )
+        except Exception as err:  # samples go on, whatever it is
+            found = seats.Reaped([], [f"{type(err).__name__}: {err}"])
+        for gpu in found.ended:
+            log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
+        for fault in found.faults:
+            kind = fault.partition(":")[0]
+            if kind not in self._faults:  # each minute the same
+                self._faults.add(kind)
+                log.warning("mps", error=fault[:200], then="told once")
+
+
+def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """From another thread."""
+    with contextlib.suppress(RuntimeError):  # the agent has ended
+        loop.call_soon_threadsafe(event.set)

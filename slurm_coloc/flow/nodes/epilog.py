@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Epilog reports, checked: it comes from a node, by the socket or through the spool."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.nodes.usage import Time, UsedRecord, Uuid
+from slurm_coloc.flow.nodes.usage import read as read_used
+
+log = structlog.get_logger()
+
+MAX_SPOOLED = 65536  # bytes of one spooled report
+Mib = Annotated[int, Field(ge=0, le=2**40)] | None
+Code = Annotated[int, Field(ge=-(2**31), lt=2**31)] | None
+#: names of clusters and nodes: one word, as hookenv checks it on the node
+Word = Annotated[str, Field(max_length=256, pattern=r"^[^\s/\x00-\x1f\x7f]*$")]
+
+
+class Evidence(BaseModel):
+    """The out-of-memory that the Epilog found in the log, with the figures of its text (MiB)."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    oom: bool
+    kind: Annotated[str, Field(max_length=32)] = "none"
+    pattern: Annotated[str, Field(max_length=64)] = ""
+    line: Annotated[str, Field(max_length=512)] = ""
+    file: Annotated[str, Field(max_length=16)] = ""
+    requested_mib: Mib = None
+    capacity_mib: Mib = None
+    in_use_mib: Mib = None
+    free_mib: Mib = None
+
+
+class Checkpoint(BaseModel):
+    """What the run said of its checkpoints in its log (core/time/announce)."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    saved: bool = False
+    goes_on: bool = False
+
+
+class RunReport(BaseModel):
+    """One run's end as its node saw it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    v: Literal[1]
+    cluster: Word = ""
+    job_id: Annotated[int, Field(ge=1, le=2**32)]
+    restart: Annotated[int, Field(ge=0, le=2**16)] | None = None
+    node: Word = ""
+    exit_code: Code = None
+    signal: Code = None
+    gpu_uuids: tuple[Uuid, ...] = Field((), max_length=64)
+    ended_s: Time | None = None
+    evidence: Evidence | None = None
+    peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
+    alone: bool | None = None  # no process of before was on them; None: not known
+    method: Literal["mps", "streams", "alone"] | None = None  # how it shared its GPU
+    fence: Literal["cgroup"] | None = None  # what held its memory beside MPS
+    used: UsedRecord | None = None  # what the node's agent saw of it
+    checkpoint: Checkpoint | None = None
+    notes: tuple[Annotated[str, Field(max_length=512)], ...] = Field((), max_length=16)
+
+
+def read(message: dict[str, Any]) -> RunReport:
+    """A report, checked; raises UsageFault where it is malformed. A record of its use that is
+    nonsense is left out, with a note: the report is still that of an end."""
+    told = {name: value for name, value in message.items() if name != "used"}
+    try:
+        report = RunReport.model_validate(told)
+    except ValidationError as err:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageFault(f"report: {where}: {first['msg']}", "bad-request") from err
+    if message.get("used") is None:
+        return report
+    record, wrong = read_used(message["used"], report.job_id, report.restart)
+    if wrong:
+        log.warning("used", jobid=report.job_id, node=report.node, error=wrong)
+    notes = (*report.notes[:15], wrong) if wrong else report.notes
+    return report.model_copy(update={"used": record, "notes": notes})
+
+
+def keep(store: Store, report: RunReport) -> None:
+    """Keep a report; the same again replaces it."""
+    store.reports.add(
+        {
+            "cluster": report.cluster,
+            "job_id": report.job_id,
+            "restart": report.restart,
+            "node": report.node,
+            "at_s": report.ended_s or time.time(),
+        },
+        report.model_dump(mode="json"),
+    )
+
+
+def take(store: Store, message: dict[str, Any]) -> int:
+    """Check and keep a report; returns its job id. Raises UsageFault where it is malformed."""
+    report = read(message)
+    keep(store, report)
+    return report.job_id
+
+
+def drain(store: Store, spool_dir: Path) -> list[int]:
+    """Take every spooled report of this machine and remove it; returns the job ids.
+
+    A file that cannot be read as a report is set aside under another name, not lost.
+    """
+    taken: list[int] = []
+    try:
+        files = sorted(spool_dir.glob("*.json"))
+    except OSError:
+        return taken
+    for path in files:
+        try:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_SPOOLED:
+                raise ValueError("not a plain small file")
+            taken.append(take(store, json.loads(path.read_bytes())))
+            path.unlink()
+        except (OSError, ValueError, RecursionError, UsageFault) as err:
+            log.warning("spool", file=path.name, error=str(err))
+            _set_aside(path)
+    return taken
+
+
+def _set_aside(path: Path) -> None:
+    try:
+        path.rename(path.with_suffix(".bad"))
+    except OSError as err:
+        log.warning("spool", file=path.name, error=str(err))

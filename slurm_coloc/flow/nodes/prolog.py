@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node's Prolog asks: what was reserved for the job that begins, and which GPUs it got."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.recover.fitness import GpuNow, Holder
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.nodes.unfit_gpu import Gate
+from slurm_coloc.flow.watch.shares import shards_of, shared
+
+Answer = dict[str, Any]
+
+
+Mib = Annotated[int, Field(ge=0, le=2**40)] | None
+
+
+class SeenHolder(BaseModel):
+    """A compute process on a GPU, as the asking node sees it; see core/recover/fitness.Holder."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    pid: Annotated[int, Field(ge=0, le=2**32)]
+    used_mib: Mib = None
+    job_id: Annotated[int, Field(ge=1, le=2**32)] | None = None
+    uid: Annotated[int, Field(ge=0, le=2**32)] | None = None
+    name: Annotated[str, Field(max_length=64)] = ""
+
+
+class LaunchedGpu(BaseModel):
+    """One GPU of the job on the asking node; memory (MiB) before the job starts."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
+    minor: Annotated[int, Field(ge=0, le=4095)] | None = None
+    total_mib: Mib = None
+    free_mib: Mib = None
+    holders: tuple[SeenHolder, ...] = Field((), max_length=64)
+
+    def now(self) -> GpuNow:
+        """As core judges it."""
+        holders = tuple(Holder(**one.model_dump()) for one in self.holders)
+        return GpuNow(self.uuid, self.total_mib, self.free_mib, holders)
+
+
+class LaunchMessage(BaseModel):
+    """The request of op ``launch``. ``last``: the Prolog looks no more, and waits for what is done
+    about GPUs that are not fit."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    v: Literal[1]
+    job_id: Annotated[int, Field(ge=1, le=2**32)]
+    restart: Annotated[int, Field(ge=0, le=2**16)]
+    node: Annotated[str, Field(max_length=256)]
+    gpus: tuple[LaunchedGpu, ...] = Field((), max_length=64)
+    last: bool = False
+    unfenced: Annotated[str, Field(max_length=256)] = ""  # why nothing would hold its memory there
+
+
+def read_launch(message: Answer) -> LaunchMessage:
+    """Check a launch request; raises UsageFault that names the wrong field."""
+    try:
+        return LaunchMessage.model_validate(message)
+    except ValidationError as err:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageFault(f"launch: {where}: {first['msg']}", "bad-request") from err
+
+
+async def launched(
+    store: Store,
+    slurm: SlurmClient,
+    see: Callable[[JobView], None],
+    gate: Gate,
+    asked: LaunchMessage,
+) -> Answer:
+    """The reservation of a run that begins, null where the job is none of ours, and what is wrong
+    with its GPUs (``unfit``, see Gate.judge); the GPUs are kept.
+
+    ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
+    """
+    view = await slurm.job(asked.job_id)
+    if view is None or view.restarts != asked.restart:
+        return {"reservation": None}
+    see(view)
+    decision_id = decision_in(view.admin_comment)
+    decision = store.decision(decision_id) if decision_id else None
+    if decision is None or decision_id is None:
+        return {"reservation": None}
+    held = shared({"tres": view.tres}, decision)
+    reservation = {
+        "decision": decision_id,
+        "action": decision["action"] if held else "exclusive",
+        "shards": shards_of({"tres": view.tres}, decision) if held else 0,
+        "shard_mib": decision["shard_mib"],
+        "memory_mib": decision["memory_mib"],
+        "upper_mib": decision["upper_mib"],
+    }
+    grown = reservation["shards"] > decision["shards"]
+    need_mib = _promised_mib(reservation, grown) if held else None
+    gpus = [gpu.now() for gpu in asked.gpus]
+    unfit = await gate.judge(
+        *(view, decision, asked.node, gpus, need_mib), last=asked.last, unfenced=asked.unfenced
+    )
+    if unfit is None or (asked.last and not unfit["back"]):
+        _keep(store, decision_id, asked)
+    return {"reservation": reservation, "unfit": unfit}
+
+
+def _promised_mib(reservation: Answer, grown: bool) -> int:
+    """What the job was promised of each GPU: what it will not exceed, within its shards; all of
+    them where they have ``grown``, since the estimate was too low then."""
+    whole = int(reservation["shards"] * reservation["shard_mib"])
+    upper: int | None = reservation["upper_mib"]
+    return min(whole, upper) if upper and not grown else whole
+
+
+def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:
+    uuids = [gpu.uuid for gpu in asked.gpus]
+    if not store.launched(decision_id, asked.job_id, asked.restart, uuids):
+        return
+    free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in asked.gpus)
+    text = f"starts on {asked.node}: {', '.join(free)}"
+    store.note(time.time(), decision_id, asked.job_id, "launch", text)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""colocd: which GPU a waiting job is pinned to, and the gate on SM activity."""

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage place: keeps jobs that wait at the gate from starting, and lets them go
+(core/place/gate_wait).
+
+With a constraint the state is the job's own Extra. A start time is renewed and ends by itself, so
+that colocd's death lets the job go; the nodes' agents do that for a constraint
+(flow/measure/gate_watchdog).
+"""
+
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.core.place.gate_wait import Way, way_of
+from slurm_coloc.core.place.node_gate import OPENED, SHUT_PCT, asked, joined, own_part
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.place.steering import Waiting
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.gres import count_of
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.place.node_gate import NodeGate
+from slurm_coloc.flow.place.snapshot import Memory, key
+
+log = structlog.get_logger()
+
+# A start time lies so many intervals ahead; it is renewed before that is over.
+AHEAD = 3
+# Slurm's reasons of a job that waits for a constraint, and of one that it takes for impossible.
+WAITS, IMPOSSIBLE = "Constraints", "BadConstraints"
+WITHOUT_END = float("inf")
+Fields = dict[str, str | int]
+
+
+class Parking:
+    """Fields of ``scontrol update`` by which a job waits, or goes."""
+
+    def __init__(
+        self, slurm: SlurmClient, memory: Memory, gate: NodeGate, interval_s: float
+    ) -> None:
+        self._slurm, self._memory, self._gate = slurm, memory, gate
+        self._interval_s = interval_s
+
+    def at_submit(self, shape: ClusterShape, job: Waiting) -> Fields:
+        """Fields of job_desc with which a submission waits; {} where it cannot."""
+        if way_of(shape) is Way.EXTRA:
+            text = self._asks(job)
+            return {"extra": text} if text else {}
+        return {"begin_time": int(time.time() + AHEAD * self._interval_s) + 1}
+
+    async def wait(self, shape: ClusterShape, job: Queued, seen: Waiting) -> Fields:
+        """Keep a job waiting. Raises SlurmError."""
+        now, parked = time.time(), self._memory.parked.get(key(job))
+        if way_of(shape) is Way.EXTRA:
+            text = self._asks(seen) if parked != WITHOUT_END else None
+            if text is None:
+                return {}
+            extra = await self._slurm.extra(job.handle)
+            self._memory.parked[key(job)] = WITHOUT_END
+            self._memory.opened.discard(key(job))
+            wanted = joined(extra, text)
+            return {} if extra == wanted else {"Extra": wanted}
+        if parked is not None and parked - now >= (AHEAD - 1) * self._interval_s:
+            return {}
+        self._memory.parked[key(job)] = now + AHEAD * self._interval_s
+        return {"StartTime": f"now+{int(AHEAD * self._interval_s) + 1}"}
+
+    async def go(self, job: Queued) -> Fields:
+        """Let a job go that waited. Raises SlurmError."""
+        parked = self._memory.parked.get(key(job))
+        if parked == WITHOUT_END or job.reason == WAITS or self._began_so(job):
+            self._memory.parked.pop(key(job), None)
+            return await self._opened(job, SHUT_PCT)
+        if parked is None or (job.reason != "BeginTime" and parked > time.time()):
+            return {}
+        self._memory.parked.pop(key(job))
+        return {"StartTime": "now"} if job.reason == "BeginTime" else {}
+
+    def _began_so(self, job: Queued) -> bool:
+        """Whether the job was submitted with a constraint, of which Slurm shows nothing yet."""
+        sent = decision_in(job.admin_comment) in self._memory.begun and not job.restarts
+        return bool(self._gate.carry) and sent
+
+    async def _opened(self, job: Queued, most_pct: int = 100) -> Fields:
+        """Extra without our constraint, if its figure is ``most_pct`` at most; looked at once."""
+        if key(job) in self._memory.opened:
+            return {}
+        extra = await self._slurm.extra(job.handle)
+        self._memory.opened.add(key(job))
+        pct = asked(extra)
+        return {} if pct is None or pct > most_pct else {"Extra": own_part(extra) or OPENED}
+
+    def _asks(self, job: Waiting) -> str | None:
+        return self._gate.asks(job.nodes, SHUT_PCT, job.shards, job.cpus, job.memory_mib)
+
+    async def mend(self, queue: Sequence[Queued]) -> None:
+        """Take a constraint of ours from waiting jobs that it hinders. Raises SlurmError where
+        slurmctld is away."""
+        self._memory.forget([key(job) for job in queue if job.waits])
+        for job in queue:
+            try:
+                if fields := await self._hindered(job):
+                    await self._slurm.update(job.handle, **fields)
+                    log.info("place", jobid=job.job_id, act="free", reason=job.reason)
+            except SlurmError as err:
+                self.failed(job)
+                if err.away:
+                    raise
+                log.info("place", jobid=job.job_id, error=err.message)
+
+    async def _hindered(self, job: Queued) -> Fields:
+        """What is to be changed of a job that Slurm takes for impossible, or that has become one
+        for whole GPUs."""
+        if not job.waits or decision_in(job.admin_comment) is None:
+            return {}
+        if job.reason != IMPOSSIBLE and (not job.restarts or _shares(job)):
+            return {}
+        fields = await self._opened(job)
+        if fields:
+            self._memory.given_up.add(key(job))  # what was not known once is not known now
+        return fields
+
+    def failed(self, job: Queued) -> None:
+        """What was to be changed of a job was not."""
+        self._memory.parked.pop(key(job), None)
+        self._memory.opened.discard(key(job))
+
+
+def _shares(job: Queued) -> bool:
+    return bool(count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard"))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``coloc explain``: the decision, what Slurm shows now, what binds the job, what comes next."""
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.config import Config
+from slurm_coloc.core.decide.decision import TEXTS, Reason
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.slices import called
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.binding import binding, told
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, holders_of, limits_behind
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.queries import answers
+from slurm_coloc.flow.watch.shares import shared
+
+Answer = dict[str, Any]
+
+#: what is told of each run's time limit
+STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the answer is made from; ``shape`` and ``limits`` as last read."""
+
+    config: Config
+    store: Store
+    slurm: SlurmClient
+    shape: ClusterShape | None = None
+    limits: SiteLimits = NO_LIMITS
+
+
+async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
+    """Everything known of one job. Slurm being away leaves ``live`` null and says why in
+    ``slurm_error``. Raises UsageFault where ``uid`` (None: anybody's) may see no such job."""
+    config, store, slurm = known.config, known.store, known.slurm
+    answer = answers.explain(store, uid, message, answers.is_private(known.shape))
+    decision, run = answer["decision"], answer["runs"][-1]
+    decision["why"] = _why(decision)
+    view, trouble, live = None, None, None
+    bound = None
+    try:
+        view = await slurm.job(answer["job_id"])
+        if view is not None and decision_in(view.admin_comment) != decision.get("id"):
+            view = None  # ids started again: this is another job
+        if view is not None:
+            live, bound = await _live(slurm, view)
+            live["limits"] = _limits(known, view)
+    except SlurmError as err:
+        trouble = err.message
+    stretches = store.stretches.of_job(decision.get("id", ""), answer["job_id"])
+    work = [row for row in store.works.open() if row["job_id"] == answer["job_id"]]
+    recovered = store.works.tally(run["job_id"], run["decision"], run["uid"], time.time())[0]
+    return {
+        **answer,
+        "live": live,
+        "slurm_error": trouble,
+        "time_limits": [{name: row[name] for name in STRETCHED} for row in stretches],
+        "binding": bound,
+        "next": f"colocd is putting it back into the queue: {work[0]['tres']}"
+        if work
+        else next_text(config, decision, run, view, recovered),
+    }
+
+
+def _why(decision: Row) -> str:
+    try:
+        text = TEXTS[Reason(str(decision.get("reason")))]
+    except ValueError:
+        return str(decision.get("reason"))
+    return f"{text}: {decision['detail']}" if decision.get("detail") else text
+
+
+def _limits(known: Known, view: JobView) -> list[str]:
+    """The limits behind the reason for which a job waits, as they were last read."""
+    if view.state != "PENDING" or known.shape is None:
+        return []
+    asked = JobRequest(view.uid, account=view.account, qos=view.qos or None)
+    lines: dict[str, None] = {}  # in order, each once
+    for name in view.partition.split(","):
+        holders = holders_of(asked, name, known.shape, known.limits)
+        lines |= dict.fromkeys(limits_behind(base_reason(view.reason), holders))
+    return list(lines)
+
+
+async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | None]:
+    live: Answer = {
+        "state": "COMPLETING" if view.completing else view.state,
+        "reason": view.reason,
+        "reason_text": pending_text(view.reason) if view.state == "PENDING" else "",
+        "restarts": view.restarts,
+        "priority": view.priority,
+        "tres": view.tres,
+        "nodes": view.nodes,
+        "placement": "",
+        "expected_start_s": view.start_s if view.state == "PENDING" else None,
+    }
+    if view.state == "RUNNING":
+        live["placement"] = await slurm.placement(view.job_id)
+    if view.state != "PENDING" or not resources_may_bind(view.reason):
+        return live, None
+    need, nodes = await asyncio.gather(slurm.need(view.job_id), slurm.usage())
+    if need is None:
+        return live, None
+    found = binding(need, tuple(view.partition.split(",")), nodes)
+    bound = {**asdict(found), "text": told(found), "need": asdict(need)}
+    # Before 24.11 Slurm shows no use per GPU: the answer takes the best case.
+    bound["per_gpu_known"] = all(node.spread for node in nodes if node.gpus)
+    return live, bound
+
+
+def next_text(config: Config, decision: Row, run: Row, view: JobView | None, recovered: int) -> str:
+    """What happens next, in one sentence. ``recovered``: recoveries of this job so far."""
+    if view is None or view.ended:
+        if run.get("outcome") is None:
+            return "colocd closes it at its next look at Slurm"
+        return "nothing: it has ended"
+    run = run | {"tres": view.tres}  # a requeue that colocd has not seen yet changed it
+    starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
+    if not shared(run, decision):
+        return f"{starts}it has a whole GPU and is not put back by colocd"
+    if not decision.get("may_requeue"):
+        why = "it is no batch job, or --no-requeue was given"
+        return f"{starts}after a GPU out-of-memory it stays ended: {why}"
+    left = config.recovery.max_per_job - recovered
+    if not config.recovery.enabled or left <= 0:
+        return f"{starts}after a GPU out-of-memory it stays ended: recovery is off or used up"
+    raised = {
+        "priority": " at raised priority",
+        "nice": " with a better nice value",
+        "qos": " in the recovery QOS",
+        "none": "",
+    }[config.recovery.raise_by]
+    tres = decision.get("exclusive_tres") or ""
+    what = f"on {called(tres)} ({tres})"
+    if left > 1 and recovered < config.recovery.steps:
+        what = f"with more memory, then {what}"
+    return f"{starts}after a GPU out-of-memory it is requeued {what}{raised}"

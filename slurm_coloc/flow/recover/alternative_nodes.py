@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a job that is kept from one node has another one to go to."""
+
+import structlog
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.gres import count_of
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.errors import SlurmError
+
+log = structlog.get_logger()
+
+
+async def excluded_before(
+    store: Store, slurm: SlurmClient, shape: ClusterShape | None, view: JobView, node: str
+) -> str | None:
+    """What the job's owner has excluded, where another node than ``node`` could take it; else
+    None."""
+    if shape is None:
+        return None
+    shards = count_of(view.tres, "shard") or 0
+    others = [
+        one
+        for one in shape.nodes
+        if one.name != node
+        and one.usable
+        and set(view.partition.split(",")) & set(one.partitions)
+        and (one.shards_per_gpu >= shards if shards else one.gpus)
+    ]
+    if not others:
+        return None
+    for row in store.putbacks.open_of(decision_in(view.admin_comment) or "", view.job_id):
+        if row["excluded"]:
+            return str(row["was"])  # ours are in the list now
+    try:
+        return await slurm.excluded(view.handle)
+    except SlurmError as err:
+        log.warning("exclude", jobid=view.job_id, error=err.message)
+        return None

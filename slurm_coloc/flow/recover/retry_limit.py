@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step of a durable list that Slurm refused: counted, and after so many the job is let go."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Row
+from slurm_coloc.adapters.store.table import Table
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.errors import SlurmError
+
+log = structlog.get_logger()
+
+#: a job whose step Slurm refused so often is let go: nothing is ever left in a hold of ours
+MAX_TRIES = 12
+
+
+Key = tuple[str, int, int]
+
+
+def key_of(row: Row) -> Key:
+    """What a row of such a list, or of the runs, is about: decision, job and restart."""
+    return row["decision"], row["job_id"], row["restart"]
+
+
+def counted(what: str, table: Table, row: Row, err: SlurmError, **more: object) -> int:
+    """How often a step of ``row`` was refused, with this time; kept, with ``more``, in the row."""
+    tries = int(row["tries"] + (not err.away))  # waiting for a slurmctld that is away is free
+    log.warning(what, jobid=row["job_id"], error=err.message, tries=tries)
+    table.change(row, tries=tries, updated_s=time.time(), **more)
+    return tries
+
+
+async def refused(
+    what: str,
+    table: Table,
+    slurm: SlurmClient,
+    row: Row,
+    err: SlurmError,
+    held: Callable[[JobView], bool],
+) -> str:
+    """Count the failure of a step of ``row``; "" while it will be tried again, else what to close
+    it with: the job has been released where ``held`` says that it waits in our hold."""
+    if counted(what, table, row, err, note=err.message) < MAX_TRIES:
+        return ""
+    try:
+        view = await slurm.job(row["job_id"])
+        if view is not None and held(view):
+            await slurm.release(view.handle)
+    except SlurmError as again:
+        log.warning(what, jobid=row["job_id"], error=again.message, result="still held")
+        return ""
+    return f"given up, the job goes on as it is: {err.message}"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""colocd: time limits of jobs that share, and time slots."""

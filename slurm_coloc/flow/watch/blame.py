@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage record: whose fault it was that a run ended out of memory, or by a fault of MPS.
+
+Also: an out-of-memory of which no log tells, seen by the node's agent alone.
+"""
+
+from typing import Any
+
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.core.gpu.fence import Rung
+from slurm_coloc.core.recover.blame import Blame, Scene, at_fence, blame
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.xid import breaks
+from slurm_coloc.flow.watch.shares import promised_mib, promised_to
+
+#: kind of an evidence that is not the log's but the agent's
+BY_TELEMETRY = "telemetry"
+#: runs on one GPU whose faults lie so close together have one cause (s)
+TOGETHER_S = 20.0
+#: kinds of an Epilog's evidence of a fault (core/recover/faults)
+FAULTS = ("mps", "device")
+#: kinds of the agent's events that may tell of a GPU that failed
+BROKEN = ("xid", "gpu-lost")
+
+
+def fenced(body: Row) -> bool:
+    """Whether the node held the run to what it was promised."""
+    return body.get("method") == "mps" or body.get("fence") == Rung.CGROUP
+
+
+def from_telemetry(store: Store, run: Row, body: Row) -> Row:
+    """The report with an evidence of the agent's, where the log has none and the run stood at its
+    limit when it failed."""
+    if body.get("evidence") or not body.get("exit_code") or not fenced(body):
+        return body
+    decision = store.decision(run["decision"])
+    limit_mib = promised_mib(run, decision) if decision else 0
+    last = (body.get("used") or {}).get("last")
+    if last is None or not at_fence(last, limit_mib, body.get("ended_s") or 0.0):
+        return body
+    held = f"{last['held_mib'] / 1024:.1f} of {limit_mib / 1024:.1f} GiB"
+    line = f"its log does not tell; it held {held} when it was last seen"
+    return {**body, "evidence": {"oom": True, "kind": BY_TELEMETRY, "line": line}}
+
+
+def of(
+    store: Store, run: Row, outcome: Outcome, body: Row, uses: list[Row]
+) -> tuple[Blame | None, str]:
+    """Who is to blame for the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None
+    where there is nothing to blame anybody for."""
+    evidence = body.get("evidence") or {}
+    near = _last_events(run, uses)
+    told = [one["text"] for one in near if one["kind"] in BROKEN]
+    broken = next(filter(breaks, told), "")
+    fault = False
+    if outcome is Outcome.FAILED:
+        fault = _mps_fault(store, run, body, evidence, near)
+        if not fault and not broken:
+            return None, ""
+    elif outcome is not Outcome.OOM_GPU:
+        return None, ""
+    seen = [one["last"] for one in uses if one.get("last")]
+    last = max(seen, key=lambda one: one["held_mib"], default=None)
+    others = [one["job_id"] for one in (last or {}).get("neighbours", ())]
+    scene = Scene(
+        share_mib=run["share_mib"] or 0,
+        fenced=fenced(body) and bool(run["share_mib"]),
+        last=last,
+        promised=promised_to(store, others),
+        requested_mib=evidence.get("requested_mib"),
+        free_mib=evidence.get("free_mib"),
+        in_use_mib=evidence.get("in_use_mib"),
+        mps_fault=fault,
+        broken=broken if outcome is Outcome.FAILED else "",
+    )
+    return blame(scene)
+
+
+def _last_events(run: Row, uses: list[Row]) -> list[Row]:
+    """What the agents noted shortly before the run ended, on any of its nodes."""
+    events = [event for one in uses for event in one.get("events", ())]
+    return [one for one in events if abs(run["end_s"] - one["at_s"]) <= TOGETHER_S]
+
+
+def _mps_fault(
+    store: Store, run: Row, body: Row, evidence: dict[str, Any], near: list[Row]
+) -> bool:
+    """Whether the run's end came from its MPS server: MPS says so, the driver reported a fault that
+    ends all clients, or another client of the same GPU ended by a fault at the same time."""
+    if body.get("method") != "mps":
+        return False
+    if evidence.get("kind") == "mps" or any(event["kind"] == "mps-fault" for event in near):
+        return True
+    if evidence.get("kind") not in FAULTS:
+        return False
+    mine = set(body.get("gpu_uuids") or ())
+    return store.reports.faulted_beside(run, mine, beside_since_s(run), run["end_s"] + TOGETHER_S)
+
+
+def beside_since_s(run: Row) -> float:
+    """From when on (epoch) another's fault on the same GPU may have been that of ``run``: not from
+    before it began."""
+    return float(max(run["end_s"] - TOGETHER_S, run["start_s"] or 0.0))

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage watch: compare what Slurm shows with the runs that we follow, and close what has ended.
+
+Everything is found from Slurm's present state, so it does not matter how long colocd was away.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import structlog
+
+from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.watch.causes import Causes, put_back
+from slurm_coloc.flow.watch.record import Recorder, judge_ended, leaves, out_of_memory, ran_out
+
+log = structlog.get_logger()
+
+# sbatch's job appears within milliseconds of the decision; a submission that failed after our hook
+# (a limit, another plugin) never becomes one.
+ABANDON_AFTER_S = 600.0
+# A FAILED job whose Epilog has not reported yet: the node may be slow, or the report is spooled.
+REPORT_GRACE_S = 60.0
+REPORTS_KEPT_S = 7 * 86400.0
+# A user's questions lead to no more than one look in this time; so many users are remembered.
+FRESH_S = 1.0
+ASKERS = 1000
+# After a report the job is looked at until it has left COMPLETING: 0.1 s doubling to 5 s.
+FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
+# Looks that ask Slurm at one time: a thousand jobs that end together wait for each other here,
+# where nothing is turned away, and leave places at Slurm's gate to recoveries.
+LOOKS_AT_ONCE = 16
+
+# Rows between two turns of the event loop, which has submissions to answer meanwhile.
+CHUNK = 20
+
+T = TypeVar("T")
+
+
+def _chunks(items: list[T]) -> Iterator[list[T]]:
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
+
+
+class Watcher:
+    """Follows the jobs that carry our mark."""
+
+    def __init__(
+        self,
+        store: Store,
+        slurm: SlurmClient,
+        recorder: Recorder,
+        adopt: Callable[[JobView], bool] = lambda view: False,
+    ) -> None:
+        """``adopt``: takes over a job whose mark is of a decision that is not in the database."""
+        self._adopt = adopt
+        self._store = store
+        self._slurm = slurm
+        self._recorder = recorder
+        self._asked_s: dict[tuple[int, bool], float] = {}
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    def _may_look(self, uid: int, *, ended: bool = False) -> bool:
+        """Whether this user's question may cost slurmctld a call: once in FRESH_S, and apart from
+        that once for a job that has ``ended``."""
+        now, key = time.monotonic(), (uid, ended)
+        if now - self._asked_s.get(key, 0.0) < FRESH_S:
+            return False
+        if len(self._asked_s) > ASKERS:
+            self._asked_s.clear()
+        self._asked_s[key] = now
+        return True
+
+    async def look(self, job_id: int, uid: int, *, trusted: bool) -> None:
+        """Look at one job that somebody asks about and that we do not follow: one that we have not
+        seen yet, for an ordinary user only while we follow jobs of his, or one that has ended and
+        may have been put back by its owner."""
+        runs = self._store.runs_of_job(job_id)
+        if any(run["open"] for run in runs):
+            return
+        asks = trusted or (runs[-1]["uid"] == uid if runs else self._store.followed(uid))
+        if not asks or not (trusted or self._may_look(uid, ended=bool(runs))):
+            return
+        try:
+            view = await self._slurm.job(job_id)
+        except SlurmError as err:
+            log.warning("slurm", jobid=job_id, error=err.message)
+            return
+        if view is not None:
+            self.see(view)
+
+    async def freshen(self, uid: int) -> None:
+        """A look now, where a user asks and a submission of his has not been seen yet."""
+        if not self._store.unbound(uid) or not self._may_look(uid):
+            return
+        try:
+            views = await self._slurm.jobs_of([uid])
+        except SlurmError as err:
+            log.warning("slurm", error=err.message)
+            return
+        for view in views:
+            self.see(view)
+
+    async def reconcile(self) -> None:
+        """One look at Slurm: the jobs of the users whom we follow, and nobody else's."""
+        began_s = time.time()
+        runs = self._store.open_runs()  # before the look: a run that begins meanwhile is not gone
+        users = self._store.followed_users()
+        if users:
+            by_id = await self._see_each(await self._slurm.jobs_of(users))
+            ours = (run["job_id"] for run in runs if put_back(run, by_id.get(run["job_id"])))
+            causes = Causes(self._slurm, list(ours))
+            for some_runs in _chunks(runs):
+                for run in some_runs:
+                    shown = by_id.get(run["job_id"])
+                    self._settle(run, shown, await causes.of(run, shown))
+                    self._forgotten(run, shown, began_s)
+                await asyncio.sleep(0)
+        now = time.time()
+        self._store.abandon(now - ABANDON_AFTER_S)
+        self._store.reports.forget(now - REPORTS_KEPT_S)
+
+    async def look_once(self, job_id: int) -> JobView | None:
+        """Look at one job and close the run of it that has ended; None where Slurm is away."""
+        try:
+            async with self._looks:
+                view = await self._slurm.job(job_id)
+        except SlurmError as err:
+            log.warning("slurm", jobid=job_id, error=err.message)
+            return None
+        if view is not None:
+            self.see(view)
+            causes = Causes(self._slurm, [job_id])
+            for run in self._store.runs_of_job(job_id):
+                if run["open"]:
+                    self._settle(run, view, await causes.of(run, view))
+            await self._see_siblings(view)
+        return view
+
+    async def see_all(self) -> None:
+        """One look at every job of the cluster: what another colocd decided is taken over."""
+        await self._see_each(await self._slurm.all_jobs())
+
+    async def _see_siblings(self, view: JobView) -> None:
+        """Keep following an array: an open run of it is what makes us look at its user's jobs."""
+        decision_id = decision_in(view.admin_comment)
+        if not view.array_task or not view.array_job_id or decision_id is None:
+            return
+        if self._store.follows(decision_id):
+            return
+        try:
+            views = await self._slurm.tasks_of(view.array_job_id)
+        except SlurmError as err:
+            log.warning("slurm", jobid=view.job_id, error=err.message)
+            return
+        await self._see_each(views)
+
+    async def _see_each(self, views: list[JobView]) -> dict[int, JobView]:
+        """See every job once, by its id: the waiting tasks of an array have one in common."""
+        by_id = {view.job_id: view for view in reversed(views)}
+        for some in _chunks(list(by_id.values())):
+            with self._store.transaction():
+                for view in some:
+                    self.see(view)
+            await asyncio.sleep(0)
+        return by_id
+
+    async def after_report(self, job_id: int) -> None:
+        """Look at one job until it has left COMPLETING, so that recovery starts at once."""
+        pause = FIRST_LOOK_S
+        for _ in range(LOOKS):
+            view = await self.look_once(job_id)
+            if view is not None and not view.completing:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_LOOK_S)
+
+    def see(self, view: JobView) -> None:
+        """Open or refresh the run that Slurm shows, where the job carries our mark."""
+        decision_id = decision_in(view.admin_comment)
+        if decision_id is None:
+            return
+        if self._store.decision(decision_id) is None and not self._adopt(view):
+            return
+        known = {
+            (run["decision"], run["restart"]): run for run in self._store.runs_of_job(view.job_id)
+        }
+        run = known.get((decision_id, view.restarts))
+        if run is None:
+            self._first_sight(decision_id, view)
+        elif not run["open"] or (run["state"], run["tres"]) == (view.state, view.tres):
+            return
+        self._store.see_run(
+            {
+                "decision": decision_id,
+                "job_id": view.job_id,
+                "restart": view.restarts,
+                "uid": view.uid,
+                "submit_s": view.submit_s,
+                "state": view.state,
+                "node": view.nodes or None,
+                "tres": view.tres or None,
+                "start_s": view.start_s if view.state != "PENDING" else None,
+            }
+        )
+
+    def _first_sight(self, decision_id: str, view: JobView) -> None:
+        self._store.bind(decision_id, view.job_id)
+        text = (
+            "submitted" if view.restarts == 0 else f"in the queue again (restart {view.restarts})"
+        )
+        self._store.note(time.time(), decision_id, view.job_id, "seen", text)
+
+    def _forgotten(self, run: Row, view: JobView | None, began_s: float) -> None:
+        """A slurmctld that died before it had saved its state shows a job as it was before our
+        requeue, or in our hold: its recovery goes on from there. ``view`` is of after ``began_s``,
+        when ``run`` was known already."""
+        if view is None or run["restart"] == 0:
+            return
+        failed = view.restarts == run["restart"] - 1 and view.state == "FAILED"
+        held = view.restarts == run["restart"] and view.held_by_requeue
+        if not failed and not held:
+            return
+        work = self._store.works.of(run["decision"], run["job_id"], run["restart"] - 1)
+        if work is None or work["state"] != "done" or work["updated_s"] >= began_s:
+            return
+        if work["held"] or failed:
+            self._store.works.change(work, state="open", raised=0, tries=0)
+            text = "slurmctld lost the recovery when it was restarted: it is done again"
+            self._store.note(time.time(), run["decision"], run["job_id"], "recover", text)
+
+    def _settle(self, run: Row, view: JobView | None, cause: Outcome) -> None:
+        """Close a run that has ended; leave one that goes on. ``cause``: why a later run is seen,
+        if one is."""
+        body = self._recorder.body_for(run)
+        if view is None or decision_in(view.admin_comment) != run["decision"]:
+            # slurmctld forgot it (MinJobAge), or started its ids again.
+            self._recorder.end(run, Outcome.GONE, None, body)
+        elif view.restarts < run["restart"]:
+            return  # an older look: the run began after it
+        elif view.restarts > run["restart"]:
+            if view.completing and body is None and self._recorder.in_slots(run):
+                return  # its Epilog is yet to tell whether it left to go on
+            # Whoever put it back: what its log told holds for the next run too.
+            key = (run["decision"], run["job_id"], run["restart"])
+            ours = self._store.putbacks.of(*key)
+            why = Outcome.PUT_BACK if ours and ours["state"] in ("open", "done") else cause
+            self._recorder.end(run, Outcome.OOM_GPU if ran_out(body) else why, None, body)
+        elif view.ended or out_of_memory(view, body) or leaves(view, body):
+            waited = time.time() - (view.end_s or 0.0)
+            if view.state == "FAILED" and body is None and waited < REPORT_GRACE_S:
+                return
+            self._recorder.end(run, judge_ended(view, body), view, body)

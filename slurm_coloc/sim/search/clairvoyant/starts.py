@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans to begin a search with: what the policies of the registry do to the same trace."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from slurm_coloc.core.place.placing import Ask, Policy
+from slurm_coloc.policies import fresh, registry
+from slurm_coloc.sim.engine import Simulation
+from slurm_coloc.sim.machine import Machine
+from slurm_coloc.sim.outcome import Outcome, Piece
+from slurm_coloc.sim.search.clairvoyant.model import Model
+from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.setting import Setting
+from slurm_coloc.sim.trace import TraceJob
+
+#: how far down the queue a policy may look: strict order, and backfill
+DEPTHS = (1, 50)
+
+
+def truth(model: Model, job: TraceJob, number: int) -> Ask:
+    """What a job asks for when everything is known."""
+    alone = model.alone[number]
+    return Ask(
+        job.id,
+        job.gpus,
+        None if alone else job.memory_mib,
+        job.activity,
+        job.submit_s,
+        user=job.user,
+        account=job.account,
+        share=not alone,
+    )
+
+
+def spots_of(model: Model, outcome: Outcome) -> list[Spot]:
+    """The plan of a schedule that was played: same seats, same order of starts."""
+    number = {job.id: index for index, job in enumerate(model.jobs)}
+    last: dict[int, list[Piece]] = {}
+    for piece in outcome.pieces:
+        others = last.setdefault(number[piece.job_id], [])
+        if others and others[0].start_s < piece.start_s:
+            others.clear()
+        others.append(piece)
+    order = sorted(last, key=lambda job: (last[job][0].start_s, job))
+    spots = [Spot((), 0.0, 0)] * len(model.jobs)
+    for place, job in enumerate(order):
+        seats = tuple(sorted(piece.seat for piece in last[job]))
+        spots[job] = Spot(seats, float(place), model.beside(job))
+    return spots
+
+
+def starts(
+    model: Model, machine: Machine, setting: Setting, policies: Iterable[Policy] | None = None
+) -> list[tuple[float, list[Spot]]]:
+    """Makespan (s) and plan of each policy at each depth, the best ones first; each plan once."""
+    found: dict[tuple[Spot, ...], float] = {}
+    asks = {job.id: truth(model, job, number) for number, job in enumerate(model.jobs)}
+    for policy in sorted(registry().values(), key=_name) if policies is None else policies:
+        for depth in DEPTHS:
+            outcome = Simulation(
+                model.jobs,
+                machine,
+                fresh(policy),
+                replace(setting, depth=depth, record=True),
+                lambda job: asks[job.id],
+            ).run()
+            found.setdefault(tuple(spots_of(model, outcome)), outcome.makespan_s)
+    return [(makespan, list(spots)) for spots, makespan in sorted(found.items(), key=_second)]
+
+
+def _name(policy: Policy) -> str:
+    return policy.name
+
+
+def _second(pair: tuple[Sequence[Spot], float]) -> float:
+    return pair[1]

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning ahead: what a policy sees as numbers (`scene`, `combos`), list schedules played to their
+end (`lists`, `rollout`), and the search from there (`search`) over lines (`now`,
+sim/search/schedules)."""

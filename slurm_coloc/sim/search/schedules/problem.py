@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a search over lines schedules: jobs and seats as plain lists, numbered from 0."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_coloc.core.draw import Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides besides memory who may join whom, per job: ``lone`` joins nobody; ``group``:
+    only those of one share; ``smact``: SM activity alone (ratio), whose sum on a seat is within
+    ``budget``; ``bound``: highest slowdown that it bears, where ``bounded``."""
+
+    lone: Sequence[bool]
+    group: Sequence[int]
+    smact: Sequence[float]
+    bound: Sequence[float]
+    budget: float = float("inf")
+    bounded: bool = False
+
+
+class Problem(ABC):
+    """Jobs and the seats that they can be on.
+
+    Per job ``run``: seconds alone; ``submit``: seconds; ``gpus``; ``kind``: jobs of one kind are
+    alike to their neighbours; ``weight``: what a second of its end counts in the mean end;
+    ``seats``: where it can be at all; ``nodes``: the same by node, for a job of several GPUs.
+    ``room``: MiB per seat. ``alike``: per seat a number, the same where speeds are. ``need``: MiB
+    by seat and job; one that must be alone takes all. ``most``: jobs that a seat holds at once.
+    ``movable``: jobs below this number may be moved, the others run already and stay. ``rules``:
+    None where memory alone decides.
+    """
+
+    run: list[float]
+    submit: list[float]
+    gpus: list[int]
+    kind: list[int]
+    weight: list[float]
+    seats: list[list[int]]
+    nodes: list[list[list[int]]]
+    room: list[int]
+    alike: list[int]
+    need: list[list[int]]
+    most: int
+    movable: int
+    rules: Rules | None = None
+
+    @abstractmethod
+    def ask(self, seat: int, kinds: Sequence[int]) -> Sequence[float]:
+        """Speed of jobs of these kinds (sorted) beside each other on a seat."""
+
+    def beside(self, job: int) -> int:
+        """Beside how many jobs, over all its seats, a job may start: what seats hold."""
+        return (self.most - 1) * self.gpus[job]
+
+    def some_seats(self, job: int, draw: Draw) -> tuple[int, ...]:
+        """Seats that a job could have, drawn at random."""
+        return tuple(sorted(draw.some(draw.one_of(self.nodes[job]), self.gpus[job])))
+
+    def fits(self, job: int, seats: Sequence[int]) -> bool:
+        """Whether each of these seats can hold a job."""
+        mine = self.seats[job]
+        return all(seat in mine for seat in seats)
+
+
+def by_node(node: Sequence[int], seats: Sequence[int], gpus: int) -> list[list[int]]:
+    """The seats from which a job's are drawn: those of one node where one has so many
+    (core/place/queue_discipline.py). ``node``: of each seat. Empty where there are too few."""
+    found: dict[int, list[int]] = {}
+    for seat in seats:
+        found.setdefault(node[seat], []).append(seat)
+    whole = [mine for mine in found.values() if len(mine) >= gpus]
+    return whole or ([list(seats)] if len(seats) >= gpus else [])
