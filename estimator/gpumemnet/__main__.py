@@ -10,7 +10,7 @@ import torch
 from estimator.measured import SHARED
 
 ROOT = Path(__file__).resolve().parents[2]
-NETS = ROOT / "slurm_coloc" / "estimate" / "nets"
+NETS = ROOT / "slurm_coloc" / "estimate" / "baselines" / "nets"
 CACHE = Path.home() / ".cache" / "slurm-coloc" / "gpumemnet"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-NETS = Path(__file__).resolve().parents[1] / "estimate" / "nets"
+NETS = Path(__file__).resolve().parents[1] / "estimate" / "baselines" / "nets"
 
 
 class Onnx:

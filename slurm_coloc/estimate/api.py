@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of the estimators, their registry, and the one way to ask them.
 
-An estimator is a module of slurm_coloc.estimate.estimators with ESTIMATOR; adding one edits no
-other file. What no summary says (optimizer, precision, batch where the text has none) comes as
-TrainingOptions. On doubt the answer is no figure, which means a whole GPU, never a small number.
+An estimator is a module of slurm_coloc.estimate.estimators, or of slurm_coloc.estimate.baselines
+where it is there for comparison alone, with ESTIMATOR; adding one edits no other file. What no
+summary says (optimizer, precision, batch where the text has none) comes as TrainingOptions. On
+doubt the answer is no figure, which means a whole GPU, never a small number.
 """
 
 import pkgutil
@@ -17,7 +18,7 @@ from typing import Protocol
 from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, LEVELS
 from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
-from slurm_coloc.estimate import estimators as package
+from slurm_coloc.estimate import baselines, estimators
 from slurm_coloc.estimate.activity.head import predicted
 from slurm_coloc.estimate.replay.parallel import Ranks
 from slurm_coloc.estimate.replay.stack import Stack
@@ -120,11 +121,12 @@ class Estimator(Protocol):
 def registry() -> dict[str, Estimator]:
     """Every estimator by name."""
     found: dict[str, Estimator] = {}
-    for info in pkgutil.iter_modules(package.__path__):
-        module = import_module(f"{package.__name__}.{info.name}")
-        estimator: Estimator | None = getattr(module, "ESTIMATOR", None)
-        if estimator is not None:
-            found[estimator.name] = estimator
+    for package in (estimators, baselines):
+        for info in pkgutil.iter_modules(package.__path__):
+            module = import_module(f"{package.__name__}.{info.name}")
+            estimator: Estimator | None = getattr(module, "ESTIMATOR", None)
+            if estimator is not None:
+                found[estimator.name] = estimator
     return dict(sorted(found.items()))
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.place.interference import REFERENCE, Interference
 from slurm_coloc.core.place.placing import Ask, Conditions
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.power import A100, Power
 from slurm_coloc.sim.setting import Pace, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor

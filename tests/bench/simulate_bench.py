@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.core.place.activity import Activity  # noqa: E402
 from slurm_coloc.core.place.placing import Conditions  # noqa: E402
-from slurm_coloc.policies import policy  # noqa: E402
 from slurm_coloc.sim.machine import parse_machine  # noqa: E402
+from slurm_coloc.sim.policies import policy  # noqa: E402
 from slurm_coloc.sim.setting import Setting  # noqa: E402
 from slurm_coloc.sim.simulate import Experiment, simulate  # noqa: E402
 from slurm_coloc.sim.trace import TraceJob  # noqa: E402

@@ -115,7 +115,13 @@ def _again(why: str) -> None:
     build = Path(tempfile.mkdtemp(prefix="coloc-emu-", dir="/tmp"))
     build.chmod(0o755)
     try:
-        make = ["make", "-s", "-C", str(ROOT / "tests" / "emulator"), f"BUILD={build}"]
+        make = [
+            "make",
+            "-s",
+            "-C",
+            str(ROOT / "slurm_coloc" / "lab" / "emulator"),
+            f"BUILD={build}",
+        ]
         subprocess.run(make, check=True)
         ledger = build / "ledger"
         subprocess.run([build / "bin" / "coloc-emu", "init", *MACHINE, ledger], check=True)

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from slurm_coloc.core.place.interference import REFERENCE, Interference
 from slurm_coloc.core.place.placing import Conditions
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import parse_machine
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from tests.sweeps.mixes import MIXES, Mix

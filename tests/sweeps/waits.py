@@ -11,9 +11,9 @@ from random import Random
 from statistics import fmean
 
 from slurm_coloc.core.place.placing import Conditions, Policy
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome, quantile
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from slurm_coloc.sim.trace import TraceJob

@@ -9,10 +9,10 @@ from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Ask, Policy
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.power import Power
 from slurm_coloc.sim.setting import Pace, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor

@@ -18,7 +18,6 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.simulate.request import EXCLUSIVE, Request
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.policies import policy as policy_named
 from slurm_coloc.sim.page import text as pagetext
 from slurm_coloc.sim.page.figures import Page, page
 from slurm_coloc.sim.page.text import text_of
@@ -26,6 +25,7 @@ from slurm_coloc.sim.past import Past, counted
 from slurm_coloc.sim.plot.canvas import check_path, save
 from slurm_coloc.sim.plot.compare import bars, before_after
 from slurm_coloc.sim.plot.run import draw
+from slurm_coloc.sim.policies import policy as policy_named
 from slurm_coloc.sim.simulate import play, simulate
 
 Figures = dict[str, Any]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.assume import MEMORY, SMACT, Assumed, fill, level
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Piece
 from slurm_coloc.sim.page.figures import Page, busy_s, neighbours, page, sums
 from slurm_coloc.sim.page.text import Text, markdown, text_of
 from slurm_coloc.sim.past import Past, PastJob, gpu_type
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.readers.sacct import read_sacct
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.placing import Conditions
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.bound import bound_s, energy_bound_j
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.machine import parse_machine
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.power import PROFILES, THESIS
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob

@@ -8,10 +8,10 @@ import pytest
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.placing import Ask, Conditions
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Record
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.setting import Pace, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.trace import TraceJob

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.plot.canvas import check_path, save, steps
 from slurm_coloc.sim.plot.compare import PARTS, bars, before_after, means
 from slurm_coloc.sim.plot.run import draw, lanes, names
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from slurm_coloc.sim.trace import TraceJob

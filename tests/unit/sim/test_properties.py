@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Conditions
-from slurm_coloc.policies import policy, registry
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.outcome import Outcome, Piece
+from slurm_coloc.sim.policies import policy, registry
 from slurm_coloc.sim.search.lookahead import Lookahead
 from slurm_coloc.sim.setting import Priority, Recovery, Setting
 from slurm_coloc.sim.trace import TraceJob

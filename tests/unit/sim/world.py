@@ -6,10 +6,10 @@ from typing import Any
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.placing import Ask
-from slurm_coloc.policies import policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome, Record
+from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from slurm_coloc.core.place.placing import Ask, Policy
-from slurm_coloc.policies import fresh, registry
+from slurm_coloc.policies import fresh
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece
+from slurm_coloc.sim.policies import registry
 from slurm_coloc.sim.search.clairvoyant.model import Model
 from slurm_coloc.sim.search.schedules.plan import Spot
 from slurm_coloc.sim.setting import Setting
