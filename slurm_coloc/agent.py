@@ -63,7 +63,7 @@ class Agent:
         self._alone_s = time.monotonic()
         while True:
             try:
-                async with _Closing(await self._open()) as link:
+                async with _ClosedAtEnd(await self._open()) as link:
                     log.info("linked", to=link.where, node=self._me.node)
                     pause, told = FIRST_PAUSE_S, ""
                     await self._serve(link)  # until it is lost
@@ -162,7 +162,7 @@ class Agent:
                 log.info("report", file=name, result=code or "taken")
 
 
-class _Closing:
+class _ClosedAtEnd:
     """A link that is closed at the end, whatever happens."""
 
     def __init__(self, link: Link) -> None:

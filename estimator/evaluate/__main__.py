@@ -12,8 +12,8 @@
     python -m estimator.evaluate picture CACHE --plot FILE.png     text and recorded tier, drawn
     python -m estimator.evaluate transformers CACHE    texts of its architectures against their
                                                    recordings (torch, torchinfo, transformers)
-    python -m estimator.evaluate elsewhere CACHE   the same of timm's files without a measured model
-    python -m estimator.evaluate mlp               all estimators on its measured MLPs
+    python -m estimator.evaluate unmeasured CACHE   the same of timm's files without a measured
+    model python -m estimator.evaluate mlp               all estimators on its measured MLPs
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
 They are of a timm of about 1.0.9; a model that the installed timm makes another way is named and
@@ -29,12 +29,12 @@ from estimator.evaluate import (
     architectures,
     configs,
     drawn,
-    elsewhere,
     judging,
     mlp,
     picture,
     published,
     recorded,
+    unmeasured,
 )
 from estimator.evaluate.runs import CONTEXT_MIB, FOLDINGS, Judged, judge, kept_out, table, worst
 from estimator.evaluate.texts import FLAT, KINDS, make, make_flat
@@ -47,7 +47,7 @@ from slurm_coloc.sim.plot.canvas import check_path
 OTHERS = ("configs18", "workloads", "mlp")
 PICTURE = "picture"
 TRANSFORMERS = "transformers"
-ELSEWHERE = "elsewhere"
+UNMEASURED = "unmeasured"
 
 
 def _picture(cache: Path, path: Path) -> int:
@@ -113,9 +113,9 @@ def _transformers(cache: Path, every: bool) -> int:
 
 
 def _elsewhere(cache: Path, every: bool) -> int:
-    names = elsewhere.models(timm_rows(SHARED / TIMM).keys())
-    elsewhere.make(names, cache)
-    cases = elsewhere.judged(names, cache)
+    names = unmeasured.models(timm_rows(SHARED / TIMM).keys())
+    unmeasured.make(names, cache)
+    cases = unmeasured.judged(names, cache)
     print(f"against recordings (nothing measured), {len(names)} timm models from files of which no")
     print(f"model was measured, {len(cases)} runs, models of {published.version(cache)}\n")
     print(architectures.table(cases))
@@ -190,7 +190,7 @@ def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
-        "what", choices=("texts", "text", "recorded", PICTURE, TRANSFORMERS, ELSEWHERE, *OTHERS)
+        "what", choices=("texts", "text", "recorded", PICTURE, TRANSFORMERS, UNMEASURED, *OTHERS)
     )
     parser.add_argument("cache", type=Path, nargs="?", help="folder of the texts")
     parser.add_argument("--kind", choices=(*KINDS, FLAT), default="full")
@@ -207,7 +207,7 @@ def main() -> int:
         parser.error("a folder for the texts, please")
     if args.what == TRANSFORMERS:
         return _transformers(args.cache, args.each)
-    if args.what == ELSEWHERE:
+    if args.what == UNMEASURED:
         return _elsewhere(args.cache, args.each)
     if args.what in OTHERS:
         return _configurations(args.what, args.cache, args.each, args.plot)

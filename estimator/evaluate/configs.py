@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from estimator.evaluate.judging import Case, Told, ask
+from estimator.evaluate.judging import Answer, Case, ask
 from estimator.evaluate.recorded import prepared
 from estimator.evaluate.texts import BATCH, KINDS, real_linspace
 from slurm_coloc.estimate.api import TrainingOptions
@@ -112,7 +112,7 @@ class Run(NamedTuple):
     batch: int
     gpus: int
     measured_mib: float
-    published: dict[str, Told]
+    published: dict[str, Answer]
 
 
 def _one(model: str, side: int) -> str:
@@ -134,7 +134,7 @@ def configs18(path: Path) -> list[Run]:
             model, batch = row["model"], int(row["batch_size"])
             known = MODELS[model]
             published = {
-                f"{label}, as published": Told(float(row[key]), float(row[key]))
+                f"{label}, as published": Answer(float(row[key]), float(row[key]))
                 for label, key in (
                     ("GPUMemNet", "gpumemnet_mib"),
                     ("FakeTensor", "faketensor_mib"),
@@ -192,7 +192,7 @@ def _options(run: Run) -> TrainingOptions:
 
 def _told(
     plain: Summary, written: Summary, options: TrainingOptions, stack: Stack, run: Run
-) -> dict[str, Told]:
+) -> dict[str, Answer]:
     told = ask(replace(plain, recording=written.recording), options, stack)
     return told | run.published
 

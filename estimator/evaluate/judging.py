@@ -18,7 +18,7 @@ FIRST = ("text", "traced")
 use(Onnx())  # networks are loaded when one is first asked
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """An estimate and the bound that is reserved (MiB); one figure is both where a method has no
     bound."""
 
@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
     name: str
     measured_mib: float
-    told: Mapping[str, Told]
+    told: Mapping[str, Answer]
 
 
 class Figures(NamedTuple):
@@ -53,14 +53,14 @@ class Figures(NamedTuple):
     within: tuple[float, float, float]
 
 
-def ask(summary: Summary, options: TrainingOptions, stack: Stack) -> dict[str, Told]:
+def ask(summary: Summary, options: TrainingOptions, stack: Stack) -> dict[str, Answer]:
     """What all registered estimators say, and what `--coloc` takes (``auto``)."""
     names = (*FIRST, *(name for name in registry() if name not in FIRST), AUTO)
     found = {}
     for name in names:
         answer = estimate(summary, options, stack=stack, estimator=name)
         if answer.memory_mib is not None and answer.upper_mib is not None:
-            found[name] = Told(answer.memory_mib, answer.upper_mib)
+            found[name] = Answer(answer.memory_mib, answer.upper_mib)
     return found
 
 

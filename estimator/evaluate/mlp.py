@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from estimator.evaluate.judging import Case, Told, ask
+from estimator.evaluate.judging import Answer, Case, ask
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.estimators.text import step_of
 from slurm_coloc.estimate.rebuild.opening import opened
@@ -136,15 +136,15 @@ def judged(
             text = _text(row, Stack(mine))
             answers = {"text": text} if text else {}
         mib = Stack(runs).peak_mib(as_run(row, bare))
-        cases.append(Case(row.name, row.measured_mib, answers | {AS_RUN: Told(mib, mib)}))
+        cases.append(Case(row.name, row.measured_mib, answers | {AS_RUN: Answer(mib, mib)}))
     return cases, mine, runs
 
 
-def _text(row: Row, stack: Stack) -> Told | None:
+def _text(row: Row, stack: Stack) -> Answer | None:
     answer = estimate(row.summary, _options(row), stack=stack, estimator="text")
     if answer.memory_mib is None or answer.upper_mib is None:
         return None
-    return Told(answer.memory_mib, answer.upper_mib)
+    return Answer(answer.memory_mib, answer.upper_mib)
 
 
 def _options(row: Row) -> TrainingOptions:

@@ -41,7 +41,7 @@ PADDING = 256  #: bytes that a tensor of the whole batch may lack
 
 
 @dataclass(frozen=True)
-class Kept:
+class Collected:
     """One model of the cache. ``group``: rows of one group are never on both sides of a split.
     ``step``: at a batch of PRIME."""
 
@@ -115,7 +115,7 @@ def _shapes(tensors: Any) -> tuple[tuple[int, ...], ...]:
     return tuple((max(1, x.shape[0] // PRIME), *x.shape[1:]) for x in found)
 
 
-def kept(drawn: Drawn, group: str) -> Kept:
+def kept(drawn: Drawn, group: str) -> Collected:
     """Record a model."""
     rows: list[Layer] = []
     with fake():
@@ -125,7 +125,7 @@ def kept(drawn: Drawn, group: str) -> Kept:
         step = record(model, inputs, lambda made: drawn.loss(made, PRIME))
         total = sum(p.numel() for p in model.parameters())
     summary = Summary("torchinfo", drawn.family, total, total, tuple(rows))
-    return Kept(group, summary, step, drawn.words)
+    return Collected(group, summary, step, drawn.words)
 
 
 def published(cache: Path, texts: Path, seconds: float) -> int:

@@ -13,7 +13,7 @@ from random import Random
 
 import torch
 
-from estimator.gpumemnet.collect import Kept, at
+from estimator.gpumemnet.collect import Collected, at
 from estimator.gpumemnet.fit import Rows
 from slurm_coloc.estimate.baselines.nets.classes import CLASSES, CONTEXT_MIB
 from slurm_coloc.estimate.baselines.nets.features import LENGTH, TUPLE, tuples, vector
@@ -45,7 +45,7 @@ class Set:
                    tuple(self.groups[i] for i in index))  # fmt: skip
 
 
-def label(kept: Kept, batch: int, optimizer: str) -> float:
+def label(kept: Collected, batch: int, optimizer: str) -> float:
     """MiB that nvidia-smi would show, as estimators/traced.py has it."""
     stack, step = Stack(CONTEXT_MIB), at(kept.step, batch)
     plain = kept.summary.family == "mlp"
@@ -82,7 +82,7 @@ def load(cache: Path, family: str) -> Set:
     known: dict[str, float] = json.loads(store.read_text()) if store.exists() else {}
     asked, mib, groups = [], [], []
     for path in sorted(folder.glob("*.pickle")):
-        one: Kept = pickle.loads(path.read_bytes())
+        one: Collected = pickle.loads(path.read_bytes())
         draw = Random(path.name)
         ends = [f"{path.stem} {batch} sgd" for batch in (1, 65)]
         for key, batch in zip(ends, (1, 65), strict=True):

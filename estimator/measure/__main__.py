@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from estimator.evaluate.judging import Case, Told, ask, each, names, table
+from estimator.evaluate.judging import Answer, Case, ask, each, names, table
 from estimator.measure import texts
 from estimator.measure.measuring import LIMIT_S, go_on, measured
 from estimator.measure.plan import CONTEXT, Run, of_key, plan
@@ -44,7 +44,7 @@ def stack_of(rows: Sequence[Row]) -> Stack:
     return Stack(DRY_CONTEXT_MIB)
 
 
-def told(run: Run, folder: Path, stack: Stack) -> dict[str, Told]:
+def told(run: Run, folder: Path, stack: Stack) -> dict[str, Answer]:
     """What all estimators say of a run, from its texts; empty where there is none."""
     path = texts.plain_path(folder, run)
     if not path.exists():

@@ -13,9 +13,9 @@ transformers are looked at only where the program itself has loaded them.
                 run.step()
 """
 
-from slurm_coloc.checkpoint.asking import GO_ON, SAVED, leave
 from slurm_coloc.checkpoint.files import CheckpointError
 from slurm_coloc.checkpoint.loop import Checkpointer
+from slurm_coloc.checkpoint.next_slot import GO_ON, SAVED, leave
 from slurm_coloc.checkpoint.slot import Slot
 
 __all__ = ["GO_ON", "SAVED", "CheckpointError", "Checkpointer", "Slot", "leave"]

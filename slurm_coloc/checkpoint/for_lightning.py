@@ -17,7 +17,7 @@ try:
 except ImportError:
     from pytorch_lightning import Callback
 
-from slurm_coloc.checkpoint import asking, ranks, rng
+from slurm_coloc.checkpoint import next_slot, ranks, rng
 from slurm_coloc.checkpoint.slot import Slot
 
 
@@ -57,6 +57,8 @@ class SlotCallback(Callback):
         trainer.save_checkpoint(str(fresh))  # waits for all ranks
         if ranks.rank() == 0:
             fresh.replace(self.path)
-            asking.say(f"{asking.SAVED}, epoch {trainer.current_epoch}, step {trainer.global_step}")
+            next_slot.say(
+                f"{next_slot.SAVED}, epoch {trainer.current_epoch}, step {trainer.global_step}"
+            )
         ranks.barrier()
-        asking.leave()
+        next_slot.leave()

@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from slurm_coloc.checkpoint import asking, ranks
+from slurm_coloc.checkpoint import next_slot, ranks
 from slurm_coloc.checkpoint.slot import Slot
 
 # Written into a checkpoint's folder when all of it is there: the Trainer fills the folder in place.
@@ -54,10 +54,10 @@ class SlotCallback(TrainerCallback):
         if ranks.rank() == 0:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             (folder / COMPLETE).touch()
-            asking.say(f"{asking.SAVED}, step {state.global_step}")
+            next_slot.say(f"{next_slot.SAVED}, step {state.global_step}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave, where the end is only the slot's."""
         self.slot.__exit__(None, None, None)
         if self._leaves:
-            asking.leave()
+            next_slot.leave()

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from slurm_coloc.checkpoint import asking, files, ranks, rng
+from slurm_coloc.checkpoint import files, next_slot, ranks, rng
 from slurm_coloc.checkpoint.slot import Slot
 
 VERSION = 1
@@ -103,7 +103,7 @@ class Checkpointer:
         self._settle()
         if self.should_stop():
             self.save()
-            asking.leave()
+            next_slot.leave()
         if self._every_s is not None and time.monotonic() - self._saved_s >= self._every_s:
             self.save()
 
@@ -126,7 +126,7 @@ class Checkpointer:
         each = ranks.gathered(mine)
         if ranks.rank() == 0:
             files.save(self.path, self._state(each))
-            asking.say(f"{asking.SAVED}, epoch {self.epoch}, step {self.steps}")
+            next_slot.say(f"{next_slot.SAVED}, epoch {self.epoch}, step {self.steps}")
         ranks.barrier()
         self._saved_s = time.monotonic()
 

@@ -13,7 +13,7 @@ from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.tries import NEXT, STAYS
 from slurm_coloc.core.decide.decision import TEXTS, Action
-from slurm_coloc.core.gpu.fence import Rung
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
 from slurm_coloc.core.recover.blame import WHOSE
 from slurm_coloc.core.recover.next_try import Verdict
@@ -72,11 +72,11 @@ VERDICTS = STAYS | {
 }
 
 FENCES = {
-    Rung.CGROUP: "the kernel holds all processes of the job together"
+    FenceLevel.CGROUP: "the kernel holds all processes of the job together"
     " (driver r615, cgroup v2, no MIG)",
-    Rung.MPS: "the MPS server refuses each client process what is above the share",
-    Rung.FRAMEWORK: "PyTorch or JAX refuses itself; other programs are not held",
-    Rung.NONE: "nothing holds the job to its share",
+    FenceLevel.MPS: "the MPS server refuses each client process what is above the share",
+    FenceLevel.FRAMEWORK: "PyTorch or JAX refuses itself; other programs are not held",
+    FenceLevel.NONE: "nothing holds the job to its share",
 }
 
 PLACES = {

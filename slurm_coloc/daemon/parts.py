@@ -12,13 +12,13 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.role import Part, Role
-from slurm_coloc.flow.cluster.shape import Seen
+from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.place.placement import Placement
-from slurm_coloc.flow.queries.dispatch import People
+from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.submit.decide import Decider
@@ -46,7 +46,7 @@ class Parts:
         self.trusted = {0, slurm_uid(config), os.geteuid()}
         self.store = Store.open(config.daemon.state_dir)
         self.slurm = slurm.connect(config.daemon)
-        self.seen = Seen(self.slurm)
+        self.seen = ShapeCache(self.slurm)
         self.limits = NO_LIMITS
         self.limits_known = False  # they were read, or there are none
         self.role = Role(self.slurm)
@@ -62,7 +62,7 @@ class Parts:
         """Take a configuration into use; the socket and the database stay as they are."""
         self.config = config
         self.modes = Modes(config)
-        around = Around(
+        around = Context(
             config,
             self.store,
             self.slurm,
@@ -107,7 +107,7 @@ class Parts:
             self.watcher.look_once,
         )
         self.resizer = Resizer(self.store, self.slurm, lambda: self.modes.switched_off)
-        self.people = People(
+        self.people = Queries(
             config,
             self.store,
             self.slurm,

@@ -7,7 +7,7 @@ that waits for PCIe or the host, which loses little, from one that fills the SMs
 gain alike, a memory-heavy job goes beside compute-heavy ones: where least DRAM activity is.
 """
 
-from slurm_coloc.core.place.placing import BUSY, Ask, Seat, Start, View, activities
+from slurm_coloc.core.place.placing import BUSY, GpuSlot, PlaceRequest, Start, View, activities
 from slurm_coloc.core.place.queue_discipline import first_that_starts
 
 #: gains (ratio of one GPU's SM activity) that count as alike: a fifth of the model's error in a
@@ -15,7 +15,7 @@ from slurm_coloc.core.place.queue_discipline import first_that_starts
 ALIKE = 0.02
 
 
-def gain(ask: Ask, seat: Seat, view: View) -> float:
+def gain(ask: PlaceRequest, seat: GpuSlot, view: View) -> float:
     """By how much the throughput of a seat grows: the sum of SM activity times speed (ratio)."""
     before = activities(seat)
     mine = ask.activity or BUSY
@@ -31,7 +31,7 @@ def gain(ask: Ask, seat: Seat, view: View) -> float:
     )
 
 
-def _key(ask: Ask, seat: Seat, view: View) -> tuple[float, ...]:
+def _key(ask: PlaceRequest, seat: GpuSlot, view: View) -> tuple[float, ...]:
     grows = round(gain(ask, seat, view) / ALIKE)
     drama = sum(one.drama or 0.0 for one in activities(seat))
     heavy = ask.activity is not None and (ask.activity.drama or 0.0) > ask.activity.smact / 2

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 
 from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import Ask, Policy, Seat, Start
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.floor import Floor, Run
 from slurm_coloc.sim.forecast import Forecast
@@ -40,7 +40,7 @@ class Simulation:
         machine: Machine,
         policy: Policy,
         setting: Setting,
-        ask_of: Callable[[TraceJob], Ask],
+        ask_of: Callable[[TraceJob], PlaceRequest],
         seed: str = "",
     ) -> None:
         self._jobs: Mapping[int, TraceJob] = {job.id: job for job in jobs}
@@ -218,7 +218,7 @@ class Simulation:
         if wrong:
             raise AssertionError(f"{self._policy.name}: job {ask.id} cannot start there")
 
-    def _update(self, seats: Sequence[Seat]) -> None:
+    def _update(self, seats: Sequence[GpuSlot]) -> None:
         """New ends of all whose speed changed: by itself, or by the time limit."""
         longest_s = self._setting.max_limit_s or INF
         for run in self._floor.update(seats, self.now_s):
@@ -295,7 +295,7 @@ class Simulation:
                 run.ask = _expecting(run.ask, told)
                 self._floor.expect(run, self.now_s)
 
-    def _known(self, job: TraceJob, ask: Ask) -> Ask:
+    def _known(self, job: TraceJob, ask: PlaceRequest) -> PlaceRequest:
         """The ask with what ended runs of the same training took, where that counts."""
         if not self._setting.learn_peaks:
             return ask
@@ -337,7 +337,7 @@ def _bound(asked: float | None, job: TraceJob, setting: Setting) -> float | None
     return room if asked is None else min(asked, room)
 
 
-def _check(jobs: Sequence[TraceJob], seats: Sequence[Seat], setting: Setting) -> None:
+def _check(jobs: Sequence[TraceJob], seats: Sequence[GpuSlot], setting: Setting) -> None:
     """Raise UsageFault for jobs that can never start."""
     gpus = {(seat.node, seat.gpu) for seat in seats}
     nodes = [node for node, _ in gpus]
@@ -356,7 +356,7 @@ def _check(jobs: Sequence[TraceJob], seats: Sequence[Seat], setting: Setting) ->
         raise UsageFault(f"trace: {len(wrong)} jobs fit nowhere: {'; '.join(wrong[:5])}")
 
 
-def _expecting(ask: Ask, found: Expected | None) -> Ask:
+def _expecting(ask: PlaceRequest, found: Expected | None) -> PlaceRequest:
     """The ask with what is expected of its run time."""
     if found is None:
         return replace(ask, run_s=None, run_spread=0.0)

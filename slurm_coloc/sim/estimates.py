@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from random import Random
 from statistics import NormalDist, StatisticsError
 
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.trace import TraceJob
 
 
 def ask_maker(
     estimator: str, jobs: Sequence[TraceJob], rng: Random, largest_mib: int, shard_mib: int = 1024
-) -> Callable[[TraceJob], Ask]:
+) -> Callable[[TraceJob], PlaceRequest]:
     """How a job of the trace becomes what a policy sees.
 
     ``estimator``: oracle; none; a column of the trace; or error:P[:LEVEL], the truth times a random
@@ -24,13 +24,13 @@ def ask_maker(
     """
     of = _memory(estimator, jobs, rng)
 
-    def ask(job: TraceJob) -> Ask:
+    def ask(job: TraceJob) -> PlaceRequest:
         found = of(job)
         need = None
         if found is not None:
             need = max(1, math.ceil(found / shard_mib)) * shard_mib
         share = job.coloc and (estimator == "none" or (need is not None and need <= largest_mib))
-        return Ask(
+        return PlaceRequest(
             job.id,
             job.gpus,
             need if share or need is None else None,

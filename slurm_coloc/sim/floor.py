@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from slurm_coloc.core.place.gpu_slot import INF, Ask, Host, Resident, Seat
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import Interference
 from slurm_coloc.core.place.speeds import BUSY, speeds_on
 from slurm_coloc.sim.machine import Machine
@@ -33,8 +33,8 @@ class Run:
     """
 
     job: TraceJob
-    ask: Ask
-    seats: tuple[Seat, ...]
+    ask: PlaceRequest
+    seats: tuple[GpuSlot, ...]
     residents: tuple[Resident, ...]
     start_s: float
     left_s: float
@@ -85,7 +85,7 @@ class Place:
     """What is true of a seat and a policy does not see. ``half_mib``: true memory of each half when
     MIG cuts the GPU in two."""
 
-    seat: Seat
+    seat: GpuSlot
     card: Card
     bank: Bank
     history: History
@@ -121,7 +121,7 @@ class Floor:
         if conditions.telemetry and not setting.record:
             self._keep_s = setting.monitor.window_s + 2 * setting.monitor.refresh_s
 
-    def pool_holds(self, ask: Ask) -> bool:
+    def pool_holds(self, ask: PlaceRequest) -> bool:
         """Whether shared GPUs could ever hold a job: so many of one node, if any node has so many,
         and large enough."""
         case = (ask.gpus, ask.need_mib or 0)
@@ -139,7 +139,9 @@ class Floor:
 
     # ---- coming and going ------------------------------------------------------------------
 
-    def start(self, ask: Ask, job: TraceJob, seats: tuple[Seat, ...], now_s: float) -> Run:
+    def start(
+        self, ask: PlaceRequest, job: TraceJob, seats: tuple[GpuSlot, ...], now_s: float
+    ) -> Run:
         """A job starts; ``update`` must follow."""
         residents = tuple(Resident(ask) for _ in seats)
         limit_s = INF if job.limit_s is None else job.limit_s
@@ -208,7 +210,7 @@ class Floor:
 
     # ---- speeds ----------------------------------------------------------------------------
 
-    def update(self, seats: Sequence[Seat], now_s: float) -> list[Run]:
+    def update(self, seats: Sequence[GpuSlot], now_s: float) -> list[Run]:
         """Jobs came or went on these seats: bring all whom it concerns up to date. Returns those
         whose speed is another one."""
         touched = {seat.index: self.places[seat.index] for seat in seats}
@@ -338,7 +340,7 @@ def _places(machine: Machine, setting: Setting, widest: int) -> list[Place]:
         largest[device.gpu] = max(largest.get(device.gpu, 0), device.usable_mib)
     places = []
     for index, device in enumerate(machine.devices):
-        seat = Seat(
+        seat = GpuSlot(
             index,
             device.node,
             device.kind,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
 
@@ -16,7 +16,7 @@ class Record:
     ``ran_s``: of all its runs."""
 
     job: TraceJob
-    ask: Ask | None = None
+    ask: PlaceRequest | None = None
     start_s: float | None = None
     end_s: float | None = None
     last_s: float = 0.0

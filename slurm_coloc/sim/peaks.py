@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.sim.trace import TraceJob
 
 #: above a measured peak: what runs of one training differ by, with allocator and cuDNN's choices
@@ -25,7 +25,9 @@ class Peaks:
             key = (job.name, job.gpus)
             self.seen[key] = max(job.memory_mib, self.seen.get(key, 0))
 
-    def ask(self, job: TraceJob, ask: Ask, holds: Callable[[Ask], bool]) -> Ask:
+    def ask(
+        self, job: TraceJob, ask: PlaceRequest, holds: Callable[[PlaceRequest], bool]
+    ) -> PlaceRequest:
         """The ask with what is known of its training; unchanged where nothing is. ``holds``:
         whether shared GPUs could hold an ask. A job that did not ask to share stays as it is."""
         peak_mib = self.seen.get((job.name, job.gpus))

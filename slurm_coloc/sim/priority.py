@@ -10,7 +10,7 @@ with a half-life. A job that shares is charged for the part of its GPUs' memory 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.gpu_slot import Ask
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.sim.floor import Run
 from slurm_coloc.sim.setting import Priority
 
@@ -55,7 +55,7 @@ class Standing:
             gpus = sum(min(1.0, ask.need_mib / seat.usable_mib) for seat in run.seats)
         self.used[ask.user] = self.used.get(ask.user, 0.0) + gpus * seconds
 
-    def priority(self, ask: Ask, now_s: float) -> float:
+    def priority(self, ask: PlaceRequest, now_s: float) -> float:
         """Higher goes first."""
         age = min(1.0, max(0.0, now_s - ask.submit_s) / self.rule.age_s)
         share = self._factors.get(ask.user, 1.0)

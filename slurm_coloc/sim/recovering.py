@@ -4,12 +4,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.sim.floor import Run
 from slurm_coloc.sim.setting import Recovery
 
 
-def after_oom(run: Run, times: int, rule: Recovery, holds: Callable[[Ask], bool]) -> Ask:
+def after_oom(
+    run: Run, times: int, rule: Recovery, holds: Callable[[PlaceRequest], bool]
+) -> PlaceRequest:
     """The ask of a job after its n-th out-of-memory; ``holds``: whether shared GPUs could
     hold an ask.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.placing import Ask, Conditions
+from slurm_coloc.core.place.placing import Conditions, PlaceRequest
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
@@ -112,20 +112,20 @@ def carma_way(
     return Way(order, estimator, setting)
 
 
-def told(way: Way, jobs: Sequence[TraceJob]) -> Callable[[TraceJob], Ask]:
+def told(way: Way, jobs: Sequence[TraceJob]) -> Callable[[TraceJob], PlaceRequest]:
     """What that server is told of a job: MiB as they stand, no shards. A job that an estimator has
     no answer for starts on idle GPUs only, and others may join it there."""
     known = {name for job in jobs for name in job.estimates} | {"none", "oracle"}
     if way.estimator not in known:
         raise KeyError(way.estimator)
 
-    def ask(job: TraceJob) -> Ask:
+    def ask(job: TraceJob) -> PlaceRequest:
         found: float | None = None
         if way.estimator == "oracle":
             found = job.memory_mib
         elif way.estimator != "none":
             found = job.estimates.get(way.estimator)
-        return Ask(
+        return PlaceRequest(
             job.id,
             job.gpus,
             None if found is None else math.ceil(found),

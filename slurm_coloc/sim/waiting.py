@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
-from slurm_coloc.core.place.placing import Ask, Seat, View
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, View
 from slurm_coloc.sim.setting import Setting
 
 #: recovered before others, then by priority (highest first), then by arrival
@@ -19,7 +19,7 @@ Entry = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Reserved:
     """Seats, by index, that are kept for the jobs of these ids, and until when; and those that
     nobody may join (``alone``)."""
 
@@ -32,19 +32,19 @@ class _Kept:
 class Waiting:
     """Jobs in the order of the queue."""
 
-    def __init__(self, seats: Sequence[Seat], setting: Setting) -> None:
+    def __init__(self, seats: Sequence[GpuSlot], setting: Setting) -> None:
         self._seats = seats
-        self._queue: list[tuple[Entry, Ask]] = []
+        self._queue: list[tuple[Entry, PlaceRequest]] = []
         self._entry: dict[int, Entry] = {}
         self._serial = count()
         self._turn = 0
         # Seats in the order in which they were freed; a job remembers how far it has seen them.
-        self._freed: list[Seat] = []
+        self._freed: list[GpuSlot] = []
         self._seen: dict[int, int] = {}
-        self._kept = self._next = _Kept()
+        self._kept = self._next = _Reserved()
         self._view = _View(
             0.0,
-            _Asks(self._queue),
+            _Requests(self._queue),
             seats,
             setting.conditions,
             setting.believed or setting.interference,
@@ -57,39 +57,39 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def first(self, number: int) -> Iterator[Ask]:
+    def first(self, number: int) -> Iterator[PlaceRequest]:
         """The first jobs of the queue."""
         return (ask for _, ask in islice(self._queue, number))
 
-    def add(self, ask: Ask, first: bool = False, priority: float = 0.0) -> None:
+    def add(self, ask: PlaceRequest, first: bool = False, priority: float = 0.0) -> None:
         """A job waits; ``first``: before all that were not marked so."""
         entry = (0 if first else 1, -priority, next(self._serial))
         self._entry[ask.id] = entry
         insort(self._queue, (entry, ask), key=_order)
 
-    def remove(self, ask: Ask, last_seat: int) -> None:
+    def remove(self, ask: PlaceRequest, last_seat: int) -> None:
         """A job has started, its last seat being that one."""
         del self._queue[bisect_left(self._queue, self._entry.pop(ask.id), key=_order)]
         self._seen.pop(ask.id, None)
         if ask.id in self._kept.ids:
-            self._next = _Kept()
+            self._next = _Reserved()
             self.looked()
         self._turn = last_seat + 1
 
-    def update(self, ask: Ask) -> None:
+    def update(self, ask: PlaceRequest) -> None:
         """Something else is expected of a job that waits; its place in the queue stays."""
         entry = self._entry[ask.id]
         self._queue[bisect_left(self._queue, entry, key=_order)] = (entry, ask)
         self._seen.pop(ask.id, None)
 
-    def rank(self, priority: Callable[[Ask], float]) -> None:
+    def rank(self, priority: Callable[[PlaceRequest], float]) -> None:
         """Priorities changed: order the queue anew."""
         for place, ((first, _, serial), ask) in enumerate(self._queue):
             self._entry[ask.id] = entry = (first, -priority(ask), serial)
             self._queue[place] = (entry, ask)
         self._queue.sort(key=_order)
 
-    def freed(self, seat: Seat) -> None:
+    def freed(self, seat: GpuSlot) -> None:
         """A seat has more room than before."""
         if seat.host is None or not seat.host.limited:
             self._freed.append(seat)
@@ -111,7 +111,7 @@ class Waiting:
     ) -> None:
         """These seats are kept for the first jobs so long. Said several times in one look, the last
         one counts."""
-        self._next = _Kept(ids, seats, until_s, alone)
+        self._next = _Reserved(ids, seats, until_s, alone)
 
     def looked(self) -> bool:
         """A look is over: whether another one could find more.
@@ -127,7 +127,7 @@ class Waiting:
         self._freed.extend(self._seats[index] for index in sorted(shut))
         return bool(shut)
 
-    def open_to(self, ask: Ask) -> Sequence[Seat]:
+    def open_to(self, ask: PlaceRequest) -> Sequence[GpuSlot]:
         """Seats freed since the job was refused; where it asks for several, all of their nodes."""
         seen = self._seen.get(ask.id)
         freed = len(self._freed)
@@ -143,19 +143,19 @@ class Waiting:
         nodes = {seat.node for seat in news}
         return [seat for node in sorted(nodes) for seat in self._by_node[node]]
 
-    def refuse(self, ask: Ask) -> None:
+    def refuse(self, ask: PlaceRequest) -> None:
         """Nothing admits the job now."""
         self._seen[ask.id] = len(self._freed)
 
 
-def _order(item: tuple[Entry, Ask]) -> Entry:
+def _order(item: tuple[Entry, PlaceRequest]) -> Entry:
     return item[0]
 
 
-class _Asks(Sequence[Ask]):
+class _Requests(Sequence[PlaceRequest]):
     """The queue without its keys."""
 
-    def __init__(self, queue: list[tuple[Entry, Ask]]) -> None:
+    def __init__(self, queue: list[tuple[Entry, PlaceRequest]]) -> None:
         self._queue = queue
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class _Asks(Sequence[Ask]):
             return [item[1] for item in self._queue[index]]
         return self._queue[index][1]
 
-    def __iter__(self) -> Iterator[Ask]:
+    def __iter__(self) -> Iterator[PlaceRequest]:
         return (item[1] for item in self._queue)
 
 
@@ -176,10 +176,10 @@ class _View(View):
 
     waiting: Waiting = field(kw_only=True)
 
-    def open_to(self, ask: Ask) -> Sequence[Seat]:
+    def open_to(self, ask: PlaceRequest) -> Sequence[GpuSlot]:
         return self.waiting.open_to(ask)
 
-    def refuse(self, ask: Ask) -> None:
+    def refuse(self, ask: PlaceRequest) -> None:
         self.waiting.refuse(ask)
 
     def hold(

@@ -44,7 +44,7 @@ def shown(model: torch.nn.Module, rows: Rows, read: Iterable[int]) -> str:
         return f"{model}\n{_totals(model)}\n"
 
 
-class _Line(NamedTuple):
+class _TableRow(NamedTuple):
     """A row with what it counts. ``own``: parameters that no row below it has."""
 
     row: Row
@@ -69,10 +69,10 @@ def _text(rows: Sequence[Row], read: int) -> str:
     return "\n".join([*out, rule, *_footer(lines, read, rule), rule]) + "\n"
 
 
-def _lines(rows: Sequence[Row]) -> list[_Line]:
+def _lines(rows: Sequence[Row]) -> list[_TableRow]:
     """What the rows below hold is taken from a row's own: in one pass from the end."""
     counts = Counts()
-    lines: list[_Line] = []
+    lines: list[_TableRow] = []
     ends: list[tuple[int, int, int]] = []  # depth, and the sums from that row to the last
     elements = trained = 0
     for row in reversed(rows):
@@ -85,7 +85,7 @@ def _lines(rows: Sequence[Row]) -> list[_Line]:
         )  # fmt: skip
         own = held.elements if leaf else held.elements - below
         own_trained = held.trained if leaf else held.trained - below_trained
-        lines.append(_Line(row, leaf, held, own, own_trained))
+        lines.append(_TableRow(row, leaf, held, own, own_trained))
         if not row.again:
             elements, trained = elements + own, trained + own_trained
         ends.append((row.depth, elements, trained))
@@ -103,7 +103,7 @@ def _numbered(rows: Sequence[Row]) -> list[str]:
     return [titles[id(row)] for row in rows]
 
 
-def _values(line: _Line) -> tuple[str, ...]:
+def _values(line: _TableRow) -> tuple[str, ...]:
     row = line.row
     kernel = getattr(row.module, "kernel_size", None)
     kernel = list(kernel) if isinstance(kernel, (tuple, list)) else kernel
@@ -111,7 +111,7 @@ def _values(line: _Line) -> tuple[str, ...]:
     return (str(row.given or "--"), str(row.made or "--"), _count(line), str(kernel or "--"))
 
 
-def _count(line: _Line) -> str:
+def _count(line: _TableRow) -> str:
     if not line.held.elements:
         return "--"
     if line.row.again:
@@ -143,7 +143,7 @@ def _products(row: Row) -> int:
     return total
 
 
-def _footer(lines: Sequence[_Line], read: int, rule: str) -> list[str]:
+def _footer(lines: Sequence[_TableRow], read: int, rule: str) -> list[str]:
     first = [line for line in lines if not line.row.again]
     leaves = [line for line in lines if line.leaf]
     total = sum(max(0, line.own) for line in first)

@@ -29,7 +29,7 @@ void test_note_logs(void);
 /* unit_fence.c */
 void test_fence(void);
 
-/* unit_ladder.c */
+/* unit_fence_levels.c */
 void test_limit(void);
 void test_frameworks(void);
 

@@ -7,13 +7,13 @@ from statistics import fmean
 from tests.paper import orders
 from tests.paper.cases import METHODS, ORACLES, Case, carma, of_words, oracle
 from tests.paper.facts import Published
-from tests.paper.lines import Limits, Line, reduction
 from tests.paper.play import Lab
+from tests.paper.rows import Limits, Statement, reduction
 
 TIME, ENERGY = "makespan_s", "energy_mj"
 #: what is possible, by trace
 Possible = Mapping[str, Limits]
-Build = Callable[[Published, Lab, Possible], list[Line]]
+Build = Callable[[Published, Lab, Possible], list[Statement]]
 
 
 def _row(trace: str, policy: str, given: str) -> Case:
@@ -21,14 +21,14 @@ def _row(trace: str, policy: str, given: str) -> Case:
 
 
 def _number(case: Case, name: str) -> Build:
-    def build(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+    def build(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
         assert row.number is not None, row.id
         return [reduction(row, case, lab, possible[case.trace], name, row.number)]
 
     return build
 
 
-def _gpumemnet(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _gpumemnet(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """H3: the text does not say whether the gate was on, so both."""
     assert row.number is not None
     lines = []
@@ -40,9 +40,11 @@ def _gpumemnet(row: Published, lab: Lab, possible: Possible) -> list[Line]:
     return lines
 
 
-def _word(row: Published, metric: str, ours: str, holds: bool, possible: Possible) -> list[Line]:
+def _word(
+    row: Published, metric: str, ours: str, holds: bool, possible: Possible
+) -> list[Statement]:
     return [
-        Line(
+        Statement(
             row.id,
             row.trace,
             f"{row.policy} {row.method}",
@@ -57,7 +59,7 @@ def _word(row: Published, metric: str, ours: str, holds: bool, possible: Possibl
     ]
 
 
-def _streams(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _streams(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """H4: by streams the oracle policies gain little; much less than by MPS is what is judged."""
     gains = {
         method: {
@@ -71,7 +73,7 @@ def _streams(row: Published, lab: Lab, possible: Possible) -> list[Line]:
     return _word(row, "total time, % less", ours, holds, possible)
 
 
-def _best_fit(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _best_fit(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """H7: of the oracle policies best fit runs its jobs longest."""
     times = {short: lab.values(oracle("90", short, "mps"), "mean_exec_s") for short in ORACLES}
     ours = ", ".join(f"{short} {fmean(seconds):.0f} s" for short, seconds in times.items())
@@ -91,7 +93,7 @@ def _against(found: list[orders.Pair]) -> str:
     return f"open with {', '.join(unsure)}" if unsure else "yes"
 
 
-def _worst(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _worst(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """H8: without conditions total time is the worst of the policies by MPS."""
     free = {name: _row("90", name, "none") for name in ("RR", "MAGM")}
     gated = [
@@ -105,7 +107,7 @@ def _worst(row: Published, lab: Lab, possible: Possible) -> list[Line]:
     return _word(row, "total time, % less", ours, max(gains.values()) < min(others), possible)
 
 
-def _waiting(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _waiting(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """H9: a gate of 75 % makes jobs wait longer than one of 80 or 85 %."""
     waits = {
         percent: lab.spread(_row("90", "MAGM", f"SMACT<={percent}%, free>=5GB"), "mean_wait_s")
@@ -116,7 +118,7 @@ def _waiting(row: Published, lab: Lab, possible: Possible) -> list[Line]:
     return _word(row, "mean waiting time", ours, holds, possible)
 
 
-def _heavy(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _heavy(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """H10: the heavy trace gains too."""
     cases = [_row("60", name, "SMACT<=80%, free>=2GB") for name in ("MAGM", "LUG")]
     cases += [_row("60", f"MAGM+{name}", "SMACT<=80%") for name in ("Horus", "GPUMemNet")]
@@ -128,7 +130,7 @@ def _heavy(row: Published, lab: Lab, possible: Possible) -> list[Line]:
 def _later(published: Mapping[str, float]) -> Build:
     """X1, X2: CARMA's later code; its trace is not known, so the best of its ways on each."""
 
-    def build(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+    def build(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
         lines = []
         for trace in ("60", "90"):
             best = max(carma(trace), key=lambda case: fmean(lab.reductions(case, TIME)))
@@ -141,10 +143,10 @@ def _later(published: Mapping[str, float]) -> Build:
     return build
 
 
-def _other_trace(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _other_trace(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """X3: another system on a trace that is not here."""
     return [
-        Line(
+        Statement(
             row.id,
             row.trace,
             row.policy,
@@ -157,7 +159,7 @@ def _other_trace(row: Published, lab: Lab, possible: Possible) -> list[Line]:
     ]
 
 
-def _from_image(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def _from_image(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """X4: samples until the end, exclusive and MAGM, read off an image."""
     alone, shared = several(row)
     case = _row("60", "MAGM", "SMACT<=80%, free>=2GB")
@@ -188,7 +190,7 @@ def several(row: Published) -> list[float]:
     return [float(part) for part in row.value.split(";")]
 
 
-def lines(row: Published, lab: Lab, possible: Possible) -> list[Line]:
+def lines(row: Published, lab: Lab, possible: Possible) -> list[Statement]:
     """A headline's lines."""
     if row.id == "X1":
         _, time, energy = several(row)

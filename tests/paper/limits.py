@@ -10,8 +10,8 @@ from slurm_coloc.sim.search.clairvoyant import best_known
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.thesis import run_way
 from tests.paper.cases import exclusive
-from tests.paper.lines import Limits
 from tests.paper.play import Lab
+from tests.paper.rows import Limits
 
 #: schedules that the search tries: a minute or two a trace
 EVALUATIONS = 400_000

@@ -17,14 +17,16 @@ from tests.paper import headlines, models, orders, report, sensitivity, statemen
 from tests.paper.cases import Case, carma, energy_row, of_row, ours, without_estimate  # noqa: E402
 from tests.paper.facts import TRACES, Published, folder, published  # noqa: E402
 from tests.paper.limits import limits  # noqa: E402
-from tests.paper.lines import Limits, Line, crashes, own, reduction  # noqa: E402
 from tests.paper.play import Lab  # noqa: E402
+from tests.paper.rows import Limits, Statement, crashes, own, reduction  # noqa: E402
 
 #: tables of crashes; the two of the 90 trace are one order
 CRASHES = {"Tables 6.3 and 6.4": ("T6.3-", "T6.4-"), "Table 6.5": ("T6.5-",)}
 
 
-def crash_lines(rows: Sequence[Published], lab: Lab, title: str) -> tuple[list[Line], list[str]]:
+def crash_lines(
+    rows: Sequence[Published], lab: Lab, title: str
+) -> tuple[list[Statement], list[str]]:
     """Tables 6.3 to 6.5, and what is said of their order."""
     cases = {row.id: of_row(row) for row in rows}
     ranked = [
@@ -37,7 +39,7 @@ def crash_lines(rows: Sequence[Published], lab: Lab, title: str) -> tuple[list[L
 
 def energy_lines(
     rows: Sequence[Published], lab: Lab, limit: Limits
-) -> tuple[list[Line], list[str]]:
+) -> tuple[list[Statement], list[str]]:
     """Table 6.6: what a run saves against its own exclusive run."""
     alone = next(row.number for row in rows if row.policy == "Exclusive")
     assert alone is not None
@@ -56,10 +58,10 @@ def energy_lines(
     return lines, orders.summary("Table 6.6, energy saved", found)
 
 
-def table(rows: Sequence[Published], lab: Lab, best_runs: int) -> tuple[list[Line], list[str]]:
+def table(rows: Sequence[Published], lab: Lab, best_runs: int) -> tuple[list[Statement], list[str]]:
     """Every line, and what is said of the orders."""
     by_trace = {name: limits(lab, name) for name in TRACES}
-    lines: list[Line] = []
+    lines: list[Statement] = []
     said: list[str] = []
     for title, prefixes in CRASHES.items():
         mine = [row for row in rows if row.id.startswith(prefixes)]

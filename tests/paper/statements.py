@@ -11,9 +11,9 @@ from pathlib import Path
 
 from slurm_coloc.core.place.interference import FITTED, REFERENCE, Interference
 from slurm_coloc.sim.machine import parse_machine
-from tests.paper import scenes
+from tests.paper import settings
 from tests.paper.facts import Published, folder, published
-from tests.paper.scenes import LARGE, MEDIUM, SLICE, SMALL, Range
+from tests.paper.settings import LARGE, MEDIUM, SLICE, SMALL, Range
 
 MODELS = (REFERENCE, FITTED)
 #: How far a single published run may be from another: solo times of the same eleven trainings, run
@@ -144,13 +144,13 @@ def _uniform(known: Known) -> Iterator[Row]:
     """Several of the same."""
 
     def slow(method: str, jobs: int, smact: Range) -> Callable[[Interference], Range]:
-        return lambda model: scenes.between(
-            lambda s: scenes.slowdown(model, method, jobs, s), smact
+        return lambda model: settings.between(
+            lambda s: settings.slowdown(model, method, jobs, s), smact
         )
 
     def much(method: str, jobs: int, smact: Range) -> Callable[[Interference], Range]:
-        return lambda model: scenes.between(
-            lambda s: scenes.throughput(model, method, jobs, s), smact
+        return lambda model: settings.between(
+            lambda s: settings.throughput(model, method, jobs, s), smact
         )
 
     up_to = (
@@ -176,8 +176,8 @@ def _uniform(known: Known) -> Iterator[Row]:
     two = around(numbers(known["E6"].value)[0])
     yield _row("E6", "2 large, streams: time", known["E6"].value, slow("streams", 2, LARGE), two)
     text = known["E7"].value
-    yield _row("E7", "2 large, MPS: throughput", text, scenes.large_throughput, (1.0, 2.0))
-    least = scenes.throughput(REFERENCE, "streams", 2, LARGE[0])
+    yield _row("E7", "2 large, MPS: throughput", text, settings.large_throughput, (1.0, 2.0))
+    least = settings.throughput(REFERENCE, "streams", 2, LARGE[0])
     wanted = (least, (1 + NOISE) * least)
     text = known["E8"].value
     yield _row("E8", "2 large, MIG: throughput", text, much("mig", 2, LARGE), wanted)
@@ -189,7 +189,7 @@ def _orders(known: Known) -> Iterator[Row]:
     texts, verdicts = [], []
     for model in MODELS:
         found = [
-            [scenes.throughput(model, method, jobs, s) for method in ("mps", "mig", "streams")]
+            [settings.throughput(model, method, jobs, s) for method in ("mps", "mig", "streams")]
             for jobs, s in cases
         ]
         texts.append(", ".join("/".join(f"{value:.2f}" for value in one) for one in found))
@@ -200,8 +200,8 @@ def _orders(known: Known) -> Iterator[Row]:
         verdicts.append("yes" if first and last and near[2] > near[0] else "no")
     what = "throughput MPS/MIG/streams of 2 and 3 medium, 7 small"
     yield _made("E10", what, known["E10"].value, texts, verdicts)
-    alone = [model.speeds([scenes.RESNET152])[0] for model in MODELS]
-    cut = [model.slice_speed(scenes.RESNET152, 4 * SLICE) for model in MODELS]
+    alone = [model.speeds([settings.RESNET152])[0] for model in MODELS]
+    cut = [model.slice_speed(settings.RESNET152, 4 * SLICE) for model in MODELS]
     yield _made(
         "E11",
         "alone: speed whole, on 4g",
@@ -211,7 +211,7 @@ def _orders(known: Known) -> Iterator[Row]:
     )
     texts, verdicts = [], []
     for model in MODELS:
-        used = {m: scenes.energy(model, m, 7, sum(SMALL) / 2) for m in ("mig", "mps", "streams")}
+        used = {m: settings.energy(model, m, 7, sum(SMALL) / 2) for m in ("mig", "mps", "streams")}
         texts.append(" < ".join(f"{m} {used[m]:.2f}" for m in sorted(used, key=used.__getitem__)))
         verdicts.append("yes" if used["mig"] <= used["mps"] < used["streams"] else "no")
     yield _made("E15", "7 small: energy over alone", known["E15"].value, texts, verdicts)
@@ -221,7 +221,7 @@ def _mixed(known: Known) -> Iterator[Row]:
     """Small beside medium jobs."""
     for method in ("mps", "streams"):
         for small, medium in ((1, 2), (2, 2)):
-            found = [scenes.mixed(model, method, small, medium) for model in MODELS]
+            found = [settings.mixed(model, method, small, medium) for model in MODELS]
             what = "+".join("S" * small + "M" * medium)
             yield _made(
                 f"E16 {method} {what}",
@@ -254,7 +254,7 @@ def _others(known: Known) -> Iterator[Row]:
 
 
 def _in_overlap(
-    row: str, method: str, known: Known, alone_h: float, found: Sequence[scenes.Table2]
+    row: str, method: str, known: Known, alone_h: float, found: Sequence[settings.Table2]
 ) -> Row:
     """How much slower the recommender is while ResNet152 runs: the whole run hides it."""
 
@@ -282,7 +282,7 @@ def _table_2(known: Known) -> Iterator[Row]:
     ]
     rows = {"streams": "T2-3", "mps": "T2-4", "mig": "T2-5"}
     for method, row in rows.items():
-        found = [scenes.table_2(model, method, *alone_h) for model in MODELS]
+        found = [settings.table_2(model, method, *alone_h) for model in MODELS]
         for metric in ("recommender_time", "resnet152_time", "total_time"):
             name = f"{row}-{metric}"
             hours = [getattr(one, metric.replace("_time", "_h")) for one in found]
@@ -311,7 +311,7 @@ def _table_2(known: Known) -> Iterator[Row]:
         what = f"DLRM + ResNet152, {method}: memory, as a sum"
         yield _made(name, what, f"{known[name].value} GB", [text] * 2, [verdict] * 2)
     low = numbers(known["E17"].value)[0]
-    found = [scenes.table_2(model, "mps", *alone_h) for model in MODELS]
+    found = [settings.table_2(model, "mps", *alone_h) for model in MODELS]
     less = [100 * (1 - one.total_h / sum(alone_h)) for one in found]
     yield _made(
         "E17",

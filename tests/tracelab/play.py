@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from slurm_coloc.errors import SlurmError
 from tests.tracelab.records import Played, Run
 from tests.tracelab.stage import Stage
-from tests.tracelab.workload import Asked
+from tests.tracelab.workload import Submission
 
 POLL_S = 0.2
 #: nothing waits or runs, and no recovery brings anything back, for so long: it is over
@@ -18,7 +18,9 @@ TELL_S = 60.0
 LATE_S = 1.0
 
 
-def play(stage: Stage, jobs: Sequence[Asked], limit_s: float) -> tuple[Played, list[Asked]]:
+def play(
+    stage: Stage, jobs: Sequence[Submission], limit_s: float
+) -> tuple[Played, list[Submission]]:
     """Submit and wait; what was seen, and the jobs with what was reserved for them indeed. Raises
     SlurmError where not all has ended ``limit_s`` after the beginning (the lab's seconds)."""
     ordered = sorted(jobs, key=lambda one: (one.job.submit_s, one.job.id))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from slurm_coloc.core.place.gpu_slot import INF
 from slurm_coloc.core.place.interference import REFERENCE
-from slurm_coloc.core.place.placing import Ask, Policy
+from slurm_coloc.core.place.placing import PlaceRequest, Policy
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
 from slurm_coloc.sim.engine import Simulation
@@ -21,7 +21,7 @@ from tests.tracelab.scale import Scale
 from tests.tracelab.steering import MORE_S, PARKED, Steered, Times
 from tests.tracelab.summaries import expected
 from tests.tracelab.ways import GATE, LIMIT_MIN, Way
-from tests.tracelab.workload import SHARD_MIB, Asked
+from tests.tracelab.workload import SHARD_MIB, Submission
 
 #: seconds of the trace in which a stand-in takes its memory, in the lab and here
 RAMP_S = 1.0
@@ -58,15 +58,15 @@ def setting(way: Way, scale: Scale) -> Setting:
     )
 
 
-def predict(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Outcome:
+def predict(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) -> Outcome:
     """Play the jobs. Each has its GPU for ``scale.start_s`` before it works: what a start costs
     Slurm, which no compression makes shorter."""
     needs = {one.job.id: one.need_mib for one in jobs}
     unlimited = [replace(one.job, limit_s=None) for one in jobs]
 
-    def ask(job: TraceJob) -> Ask:
+    def ask(job: TraceJob) -> PlaceRequest:
         need = needs[job.id]
-        return Ask(
+        return PlaceRequest(
             job.id, job.gpus, need, job.activity, job.submit_s, user="one", share=need is not None
         )
 
@@ -75,7 +75,7 @@ def predict(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Outc
     return Simulation(unlimited, found, how, setting(way, scale), ask).run()
 
 
-def steered(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Policy:
+def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) -> Policy:
     """Slurm's order and colocd's looks, with the lab's times."""
     rules = Rules(
         policy=way.policy,
@@ -101,7 +101,7 @@ def steered(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> Poli
     )
 
 
-def spread(jobs: Sequence[Asked], way: Way, machine: str, scale: Scale) -> tuple[Outcome, ...]:
+def spread(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) -> tuple[Outcome, ...]:
     """The same with starts that cost less and more, and with colocd's looks further apart, as on a
     busy machine: how much of the outcome hangs on a second here or there."""
     return tuple(

@@ -14,7 +14,7 @@ from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab import procs
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.stage import Stage
-from tests.tracelab.workload import SHARD_MIB, Asked
+from tests.tracelab.workload import SHARD_MIB, Submission
 
 #: links of the chain, and seconds of the lab that each trains
 CHAIN, LINK_S = 8, 1.0
@@ -41,9 +41,9 @@ def start_cost_s(stage: Stage) -> float:
     return max(0.0, took_s / CHAIN - LINK_S)
 
 
-def _link(stage: Stage) -> Asked:
+def _link(stage: Stage) -> Submission:
     """A training that leaves no room for another beside it, submitted as the jobs of the trace."""
     shards = stage.shards_per_gpu - 1 if stage.way.shares else 0
     work_s = stage.scale.of_trace(LINK_S)
     job = TraceJob(0, "probe", 0.0, 1, work_s, SHARD_MIB, Activity(0.1))
-    return Asked(job, shards)
+    return Submission(job, shards)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from slurm_coloc.sim.outcome import Outcome, Record
 from tests.tracelab.scale import Scale
-from tests.tracelab.workload import Asked
+from tests.tracelab.workload import Submission
 
 _LINE = re.compile(
     r"^JobId=(?P<job>\d+) .*?\bJobState=(?P<state>\w+) .*?"
@@ -60,14 +60,14 @@ class Played:
     ooms: Mapping[int, int]
     joules: float
 
-    def outcome(self, jobs: Iterable[Asked], scale: Scale) -> Outcome:
+    def outcome(self, jobs: Iterable[Submission], scale: Scale) -> Outcome:
         """In seconds of the trace. A job that did not complete has no end."""
         records = [self._record(one, scale) for one in jobs]
         timeouts = sum(record.timed_out for record in records)
         ooms = sum(record.oom for record in records)
         return Outcome(records, ooms, timeouts, 0, scale.of_trace(self.joules))
 
-    def _record(self, one: Asked, scale: Scale) -> Record:
+    def _record(self, one: Submission, scale: Scale) -> Record:
         record = Record(one.job, oom=self.ooms.get(one.job.id, 0))
         mine = [run for run in self.runs if run.job_id == self.ids.get(one.job.id)]
         if not mine:

@@ -16,7 +16,7 @@ from tests.tracelab.predict import RAMP_S
 from tests.tracelab.scale import Scale
 from tests.tracelab.summaries import summary
 from tests.tracelab.ways import GATE, LIMIT_MIN, Way
-from tests.tracelab.workload import Asked
+from tests.tracelab.workload import Submission
 
 #: MiB of host memory that a stand-in is given
 HOST_MIB = 100
@@ -88,14 +88,14 @@ class Stage:
 
     # ---- what is submitted ---------------------------------------------------------------------
 
-    def words(self, one: Asked) -> list[str]:
+    def words(self, one: Submission) -> list[str]:
         """The options of sbatch for a job."""
         words = [f"--gpus={one.job.gpus}", f"--mem={HOST_MIB}", f"--time={LIMIT_MIN}"]
         if one.shards:
             words.append(f"--coloc={self._model(one.shards)}")
         return words
 
-    def script(self, one: Asked) -> str:
+    def script(self, one: Submission) -> str:
         """What a job runs: the training stand-in, its clock as fast as the trace's."""
         job = one.job
         words = [
@@ -108,7 +108,7 @@ class Stage:
         ]
         return f"#!/bin/bash\nexec {' '.join(words)}\n"
 
-    def submit(self, one: Asked, *, quiet: bool = False) -> int:
+    def submit(self, one: Submission, *, quiet: bool = False) -> int:
         """sbatch, as its user; Slurm's id. ``quiet``: no log is kept."""
         log = "/dev/null" if quiet else self._log(one.job.id)
         words = [f"--output={log}", *self.words(one)]
@@ -124,7 +124,7 @@ class Stage:
             path.chmod(0o644)
         return path
 
-    def rehearse(self, jobs: Sequence[Asked]) -> None:
+    def rehearse(self, jobs: Sequence[Submission]) -> None:
         """Each size is submitted once, held, and cancelled: colocd must reserve what the simulator
         is told, and answers faster the second time. Raises SlurmError where it does not."""
         sizes = {one.shards: one for one in jobs if one.shards}
@@ -136,7 +136,7 @@ class Stage:
             else:
                 raise SlurmError(f"{shards} shards expected, colocd reserves {got}: {why}")
 
-    def _held(self, one: Asked) -> tuple[int, str]:
+    def _held(self, one: Submission) -> tuple[int, str]:
         """Shards that a held job of this kind gets, and colocd's reason."""
         job_id = self.lab.sbatch("--hold", *self.words(one), wrap="true", user=self.user)
         row = self.lab.job(job_id)
@@ -174,7 +174,7 @@ class Stage:
         found = WALL.findall(log.read_text(errors="replace")) if log.exists() else []
         return float(found[-1]) if found else None
 
-    def reserved(self, jobs: Sequence[Asked], ids: dict[int, int]) -> list[Asked]:
+    def reserved(self, jobs: Sequence[Submission], ids: dict[int, int]) -> list[Submission]:
         """The jobs with what was reserved for them indeed. One that was recovered keeps what was
         planned: its request is that of the last try."""
         rows = {int(row["JobId"]): row for row in self.lab.jobs()}

@@ -10,7 +10,7 @@ jobs, lets them wait, or leaves them to Slurm.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.placing import Ask, Policy, Seat, Start, View
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start, View
 from slurm_coloc.core.place.steering import (
     Act,
     Answer,
@@ -91,7 +91,7 @@ class Steered:
             return Start(ask, seats)
         return None
 
-    def _room(self, ask: Ask, pin: Pin | None, view: View) -> tuple[Seat, ...] | None:
+    def _room(self, ask: PlaceRequest, pin: Pin | None, view: View) -> tuple[GpuSlot, ...] | None:
         """First fit, or the pin: by what is reserved, whatever telemetry says."""
         if not ask.share:
             idle = [seat for seat in view.seats if not seat.residents]
@@ -137,7 +137,7 @@ class Steered:
             turn=self._turn,
         )
 
-    def _device(self, seat: Seat) -> Device:
+    def _device(self, seat: GpuSlot) -> Device:
         shard_mib, shown = self.rules.shard_mib, seat.measured
         return Device(
             _kind(seat),
@@ -151,7 +151,7 @@ class Steered:
 
     def _running(self, view: View) -> list[Running]:
         places: dict[int, list[int]] = {}
-        asks: dict[int, Ask] = {}
+        asks: dict[int, PlaceRequest] = {}
         for seat in view.seats:
             for one in seat.residents:
                 places.setdefault(one.ask.id, []).append(seat.index)
@@ -173,7 +173,7 @@ class Steered:
             for ask in asks.values()
         ]
 
-    def _waiting(self, ask: Ask) -> Waiting:
+    def _waiting(self, ask: PlaceRequest) -> Waiting:
         state = self._states.get(ask.id, _State())
         return Waiting(
             ask.id,
@@ -189,9 +189,9 @@ class Steered:
             smact=self.expected.get(ask.id),
         )
 
-    def _shards(self, ask: Ask) -> int:
+    def _shards(self, ask: PlaceRequest) -> int:
         return (ask.need_mib or 0) // self.rules.shard_mib if ask.share else 0
 
 
-def _kind(seat: Seat) -> str:
+def _kind(seat: GpuSlot) -> str:
     return f"gpu-{seat.index}"

@@ -21,7 +21,7 @@ SIZING = Sizing(SHARD_MIB, 8, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Submission:
     """A job, and what is reserved for it: ``shards`` of one GPU, or 0 for ``job.gpus`` whole
     ones."""
 
@@ -56,12 +56,13 @@ def _read(name: str) -> list[TraceJob]:
 
 def asked(
     jobs: Sequence[TraceJob], estimator: str, shards_per_gpu: int, *, shares: bool = True
-) -> list[Asked]:
+) -> list[Submission]:
     """What each job reserves where so much is known of its memory: what --estimator of
     `coloc simulate` takes. ``shares``: False gives whole GPUs to all. Raises UsageFault."""
     ask = ask_maker(estimator, jobs, Random(0), shards_per_gpu * SHARD_MIB)
     return [
-        Asked(job, _shards(ask(job).need_mib, job, shards_per_gpu) if shares else 0) for job in jobs
+        Submission(job, _shards(ask(job).need_mib, job, shards_per_gpu) if shares else 0)
+        for job in jobs
     ]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from slurm_coloc.adapters.store.asked import Asked
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.peaks import Peaks
 from slurm_coloc.adapters.store.putbacks import Putbacks
+from slurm_coloc.adapters.store.queries import Queries
 from slurm_coloc.adapters.store.reports import Reports
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.adapters.store.slots import Slots
@@ -40,7 +40,7 @@ class Store:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.asked = Asked(db)
+        self.asked = Queries(db)
         self.peaks = Peaks(db.conn)
         self.putbacks = Putbacks(db.conn)
         self.reports = Reports(db.conn)

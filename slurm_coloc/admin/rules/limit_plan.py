@@ -24,7 +24,7 @@ from slurm_coloc.core.slurm.qos_limits import (
     OPTIONS,
     SHARD,
     Counts,
-    Holder,
+    LimitOwner,
     Option,
     SiteLimits,
 )
@@ -36,7 +36,7 @@ REMOVED = -1  # sacctmgr's word for "no limit"
 class Change:
     """Values of one limit to set (REMOVED: clear), and what stood there before."""
 
-    holder: Holder
+    holder: LimitOwner
     option: Option
     new: dict[str, int]
     old: dict[str, int]
@@ -124,7 +124,7 @@ def plan(site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = ()) -> P
     return Plan(way, each, why, tuple(changes) if shards else (), kept, tuple(notes))
 
 
-def _rows(site: SiteLimits) -> Iterator[tuple[Holder, Option, dict[str, int]]]:
+def _rows(site: SiteLimits) -> Iterator[tuple[LimitOwner, Option, dict[str, int]]]:
     for holder in site.holders():
         for option in OPTIONS:
             if limits := holder.limits.get(option.name):
@@ -138,12 +138,14 @@ def _counterpart(option: Option, gpus: int, way: str, each: int, shards: int) ->
     return {way: gpus * each}
 
 
-def _maximum(holder: Holder, option: Option, gpus: int, way: str, each: int, shards: int) -> Change:
+def _maximum(
+    holder: LimitOwner, option: Option, gpus: int, way: str, each: int, shards: int
+) -> Change:
     new = _counterpart(option, gpus, way, each, shards)
     return Change(holder, option, new, dict.fromkeys(new, REMOVED))
 
 
-def _minimum(holder: Holder, option: Option, limits: Counts, way: str) -> Change | None:
+def _minimum(holder: LimitOwner, option: Option, limits: Counts, way: str) -> Change | None:
     # Beside one of the site's own it stays: billing=1 would replace a larger one.
     if way != BILLING or limits[GPU] != 1 or BILLING in limits or SHARD in limits:
         return None
@@ -151,7 +153,7 @@ def _minimum(holder: Holder, option: Option, limits: Counts, way: str) -> Change
 
 
 def _differs(
-    holder: Holder, option: Option, limits: dict[str, int], way: str, each: int, shards: int
+    holder: LimitOwner, option: Option, limits: dict[str, int], way: str, each: int, shards: int
 ) -> Iterator[str]:
     for tres, count in _counterpart(option, limits[GPU], way, each, shards).items():
         if limits.get(tres) != count:

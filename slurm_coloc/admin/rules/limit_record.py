@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slurm_coloc.admin.rules.limit_plan import REMOVED, Change, Plan
-from slurm_coloc.core.slurm.qos_limits import BY_NAME, Holder, SiteLimits
+from slurm_coloc.core.slurm.qos_limits import BY_NAME, LimitOwner, SiteLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def take_back(record: Iterable[Applied], site: SiteLimits, done: Plan) -> Plan:
     changes: list[Change] = []
     notes: list[str] = []
     for one in record:
-        holder = holders.get(one.whose) or Holder(*one.whose)
+        holder = holders.get(one.whose) or LimitOwner(*one.whose)
         now = holder.limits.get(one.limit, {})
         if all(now.get(tres, REMOVED) == count for tres, count in one.after.items()):
             changes.append(Change(holder, BY_NAME[one.limit], one.before, one.after))

@@ -18,7 +18,7 @@ _STEP = re.compile(r"/step_(?:[0-9]+|batch|interactive|extern)(?:/|$)")
 _UNSAFE = re.compile(r"(?:^|/)\.\.?(?:/|$)|//|[\x00-\x1f\x7f]")
 
 
-class Rung(StrEnum):
+class FenceLevel(StrEnum):
     """What holds a job's memory on its GPU."""
 
     CGROUP = "cgroup"
@@ -29,9 +29,9 @@ class Rung(StrEnum):
 
 #: Who holds the limit that a run met, for people.
 HOLDER = {
-    Rung.CGROUP: "which the kernel holds for all of its processes",
-    Rung.MPS: "which MPS holds",
-    Rung.FRAMEWORK: "which its framework holds",
+    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
+    FenceLevel.MPS: "which MPS holds",
+    FenceLevel.FRAMEWORK: "which its framework holds",
 }
 #: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
 _ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
@@ -56,11 +56,11 @@ def job_cgroup(text: str) -> str | None:
     return None
 
 
-def met(method: str | None, rung: str | None, line: str) -> str:
+def met(method: str | None, level: str | None, line: str) -> str:
     """Who held the limit that a run met whose Epilog tells of this method and rung and whose
     evidence is ``line``; "" where nothing held it."""
-    if rung == Rung.CGROUP:
-        return HOLDER[Rung.CGROUP]
+    if level == FenceLevel.CGROUP:
+        return HOLDER[FenceLevel.CGROUP]
     if method == "mps":
-        return HOLDER[Rung.MPS]
-    return HOLDER[Rung.FRAMEWORK] if _ALLOWED.search(line) else ""
+        return HOLDER[FenceLevel.MPS]
+    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""

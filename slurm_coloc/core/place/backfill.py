@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.place.gpu_slot import INF, Host
 from slurm_coloc.core.place.placing import (
-    Ask,
     Conditions,
+    GpuSlot,
+    PlaceRequest,
     Resident,
-    Seat,
     View,
     admits,
     may_share_with,
@@ -35,14 +35,16 @@ class Reservation:
     is left beside the job at that time; nodes whose CPUs do not count are not there.
     """
 
-    ask: Ask
+    ask: PlaceRequest
     seats: frozenset[int]
     start_s: float
     awaited: frozenset[int]
     closed: frozenset[int]
     spare: dict[int, tuple[float, float]]
 
-    def leaves_room(self, ask: Ask, seat: Seat, view: View, idle_only: bool = False) -> bool:
+    def leaves_room(
+        self, ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool = False
+    ) -> bool:
         """Whether a job may start on a seat before the one that waits for it."""
         if seat.index not in self.closed:
             return True
@@ -55,7 +57,7 @@ class Reservation:
             return False
         return seat.index not in self.seats or self._beside(ask, seat, view.conditions, idle_only)
 
-    def _in_time(self, ask: Ask, seat: Seat, view: View) -> bool:
+    def _in_time(self, ask: PlaceRequest, seat: GpuSlot, view: View) -> bool:
         """Whether the jobs that are waited for would end in time although a newcomer slows them."""
         if not any(one.ask.id in self.awaited for one in seat.residents):
             return True
@@ -70,7 +72,7 @@ class Reservation:
             if one.ask.id in self.awaited
         )
 
-    def _over_before(self, ask: Ask, seat: Seat, view: View, idle_only: bool) -> bool:
+    def _over_before(self, ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool) -> bool:
         """Whether it is expected to have ended when the first one starts."""
         if ask.run_s is None or self.start_s == INF:
             return False
@@ -79,7 +81,7 @@ class Reservation:
         speed = expected_speeds(seat, view.interference, ask)[-1]
         return view.now_s + ask.run_s / speed <= self.start_s
 
-    def _beside(self, ask: Ask, seat: Seat, rules: Conditions, idle_only: bool) -> bool:
+    def _beside(self, ask: PlaceRequest, seat: GpuSlot, rules: Conditions, idle_only: bool) -> bool:
         """Whether the first one fits on the seat beside those that stay and the newcomer."""
         first = self.ask
         if idle_only or _alone(first) or not ask.share:
@@ -98,14 +100,14 @@ class Offer:
 
     start_s: float
     idle: int
-    seats: tuple[Seat, ...]
+    seats: tuple[GpuSlot, ...]
 
     def key(self) -> tuple[float, int, int]:
         """The earliest; of several, the one with most idle seats; then the first."""
         return self.start_s, self.idle, self.seats[0].index
 
 
-def reservation(ask: Ask, view: View, idle_only: bool = False) -> Reservation | None:
+def reservation(ask: PlaceRequest, view: View, idle_only: bool = False) -> Reservation | None:
     """What is kept for a job that cannot start now; None where it could never start.
 
     The node where it could start first. Where nobody knows when that is, a job of one GPU has no
@@ -118,7 +120,7 @@ def reservation(ask: Ask, view: View, idle_only: bool = False) -> Reservation | 
     return _kept(ask, best, view)
 
 
-def _best_offer(ask: Ask, view: View, idle_only: bool) -> Offer | None:
+def _best_offer(ask: PlaceRequest, view: View, idle_only: bool) -> Offer | None:
     """The first of all nodes' offers. They are remembered until something changes on a node."""
     if ask.gpus > view.largest_node():
         return _offer(ask, view.seats, view, idle_only)
@@ -141,7 +143,9 @@ def _best_offer(ask: Ask, view: View, idle_only: bool) -> Offer | None:
     return best
 
 
-def _offer(ask: Ask, seats: Sequence[Seat], view: View, idle_only: bool) -> Offer | None:
+def _offer(
+    ask: PlaceRequest, seats: Sequence[GpuSlot], view: View, idle_only: bool
+) -> Offer | None:
     free = []
     for seat in seats:
         when = free_at(ask, seat, view, idle_only)
@@ -160,7 +164,7 @@ def _offer(ask: Ask, seats: Sequence[Seat], view: View, idle_only: bool) -> Offe
     return Offer(when, -sum(one[0] == -INF for one in free), chosen)
 
 
-def free_at(ask: Ask, seat: Seat, view: View, idle_only: bool = False) -> float | None:
+def free_at(ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool = False) -> float | None:
     """When enough of a seat's jobs are expected to have ended for a newcomer (s).
 
     Minus infinity: now. Infinity: nobody knows. None: it can never be put there.
@@ -189,7 +193,7 @@ def free_at(ask: Ask, seat: Seat, view: View, idle_only: bool = False) -> float 
     return latest
 
 
-def _joins_now(ask: Ask, seat: Seat, view: View) -> bool:
+def _joins_now(ask: PlaceRequest, seat: GpuSlot, view: View) -> bool:
     """Whether a job waits for other seats than this one, or for a better look at it only."""
     rules = view.conditions
     if not _fits(ask, seat, seat.residents, rules):
@@ -197,11 +201,11 @@ def _joins_now(ask: Ask, seat: Seat, view: View) -> bool:
     return rules.telemetry or admits(ask, seat, rules, view.interference)
 
 
-def _alone(ask: Ask) -> bool:
+def _alone(ask: PlaceRequest) -> bool:
     return not ask.share or ask.idle_only
 
 
-def _fits(ask: Ask, seat: Seat, staying: Sequence[Resident], rules: Conditions) -> bool:
+def _fits(ask: PlaceRequest, seat: GpuSlot, staying: Sequence[Resident], rules: Conditions) -> bool:
     """Whether a job could join those, as far as plans tell."""
     if not staying:
         return True
@@ -224,9 +228,11 @@ def _fits(ask: Ask, seat: Seat, staying: Sequence[Resident], rules: Conditions) 
     return busy <= rules.budget * seat.fraction + 1e-9
 
 
-def _apart(ask: Ask, group: Sequence[tuple[float, int, Seat]]) -> list[tuple[float, int, Seat]]:
+def _apart(
+    ask: PlaceRequest, group: Sequence[tuple[float, int, GpuSlot]]
+) -> list[tuple[float, int, GpuSlot]]:
     """The first seats of a group that are on different GPUs."""
-    out: list[tuple[float, int, Seat]] = []
+    out: list[tuple[float, int, GpuSlot]] = []
     for one in group:
         if one[2].part and any(one[2].gpu == other[2].gpu for other in out):
             continue
@@ -236,7 +242,7 @@ def _apart(ask: Ask, group: Sequence[tuple[float, int, Seat]]) -> list[tuple[flo
     return out
 
 
-def _kept(ask: Ask, offer: Offer, view: View) -> Reservation:
+def _kept(ask: PlaceRequest, offer: Offer, view: View) -> Reservation:
     seats, start_s = offer.seats, offer.start_s
     indexes = frozenset(seat.index for seat in seats)
     awaited = frozenset(
@@ -269,7 +275,7 @@ def _kept(ask: Ask, offer: Offer, view: View) -> Reservation:
     return Reservation(ask, indexes, start_s, awaited, frozenset(closed), spare)
 
 
-def _hosts(seats: Sequence[Seat]) -> dict[Host, int]:
+def _hosts(seats: Sequence[GpuSlot]) -> dict[Host, int]:
     """How many of the seats are on each node whose CPUs and memory can run short."""
     out: dict[Host, int] = {}
     for seat in seats:
@@ -278,7 +284,7 @@ def _hosts(seats: Sequence[Seat]) -> dict[Host, int]:
     return out
 
 
-def _hosts_free_at(ask: Ask, seats: Sequence[Seat], view: View) -> float:
+def _hosts_free_at(ask: PlaceRequest, seats: Sequence[GpuSlot], view: View) -> float:
     """When CPUs and memory of the seats' nodes are expected to suffice; minus infinity: now."""
     latest = -INF
     for host, gpus in _hosts(seats).items():

@@ -9,7 +9,7 @@ INF = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlaceRequest:
     """A job that waits: what it asks for and what is expected of it.
 
     ``gpus``: GPUs, of one node where one has so many. ``need_mib``: what is reserved on each of
@@ -42,7 +42,7 @@ class Resident:
     """A job on a GPU. ``ends_s``: when it is expected to end at its present speed; ``left_s``:
     seconds alone that it had to go when its speed last changed."""
 
-    ask: Ask
+    ask: PlaceRequest
     ends_s: float | None = None
     left_s: float | None = None
 
@@ -68,14 +68,14 @@ class Host:
     limited: bool = True
     version: int = 0
 
-    def holds(self, ask: Ask, gpus: int = 1) -> bool:
+    def holds(self, ask: PlaceRequest, gpus: int = 1) -> bool:
         """Whether so many of a job's GPUs could be served here."""
         if not self.limited:
             return True
         part = gpus / ask.gpus
         return ask.cpus * part <= self.cpus + 1e-9 and ask.host_mib * part <= self.host_mib + 1e-6
 
-    def take(self, ask: Ask, gpus: int) -> None:
+    def take(self, ask: PlaceRequest, gpus: int) -> None:
         """A job starts on so many GPUs of this node; fewer than none: it leaves them."""
         self.version += 1
         part = gpus / ask.gpus
@@ -84,7 +84,7 @@ class Host:
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class GpuSlot:
     """One GPU, or one MIG instance, that jobs can be put on.
 
     ``usable_mib``: what can be reserved. ``method``: how its jobs share it (METHODS of
@@ -138,11 +138,11 @@ class Seat:
         """SM activity of its own SMs as telemetry shows it, or the sum of what is expected."""
         return self.smact / self.fraction if self.measured is None else self.measured.smact
 
-    def fraction_for(self, ask: Ask) -> float:
+    def fraction_for(self, ask: PlaceRequest) -> float:
         """Fraction of the GPU's SMs that a job can use here."""
         return self.half if self.halves(ask) else self.fraction
 
-    def halves(self, ask: Ask) -> bool:
+    def halves(self, ask: PlaceRequest) -> bool:
         """Whether a GPU that MIG cuts at will is cut in two for this job."""
         need = ask.need_mib
         return bool(self.half_mib) and ask.share and need is not None and need <= self.half_mib

@@ -9,19 +9,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from slurm_coloc.core.place.gpu_slot import INF, Ask, Host, Measured, Resident, Seat
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE, Interference
 from slurm_coloc.core.place.speeds import BUSY, activities, expected_speeds
 
 __all__ = [
     "BUSY",
-    "Ask",
     "Conditions",
+    "GpuSlot",
     "Host",
     "Measured",
+    "PlaceRequest",
     "Policy",
     "Resident",
-    "Seat",
     "ShareWith",
     "Start",
     "View",
@@ -62,7 +62,7 @@ class Conditions:
     max_slowdown: float | None = None
     idle_first: bool = False
     keep_whole: bool = False
-    #: whether bounds on the slowdown count (Ask.max_slowdown)
+    #: whether bounds on the slowdown count (PlaceRequest.max_slowdown)
     bearable: bool = True
     #: whether a decision depends on what was measured
     telemetry: bool = field(init=False, default=False)
@@ -84,22 +84,22 @@ class View:
     """
 
     now_s: float
-    queue: Sequence[Ask]
-    seats: Sequence[Seat]
+    queue: Sequence[PlaceRequest]
+    seats: Sequence[GpuSlot]
     conditions: Conditions = Conditions()
     interference: Interference = REFERENCE
     turn: int = 0
     depth: int = 1
     pooled: bool = False
     node_gpus: int = 0
-    by_node: dict[int, list[Seat]] = field(default_factory=dict)
+    by_node: dict[int, list[GpuSlot]] = field(default_factory=dict)
     plans: dict[bool, Any] = field(default_factory=dict)
 
-    def open_to(self, ask: Ask) -> Sequence[Seat]:
+    def open_to(self, ask: PlaceRequest) -> Sequence[GpuSlot]:
         """Seats worth a look: those that changed since the job was refused. Here: all."""
         return self.seats
 
-    def refuse(self, ask: Ask) -> None:
+    def refuse(self, ask: PlaceRequest) -> None:
         """Note that nothing admits the job now."""
 
     def hold(
@@ -112,7 +112,7 @@ class View:
         """Note which seats are kept for the jobs that come first, and until when; ``alone``: which
         of all nobody may join."""
 
-    def nodes(self) -> Mapping[int, Sequence[Seat]]:
+    def nodes(self) -> Mapping[int, Sequence[GpuSlot]]:
         """The seats of each node."""
         if not self.by_node:
             for seat in self.seats:
@@ -134,8 +134,8 @@ class View:
 class Start:
     """An answer: this job now, on these seats."""
 
-    ask: Ask
-    seats: tuple[Seat, ...]
+    ask: PlaceRequest
+    seats: tuple[GpuSlot, ...]
 
 
 class Policy(Protocol):
@@ -147,7 +147,9 @@ class Policy(Protocol):
         """The next start, or None when nothing is to start now. Asked again after each start."""
 
 
-def admits(ask: Ask, seat: Seat, conditions: Conditions, interference: Interference) -> bool:
+def admits(
+    ask: PlaceRequest, seat: GpuSlot, conditions: Conditions, interference: Interference
+) -> bool:
     """Whether a job may be put on a seat now.
 
     Asked of every GPU for every job that arrives, so what is cheap and refuses often comes first.
@@ -178,7 +180,7 @@ def admits(ask: Ask, seat: Seat, conditions: Conditions, interference: Interfere
     return _bearable(ask, seat, conditions, interference)
 
 
-def admits_alone(ask: Ask, seat: Seat) -> bool:
+def admits_alone(ask: PlaceRequest, seat: GpuSlot) -> bool:
     """Whether a job may have an idle seat for itself.
 
     A job whose need is larger than any GPU gets the largest ones all the same: nobody knows better.
@@ -192,12 +194,12 @@ def admits_alone(ask: Ask, seat: Seat) -> bool:
     return seat.reserved_mib + ask.need_mib <= seat.usable_mib
 
 
-def may_share(ask: Ask, seat: Seat, share_with: ShareWith) -> bool:
+def may_share(ask: PlaceRequest, seat: GpuSlot, share_with: ShareWith) -> bool:
     """Whether the owners of a seat's jobs and of the newcomer may share a GPU."""
     return may_share_with(ask, seat.residents, share_with)
 
 
-def may_share_with(ask: Ask, residents: Iterable[Resident], share_with: ShareWith) -> bool:
+def may_share_with(ask: PlaceRequest, residents: Iterable[Resident], share_with: ShareWith) -> bool:
     """Whether the owners of these jobs and of the newcomer may share a GPU."""
     if share_with == "anyone":
         return True
@@ -206,12 +208,12 @@ def may_share_with(ask: Ask, residents: Iterable[Resident], share_with: ShareWit
     return all(one.ask.user == ask.user for one in residents)
 
 
-def _two_halves(ask: Ask, seat: Seat) -> bool:
+def _two_halves(ask: PlaceRequest, seat: GpuSlot) -> bool:
     """Whether a GPU that MIG cuts in two has its other half free; an instance has room for one."""
     return len(seat.residents) == 1 and seat.halves(ask) and seat.halves(seat.residents[0].ask)
 
 
-def _measured_allows(ask: Ask, seat: Seat, conditions: Conditions) -> bool:
+def _measured_allows(ask: PlaceRequest, seat: GpuSlot, conditions: Conditions) -> bool:
     shown = seat.measured
     if shown is None:
         return False
@@ -231,7 +233,9 @@ def _measured_allows(ask: Ask, seat: Seat, conditions: Conditions) -> bool:
     return bool(known) and not any(known)
 
 
-def _bearable(ask: Ask, seat: Seat, conditions: Conditions, interference: Interference) -> bool:
+def _bearable(
+    ask: PlaceRequest, seat: GpuSlot, conditions: Conditions, interference: Interference
+) -> bool:
     """Whether nobody on the seat would be slowed down beyond his bound."""
     highest = conditions.max_slowdown
     if not conditions.bearable:

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from slurm_coloc.core.place.backfill import Reservation, reservation
 from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import Ask, Seat, Start, View, admits, admits_alone
-from slurm_coloc.core.place.reserved_gpus import Kept
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Start, View, admits, admits_alone
+from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 
 #: Lower is better; the seats of one job are the best ones.
-Key = Callable[[Ask, Seat, View], tuple[float, ...]]
+Key = Callable[[PlaceRequest, GpuSlot, View], tuple[float, ...]]
 
 
 def choose(
-    ask: Ask,
-    seats: Iterable[Seat],
+    ask: PlaceRequest,
+    seats: Iterable[GpuSlot],
     view: View,
     key: Key,
     idle_only: bool = False,
     guard: "Guard | None" = None,
-) -> tuple[Seat, ...] | None:
+) -> tuple[GpuSlot, ...] | None:
     """The best seats that admit a job; None where there are too few.
 
     Seats of one node where one node has enough; else of several. Where the conditions say so, idle
@@ -33,7 +33,7 @@ def choose(
     ``guard``: of the jobs that come before it.
     """
     rules, model = view.conditions, view.interference
-    open_seats: Sequence[Seat]
+    open_seats: Sequence[GpuSlot]
     if idle_only:
         open_seats = [seat for seat in seats if admits_alone(ask, seat)]
     else:
@@ -48,11 +48,13 @@ def choose(
     return _best(ask, open_seats, view, key)
 
 
-def _in_order(ask: Ask, seat: Seat, view: View) -> tuple[float, ...]:
+def _in_order(ask: PlaceRequest, seat: GpuSlot, view: View) -> tuple[float, ...]:
     return (seat.index,)
 
 
-def _best(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:
+def _best(
+    ask: PlaceRequest, open_seats: Sequence[GpuSlot], view: View, key: Key
+) -> tuple[GpuSlot, ...] | None:
     if len(open_seats) < ask.gpus:
         return None
     if not ask.share:
@@ -64,15 +66,17 @@ def _best(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[S
     return _best_of(ask, open_seats, view, key)
 
 
-def _outside(seat: Seat) -> bool:
+def _outside(seat: GpuSlot) -> bool:
     return not seat.pool and not seat.part
 
 
-def _uncut(seat: Seat) -> bool:
+def _uncut(seat: GpuSlot) -> bool:
     return not seat.part
 
 
-def _best_of(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tuple[Seat, ...] | None:
+def _best_of(
+    ask: PlaceRequest, open_seats: Sequence[GpuSlot], view: View, key: Key
+) -> tuple[GpuSlot, ...] | None:
     if len(open_seats) < ask.gpus:
         return None
     if ask.gpus == 1:
@@ -83,15 +87,17 @@ def _best_of(ask: Ask, open_seats: Sequence[Seat], view: View, key: Key) -> tupl
     return one_node(ask, ranked, view)
 
 
-def one_node(ask: Ask, ranked: Sequence[Seat], view: View) -> tuple[Seat, ...] | None:
+def one_node(
+    ask: PlaceRequest, ranked: Sequence[GpuSlot], view: View
+) -> tuple[GpuSlot, ...] | None:
     """The first ``ask.gpus`` of ``ranked`` that are on one node; on several if none is so large.
 
     Each on another GPU: NCCL refuses two MIG instances of one GPU in one job. The nodes' CPUs and
     memory suffice.
     """
     spread = ask.gpus > view.largest_node()
-    found: dict[int, list[Seat]] = {}
-    taken: list[Seat] = []
+    found: dict[int, list[GpuSlot]] = {}
+    taken: list[GpuSlot] = []
     for seat in ranked:
         mine = found.setdefault(seat.node, [])
         if seat.part and any(seat.gpu == other.gpu for other in mine):
@@ -132,12 +138,12 @@ class Guard:
 
     def __init__(self, view: View, idle_only: bool = False) -> None:
         self._view, self._idle_only = view, idle_only
-        self._heads: dict[bool, Ask] = {}
+        self._heads: dict[bool, PlaceRequest] = {}
         self._held: list[Reservation] | None = None
         self._closed: frozenset[int] = frozenset()
-        self._kept = Kept()
+        self._kept = ReservedGpus()
 
-    def blocked(self, ask: Ask) -> None:
+    def blocked(self, ask: PlaceRequest) -> None:
         """A job cannot start now. The first of its sort gets a reservation."""
         lane = self._view.pooled and not ask.share
         if self._view.depth > 1 and lane not in self._heads:
@@ -147,7 +153,7 @@ class Guard:
             self._kept.add(ask, self._view.seats)
             self._held = None
 
-    def allowed(self, ask: Ask, seats: Sequence[Seat]) -> Sequence[Seat]:
+    def allowed(self, ask: PlaceRequest, seats: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
         """Those of ``seats`` that a job may use before the ones that were blocked."""
         if not seats or not self._heads:
             return seats

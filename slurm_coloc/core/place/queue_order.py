@@ -19,7 +19,7 @@ BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QueueOrder:
     """What the order depends on besides the jobs. ``tiers``: by partition; ``preempts``: for each
     QOS those that it may preempt, empty where QOS do not count; ``tier_first``: tiers come before
     reservations."""
@@ -52,10 +52,10 @@ class Line:
         return -1 if self._key(one) < self._key(other) else 1
 
 
-def line_of(shape: ClusterShape, limits: SiteLimits) -> Line:
+def line_of(shape: ClusterShape, limits: SiteLimits) -> QueueOrder:
     """How this cluster orders its queue."""
     tiers = {part.name: part.priority_tier for part in shape.partitions}
     preempts = {}
     if shape.preempt_type == BY_QOS:
         preempts = {name: holder.preempts for name, holder in limits.qos.items()}
-    return Line(tiers, preempts, shape.preempt_type == BY_TIER)
+    return QueueOrder(tiers, preempts, shape.preempt_type == BY_TIER)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import Ask, Seat
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest
 
 
-class Kept:
+class ReservedGpus:
     """What is kept for the jobs that were found waiting so far, in the order of the queue.
 
     ``jobs`` and ``seats``: their ids and the indexes of what is kept.
@@ -24,14 +24,16 @@ class Kept:
         self.jobs: set[int] = set()
         self.seats: set[int] = set()
 
-    def add(self, ask: Ask, seats: Iterable[Seat]) -> None:
+    def add(self, ask: PlaceRequest, seats: Iterable[GpuSlot]) -> None:
         """A job for whole GPUs cannot start now. ``seats``: those that it may get. On the node that
         has most of what it wants; on several where no node is so large."""
-        by_node: dict[int, list[Seat]] = {}
+        by_node: dict[int, list[GpuSlot]] = {}
         for seat in seats:
             if seat.for_whole:
                 by_node.setdefault(seat.node, []).append(seat)
-        groups: Sequence[Sequence[Seat]] = [one for one in by_node.values() if len(one) >= ask.gpus]
+        groups: Sequence[Sequence[GpuSlot]] = [
+            one for one in by_node.values() if len(one) >= ask.gpus
+        ]
         if not groups:
             everywhere = list(chain(*by_node.values()))
             groups = [everywhere] if len(everywhere) >= ask.gpus else []
@@ -41,16 +43,16 @@ class Kept:
             self.jobs.add(ask.id)
             self.seats.update(seat.index for seat in best)
 
-    def _left(self, seats: Iterable[Seat]) -> list[Seat]:
+    def _left(self, seats: Iterable[GpuSlot]) -> list[GpuSlot]:
         """Those that are not kept yet, in the order in which they become free."""
         return sorted((seat for seat in seats if seat.index not in self.seats), key=_order)
 
-    def has(self, seat: Seat) -> bool:
+    def has(self, seat: GpuSlot) -> bool:
         """Whether nobody who comes behind may join those on a seat."""
         return bool(seat.residents) and seat.index in self.seats
 
 
-def _order(seat: Seat) -> tuple[float, int, int]:
+def _order(seat: GpuSlot) -> tuple[float, int, int]:
     """When it is expected to be free; of several the one with the fewest jobs."""
     ends = [INF if one.ends_s is None else one.ends_s for one in seat.residents]
     return max(ends, default=-INF), len(ends), seat.index

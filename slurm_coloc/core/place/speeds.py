@@ -5,21 +5,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.gpu_slot import Ask, Seat
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.interference import Interference
 
 #: what is assumed of a job whose activity nobody knows
 BUSY = Activity(1.0)
 
 
-def activities(seat: Seat, *asks: Ask) -> list[Activity]:
+def activities(seat: GpuSlot, *asks: PlaceRequest) -> list[Activity]:
     """Expected activities of a seat's jobs and of newcomers; an unknown one counts as busy."""
     return [one.ask.activity or BUSY for one in seat.residents] + [
         ask.activity or BUSY for ask in asks
     ]
 
 
-def expected_speeds(seat: Seat, model: Interference, *asks: Ask) -> list[float]:
+def expected_speeds(seat: GpuSlot, model: Interference, *asks: PlaceRequest) -> list[float]:
     """Speeds (1 = alone on a whole GPU) of a seat's jobs and of newcomers, in this order."""
     everyone = [one.ask for one in seat.residents]
     everyone.extend(asks)
@@ -27,7 +27,7 @@ def expected_speeds(seat: Seat, model: Interference, *asks: Ask) -> list[float]:
 
 
 def speeds_on(
-    seat: Seat, model: Interference, asks: Sequence[Ask], known: Sequence[Activity]
+    seat: GpuSlot, model: Interference, asks: Sequence[PlaceRequest], known: Sequence[Activity]
 ) -> list[float]:
     """Speeds of jobs with these activities on a seat.
 

@@ -41,7 +41,7 @@ WHOSE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class OomSnapshot:
     """What is known of the moment. Memory in MiB of one GPU.
 
     ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a limit held it there.
@@ -62,7 +62,7 @@ class Scene:
     broken: str = ""
 
 
-def blame(scene: Scene) -> tuple[Blame, str]:
+def blame(scene: OomSnapshot) -> tuple[Blame, str]:
     """Who is to blame, and why in words."""
     if scene.broken:
         return Blame.HARDWARE, scene.broken

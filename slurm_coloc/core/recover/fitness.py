@@ -15,7 +15,7 @@ IDLE_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class GpuProcess:
     """A compute process on a GPU. ``job_id`` None: no job's; ``used_mib`` None: not told."""
 
     pid: int
@@ -37,7 +37,7 @@ class GpuNow:
     uuid: str
     total_mib: int | None
     free_mib: int | None
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[GpuProcess, ...] = ()
 
 
 def unfit(gpu: GpuNow, need_mib: int | None, slack_mib: int = 0) -> str:
@@ -62,7 +62,7 @@ def _gib(mib: int) -> str:
     return f"{mib / 1024:.1f} GiB"
 
 
-def _told(holders: Iterable[Holder]) -> str:
+def _told(holders: Iterable[GpuProcess]) -> str:
     """The largest of them in words, and how many more."""
     ranked = sorted(holders, key=lambda one: -(one.used_mib or 0))
     first = ranked[0]

@@ -71,7 +71,7 @@ def parse_counts(text: str) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LimitOwner:
     """A QOS (``account`` is "") or an association, with its limits by option name.
 
     ``user`` is "" for the association of an account; ``partition`` "" for all partitions.
@@ -104,12 +104,12 @@ class Holder:
 class SiteLimits:
     """All that `sacctmgr` tells: QOS by name, associations, and each partition's weights."""
 
-    qos: Mapping[str, Holder] = field(default_factory=dict)
-    assocs: tuple[Holder, ...] = ()
+    qos: Mapping[str, LimitOwner] = field(default_factory=dict)
+    assocs: tuple[LimitOwner, ...] = ()
     weights: Mapping[str, Weights] = field(default_factory=dict)
     default_qos: str = "normal"
 
-    def holders(self) -> Iterator[Holder]:
+    def holders(self) -> Iterator[LimitOwner]:
         """QOS first, then accounts and users, as they were listed."""
         yield from self.qos.values()
         yield from self.assocs
@@ -118,7 +118,7 @@ class SiteLimits:
 NO_LIMITS = SiteLimits()
 
 
-def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> list[Holder]:
+def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> list[LimitOwner]:
     """Associations that a job counts in: its user's in that partition, else that for all, its
     account's, the parents' up to the root."""
     own = [one for one in site.assocs if one.account == account and one.uid == uid and one.user]
@@ -139,7 +139,7 @@ def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> l
 
 def holders_of(
     request: JobRequest, partition: str, shape: ClusterShape, site: SiteLimits
-) -> list[Holder]:
+) -> list[LimitOwner]:
     """Whose limits hold for a job in one partition, the first to set one wins (man sacctmgr:
     partition QOS, job QOS, user, account, parents; OverPartQOS puts the job's QOS first)."""
     chain = _chain(site, request.account or request.default_account, request.uid, partition)
@@ -153,7 +153,7 @@ def holders_of(
     return [*pair, *chain]
 
 
-def longest(holders: list[Holder]) -> Holder | None:
+def longest(holders: list[LimitOwner]) -> LimitOwner | None:
     """Whose MaxWall holds for a job: the first that sets one."""
     return next((one for one in holders if one.max_wall_s is not None), None)
 
@@ -162,7 +162,7 @@ def longest(holders: list[Holder]) -> Holder | None:
 class Broken:
     """A limit that a job breaks by its own size, so that it could never start."""
 
-    holder: Holder
+    holder: LimitOwner
     option: Option
     tres: str
     limit: int
@@ -176,7 +176,7 @@ class Broken:
         return f"{self.holder.told}: {word} {self.tres}={self.limit} for {per}, {self.asked} asked"
 
 
-def broken(holders: list[Holder], asked: Counts) -> Broken | None:
+def broken(holders: list[LimitOwner], asked: Counts) -> Broken | None:
     """The first limit that a job of such counts can never meet; minutes are not judged."""
     seen: set[tuple[str, str]] = set()
     for holder in holders:
@@ -236,7 +236,7 @@ _REASON = re.compile(
 _TRES = {"GRES": ("gres/gpu", "gres/shard"), "Billing": (BILLING,)}
 
 
-def limits_behind(reason: str, holders: list[Holder]) -> list[str]:
+def limits_behind(reason: str, holders: list[LimitOwner]) -> list[str]:
     """The limits that may stand behind a reason such as QOSMaxGRESPerUser, in words."""
     found = _REASON.fullmatch(reason)
     if found is None:

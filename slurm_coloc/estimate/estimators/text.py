@@ -13,7 +13,7 @@ from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
-from slurm_coloc.estimate.rebuild.opening import Opened, opened
+from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.rebuild.tied import caches, computes_loss, headed, once
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
@@ -84,7 +84,7 @@ class Text:
         return Estimate(self.name, self.version, memory, upper, notes=notes)
 
 
-def _lost(summary: Summary, rows: Opened) -> bool:
+def _lost(summary: Summary, rows: ResolvedBlocks) -> bool:
     """Outputs that the footer counts and no row stands for, not even a closed one: lists of blocks
     that run several times have rows without shapes or parameters (transformers' PVT)."""
     if (
@@ -96,7 +96,7 @@ def _lost(summary: Summary, rows: Opened) -> bool:
     return left > 0.2 * (summary.activations + summary.hidden_outputs)
 
 
-def _tier(summary: Summary, rows: Opened, doubtful: bool) -> Tier:
+def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     """A text is cut where rows stay closed, or the footer counts what no row has. It is flat where
     its blocks stand beside their rows (torchsummary)."""
     # Where rows were opened, the footer must count as much as they have.
@@ -120,7 +120,7 @@ def _counted(summary: Summary) -> int:
 
 
 def _memory_mib(
-    summary: Summary, options: TrainingOptions, stack: Stack, eager: bool, rows: Opened
+    summary: Summary, options: TrainingOptions, stack: Stack, eager: bool, rows: ResolvedBlocks
 ) -> int:
     """MiB of the fullest GPU of the process; in the middle of RESTS where modules are plain."""
     part = -(-(options.batch_size or 1) // options.gpus)
@@ -152,7 +152,7 @@ def _plain(summary: Summary) -> bool:
 
 
 def step_of(
-    summary: Summary, options: TrainingOptions, batch: int, eager: bool, rows: Opened
+    summary: Summary, options: TrainingOptions, batch: int, eager: bool, rows: ResolvedBlocks
 ) -> Recording:
     """What one step of ``batch`` samples allocates on the first GPU."""
     precision = PRECISION[options.precision]

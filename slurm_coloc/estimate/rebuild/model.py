@@ -5,7 +5,7 @@ from slurm_coloc.estimate.kinds import holds_activation
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.blocks import run
 from slurm_coloc.estimate.rebuild.given import given
-from slurm_coloc.estimate.rebuild.opening import Opened, opened
+from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.summary import Summary
@@ -17,7 +17,7 @@ from slurm_coloc.estimate.summary import Summary
 HIDDEN_RATIO = {"cnn": 1.35, "cnn-act": 2.7, "transformer": 1.5, "mlp": 1.5}
 
 
-def rebuild(summary: Summary, scope: Scope, rows: Opened | None = None) -> Recording:
+def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) -> Recording:
     """Of a summary with shapes. ``rows``: its tree, if it is at hand. Raises SummaryError
     number_out_of_range."""
     rows = rows or opened(summary)
@@ -48,7 +48,7 @@ def rebuild(summary: Summary, scope: Scope, rows: Opened | None = None) -> Recor
     )
 
 
-def _hidden(summary: Summary, rows: Opened) -> float:
+def _hidden(summary: Summary, rows: ResolvedBlocks) -> float:
     """What rows that stayed closed keep over their own outputs, from the elements that the footer
     counts and no row shows."""
     closed = sum(max(0, row.output_elements) * row.count for row in rows.closed)

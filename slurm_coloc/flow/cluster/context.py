@@ -13,7 +13,7 @@ from slurm_coloc.flow.cluster.telemetry import Live
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Context:
     """The configuration, what colocd keeps, Slurm, and the GPUs as their agents see them.
 
     ``off``: whether the switch is thrown. ``shape``, ``limits``: None while they were not read.

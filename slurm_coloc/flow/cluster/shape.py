@@ -10,7 +10,7 @@ from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape
 from slurm_coloc.errors import SlurmError
 
 
-class Seen:
+class ShapeCache:
     """``shape`` is None until Slurm has answered once; ``at_s`` is the time before it was asked."""
 
     def __init__(self, slurm: SlurmClient) -> None:

@@ -20,11 +20,11 @@ JobId = Annotated[int, Field(ge=1, le=2**32)]
 Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
 
-class _Told(BaseModel):
+class _Message(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class JobThere(_Told):
+class JobThere(_Message):
     """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
     it, beside others a division (core/gpu/telemetry/shares)."""
 
@@ -33,7 +33,7 @@ class JobThere(_Told):
     smact: Ratio = None
 
 
-class GpuNow(_Told):
+class GpuNow(_Message):
     """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: the
     reason where the activity is not told."""
 
@@ -54,7 +54,7 @@ class GpuNow(_Told):
     why: Text = ""
 
 
-class IdleRun(_Told):
+class IdleRun(_Message):
     """A run that holds its GPU and does not use it."""
 
     job_id: JobId
@@ -63,7 +63,7 @@ class IdleRun(_Told):
     held_mib: Mib = 0
 
 
-class Beat(_Told):
+class Beat(_Message):
     """The part of a heartbeat that is about GPUs."""
 
     gpus: tuple[GpuNow, ...] = Field((), max_length=64)

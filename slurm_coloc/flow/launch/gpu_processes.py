@@ -14,7 +14,7 @@ MAX_STATE = 65536  # bytes of a job's state
 
 def holders(processes: Sequence[Mapping[str, Any]], run_dir: Path) -> list[dict[str, Any]]:
     """NVML's ``processes`` of a GPU (pid, used_mib) with job, user and name
-    (core/recover/fitness.Holder). Left out: what is gone meanwhile, and programs of MPS, whose
+    (core/recover/fitness.GpuProcess). Left out: what is gone meanwhile, and programs of MPS, whose
     memory is their clients'."""
     found = []
     for each in processes[:MOST]:

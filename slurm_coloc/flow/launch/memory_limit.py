@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from slurm_coloc.adapters import cgroup, hookenv, nvml, spool
-from slurm_coloc.core.gpu.fence import Rung
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.errors import GpuError, UsageFault
 
 SUFFIX = "fence"
@@ -36,9 +36,9 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
         with nvml.Nvml() as lib:
             for uuid in uuids:
                 hold(lib, uuid, str(folder), limit_mib)
-        told = f"fence 1\nrung {Rung.CGROUP}\nmib {limit_mib}\n"
+        told = f"fence 1\nrung {FenceLevel.CGROUP}\nmib {limit_mib}\n"
         spool.write_file(fd, f"{job_id}.{SUFFIX}", told.encode("ascii"), 0o644)
-    sys.stdout.write(f"{Rung.CGROUP} {limit_mib}\n")
+    sys.stdout.write(f"{FenceLevel.CGROUP} {limit_mib}\n")
     where = f"gpu={','.join(uuids)} cgroup={folder}"
     return f"jobid={job_id} {where} limit_mib={limit_mib} counted_by={counts}"
 
@@ -56,8 +56,8 @@ def hold(lib: nvml.Nvml, uuid: str, folder: str, limit_mib: int) -> None:
 
 def rung_of(text: bytes | None) -> str | None:
     """What a job's .fence file says; None without one."""
-    rung = _lines(text or b"").get("rung")
-    return rung if rung in set(Rung) else None
+    level = _lines(text or b"").get("rung")
+    return level if level in set(FenceLevel) else None
 
 
 def _lines(text: bytes) -> dict[str, str]:

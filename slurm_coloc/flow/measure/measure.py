@@ -26,7 +26,7 @@ from slurm_coloc.flow.measure.dcgm_exporter import map_jobs
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.driver_accounting import Accounting
 from slurm_coloc.flow.measure.jobs_here import Job, Present
-from slurm_coloc.flow.measure.rolling_mean import Lately
+from slurm_coloc.flow.measure.rolling_mean import RollingMean
 
 log = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class Measurer:
         self._present = Present(settings.run_dir)
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
-        self._lately = Lately(settings.window_s)
+        self._lately = RollingMean(settings.window_s)
         self._energy: dict[str, float] = {}
         self._whys: dict[str, dict[str, str]] = {}
         self._at_s = 0.0

@@ -14,7 +14,7 @@ PROFILE = ("smact", "smocc", "dram", "pcie_tx_mib_s", "pcie_rx_mib_s")
 FIGURES = (*PROFILE, "power_w")
 
 
-class Lately:
+class RollingMean:
     """Kept from sample to sample. ``figures``: a dictionary for each device, as colocd takes it."""
 
     def __init__(self, window_s: float = SPAN_S) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.recover.fitness import GpuNow, Holder
+from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import UsageFault
@@ -22,8 +22,9 @@ Answer = dict[str, Any]
 Mib = Annotated[int, Field(ge=0, le=2**40)] | None
 
 
-class SeenHolder(BaseModel):
-    """A compute process on a GPU, as the asking node sees it; see core/recover/fitness.Holder."""
+class ReportedProcess(BaseModel):
+    """A compute process on a GPU, as the asking node sees it; see
+    core/recover/fitness.GpuProcess."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -43,11 +44,11 @@ class LaunchedGpu(BaseModel):
     minor: Annotated[int, Field(ge=0, le=4095)] | None = None
     total_mib: Mib = None
     free_mib: Mib = None
-    holders: tuple[SeenHolder, ...] = Field((), max_length=64)
+    holders: tuple[ReportedProcess, ...] = Field((), max_length=64)
 
     def now(self) -> GpuNow:
         """As core judges it."""
-        holders = tuple(Holder(**one.model_dump()) for one in self.holders)
+        holders = tuple(GpuProcess(**one.model_dump()) for one in self.holders)
         return GpuNow(self.uuid, self.total_mib, self.free_mib, holders)
 
 

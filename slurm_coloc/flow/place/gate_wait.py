@@ -34,7 +34,7 @@ WITHOUT_END = float("inf")
 Fields = dict[str, str | int]
 
 
-class Parking:
+class GateWait:
     """Fields of ``scontrol update`` by which a job waits, or goes."""
 
     def __init__(

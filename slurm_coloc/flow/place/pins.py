@@ -18,7 +18,7 @@ from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.queue_order import Line, line_of
+from slurm_coloc.core.place.queue_order import QueueOrder, line_of
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
@@ -28,8 +28,8 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, plain, wanted_partition
 from slurm_coloc.core.slurm.gres import count_of, with_item, without
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.cluster.context import Around
-from slurm_coloc.flow.place.gate_wait import Parking
+from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.recording import recorded
 from slurm_coloc.flow.place.snapshot import Bounds, Closed, Memory, Sources, is_steered, key
@@ -57,7 +57,7 @@ TOLD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SlurmSnapshot:
     """What Slurm showed."""
 
     uses: tuple[NodeUse, ...]
@@ -67,7 +67,7 @@ class Look:
 class Placer:
     """Looks at the queue, asks the policy, and changes requests."""
 
-    def __init__(self, around: Around, gate: NodeGate, closed: Closed = lambda: ()) -> None:
+    def __init__(self, around: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
         """``gate``: the figures in the nodes' Extra; ``closed``: UUIDs of GPUs that take no further
         job. Raises ConfigError for a policy that there is not."""
         try:
@@ -78,7 +78,7 @@ class Placer:
         self._off, self._shape, self._limits = around.off, around.shape, around.limits
         self._memory = Memory()
         interval_s = self._config.placement.interval_s
-        self.parking = Parking(self._slurm, self._memory, gate, interval_s)
+        self.parking = GateWait(self._slurm, self._memory, gate, interval_s)
         self._sources = Sources(self._config, self._store, around.live, self._memory, closed)
         self._ring = Ring(self._config.daemon.state_dir / "placement")
         self._turn = 0
@@ -94,7 +94,7 @@ class Placer:
         """Whether jobs are to be pinned at all."""
         return self._config.placement.mode == "steered"
 
-    def _line(self, shape: ClusterShape) -> Line:
+    def _line(self, shape: ClusterShape) -> QueueOrder:
         return line_of(shape, self._limits() or NO_LIMITS)
 
     def _stopped(self, shape: ClusterShape) -> bool:
@@ -116,7 +116,7 @@ class Placer:
             if node.usable and is_steered(node, self._config)
         )
 
-    async def round(self) -> Look | None:
+    async def round(self) -> SlurmSnapshot | None:
         """One look, and what follows from it; None where nobody looked. Raises SlurmError."""
         shape = self._shape()
         if shape is None or self._off() or self._stopped(shape) or self._awaits(shape):
@@ -153,7 +153,7 @@ class Placer:
         for job in since:
             waiting = _joined(waiting, job)
         self._last = replace(snapshot, waiting=waiting) if steered else None
-        return Look(uses, queue)
+        return SlurmSnapshot(uses, queue)
 
     # one job
 

@@ -4,7 +4,7 @@
 from slurm_coloc.core.decide.decision import Decision
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import Rewrite
-from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.pins import Placer, nodes_for
 from slurm_coloc.flow.place.snapshot import Closed
@@ -13,7 +13,7 @@ from slurm_coloc.flow.place.snapshot import Closed
 class Placement:
     """Steered: pins. Native: the gate by node, where the site wants it."""
 
-    def __init__(self, around: Around, closed: Closed = lambda: ()) -> None:
+    def __init__(self, around: Context, closed: Closed = lambda: ()) -> None:
         """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
         there is not."""
         self._shape, self._slurm = around.shape, around.slurm

@@ -11,7 +11,7 @@ from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.place.gate_wait import Way, way_of
-from slurm_coloc.core.place.queue_order import Line
+from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
 from slurm_coloc.core.slurm.admin_comment import decision_in
@@ -128,7 +128,7 @@ class Sources:
         shape: ClusterShape,
         uses: Sequence[NodeUse],
         queue: Sequence[Queued],
-        line: Line,
+        line: QueueOrder,
         turn: int,
     ) -> Snapshot:
         """What is known now. ``line``: the order of the queue."""

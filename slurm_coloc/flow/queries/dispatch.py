@@ -13,7 +13,7 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.cluster.shape import Seen
+from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.queries import answers, report
 from slurm_coloc.flow.queries.explain import Known, explain
@@ -23,7 +23,7 @@ from slurm_coloc.flow.watch.watch import Watcher
 Answer = dict[str, Any]
 
 
-class People:
+class Queries:
     """Answers from the history, from what the nodes said, and from Slurm."""
 
     def __init__(
@@ -31,7 +31,7 @@ class People:
         config: Config,
         store: Store,
         slurm: SlurmClient,
-        seen: Seen,
+        seen: ShapeCache,
         limits: Callable[[], SiteLimits],
         nodes: Nodes,
         watcher: Watcher,

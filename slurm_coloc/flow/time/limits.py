@@ -34,10 +34,10 @@ from slurm_coloc.core.time.stretch import (
     stretch,
 )
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, Key, counted, key_of
-from slurm_coloc.flow.time.neighbours import Crowd, Pressed, lost_s
+from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
 from slurm_coloc.flow.time.slowdown_limit import Protector
 from slurm_coloc.flow.watch.shares import shared
 
@@ -64,7 +64,7 @@ def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> list[str]:
 class Stretcher:
     """Follows the running jobs on shares."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: Context) -> None:
         """Nothing is asked yet."""
         self._config, self._store, self._slurm = around.config, around.store, around.slurm
         self._live, self._off = around.live, around.off
@@ -108,7 +108,7 @@ class Stretcher:
         """The rows of the runs that go on."""
         return {key_of(row): row for row in self._store.stretches.live()}
 
-    def _crowd(self, runs: list[Row], rows: dict[Key, Row], now: float) -> Crowd:
+    def _crowd(self, runs: list[Row], rows: dict[Key, Row], now: float) -> Neighbours:
         gpus: dict[str, GpuNow] = {}
         shape = self._shape()
         for node in shape.nodes if shape else ():
@@ -118,7 +118,7 @@ class Stretcher:
         for run in runs:
             if run["gpu_uuids"] is None:  # colocd was away when its Prolog told
                 run["gpu_uuids"] = json.dumps(_seen_on(gpus, run["job_id"]))
-        return Crowd(
+        return Neighbours(
             runs,
             gpus,
             {one: row["alone"] for one, row in rows.items() if row["alone"] is not None},

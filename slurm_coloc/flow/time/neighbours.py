@@ -34,7 +34,7 @@ class Pressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class Neighbours:
     """``runs``: those that go on and those that ended lately, oldest first; ``gpus``: the agents'
     figures by UUID, where they are fresh, means of ``span_s``; ``alone``: activities measured
     alone; ``turns``: no MPS; ``everybody``: one MPS server for all users."""

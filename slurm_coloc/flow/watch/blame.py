@@ -7,8 +7,8 @@ Also: an out-of-memory of which no log tells, seen by the node's agent alone.
 from typing import Any
 
 from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.core.gpu.fence import Rung
-from slurm_coloc.core.recover.blame import Blame, Scene, at_fence, blame
+from slurm_coloc.core.gpu.fence import FenceLevel
+from slurm_coloc.core.recover.blame import Blame, OomSnapshot, at_fence, blame
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.flow.watch.shares import promised_mib, promised_to
@@ -25,7 +25,7 @@ BROKEN = ("xid", "gpu-lost")
 
 def fenced(body: Row) -> bool:
     """Whether the node held the run to what it was promised."""
-    return body.get("method") == "mps" or body.get("fence") == Rung.CGROUP
+    return body.get("method") == "mps" or body.get("fence") == FenceLevel.CGROUP
 
 
 def from_telemetry(store: Store, run: Row, body: Row) -> Row:
@@ -62,7 +62,7 @@ def of(
     seen = [one["last"] for one in uses if one.get("last")]
     last = max(seen, key=lambda one: one["held_mib"], default=None)
     others = [one["job_id"] for one in (last or {}).get("neighbours", ())]
-    scene = Scene(
+    scene = OomSnapshot(
         share_mib=run["share_mib"] or 0,
         fenced=fenced(body) and bool(run["share_mib"]),
         last=last,

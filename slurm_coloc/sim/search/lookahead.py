@@ -11,7 +11,7 @@ decides.
 
 from collections.abc import Sequence
 
-from slurm_coloc.core.place.placing import Ask, Policy, Seat, Start, View, admits
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start, View, admits
 from slurm_coloc.policies.interference import POLICY as GREEDY
 from slurm_coloc.sim.search.planning.combos import Combos
 from slurm_coloc.sim.search.planning.search import Search, Spots
@@ -105,7 +105,7 @@ def _moment(view: View, waiting: int, start: Start | None = None) -> object:
     return tuple((ask.id, ask.need_mib, ask.run_s) for ask in asks[:waiting]), there
 
 
-def _fits(ask: Ask, seats: Sequence[Seat]) -> bool:
+def _fits(ask: PlaceRequest, seats: Sequence[GpuSlot]) -> bool:
     """Whether a job could be there at all: one that could not waits, and is in no plan."""
     need = ask.need_mib or 0
     open_to = [seat for seat in seats if (seat.pool if ask.share else seat.for_whole)]

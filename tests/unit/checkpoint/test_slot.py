@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.checkpoint import Checkpointer, Slot, asking, leave
+from slurm_coloc.checkpoint import Checkpointer, Slot, leave, next_slot
 from slurm_coloc.core.time.announce import Announced, announced
 
 
@@ -75,7 +75,7 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     (tmp_path / "code").write_text("0")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(asking, "KILLED_S", 0.0)
+    monkeypatch.setattr(next_slot, "KILLED_S", 0.0)
     return tmp_path
 
 

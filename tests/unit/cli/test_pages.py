@@ -8,7 +8,7 @@ import pytest
 from slurm_coloc.cli import pages
 from slurm_coloc.cli.app import COMMANDS
 from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
-from slurm_coloc.core.gpu.fence import Rung
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
 from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import Verdict
@@ -39,7 +39,7 @@ def test_every_code_has_its_meaning() -> None:
     assert set(pages.OUTCOMES) == set(Outcome)
     assert set(WHOSE) == set(Blame)
     assert set(pages.VERDICTS) == set(Verdict)
-    assert set(pages.FENCES) == set(Rung)
+    assert set(pages.FENCES) == set(FenceLevel)
     assert set(pages.PLACES) == set(Why)
 
 

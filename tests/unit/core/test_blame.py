@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.core.gpu import usage
-from slurm_coloc.core.recover.blame import Blame, Scene, at_fence, blame
+from slurm_coloc.core.recover.blame import Blame, OomSnapshot, at_fence, blame
 from slurm_coloc.core.recover.faults import find_fault
 
 
@@ -18,32 +18,36 @@ def last(held: int, foreign: int = 0, **neighbours: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("scene", "who", "word"),
     [
-        (Scene(12288, True, mps_fault=True), Blame.MPS_FAULT, "server"),
-        (Scene(12288, True, broken="Xid 48"), Blame.HARDWARE, "Xid 48"),
-        (Scene(12288, True), Blame.SELF, "its own limit of 12.0 GiB"),
-        (Scene(12288, False), Blame.UNKNOWN, "nothing was measured"),
-        (Scene(12288, False, last(20000)), Blame.SELF, "held 19.5 GiB of 12.0 GiB"),
+        (OomSnapshot(12288, True, mps_fault=True), Blame.MPS_FAULT, "server"),
+        (OomSnapshot(12288, True, broken="Xid 48"), Blame.HARDWARE, "Xid 48"),
+        (OomSnapshot(12288, True), Blame.SELF, "its own limit of 12.0 GiB"),
+        (OomSnapshot(12288, False), Blame.UNKNOWN, "nothing was measured"),
+        (OomSnapshot(12288, False, last(20000)), Blame.SELF, "held 19.5 GiB of 12.0 GiB"),
         (
-            Scene(12288, False, last(8000, j9=25000), {9: 12288}),
+            OomSnapshot(12288, False, last(8000, j9=25000), {9: 12288}),
             Blame.NEIGHBOUR,
             "job 9 held 12.4 GiB more",
         ),
         # nobody promised anything to job 9 (not ours): its memory is no overrun that we know of
-        (Scene(12288, False, last(8000, j9=25000)), Blame.UNKNOWN, "held 7.8 GiB"),
-        (Scene(12288, False, last(8000, foreign=9000)), Blame.FOREIGN, "no job held 8.8 GiB"),
+        (OomSnapshot(12288, False, last(8000, j9=25000)), Blame.UNKNOWN, "held 7.8 GiB"),
+        (OomSnapshot(12288, False, last(8000, foreign=9000)), Blame.FOREIGN, "no job held 8.8 GiB"),
         # behind a fence of its own neither can have hurt it
-        (Scene(12288, True, last(12200, foreign=9000)), Blame.SELF, "held 11.9 GiB"),
-        (Scene(12288, True, last(11000), requested_mib=2000), Blame.SELF, "asked for more"),
-        (Scene(12288, True, last(9000), requested_mib=2000), Blame.FRAGMENTATION, "in one piece"),
+        (OomSnapshot(12288, True, last(12200, foreign=9000)), Blame.SELF, "held 11.9 GiB"),
+        (OomSnapshot(12288, True, last(11000), requested_mib=2000), Blame.SELF, "asked for more"),
+        (
+            OomSnapshot(12288, True, last(9000), requested_mib=2000),
+            Blame.FRAGMENTATION,
+            "in one piece",
+        ),
         (  # it went on growing after the last sample
-            Scene(12288, True, last(9000), requested_mib=2000, in_use_mib=11000),
+            OomSnapshot(12288, True, last(9000), requested_mib=2000, in_use_mib=11000),
             Blame.SELF,
             "held 10.7 GiB and asked for more",
         ),
-        (Scene(0, False, last(39000)), Blame.SELF, "on a whole GPU"),
+        (OomSnapshot(0, False, last(39000)), Blame.SELF, "on a whole GPU"),
     ],
 )
-def test_blame(scene: Scene, who: Blame, word: str) -> None:
+def test_blame(scene: OomSnapshot, who: Blame, word: str) -> None:
     found, why = blame(scene)
     assert found is who and word in why
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.recover.fitness import GpuNow, Holder, unfit
+from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess, unfit
 from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
 from slurm_coloc.core.slurm.job import REQUEUED_HELD, JobView
 
 GPU = GpuNow("GPU-1", 40536, 40536)
-MINE = Holder(11, 9000, 5, 1000, "python")
-STRANGER = Holder(12, 3000, None, 1001, "python")
+MINE = GpuProcess(11, 9000, 5, 1000, "python")
+STRANGER = GpuProcess(12, 3000, None, 1001, "python")
 
 
 @pytest.mark.parametrize(

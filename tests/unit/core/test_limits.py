@@ -14,7 +14,7 @@ from slurm_coloc.core.slurm.billing import parse_weights
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.pending import pending_text
 from slurm_coloc.core.slurm.qos_limits import (
-    Holder,
+    LimitOwner,
     SiteLimits,
     holders_of,
     limits_behind,
@@ -32,19 +32,19 @@ SHAPE = ClusterShape(
 ONE_PRICE = {"main": parse_weights("GRES/gpu=39,GRES/shard=1")}
 WITH_CPUS = {"main": parse_weights("CPU=1,GRES/gpu=39,GRES/shard=1")}
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 10, None, 39)
-ROOT = Holder(account="root")
-PHYSICS = Holder(account="physics", parent="root")
+ROOT = LimitOwner(account="root")
+PHYSICS = LimitOwner(account="physics", parent="root")
 JOB = JobRequest(ADA, account="physics", tres_per_node="gres/gpu:1")
 
 Limits = Mapping[str, Mapping[str, int]]
 
 
-def qos(limits: Limits, name: str = "q", *flags: str) -> Holder:
-    return Holder(qos=name, limits=limits, flags=frozenset(flags))
+def qos(limits: Limits, name: str = "q", *flags: str) -> LimitOwner:
+    return LimitOwner(qos=name, limits=limits, flags=frozenset(flags))
 
 
 def site(
-    *holders: Holder, weights: Mapping[str, object] = ONE_PRICE, default: str = "normal"
+    *holders: LimitOwner, weights: Mapping[str, object] = ONE_PRICE, default: str = "normal"
 ) -> SiteLimits:
     return SiteLimits(
         {one.qos: one for one in holders if one.qos},
@@ -110,7 +110,7 @@ def test_else_the_decision_stands(limits: Limits) -> None:
 
 def test_a_users_association_of_another_partition_does_not_count() -> None:
     few = {"MaxTRESPerJob": {"gres/shard": 5}}
-    elsewhere = Holder(account="physics", user="ada", partition="short", uid=ADA, limits=few)
+    elsewhere = LimitOwner(account="physics", user="ada", partition="short", uid=ADA, limits=few)
     assert decided(site(ROOT, PHYSICS, elsewhere)) is SHARE
     here = replace(elsewhere, partition="main")
     assert decided(site(ROOT, PHYSICS, here)).reason is Reason.LIMIT
@@ -132,7 +132,7 @@ def test_the_partitions_qos_goes_before_the_jobs_unless_told_otherwise() -> None
 
 
 def test_accounts_and_users_limits_count_up_to_the_root() -> None:
-    user = Holder(
+    user = LimitOwner(
         account="physics", user="ada", uid=ADA, limits={"MaxTRESPerJob": {"gres/shard": 9}}
     )
     assert decided(site(ROOT, PHYSICS, user)).reason is Reason.LIMIT
@@ -152,7 +152,7 @@ def test_the_default_qos_is_the_nearest_one_of_the_chain() -> None:
 
 def test_a_loop_of_accounts_ends() -> None:
     ours = replace(PHYSICS, parent="other")
-    assert holders_of(JOB, "main", SHAPE, site(ours, Holder(account="other", parent="physics")))
+    assert holders_of(JOB, "main", SHAPE, site(ours, LimitOwner(account="other", parent="physics")))
 
 
 def test_shares_of_several_gpus_count_together() -> None:
@@ -174,7 +174,7 @@ def test_one_price_counts_whole_gpus_and_shares_together() -> None:
     found = site(
         qos({"MaxTRESPerUser": {"gres/gpu": 2}, "MinTRESPerJob": {"gres/gpu": 1}}),
         replace(PHYSICS, limits={"GrpTRESMins": {"gres/gpu": 60}}),
-        Holder(account="physics", user="ada", limits={"MaxTRESPerNode": {"gres/gpu": 1}}),
+        LimitOwner(account="physics", user="ada", limits={"MaxTRESPerNode": {"gres/gpu": 1}}),
     )
     assert lines(found) == [
         "qos where name=q set MaxTRESPerUser=billing=78",

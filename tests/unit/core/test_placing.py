@@ -8,23 +8,23 @@ import pytest
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import (
-    Ask,
     Conditions,
+    GpuSlot,
     Host,
     Measured,
+    PlaceRequest,
     Resident,
-    Seat,
     admits,
     expected_speeds,
 )
 
-ASK = Ask(1, 1, 10_000, Activity(0.5), 0.0, user="ada", account="x")
-OTHER = Ask(2, 1, 20_000, Activity(0.5), 0.0, user="bob", account="x")
+ASK = PlaceRequest(1, 1, 10_000, Activity(0.5), 0.0, user="ada", account="x")
+OTHER = PlaceRequest(2, 1, 20_000, Activity(0.5), 0.0, user="bob", account="x")
 
 
-def seat(*asks: Ask, **more: object) -> Seat:
+def seat(*asks: PlaceRequest, **more: object) -> GpuSlot:
     """A GPU with these jobs on it."""
-    made = Seat(0, 0, "a100-40gb", 39_936, **more)  # type: ignore[arg-type]
+    made = GpuSlot(0, 0, "a100-40gb", 39_936, **more)  # type: ignore[arg-type]
     for ask in asks:
         made.residents.append(Resident(ask))
         made.reserved_mib += ask.need_mib or made.usable_mib
@@ -33,7 +33,7 @@ def seat(*asks: Ask, **more: object) -> Seat:
     return made
 
 
-def fits(ask: Ask, where: Seat, **rules: object) -> bool:
+def fits(ask: PlaceRequest, where: GpuSlot, **rules: object) -> bool:
     return admits(ask, where, Conditions(**rules), REFERENCE)  # type: ignore[arg-type]
 
 

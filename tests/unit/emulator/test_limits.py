@@ -194,7 +194,7 @@ def test_frameworks_hold_themselves(
     _, said = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, words in said) == (code, True), said
     if "allowed" in words:
-        assert fence.met("streams", None, said) == fence.HOLDER[fence.Rung.FRAMEWORK]
+        assert fence.met("streams", None, said) == fence.HOLDER[fence.FenceLevel.FRAMEWORK]
 
 
 @pytest.mark.parametrize(

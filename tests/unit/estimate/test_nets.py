@@ -42,7 +42,7 @@ def no_runner_left() -> Iterator[None]:
     runner.use(before)
 
 
-class Told:
+class Answered:
     """A runner that answers as it is told, and notes what it was given."""
 
     def __init__(self, chances: Sequence[float]) -> None:
@@ -154,7 +154,7 @@ def test_classes_have_edges(family: str) -> None:
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("context", [0, CONTEXT_MIB, CONTEXT_MIB + 300])
 def test_the_answer_is_the_upper_edge(name: str, context: int) -> None:
-    told = Told([0.1, 0.7, *[0.2 / 9] * 9])
+    told = Answered([0.1, 0.7, *[0.2 / 9] * 9])
     runner.use(told)
     answer = estimate(made(), TrainingOptions(8), stack=Stack(context), estimator=name)
     assert answer.memory_mib == answer.upper_mib == 16000 + max(0, context - CONTEXT_MIB)
@@ -162,20 +162,20 @@ def test_the_answer_is_the_upper_edge(name: str, context: int) -> None:
 
 
 def test_the_open_class_has_no_figure() -> None:
-    runner.use(Told([*[0.0] * 10, 1.0]))
+    runner.use(Answered([*[0.0] * 10, 1.0]))
     answer = estimate(made(), TrainingOptions(8), stack=Stack(0), estimator=ESTIMATORS[0])
     assert answer.memory_mib is None and "80000 MiB" in answer.reason
 
 
 @pytest.mark.parametrize("chances", [[], [1.0], [math.nan] * 11])
 def test_nonsense_has_no_figure(chances: list[float]) -> None:
-    runner.use(Told(chances))
+    runner.use(Answered(chances))
     answer = estimate(made(), TrainingOptions(8), stack=Stack(0), estimator=ESTIMATORS[0])
     assert answer.memory_mib is None and answer.reason
 
 
 def test_what_it_does_not_know_is_told() -> None:
-    runner.use(Told([0.4, 0.3, *[0.3 / 9] * 9]))
+    runner.use(Answered([0.4, 0.3, *[0.3 / 9] * 9]))
     options = TrainingOptions(2**30, precision="amp", gpus=2)
     answer = estimate(made(), options, stack=Stack(0), estimator=ESTIMATORS[0])
     notes = " ".join(answer.notes)

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from estimator.evaluate import configs, judging, mlp
-from estimator.evaluate.judging import Case, Told
+from estimator.evaluate.judging import Answer, Case
 from slurm_coloc.estimate.api import TrainingOptions, registry
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from tests.unit.estimate.texts import example
 
 CASES = [
-    Case("a", 1000, {"ours": Told(1100, 2024), "theirs": Told(500, 500)}),
-    Case("b", 1000, {"ours": Told(980, 990)}),
-    Case("c", 1000, {"ours": Told(1000, 1000)}),
+    Case("a", 1000, {"ours": Answer(1100, 2024), "theirs": Answer(500, 500)}),
+    Case("b", 1000, {"ours": Answer(980, 990)}),
+    Case("c", 1000, {"ours": Answer(1000, 1000)}),
 ]
 
 
@@ -62,7 +62,7 @@ def test_configs18(tmp_path: Path) -> None:
     )
     vgg, xlnet, gpt = configs.configs18(path)
     assert (vgg.text, vgg.batch, vgg.gpus) == ("vgg16-224", 32, 1)
-    assert vgg.published["FakeTensor, as published"] == Told(3121.3, 3121.3)
+    assert vgg.published["FakeTensor, as published"] == Answer(3121.3, 3121.3)
     assert (xlnet.text, xlnet.batch, xlnet.gpus) == ("xlnet_base", 16, 2)
     assert (gpt.batch, gpt.gpus) == (8, 2)
     assert len(gpt.published) == 2  # no fake tensors there
@@ -83,7 +83,7 @@ def test_workloads_name_what_is_left_out(tmp_path: Path) -> None:
 
 def test_configurations_are_judged_from_their_texts(tmp_path: Path) -> None:
     (tmp_path / "resnet50-224.plain").write_text(example("resnet50_torchinfo.txt"))
-    run = configs.Run("one", "resnet50-224", 32, 1, 5262.0, {"theirs": Told(16000, 16000)})
+    run = configs.Run("one", "resnet50-224", 32, 1, 5262.0, {"theirs": Answer(16000, 16000)})
     (case,) = configs.judged([run], tmp_path, Stack(1735))
     assert abs(case.told["text"].mib / 5262 - 1) < 0.03
     assert case.told["theirs"].mib == 16000
@@ -154,8 +154,8 @@ def test_a_known_script_has_one_context() -> None:
 
 def test_classes_begin_above_their_edge() -> None:
     cases = [
-        Case("edge", 1024, {"x": Told(1024, 0)}),
-        Case("off", 1025, {"x": Told(1020, 0)}),
+        Case("edge", 1024, {"x": Answer(1024, 0)}),
+        Case("off", 1025, {"x": Answer(1020, 0)}),
     ]
     text = mlp.classes(cases, "x")
     assert "1 GiB 50.00 % (1 wrong)" in text and "1 GB 100.00 % (0 wrong)" in text

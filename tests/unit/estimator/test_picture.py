@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from estimator.evaluate import picture
-from estimator.evaluate.judging import Case, Told
+from estimator.evaluate.judging import Answer, Case
 from estimator.evaluate.picture import Point
 
 pytest.importorskip("matplotlib")
@@ -44,8 +44,10 @@ def test_methods_that_said_nothing_are_not_drawn(tmp_path: Path) -> None:
     path = tmp_path / "methods.png"
     picture.methods(
         [
-            Case("a", 8000, {"text": Told(8100, 9000), "Horus, as published": Told(4000, 4000)}),
-            Case("b", 20000, {"text": Told(19000, 22000)}),
+            Case(
+                "a", 8000, {"text": Answer(8100, 9000), "Horus, as published": Answer(4000, 4000)}
+            ),
+            Case("b", 20000, {"text": Answer(19000, 22000)}),
         ],
         path,
     )

@@ -17,7 +17,7 @@ from slurm_coloc.core.slurm.binding import Gpu, NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.pins import Placer
@@ -83,14 +83,14 @@ def beat(live: Live, *nodes: str, free_mib: int = 39000) -> None:
 
 def around(
     store: Store, slurm: Slurm, tmp_path: Path, shape: ClusterShape, limits: SiteLimits, place: Any
-) -> Around:
+) -> Context:
     settings = {
         "placement": {"mode": "steered", **place},
         "daemon": {"state_dir": str(tmp_path)},
     }
     live = Live(store)
     beat(live, "n1", "n2")
-    return Around(
+    return Context(
         parse_config(settings, "test"), store, slurm, live, lambda: False, lambda: shape,  # type: ignore[arg-type]
         lambda: limits,
     )  # fmt: skip

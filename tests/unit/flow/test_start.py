@@ -18,7 +18,7 @@ from slurm_coloc.daemon import Daemon
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.flow.cluster.shape import Seen
+from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.submit import estimate
 from slurm_coloc.flow.submit.estimate import Estimating
 
@@ -62,7 +62,7 @@ def start(
     async def run() -> tuple[float, Slurm, Daemon]:
         daemon, slurm = Daemon(config, None), Slurm(answer)
         daemon.parts.slurm = cast(SlurmClient, slurm)
-        daemon.parts.seen = Seen(daemon.parts.slurm)
+        daemon.parts.seen = ShapeCache(daemon.parts.slurm)
         began, listening = time.monotonic(), 0.0
         task = asyncio.create_task(daemon.run())
         while time.monotonic() < began + 30:

@@ -11,8 +11,8 @@ import pytest
 from tests.paper import facts, headlines, orders, report
 from tests.paper.cases import energy_row, of_row, oracle
 from tests.paper.facts import Published
-from tests.paper.lines import within
 from tests.paper.play import Lab, Spread
+from tests.paper.rows import within
 
 ROW = Published("T1", "60", "MAGM+Horus", "MPS", "SMACT<=80%", "oom_crashes", "2", "count", "")
 

@@ -4,7 +4,7 @@
 import pytest
 
 from slurm_coloc.core.place.interference import FITTED, REFERENCE
-from tests.paper import scenes
+from tests.paper import settings
 from tests.paper.facts import folder
 from tests.paper.statements import around, judged, markdown, numbers, table
 
@@ -20,18 +20,18 @@ def test_ranges() -> None:
 
 def test_table_2_by_hand() -> None:
     """Streams: both at 1/1.08 while ResNet152 runs; the recommender has the rest alone."""
-    found = scenes.table_2(REFERENCE, "streams", 5.0, 1.0)
+    found = settings.table_2(REFERENCE, "streams", 5.0, 1.0)
     assert found.resnet152_h == pytest.approx(1.08)
     assert found.recommender_h == pytest.approx(5.0 - 1.0 + 1.08)
     assert found.total_h == found.recommender_h
     assert found.smact == pytest.approx((0.82 + 0.05) / 1.08)
-    cut = scenes.table_2(REFERENCE, "mig", 5.0, 1.0)
+    cut = settings.table_2(REFERENCE, "mig", 5.0, 1.0)
     assert cut.recommender_h == pytest.approx(5.0)
     assert cut.smact == pytest.approx(42 / 108)
 
 
 def test_mixed_of_jobs_that_do_not_meet() -> None:
-    saved, slower = scenes.mixed(FITTED, "streams", 0, 1)
+    saved, slower = settings.mixed(FITTED, "streams", 0, 1)
     assert (saved, slower) == pytest.approx((0.0, 1.0))
 
 

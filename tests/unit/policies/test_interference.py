@@ -4,7 +4,7 @@
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.policies.interference import POLICY, gain
 from tests.unit.policies.views import ask, put, seats, starts, view
 
@@ -33,8 +33,8 @@ def test_gain_is_the_growth_of_throughput_under_the_reference() -> None:
 def test_memory_heavy_goes_beside_compute_heavy() -> None:
     places = seats(2)
     for seat, drama in zip(places, (0.5, 0.1), strict=True):
-        put(seat, Ask(10 + seat.index, 1, 4096, Activity(0.5, drama=drama), 0.0))
-    newcomer = Ask(1, 1, 4096, Activity(0.4, drama=0.5), 0.0)
+        put(seat, PlaceRequest(10 + seat.index, 1, 4096, Activity(0.5, drama=drama), 0.0))
+    newcomer = PlaceRequest(1, 1, 4096, Activity(0.4, drama=0.5), 0.0)
     assert starts(POLICY, [newcomer], places) == {1: [1]}
 
 

@@ -2,21 +2,21 @@
 """Small clusters and queues for tests of policies."""
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Ask, Conditions, Resident, Seat, View
+from slurm_coloc.core.place.placing import Conditions, GpuSlot, PlaceRequest, Resident, View
 
 
-def ask(number: int, smact: float = 0.5, need_gib: int = 10, **other: object) -> Ask:
+def ask(number: int, smact: float = 0.5, need_gib: int = 10, **other: object) -> PlaceRequest:
     """A job of one GPU that is expected to run an hour."""
     values: dict[str, object] = {"gpus": 1, "run_s": 3600.0, "submit_s": 0.0} | other
-    return Ask(id=number, need_mib=need_gib * 1024, activity=Activity(smact), **values)  # type: ignore[arg-type]
+    return PlaceRequest(id=number, need_mib=need_gib * 1024, activity=Activity(smact), **values)  # type: ignore[arg-type]
 
 
-def seats(number: int) -> list[Seat]:
+def seats(number: int) -> list[GpuSlot]:
     """Idle GPUs of one node, 39 GiB each."""
-    return [Seat(index, 0, "a100-40gb", 39 * 1024) for index in range(number)]
+    return [GpuSlot(index, 0, "a100-40gb", 39 * 1024) for index in range(number)]
 
 
-def put(seat: Seat, job: Ask, ends_s: float = 3600.0) -> None:
+def put(seat: GpuSlot, job: PlaceRequest, ends_s: float = 3600.0) -> None:
     """A job runs there."""
     seat.residents.append(Resident(job, ends_s, ends_s))
     seat.reserved_mib += job.need_mib or seat.usable_mib
@@ -24,12 +24,12 @@ def put(seat: Seat, job: Ask, ends_s: float = 3600.0) -> None:
     seat.whole = seat.whole or not job.share
 
 
-def view(queue: list[Ask], places: list[Seat], **conditions: object) -> View:
+def view(queue: list[PlaceRequest], places: list[GpuSlot], **conditions: object) -> View:
     """What a policy sees at the beginning."""
     return View(0.0, queue, places, Conditions(**conditions), depth=50)  # type: ignore[arg-type]
 
 
-def starts(policy, queue: list[Ask], places: list[Seat], **conditions: object):  # type: ignore[no-untyped-def]
+def starts(policy, queue: list[PlaceRequest], places: list[GpuSlot], **conditions: object):  # type: ignore[no-untyped-def]
     """All that a policy starts at one moment, as job -> seats; the jobs are put there."""
     found: dict[int, list[int]] = {}
     queue = list(queue)

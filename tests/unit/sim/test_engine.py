@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Ask, Conditions, Start, View
+from slurm_coloc.core.place.placing import Conditions, PlaceRequest, Start, View
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
@@ -228,7 +228,7 @@ def test_a_limit_that_cannot_grow_closes_the_gpu() -> None:
 
 
 def test_a_scheduler_that_expects_too_little_slowdown_makes_jobs_time_out() -> None:
-    def calm(one: TraceJob) -> Ask:
+    def calm(one: TraceJob) -> PlaceRequest:
         return replace(truth(one), activity=Activity(CALM))
 
     jobs = [job(i, smact=0.5, limit_s=1050) for i in (1, 2)]
@@ -261,7 +261,7 @@ def test_a_wide_job_crashes_where_one_of_its_gpus_is_full() -> None:
 
 
 def test_a_fence_lets_the_one_crash_that_takes_more_than_it_reserved() -> None:
-    def low(one: TraceJob) -> Ask:
+    def low(one: TraceJob) -> PlaceRequest:
         return replace(truth(one), need_mib=8_000)
 
     jobs = [job(1, memory_mib=9_000), job(2, memory_mib=8_000)]
@@ -273,7 +273,7 @@ def test_a_fence_lets_the_one_crash_that_takes_more_than_it_reserved() -> None:
 
 
 def test_recovery_asks_for_more_step_by_step_and_then_for_a_whole_gpu() -> None:
-    def low(one: TraceJob) -> Ask:
+    def low(one: TraceJob) -> PlaceRequest:
         return replace(truth(one), need_mib=1_000 if one.id == 1 else one.memory_mib)
 
     rule = Recovery(delay_s=0.0, more_mib=(5000, 10000))
@@ -286,7 +286,7 @@ def test_recovery_asks_for_more_step_by_step_and_then_for_a_whole_gpu() -> None:
 
 
 def test_a_job_that_kept_to_its_reservation_is_forgiven() -> None:
-    def low(one: TraceJob) -> Ask:
+    def low(one: TraceJob) -> PlaceRequest:
         return replace(truth(one), need_mib=10_000)
 
     # The first one's excess crashes the second at 145; it has ended when that comes back at 150.

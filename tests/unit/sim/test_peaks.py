@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
@@ -14,12 +14,12 @@ from tests.unit.sim.world import job, play, truth
 LEARNS = Setting(depth=50, learn_peaks=True)
 
 
-def half(one: TraceJob) -> Ask:
+def half(one: TraceJob) -> PlaceRequest:
     """An estimate of half of what the job takes."""
     return replace(truth(one), need_mib=one.memory_mib // 2)
 
 
-def much(one: TraceJob) -> Ask:
+def much(one: TraceJob) -> PlaceRequest:
     """An estimator that gives no answer: a whole GPU."""
     return replace(truth(one), need_mib=None, share=False)
 

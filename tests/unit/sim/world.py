@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Ask
+from slurm_coloc.core.place.placing import PlaceRequest
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome, Record
@@ -39,9 +39,9 @@ def job(
     )
 
 
-def truth(one: TraceJob) -> Ask:
+def truth(one: TraceJob) -> PlaceRequest:
     """An ask that tells the truth."""
-    return Ask(
+    return PlaceRequest(
         one.id,
         one.gpus,
         one.memory_mib if one.coloc else None,
@@ -53,9 +53,9 @@ def truth(one: TraceJob) -> Ask:
     )
 
 
-def blind(one: TraceJob) -> Ask:
+def blind(one: TraceJob) -> PlaceRequest:
     """An ask without an estimate."""
-    return Ask(one.id, one.gpus, None, one.activity, one.submit_s, user=one.user)
+    return PlaceRequest(one.id, one.gpus, None, one.activity, one.submit_s, user=one.user)
 
 
 def outcome(

@@ -119,7 +119,7 @@ def test_a_module_that_runs_inside_itself() -> None:
         def forward(self, x: torch.Tensor, times: int = 2) -> torch.Tensor:
             return self(x, times - 1) * 2 if times else x
 
-    class Around(nn.Module):
+    class Wrapper(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.down, self.out = Down(), nn.Linear(4, 2)
@@ -129,4 +129,4 @@ def test_a_module_that_runs_inside_itself() -> None:
 
     with fake():
         given = (torch.randn(3, 4),)
-        assert table(Around().train(), given) == torchinfos(Around().train(), list(given))
+        assert table(Wrapper().train(), given) == torchinfos(Wrapper().train(), list(given))

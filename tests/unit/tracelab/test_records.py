@@ -11,7 +11,7 @@ from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.records import Played, lost, recovered, runs
 from tests.tracelab.scale import Scale
-from tests.tracelab.workload import Asked
+from tests.tracelab.workload import Submission
 
 # As jobcomp/filetxt of 24.11.5 writes it; job 4 was cancelled before it started.
 LINE = (
@@ -44,8 +44,8 @@ def utc() -> Iterator[None]:
     time.tzset()
 
 
-def job(number: int, submit_s: float) -> Asked:
-    return Asked(TraceJob(number, "x", submit_s, 1, 100.0, 1000, Activity(0.5)), 5)
+def job(number: int, submit_s: float) -> Submission:
+    return Submission(TraceJob(number, "x", submit_s, 1, 100.0, 1000, Activity(0.5)), 5)
 
 
 def test_each_run_counts_once() -> None:

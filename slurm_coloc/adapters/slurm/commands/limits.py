@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slurm_coloc.adapters.slurm.commands.queue import limit_s
-from slurm_coloc.core.slurm.qos_limits import OPTIONS, Holder, parse_counts
+from slurm_coloc.core.slurm.qos_limits import OPTIONS, LimitOwner, parse_counts
 
 WALL = "MaxWall"  # of a job; sacctmgr's own short name for both kinds
 QOS_COLUMNS = ("Name", "Flags", *(option.column for option in OPTIONS), WALL, "Preempt")
@@ -32,10 +32,10 @@ def _limits(row: Mapping[str, str]) -> dict[str, dict[str, int]]:
     return {name: counts for name, counts in found.items() if counts}
 
 
-def parse_qos(text: str) -> dict[str, Holder]:
+def parse_qos(text: str) -> dict[str, LimitOwner]:
     """`sacctmgr -nP show qos` with QOS_COLUMNS, by name."""
     return {
-        row["Name"]: Holder(
+        row["Name"]: LimitOwner(
             qos=row["Name"],
             flags=frozenset(flag for flag in row["Flags"].split(",") if flag),
             limits=_limits(row),
@@ -46,13 +46,13 @@ def parse_qos(text: str) -> dict[str, Holder]:
     }
 
 
-def parse_assocs(text: str) -> tuple[Holder, ...]:
+def parse_assocs(text: str) -> tuple[LimitOwner, ...]:
     """`sacctmgr -nP show assoc` with ASSOC_COLUMNS: every account, and the users whose limits or
     default QOS differ from their account's. The users' uid is still to be found: with_uids."""
-    found: list[Holder] = []
-    accounts: dict[str, Holder] = {}
+    found: list[LimitOwner] = []
+    accounts: dict[str, LimitOwner] = {}
     for row in _rows(text, ASSOC_COLUMNS):
-        one = Holder(
+        one = LimitOwner(
             account=row["Account"],
             user=row["User"],
             partition=row["Partition"],
@@ -71,7 +71,9 @@ def parse_assocs(text: str) -> tuple[Holder, ...]:
     return tuple(found)
 
 
-def with_uids(found: tuple[Holder, ...], known: dict[str, int | None]) -> tuple[Holder, ...]:
+def with_uids(
+    found: tuple[LimitOwner, ...], known: dict[str, int | None]
+) -> tuple[LimitOwner, ...]:
     """The same with each user's uid (None: no such user here). ``known`` is kept between calls: a
     directory service is asked once a name. May block: call it in a thread."""
     for one in found:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.backfill import free_at
-from slurm_coloc.core.place.gpu_slot import Ask, Host, Measured, Resident, Seat
+from slurm_coloc.core.place.gpu_slot import GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import FITTED
 from slurm_coloc.core.place.placing import Conditions, Policy, View, admits
-from slurm_coloc.core.place.reserved_gpus import Kept
+from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 from slurm_coloc.core.place.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
 
 #: what is assumed of a young job whose SM activity nobody knows
@@ -22,10 +22,10 @@ class _Sight(View):
     """What the policy sees: ``allowed`` are the seats that the job at hand may get, ``before``
     those of the one before it that cannot start."""
 
-    allowed: Sequence[Seat] = field(default_factory=tuple)
-    before: Sequence[Seat] = field(default_factory=tuple)
+    allowed: Sequence[GpuSlot] = field(default_factory=tuple)
+    before: Sequence[GpuSlot] = field(default_factory=tuple)
 
-    def open_to(self, ask: Ask) -> Sequence[Seat]:
+    def open_to(self, ask: PlaceRequest) -> Sequence[GpuSlot]:
         """Those of the job at hand; of one before it its own, where it is to be refused again."""
         return self.allowed if ask is self.queue[-1] else self.before
 
@@ -34,18 +34,18 @@ class _Sight(View):
 class _Blocked:
     """A job that cannot start, and the seats that it waits for."""
 
-    ask: Ask
-    seats: tuple[Seat, ...]
+    ask: PlaceRequest
+    seats: tuple[GpuSlot, ...]
     nodes: frozenset[int]
 
 
-class Scene:
+class GpuPlan:
     """The seats, and what is virtually put on them while the queue is walked through."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot, self._policy, rules = snapshot, policy, snapshot.rules
         self.pins: list[Pin] = []
-        self.seats: list[Seat] = []
+        self.seats: list[GpuSlot] = []
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._closed: set[int] = set()  # seats whose jobs bear no further neighbour
         for number, node in enumerate(snapshot.nodes):
@@ -59,12 +59,12 @@ class Scene:
         self._unbound = replace(self._gated, bearable=False)
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
-        self._kept = Kept()
+        self._kept = ReservedGpus()
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
-    def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> Seat:
+    def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
         device, rules, now_s = node.devices[place], self.snapshot.rules, self.snapshot.at_s
-        seat = Seat(
+        seat = GpuSlot(
             index,
             number,
             device.kind,
@@ -87,11 +87,11 @@ class Scene:
                 ask = _ask_of(one, rules.shard_mib)
                 self._put(seat, ask, one.ends_s, one.held_mib if young else None)
         if device.whole and not seat.residents:
-            self._put(seat, Ask(-index - 1, 1, None, None, 0.0, share=False), None, None)
+            self._put(seat, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
         elif device.used > shares:
             # Somebody's, on which GPU of the node was not to be found out.
             need = (device.used - shares) * rules.shard_mib
-            self._put(seat, Ask(-index - 1, 1, need, None, 0.0), None, None)
+            self._put(seat, PlaceRequest(-index - 1, 1, need, None, 0.0), None, None)
         return seat
 
     def _fresh(self, device: Device) -> Measured | None:
@@ -99,7 +99,9 @@ class Scene:
             return None
         return Measured(device.free_mib, device.smact or 0.0)
 
-    def _put(self, seat: Seat, ask: Ask, ends_s: float | None, held_mib: int | None) -> None:
+    def _put(
+        self, seat: GpuSlot, ask: PlaceRequest, ends_s: float | None, held_mib: int | None
+    ) -> None:
         """A job on a seat. ``held_mib``: it is too young for telemetry, which shows so much of its
         memory; None: telemetry knows it."""
         seat.residents.append(Resident(ask, ends_s))
@@ -122,7 +124,7 @@ class Scene:
         node = self._nodes.get(pin.node)
         return node is not None and node.open and pin in self.pins
 
-    def allowed(self, job: Waiting) -> list[Seat]:
+    def allowed(self, job: Waiting) -> list[GpuSlot]:
         """The seats that a job may get as far as Slurm is concerned; for one of ours those that
         may be steered to, with telemetry, open or closed."""
         found = []
@@ -138,7 +140,7 @@ class Scene:
             found.append(seat)
         return found
 
-    def next(self, ask: Ask, allowed: Sequence[Seat]) -> tuple[Seat, ...] | None:
+    def next(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
         """The seats of a job by the policy, behind the first one that cannot start."""
         if ask.share:
             allowed = [seat for seat in allowed if seat.index not in self._closed]
@@ -163,7 +165,7 @@ class Scene:
             return None
         return start.seats if all(seat in allowed for seat in start.seats) else None
 
-    def start(self, ask: Ask, seats: Sequence[Seat], run_s: float | None) -> None:
+    def start(self, ask: PlaceRequest, seats: Sequence[GpuSlot], run_s: float | None) -> None:
         """A job is expected on these seats from now on."""
         ends_s = None if run_s is None else self.snapshot.at_s + run_s
         for seat in seats:
@@ -171,7 +173,7 @@ class Scene:
             if seat.host is not None:
                 seat.host.take(ask, 1)
 
-    def blocked(self, ask: Ask, allowed: Sequence[Seat]) -> None:
+    def blocked(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> None:
         """A job cannot start on the seats that it may get: later ones are not sent where it
         waits."""
         if self.snapshot.rules.whole_first and not ask.share:
@@ -179,16 +181,16 @@ class Scene:
         nodes = frozenset(seat.node for seat in allowed)
         self._blocked.append(_Blocked(ask, tuple(allowed), nodes))
 
-    def _before(self, allowed: Sequence[Seat]) -> _Blocked | None:
+    def _before(self, allowed: Sequence[GpuSlot]) -> _Blocked | None:
         """The first one that waits for a node of these seats."""
         nodes = {seat.node for seat in allowed}
         return next((one for one in self._blocked if one.nodes & nodes), None)
 
-    def kept(self, seats: Sequence[Seat]) -> list[Seat]:
+    def kept(self, seats: Sequence[GpuSlot]) -> list[GpuSlot]:
         """Those of ``seats`` where nobody may join, because a job before waits for whole GPUs."""
         return [seat for seat in seats if self._kept.has(seat)]
 
-    def turns(self, ask: Ask, seats: Sequence[Seat]) -> list[Seat]:
+    def turns(self, ask: PlaceRequest, seats: Sequence[GpuSlot]) -> list[GpuSlot]:
         """Those on which a job may wait for its turn, the one that is expected to have room first
         before the others: there is none by plan, or only jobs before it hold it up. GPUs that
         somebody has whole come last."""
@@ -201,11 +203,11 @@ class Scene:
                 found.append((seat.whole, when, seat.index))
         return [self.seats[index] for *_, index in sorted(found)]
 
-    def has_room(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+    def has_room(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
         """Whether there is room by plan, whatever telemetry says."""
         return any(admits(ask, seat, self._plan, FITTED) for seat in allowed)
 
-    def is_gated(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+    def is_gated(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
         """Whether telemetry, or somebody's bound on his slowdown, alone keeps a job out
         everywhere."""
         admitted = (
@@ -215,17 +217,17 @@ class Scene:
         )
         return self.has_room(ask, allowed) and not any(admitted)
 
-    def is_bound(self, ask: Ask, allowed: Sequence[Seat]) -> bool:
+    def is_bound(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
         """Whether a bound on the slowdown keeps it out where telemetry would not."""
         return any(admits(ask, seat, self._unbound, FITTED) for seat in allowed)
 
 
-def _ask_of(job: Running, shard_mib: int) -> Ask:
+def _ask_of(job: Running, shard_mib: int) -> PlaceRequest:
     activity = None if job.smact is None else Activity(job.smact)
     whole = not job.shards
     need = None if whole else job.shards * shard_mib
     gpus = max(1, len(job.devices))
-    return Ask(
+    return PlaceRequest(
         job.job_id,
         gpus,
         need,
@@ -237,9 +239,9 @@ def _ask_of(job: Running, shard_mib: int) -> Ask:
     )
 
 
-def ask_of(job: Waiting, shard_mib: int) -> Ask:
+def ask_of(job: Waiting, shard_mib: int) -> PlaceRequest:
     whole = not job.shards
-    return Ask(
+    return PlaceRequest(
         job.job_id,
         job.gpus,
         None if whole else job.shards * shard_mib,

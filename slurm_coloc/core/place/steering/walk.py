@@ -3,15 +3,15 @@
 
 from collections.abc import Sequence
 
-from slurm_coloc.core.place.gpu_slot import Ask, Seat
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.steering.gpus import Scene, ask_of
+from slurm_coloc.core.place.steering.gpus import GpuPlan, ask_of
 from slurm_coloc.core.place.steering.snapshot import Act, Answer, Snapshot, Waiting, Why
 
 
 def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
     """An answer for each waiting job of ours, in Slurm's order, and the ring's next turn."""
-    scene = Scene(snapshot, policy)
+    scene = GpuPlan(snapshot, policy)
     found, placed = [], 0
     for job in snapshot.waiting:
         if not job.startable:
@@ -36,7 +36,11 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
 
 
 def _expect(
-    scene: Scene, ask: Ask, seats: Sequence[Seat] | None, job: Waiting, allowed: Sequence[Seat]
+    scene: GpuPlan,
+    ask: PlaceRequest,
+    seats: Sequence[GpuSlot] | None,
+    job: Waiting,
+    allowed: Sequence[GpuSlot],
 ) -> None:
     if seats is None:
         scene.blocked(ask, allowed)
@@ -44,7 +48,7 @@ def _expect(
         scene.start(ask, seats, job.run_s)
 
 
-def _untouched(job: Waiting, scene: Scene) -> Answer:
+def _untouched(job: Waiting, scene: GpuPlan) -> Answer:
     """A job that Slurm would not start now: it keeps its pin while that is sound."""
     if job.pin is None:
         return Answer(job.job_id, Act.NATIVE, Why.NOT_YET)
@@ -61,8 +65,8 @@ def _left(job: Waiting, why: Why) -> Answer:
 
 
 def _place(
-    job: Waiting, ask: Ask, allowed: Sequence[Seat], scene: Scene
-) -> tuple[Answer, Sequence[Seat] | None]:
+    job: Waiting, ask: PlaceRequest, allowed: Sequence[GpuSlot], scene: GpuPlan
+) -> tuple[Answer, Sequence[GpuSlot] | None]:
     rules, now_s = scene.snapshot.rules, scene.snapshot.at_s
     kept = scene.kept(allowed)
     if kept:
@@ -91,7 +95,7 @@ def _place(
     return Answer(job.job_id, Act.PIN, why, pin, _told(seats[0])), seats
 
 
-def _kept_off(job: Waiting, turns: Sequence[Seat], scene: Scene) -> Answer:
+def _kept_off(job: Waiting, turns: Sequence[GpuSlot], scene: GpuPlan) -> Answer:
     """A job that has no room but where it would keep one before it waiting. As long as that one
     waits, and not bound by max_pin_s, it is pinned to a GPU of the others, so that it stays in
     Slurm's order; only where there is none it is not eligible for some seconds."""
@@ -103,13 +107,13 @@ def _kept_off(job: Waiting, turns: Sequence[Seat], scene: Scene) -> Answer:
     return Answer(job.job_id, Act.PIN, Why.WHOLE, pins[0], "its turn is there; others are kept")
 
 
-def _why_nowhere(job: Waiting, scene: Scene) -> Why:
+def _why_nowhere(job: Waiting, scene: GpuPlan) -> Why:
     """Why none of its nodes will do."""
     there = [pin for pin in scene.pins if pin.node in job.nodes]
     return Why.STALE if any(scene.open(pin) for pin in there) else Why.CLOSED
 
 
-def _told(seat: Seat) -> str:
+def _told(seat: GpuSlot) -> str:
     """What the choice was made on, in words."""
     shown = seat.measured
     assert shown is not None  # a seat without telemetry is none for a job of ours

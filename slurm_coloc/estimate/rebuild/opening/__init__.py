@@ -69,7 +69,7 @@ RULES: tuple[tuple[str, tuple[Rule, ...]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ResolvedBlocks:
     """``top``: the rows as a tree. ``closed``: rows that no rule opened. ``found``: elements that a
     footer counts of those that were."""
 
@@ -78,16 +78,16 @@ class Opened:
     found: int = 0
 
 
-def opened(summary: Summary) -> Opened:
+def opened(summary: Summary) -> ResolvedBlocks:
     """The tree of a summary with its closed rows opened, where that can be done. Nobody changes
     it."""
     if not summary.collapsed:
-        return Opened(tree(summary))
+        return ResolvedBlocks(tree(summary))
     return _opened(replace(summary, recording=None) if summary.recording else summary)
 
 
 @lru_cache(maxsize=1)  # memory and activity ask for the same one, one after another
-def _opened(summary: Summary) -> Opened:
+def _opened(summary: Summary) -> ResolvedBlocks:
     style = style_of(summary)
     made = [_with(summary, one) for one in _styles(summary, style)]
     return min(made, key=lambda one: abs(one.found - summary.hidden_outputs))
@@ -105,11 +105,11 @@ def _styles(summary: Summary, style: Style) -> list[Style]:
     return both if tokens else [style]
 
 
-def _with(summary: Summary, style: Style) -> Opened:
+def _with(summary: Summary, style: Style) -> ResolvedBlocks:
     top = tree(summary)
     work = _Opening(style, summary.batch_in_text or 1)
     work.walk(top, None, "")
-    return Opened(top, tuple(work.closed), work.found)
+    return ResolvedBlocks(top, tuple(work.closed), work.found)
 
 
 class _Opening:

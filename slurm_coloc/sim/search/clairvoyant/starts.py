@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from slurm_coloc.core.place.placing import Ask, Policy
+from slurm_coloc.core.place.placing import PlaceRequest, Policy
 from slurm_coloc.policies import fresh
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
@@ -19,10 +19,10 @@ from slurm_coloc.sim.trace import TraceJob
 DEPTHS = (1, 50)
 
 
-def truth(model: Model, job: TraceJob, number: int) -> Ask:
+def truth(model: Model, job: TraceJob, number: int) -> PlaceRequest:
     """What a job asks for when everything is known."""
     alone = model.alone[number]
-    return Ask(
+    return PlaceRequest(
         job.id,
         job.gpus,
         None if alone else job.memory_mib,

@@ -5,7 +5,15 @@ placed in a few styles."""
 from collections.abc import Iterable
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.sim.search.planning.rollout import FIT, GAIN, LEVEL, Played, Rollout, Scene, Style
+from slurm_coloc.sim.search.planning.rollout import (
+    FIT,
+    GAIN,
+    LEVEL,
+    PlanSnapshot,
+    Played,
+    Rollout,
+    Style,
+)
 
 #: seconds of the plan's end that one second of the GPUs' mean end is worth: among plans of one end
 #: the one that leaves GPUs free earlier
@@ -25,7 +33,7 @@ STYLES = (
 )
 
 
-def list_schedule(scene: Scene, waiting: int, draw: Draw, most: int) -> Played:
+def list_schedule(scene: PlanSnapshot, waiting: int, draw: Draw, most: int) -> Played:
     """The best one of all, or of so many that are drawn."""
     ways = [(order, style) for order in _orders(scene, waiting) for style in STYLES]
     draw.shuffle(ways)
@@ -36,7 +44,7 @@ def _cost(played: Played) -> float:
     return played.end_s + DRY * played.dry_s + MEAN * played.mean_s + LATE * played.late_s
 
 
-def _orders(scene: Scene, waiting: int) -> Iterable[list[int]]:
+def _orders(scene: PlanSnapshot, waiting: int) -> Iterable[list[int]]:
     """As they came; longest, widest, largest and most work first."""
     jobs = range(waiting)
     if waiting == 1:

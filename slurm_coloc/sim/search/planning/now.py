@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import LATE
-from slurm_coloc.sim.search.planning.rollout import Scene
+from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import JOBS
 from slurm_coloc.sim.search.schedules.plan import Spot
 from slurm_coloc.sim.search.schedules.problem import Problem, Rules, by_node
@@ -25,7 +25,7 @@ CURIOUS = 3000.0
 class Now(Problem):
     """Jobs are numbered as in the scene: first those that wait, then those that run."""
 
-    def __init__(self, scene: Scene, waiting: int) -> None:
+    def __init__(self, scene: PlanSnapshot, waiting: int) -> None:
         count, seats = len(scene.left), range(len(scene.usable))
         self.scene, self.movable = scene, waiting
         self.run, self.submit = scene.left, [0.0] * count

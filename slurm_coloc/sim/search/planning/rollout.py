@@ -29,7 +29,7 @@ class Style:
 
 
 @dataclass(slots=True)
-class Scene:
+class PlanSnapshot:
     """The jobs and seats of one moment, in numbers; a job is an index into the lists of jobs.
 
     ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
@@ -82,7 +82,7 @@ class Played:
 class Rollout:
     """One play of one plan."""
 
-    def __init__(self, scene: Scene, order: list[int], style: Style) -> None:
+    def __init__(self, scene: PlanSnapshot, order: list[int], style: Style) -> None:
         self.scene, self.style = scene, style
         self.queue = order
         self.free = scene.free[:]

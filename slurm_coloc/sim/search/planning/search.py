@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import STYLES, list_schedule
 from slurm_coloc.sim.search.planning.now import KNOWN, Now
-from slurm_coloc.sim.search.planning.rollout import Scene
+from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
 from slurm_coloc.sim.search.schedules.plan import Spot
 
@@ -28,7 +28,7 @@ class Search:
     """For the best plan of one scene. ``ids``: of its jobs, first the ``waiting`` ones. ``seed``:
     of the changes."""
 
-    def __init__(self, scene: Scene, ids: Sequence[int], waiting: int, seed: int) -> None:
+    def __init__(self, scene: PlanSnapshot, ids: Sequence[int], waiting: int, seed: int) -> None:
         self._scene, self._ids, self._waiting = scene, ids, waiting
         self._draw = Draw(seed)
         self._now = Now(scene, waiting)

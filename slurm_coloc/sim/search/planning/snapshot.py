@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from slurm_coloc.core.place.placing import BUSY, Ask, Conditions, Resident, Seat, View
+from slurm_coloc.core.place.placing import BUSY, Conditions, GpuSlot, PlaceRequest, Resident, View
 from slurm_coloc.sim.search.planning.combos import Combos
-from slurm_coloc.sim.search.planning.rollout import Scene
+from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)
@@ -17,10 +17,10 @@ UNKNOWN = 0.6
 AGAIN = 0.1
 
 
-def scene_of(view: View, asks: Sequence[Ask], combos: Combos) -> Scene:
+def scene_of(view: View, asks: Sequence[PlaceRequest], combos: Combos) -> PlanSnapshot:
     """The moment: waiting jobs first, numbered as in ``asks``, then those that run."""
     rules = view.conditions
-    scene = Scene(combos, rules.jobs, rules.budget, _bounded(view, asks))
+    scene = PlanSnapshot(combos, rules.jobs, rules.budget, _bounded(view, asks))
     prior_s = _prior(view, asks)
     least_mib = min((seat.usable_mib for seat in view.seats), default=0)
     groups: dict[str, int] = {}
@@ -44,7 +44,7 @@ def scene_of(view: View, asks: Sequence[Ask], combos: Combos) -> Scene:
     return scene
 
 
-def _elapse(view: View, scene: Scene, known: dict[int, int]) -> None:
+def _elapse(view: View, scene: PlanSnapshot, known: dict[int, int]) -> None:
     """What is left of the jobs that run, as of now: their expected ends at today's speeds."""
     speeds: dict[int, float] = {}
     for seat, jobs in enumerate(scene.on):
@@ -60,7 +60,7 @@ def _elapse(view: View, scene: Scene, known: dict[int, int]) -> None:
                 scene.left[job] = max(1.0, left_s if left_s > 0.0 else _again(one))
 
 
-def _prior(view: View, asks: Sequence[Ask]) -> float:
+def _prior(view: View, asks: Sequence[PlaceRequest]) -> float:
     known = [ask.run_s for ask in asks if ask.run_s is not None]
     known += [
         one.ask.run_s for seat in view.seats for one in seat.residents if one.ask.run_s is not None
@@ -79,7 +79,7 @@ def _again(one: Resident) -> float:
     return AGAIN * (one.ask.run_s or 0.0)
 
 
-def _bounded(view: View, asks: Sequence[Ask]) -> bool:
+def _bounded(view: View, asks: Sequence[PlaceRequest]) -> bool:
     if view.conditions.max_slowdown is not None:
         return True
     running = (one.ask for seat in view.seats for one in seat.residents)
@@ -87,8 +87,8 @@ def _bounded(view: View, asks: Sequence[Ask]) -> bool:
 
 
 def _job(
-    scene: Scene,
-    ask: Ask,
+    scene: PlanSnapshot,
+    ask: PlaceRequest,
     left_s: float,
     rules: Conditions,
     groups: dict[str, int],
@@ -111,7 +111,7 @@ def _job(
     scene.seats_of.append(())
 
 
-def _need(ask: Ask, rules: Conditions, least_mib: int) -> int:
+def _need(ask: PlaceRequest, rules: Conditions, least_mib: int) -> int:
     """MiB; a job without an estimate takes all of a GPU, by the smallest of them."""
     if not ask.share:
         return 0
@@ -120,7 +120,7 @@ def _need(ask: Ask, rules: Conditions, least_mib: int) -> int:
     return ask.need_mib
 
 
-def _seat(scene: Scene, seat: Seat, jobs: list[int]) -> None:
+def _seat(scene: PlanSnapshot, seat: GpuSlot, jobs: list[int]) -> None:
     closed = seat.whole or (bool(jobs) and not seat.pool)
     scene.usable.append(seat.usable_mib)
     scene.free.append(-1 if closed else seat.usable_mib - seat.reserved_mib)

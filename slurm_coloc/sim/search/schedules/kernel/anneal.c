@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lines.h"
+#include "schedules.h"
 
 /* What Python calls: 0, or why not. */
 #define NO_MEMORY 1

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The numbers of core/draw.py: one seed gives the same ones here and there.
  */
-#include "lines.h"
+#include "schedules.h"
 
 #define TWO_PI 6.283185307179586
 

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "lines.h"
+#include "schedules.h"
 
 /* Beside how many jobs one may start; -1 is as many as a seat holds. */
 static const int32_t BESIDE[] = { -1, -1, 3, 2, 2, 1, 1, 0 };

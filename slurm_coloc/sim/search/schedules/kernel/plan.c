@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lines.h"
+#include "schedules.h"
 
 static void enter(struct plan *plan, int32_t job)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lines.h"
+#include "schedules.h"
 
 /* The world between two events. The jobs on a seat are sorted by their kinds. */
 struct world {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lines.h"
+#include "schedules.h"
 
 /* Sets that are remembered; all are dropped when there are more (some 20 MiB). */
 #define MOST 100000

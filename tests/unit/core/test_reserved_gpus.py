@@ -5,23 +5,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from slurm_coloc.core.place.placing import Ask, Conditions, Resident, Seat, View
+from slurm_coloc.core.place.placing import Conditions, GpuSlot, PlaceRequest, Resident, View
 from slurm_coloc.core.place.queue_discipline import Guard
-from slurm_coloc.core.place.reserved_gpus import Kept
+from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 
-WHOLE = Ask(1, 1, None, None, 0.0, share=False)
-SHARE = Ask(9, 1, 1000, None, 0.0, run_s=10.0)
+WHOLE = PlaceRequest(1, 1, None, None, 0.0, share=False)
+SHARE = PlaceRequest(9, 1, 1000, None, 0.0, run_s=10.0)
 
 
-def seat(index: int, *ends: float | None, node: int = 0, **values: bool) -> Seat:
+def seat(index: int, *ends: float | None, node: int = 0, **values: bool) -> GpuSlot:
     """A seat whose jobs are expected to end then."""
-    found = Seat(index, node, "a100", 40_000, **values)
-    found.residents = [Resident(Ask(100 + index, 1, 1000, None, 0.0), one) for one in ends]
+    found = GpuSlot(index, node, "a100", 40_000, **values)
+    found.residents = [Resident(PlaceRequest(100 + index, 1, 1000, None, 0.0), one) for one in ends]
     return found
 
 
-def wide(job_id: int, gpus: int) -> Ask:
-    return Ask(job_id, gpus, None, None, 0.0, share=False)
+def wide(job_id: int, gpus: int) -> PlaceRequest:
+    return PlaceRequest(job_id, gpus, None, None, 0.0, share=False)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,10 @@ def wide(job_id: int, gpus: int) -> Ask:
         ([wide(2, 3)], [seat(0, 5.0), seat(1, 90.0)], set()),
     ],
 )  # fmt: skip
-def test_what_is_free_first(asks: list[Ask], seats: list[Seat], expected: set[int]) -> None:
-    kept = Kept()
+def test_what_is_free_first(
+    asks: list[PlaceRequest], seats: list[GpuSlot], expected: set[int]
+) -> None:
+    kept = ReservedGpus()
     for ask in asks:
         kept.add(ask, seats)
     assert {one.index for one in seats if kept.has(one)} == expected
@@ -50,7 +52,7 @@ def test_what_is_free_first(asks: list[Ask], seats: list[Seat], expected: set[in
 
 def test_an_idle_gpu_is_no_secret() -> None:
     """Whoever starts there does as without sharing; what comes behind joins nobody there."""
-    kept, seats = Kept(), [seat(0), seat(1, 50.0)]
+    kept, seats = ReservedGpus(), [seat(0), seat(1, 50.0)]
     kept.add(wide(2, 2), seats)
     assert [kept.has(one) for one in seats] == [False, True]
 
@@ -58,7 +60,7 @@ def test_an_idle_gpu_is_no_secret() -> None:
 @pytest.mark.parametrize(("keep", "open_to_it"), [(True, [0]), (False, [0, 2])])
 def test_backfill_joins_only_where_nothing_is_kept(keep: bool, open_to_it: list[int]) -> None:
     """Backfill alone keeps what the first one waits for, and not what the second does."""
-    seats: Sequence[Seat] = [seat(0, 900.0), seat(1, 500.0), seat(2, 700.0)]
+    seats: Sequence[GpuSlot] = [seat(0, 900.0), seat(1, 500.0), seat(2, 700.0)]
     view = View(0.0, [WHOLE, wide(2, 1), SHARE], seats, Conditions(keep_whole=keep), depth=10)
     guard = Guard(view)
     guard.blocked(WHOLE)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from estimator.evaluate import elsewhere
+from estimator.evaluate import unmeasured
 from estimator.evaluate.architectures import table
 from tests.unit.estimate.texts import example
 
@@ -19,16 +19,16 @@ def test_only_files_without_a_measured_model(monkeypatch: pytest.MonkeyPatch) ->
         list_modules=lambda: list(FILES), list_models=lambda module: FILES[module]
     )
     monkeypatch.setitem(sys.modules, "timm", timm)
-    monkeypatch.setattr(elsewhere, "prepared", lambda: None)
-    assert elsewhere.models(["resnet18"]) == ["vgg11", "vgg13", "vgg16", "vgg19"]
-    assert elsewhere.models(["resnet18", "vgg19"]) == []
+    monkeypatch.setattr(unmeasured, "prepared", lambda: None)
+    assert unmeasured.models(["resnet18"]) == ["vgg11", "vgg13", "vgg16", "vgg19"]
+    assert unmeasured.models(["resnet18", "vgg19"]) == []
 
 
 def test_judged_at_each_batch_size(tmp_path: Path) -> None:
     text = example("small_cnn_recorded.txt")
     (tmp_path / "one.recorded").write_text(text)
     (tmp_path / "one.full").write_text(text)
-    found = elsewhere.judged(["one", "without a recording"], tmp_path)
-    assert [case.name for case in found] == [f"one at {batch}" for batch in elsewhere.BATCHES]
+    found = unmeasured.judged(["one", "without a recording"], tmp_path)
+    assert [case.name for case in found] == [f"one at {batch}" for batch in unmeasured.BATCHES]
     assert all(case.texts["default"] is None and case.texts["full"] for case in found)
     assert "| full | 3 of 3 |" in table(found)

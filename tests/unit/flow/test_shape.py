@@ -6,13 +6,13 @@ import time
 
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.shape import Seen
+from slurm_coloc.flow.cluster.shape import ShapeCache
 
 SHAPE = ClusterShape("test", (), select_params=frozenset({"MULTIPLE_SHARING_GRES_PJ"}))
 
 
 class OneCall:
-    """The one question that Seen asks."""
+    """The one question that ShapeCache asks."""
 
     away = slow = False
 
@@ -26,7 +26,7 @@ class OneCall:
 def test_a_shape_older_than_the_hook_is_asked_for_again() -> None:
     async def life() -> None:
         slurm = OneCall()
-        seen = Seen(slurm)  # type: ignore[arg-type]
+        seen = ShapeCache(slurm)  # type: ignore[arg-type]
         assert not await seen.is_stale(None, 1), "a hook that does not tell"
         await seen.look()
         first_s = seen.at_s

@@ -130,7 +130,7 @@ def test_the_rung_of_a_file() -> None:
         assert memory_limit.rung_of(text) is None
 
 
-class Seats:
+class Clients:
     """GPUs whose MPS can be had, or not; who sits where."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...] = ()) -> None:
@@ -169,7 +169,7 @@ def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_a_task_with_one_of_several_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seats = Seats(monkeypatch)
+    seats = Clients(monkeypatch)
     told, lines = of_two(tmp_path, "tasks")
     assert f"task 3 {GPU} /run/mps/f515/1000" in lines
     assert f"task 1 {OTHER} /run/mps/9999/1000" in lines
@@ -183,7 +183,7 @@ def test_or_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: str, without: tuple[str, ...]
 ) -> None:
     """Of one training all tasks are alike; a seat that was taken is given back."""
-    seats = Seats(monkeypatch, without)
+    seats = Clients(monkeypatch, without)
     told, lines = of_two(tmp_path, several)
     assert not [line for line in lines if line.startswith(("task", "threads", "pipe"))]
     assert told["method"] == "streams" and "several GPUs" in told["reason"]

@@ -16,10 +16,10 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView, Terms
-from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits
+from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
 from slurm_coloc.core.time.stretch import Reserved
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Around
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.time.limits import MAX_TRIES, Stretcher
 from slurm_coloc.flow.watch.adopt import adopt
@@ -105,7 +105,7 @@ class World:
         """Rounds of a colocd that knows nothing but its database."""
         one = None
         for _ in range(rounds):
-            around = Around(
+            around = Context(
                 self.config, self.store, self.slurm, self.live, lambda: self.off, lambda: SHAPE,  # type: ignore[arg-type]
                 lambda: self.limits,
             )  # fmt: skip
@@ -196,7 +196,7 @@ def test_what_the_site_allows(world: World, minutes: int, why: str) -> None:
         begins = world.slurm.views[7].start_s or 0
         world.slurm.reserved = [Reserved("x", "n[1-4]", begins + 61 * 60 + 5, None)]
     else:
-        world.limits = SiteLimits(qos={"normal": Holder(qos="gold", max_wall_s=70 * 60.0)})
+        world.limits = SiteLimits(qos={"normal": LimitOwner(qos="gold", max_wall_s=70 * 60.0)})
     world.go(rounds=2)
     assert world.slurm.updates == [("7", minutes), ("8", minutes)]
     assert why in world.told()[-1]

@@ -15,7 +15,7 @@ from slurm_coloc.admin import limits, limits_applied
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.slurm.billing import parse_weights
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits, parse_counts
+from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits, parse_counts
 from slurm_coloc.errors import ColocError, SlurmError
 
 WEIGHTS = "GRES/gpu=39,GRES/shard=1"
@@ -43,7 +43,7 @@ class Dbd:
         return {"main": WEIGHTS}
 
     async def limits(self, cluster: str) -> SiteLimits:
-        found = {name: Holder(qos=name, limits=all_) for name, all_ in self.qos.items()}
+        found = {name: LimitOwner(qos=name, limits=all_) for name, all_ in self.qos.items()}
         return SiteLimits(found, (), {"main": parse_weights(WEIGHTS)})
 
     async def set_limit(self, *command: str) -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.place.queue_order import BY_QOS, BY_TIER, Line, line_of
+from slurm_coloc.core.place.queue_order import BY_QOS, BY_TIER, QueueOrder, line_of
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
-from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits
+from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
 
 JOB = Queued(1, "1", "PENDING", 1000, 1000, partition="main", submit_s=100.0)
 TIERS = {"main": 1, "urgent": 10, "spare": 0}
@@ -33,13 +33,15 @@ def job(job_id: int, **values: object) -> Queued:
     ],
 )
 def test_order(first: Queued, second: Queued) -> None:
-    assert Line(TIERS).sort([second, first]) == [first, second]
+    assert QueueOrder(TIERS).sort([second, first]) == [first, second]
 
 
 def test_who_may_preempt_whom_comes_first() -> None:
     parts = (PartitionShape("main"), PartitionShape("urgent", priority_tier=9))
     shape = ClusterShape("c", (24, 11), partitions=parts)
-    limits = SiteLimits({"high": Holder("high", preempts=frozenset({"low"})), "low": Holder("low")})
+    limits = SiteLimits(
+        {"high": LimitOwner("high", preempts=frozenset({"low"})), "low": LimitOwner("low")}
+    )
     low = job(1, qos="low", partition="urgent", priority=9000)
     high, other = job(2, qos="high"), job(3, qos="normal")
     by_qos = line_of(replace(shape, preempt_type=BY_QOS), limits)

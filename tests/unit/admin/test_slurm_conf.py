@@ -10,7 +10,7 @@ from slurm_coloc.admin.rules import releases, slurm_conf
 from slurm_coloc.admin.rules.limit_plan import plan
 from slurm_coloc.admin.rules.slurm_conf import Status
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.slurm.qos_limits import Holder, SiteLimits
+from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
 
 RECORDED = Path(__file__).resolve().parents[2] / "contract" / "slurm"
 
@@ -196,7 +196,7 @@ def test_limits_in_gpus_that_shares_pass_by() -> None:
     shape = ClusterShape(
         "c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),), (PartitionShape("main"),)
     )
-    holder = Holder(qos="q", limits={"MaxTRESPerUser": {"gres/gpu": 1}})
+    holder = LimitOwner(qos="q", limits={"MaxTRESPerUser": {"gres/gpu": 1}})
     found = slurm_conf.gpu_limits(plan(SiteLimits({"q": holder}), shape))
     assert found.status is Status.WARN and "QOS q, MaxTRESPerUser: gres/shard=39" in found.found
     assert slurm_conf.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK

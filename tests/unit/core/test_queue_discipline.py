@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.backfill import free_at, reservation
 from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import Ask, Resident, Seat, Start, View
+from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Resident, Start, View
 from slurm_coloc.core.place.queue_discipline import first_that_starts
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.setting import Setting
@@ -19,16 +19,16 @@ from tests.unit.sim.world import job, outcome, play
 CALM = Activity(0.001)
 
 
-def ask(number: int, gpus: int = 1, need_mib: int | None = 8000, **more: object) -> Ask:
-    return Ask(number, gpus, need_mib, more.pop("activity", CALM), 0.0, **more)  # type: ignore[arg-type]
+def ask(number: int, gpus: int = 1, need_mib: int | None = 8000, **more: object) -> PlaceRequest:
+    return PlaceRequest(number, gpus, need_mib, more.pop("activity", CALM), 0.0, **more)  # type: ignore[arg-type]
 
 
-def seats(*nodes: int) -> list[Seat]:
+def seats(*nodes: int) -> list[GpuSlot]:
     """GPUs of these nodes."""
-    return [Seat(i, node, "a100-40gb", 39_936) for i, node in enumerate(nodes)]
+    return [GpuSlot(i, node, "a100-40gb", 39_936) for i, node in enumerate(nodes)]
 
 
-def put(seat: Seat, one: Ask, ends_s: float | None) -> None:
+def put(seat: GpuSlot, one: PlaceRequest, ends_s: float | None) -> None:
     seat.residents.append(Resident(one, ends_s, None if ends_s is None else ends_s))
     seat.reserved_mib += seat.usable_mib if one.need_mib is None else one.need_mib
     seat.smact += 0.0 if one.activity is None else one.activity.smact
@@ -40,7 +40,7 @@ def started(view: View, idle_only: bool = False) -> tuple[int, list[int]] | None
     return None if found is None else (found.ask.id, [seat.index for seat in found.seats])
 
 
-def whole(number: int, gpus: int = 1, **more: object) -> Ask:
+def whole(number: int, gpus: int = 1, **more: object) -> PlaceRequest:
     return ask(number, gpus, None, share=False, **more)
 
 

@@ -23,7 +23,7 @@ HEADS = (
 
 
 @dataclass(slots=True)
-class Line:
+class Statement:
     """``holds``: yes, no or a remark; "-" where nothing is claimed."""
 
     id: str
@@ -59,10 +59,10 @@ def within(published: float, ours: Spread) -> str:
     return "yes" if far <= 2 * ours.sd else f"no: {published - ours.mean:+.1f}"
 
 
-def crashes(row: Published, case: Case, lab: Lab, order: str) -> Line:
+def crashes(row: Published, case: Case, lab: Lab, order: str) -> Statement:
     """A count of out-of-memory crashes. Its order among the rows of the table is what is judged."""
     ours = lab.spread(case, "oom")
-    return Line(
+    return Statement(
         row.id,
         row.trace,
         f"{row.policy} {row.method}",
@@ -78,11 +78,11 @@ def crashes(row: Published, case: Case, lab: Lab, order: str) -> Line:
 
 def reduction(
     row: Published, case: Case, lab: Lab, limits: Limits, name: str, published: float
-) -> Line:
+) -> Statement:
     """Per cent less total time or energy than exclusive."""
     ours = Spread.of(lab.reductions(case, name))
     time = name == "makespan_s"
-    return Line(
+    return Statement(
         row.id,
         row.trace,
         f"{row.policy} {row.method}".strip(),
@@ -96,14 +96,14 @@ def reduction(
     )
 
 
-def own(case: Case, lab: Lab, limits: Limits) -> Line:
+def own(case: Case, lab: Lab, limits: Limits) -> Statement:
     """A case of ours: time, crashes and energy, with nothing published beside them."""
     share = Spread.of(lab.reductions(case, "makespan_s"))
     energy = Spread.of(lab.reductions(case, "energy_mj"))
     oom, slow = lab.spread(case, "oom"), lab.spread(case, "p95_slowdown")
     text = f"time {share.text(1)} %, {lab.share(case).mean:.2f} of the bound's, OOM {oom.text(1)}, "
     text += f"energy {energy.text(1)} %, p95 slowdown {slow.mean:.2f}"
-    return Line(
+    return Statement(
         "ours",
         case.trace,
         case.label,
@@ -117,7 +117,7 @@ def own(case: Case, lab: Lab, limits: Limits) -> Line:
     )
 
 
-def markdown(lines: Sequence[Line]) -> list[str]:
+def markdown(lines: Sequence[Statement]) -> list[str]:
     """A table."""
     rows = [HEADS, tuple("---" for _ in HEADS), *(line.cells() for line in lines)]
     return ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows]

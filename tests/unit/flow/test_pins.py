@@ -18,9 +18,9 @@ from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.adapters.slurm.commands.queue import COLUMNS, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.place.queue_order import Line
+from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.slurm.binding import Gpu
-from slurm_coloc.core.slurm.qos_limits import GPU, Holder, SiteLimits
+from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.flow.place.pins import Placer
 from slurm_coloc.flow.place.recording import replay
@@ -238,7 +238,7 @@ def test_at_submission_what_is_left_alone(
 
 
 def test_a_site_that_cannot_be_steered(store: Store, tmp_path: Path) -> None:
-    qos = Holder(qos="gold", limits={"MaxTRESPerUser": {f"{GPU}:a100": 2}})
+    qos = LimitOwner(qos="gold", limits={"MaxTRESPerUser": {f"{GPU}:a100": 2}})
     slurm = Slurm(PINNED)
     one = placer(store, slurm, tmp_path, SiteLimits({"gold": qos}))
     (found,) = submitted(one, REQUEST)
@@ -274,7 +274,7 @@ def test_the_queue_is_read() -> None:
         ]
     )  # fmt: skip
     read = parse_queue(text)
-    found = Line().sort(job for job in read if job.waits)
+    found = QueueOrder().sort(job for job in read if job.waits)
     assert len(read) == 4 and [job.job_id for job in found] == [9, 6, 7]
     assert (found[0].handle, found[0].array, found[0].limit_s) == ("6_3", True, None)
     assert (found[0].memory_mib, found[0].memory_per_cpu) == (10, True)

@@ -9,7 +9,7 @@ from sqlite_utils import Database
 Row = dict[str, Any]
 
 
-class Asked:
+class Queries:
     """Questions over several tables; a part of the store."""
 
     def __init__(self, db: Database) -> None:
