@@ -23,9 +23,9 @@ from slurm_coloc.adapters.link.client import Me
 from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.client.connect import STANDBY, error_code
-from slurm_coloc.flow.finish.deliver import read_spooled, settle_spooled
 from slurm_coloc.flow.measure.gate_watchdog import open_gate
 from slurm_coloc.flow.measure.sampler import Sampler
+from slurm_coloc.flow.node.deliver import read_spooled, settle_spooled
 
 log = structlog.get_logger()
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from slurm_coloc.adapters.nvml.mig import mig_uuid
 from slurm_coloc.adapters.slurmd import gpus_of_slurmd
 from slurm_coloc.admin.mig_plan import cut_here
 from slurm_coloc.admin.rules.mig_checks import mig
@@ -13,7 +14,6 @@ from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, value
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import ColocError, GpuError
-from slurm_coloc.flow.launch.devices import mig_uuid
 
 _WHOLE = re.compile(r"whole_type\s*=\s*[\"']([\w.-]+)[\"']")
 
@@ -48,7 +48,7 @@ def _here(node: str) -> Finding:
         return Finding("mig-node", Status.NA, "no GPU of this host is in MIG mode")
     try:
         listed = gpus_of_slurmd(os.environ, node)
-        found = [mig_uuid(one, cut) for one in listed if slice_of(one.type)]
+        found = [mig_uuid(one.type, one.files, cut) for one in listed if slice_of(one.type)]
     except GpuError as err:
         todo = "write the lines of `coloc mig gres` into gres.conf and restart slurmd"
         return Finding("mig-node", Status.FAIL, err.message, todo)

@@ -7,9 +7,9 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from slurm_coloc.admin.replay import replay as again
 from slurm_coloc.cli import render
 from slurm_coloc.core.place.steering import Answer
-from slurm_coloc.flow.place.recording import replay as again
 
 
 def register(app: typer.Typer) -> None:

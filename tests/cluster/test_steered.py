@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.flow.place.recording import replay
+from slurm_coloc.admin.replay import replay
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, desk, until
 from tests.cluster.rules import QUIET, liar, told

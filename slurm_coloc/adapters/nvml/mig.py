@@ -8,12 +8,13 @@ are fixed by the driver for each GPU minor, GPU instance and compute instance, a
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
 from slurm_coloc.core.gpu.mig import CARDS, kind_of
+from slurm_coloc.errors import GpuError
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 CAPS = "/dev/nvidia-caps/nvidia-cap"
@@ -178,3 +179,23 @@ def _profile(name: str) -> str:
     """``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``; media engines are left out of it, for
     gres.conf's Type and nvidia-smi spell them apart."""
     return re.split(r"[+]", name.rpartition(" ")[2])[0]
+
+
+def mig_uuid(gres_type: str, files: Sequence[str], cut: Sequence[MigGpu]) -> str:
+    """The UUID of the MIG device whose compute instance has one of the device ``files`` of a gres.
+    Raises GpuError."""
+    named = {file for file in files if file.startswith(CAPS)}
+    for gpu in cut:
+        for device in gpu.devices:
+            if device.files[2] in named:
+                return device.uuid
+    if not named:
+        # 22.05 takes each name of MultipleFiles for a GPU of its own; jobs then start without any.
+        raise GpuError(
+            f"gres {gres_type} has no device file of a compute instance ({CAPS}N):"
+            " write File=, not MultipleFiles=, in gres.conf of Slurm 22.05"
+        )
+    raise GpuError(
+        f"no MIG device is behind {', '.join(sorted(named))}: the GPUs were cut anew since"
+        " gres.conf was written"
+    )

@@ -26,15 +26,14 @@ from slurm_coloc.core.slurm import log_path
 from slurm_coloc.core.time.announce import announced
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.finish import final_usage
-from slurm_coloc.flow.finish.deliver import deliver
 from slurm_coloc.flow.launch import memory_limit, sharing
 from slurm_coloc.flow.launch.job_log import log_facts
+from slurm_coloc.flow.node.deliver import deliver
+from slurm_coloc.flow.node.jobs_here import FENCE, SUFFIXES
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
 COLOCD_DEADLINE_S = 2.0
-#: of a job's files in run_dir; step and logs by slurmstepd
-SUFFIXES = ("json", "step", "logs", memory_limit.SUFFIX, sharing.SUFFIX)
 
 
 class Known(NamedTuple):
@@ -104,7 +103,7 @@ def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: lis
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
             logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
-            held = spool.read_file(fd, f"{job.job_id}.{memory_limit.SUFFIX}", owners, 1024)
+            held = spool.read_file(fd, f"{job.job_id}.{FENCE}", owners, 1024)
         state = json.loads(raw) if raw is not None else None
     except (ColocError, OSError, ValueError, RecursionError) as err:
         notes.append(f"state unreadable: {str(err)[:100]}")

@@ -14,8 +14,8 @@ from typing import Any
 from slurm_coloc.adapters import procs
 from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry import final_usage
-from slurm_coloc.flow.measure import records
-from slurm_coloc.flow.measure.jobs_here import Job, Present
+from slurm_coloc.flow.node import records
+from slurm_coloc.flow.node.jobs_here import Job, Present
 
 MOST_BYTES = 28672  # a report as a whole stays below 32 KiB
 # A record that is not written again is so much older than its run's end at most: those in between.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from slurm_coloc.adapters import hookenv, nvml
-from slurm_coloc.adapters.nvml.mig import CAPS, Mig, MigGpu
+from slurm_coloc.adapters.nvml.mig import Mig, MigGpu, mig_uuid
 from slurm_coloc.adapters.slurmd import GresGpu, gpus_of_slurmd
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.errors import GpuError
@@ -38,28 +38,8 @@ def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) 
         raise GpuError(f"slurmd -G lists {len(listed)} GPUs, and the job got number {number}")
     gres = listed[number]
     if slice_of(gres.type):
-        return lib.by_uuid([mig_uuid(gres, cut)])[0]
+        return lib.by_uuid([mig_uuid(gres.type, gres.files, cut)])[0]
     for file in gres.files:
         if found := _WHOLE.fullmatch(file):
             return lib.by_minor([int(found[1])])[0]
     raise GpuError(f"gres {gres.type}: no device file /dev/nvidiaN ({', '.join(gres.files)})")
-
-
-def mig_uuid(gres: GresGpu, cut: list[MigGpu]) -> str:
-    """The MIG device that a gres names: the one whose compute instance has that device file.
-    Raises GpuError."""
-    named = {file for file in gres.files if file.startswith(CAPS)}
-    for gpu in cut:
-        for device in gpu.devices:
-            if device.files[2] in named:
-                return device.uuid
-    if not named:
-        # 22.05 takes each name of MultipleFiles for a GPU of its own; jobs then start without any.
-        raise GpuError(
-            f"gres {gres.type} has no device file of a compute instance ({CAPS}N):"
-            " write File=, not MultipleFiles=, in gres.conf of Slurm 22.05"
-        )
-    raise GpuError(
-        f"no MIG device is behind {', '.join(sorted(named))}: the GPUs were cut anew since"
-        " gres.conf was written"
-    )

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from slurm_coloc.adapters import cgroup, hookenv, nvml, spool
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.errors import GpuError, UsageFault
-
-SUFFIX = "fence"
+from slurm_coloc.flow.node.jobs_here import FENCE
 
 
 def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
@@ -37,7 +36,7 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
             for uuid in uuids:
                 hold(lib, uuid, str(folder), limit_mib)
         told = f"fence 1\nrung {FenceLevel.CGROUP}\nmib {limit_mib}\n"
-        spool.write_file(fd, f"{job_id}.{SUFFIX}", told.encode("ascii"), 0o644)
+        spool.write_file(fd, f"{job_id}.{FENCE}", told.encode("ascii"), 0o644)
     sys.stdout.write(f"{FenceLevel.CGROUP} {limit_mib}\n")
     where = f"gpu={','.join(uuids)} cgroup={folder}"
     return f"jobid={job_id} {where} limit_mib={limit_mib} counted_by={counts}"

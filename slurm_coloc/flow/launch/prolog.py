@@ -26,11 +26,12 @@ from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core.slurm import log_path
 from slurm_coloc.errors import ColocError, DaemonUnreachable, GpuError
 from slurm_coloc.flow.client.connect import reach
-from slurm_coloc.flow.finish.deliver import ways_of
-from slurm_coloc.flow.launch import memory_limit, sharing
+from slurm_coloc.flow.launch import sharing
 from slurm_coloc.flow.launch.devices import gpus_of_job
 from slurm_coloc.flow.launch.gpu_processes import holders
 from slurm_coloc.flow.launch.job_log import log_facts
+from slurm_coloc.flow.node.deliver import ways_of
+from slurm_coloc.flow.node.jobs_here import FENCE, SHARE
 
 MARKS_DEADLINE_S = 1.0
 ASK_S = 0.5  # all that colocd may cost the start of a job
@@ -65,7 +66,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         return _line(job, state)
     with spool.opened_dir(settings.run_dir, 0o755) as fd:
         # What an Epilog that was killed has left: slurmstepd writes these after the Prolog.
-        for suffix in ("step", "logs", memory_limit.SUFFIX, sharing.SUFFIX):
+        for suffix in ("step", "logs", FENCE, SHARE):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
@@ -85,7 +86,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
 
 def _write_share(dir_fd: int, job: hookenv.HookJob, text: str) -> None:
     if text:
-        spool.write_file(dir_fd, f"{job.job_id}.{sharing.SUFFIX}", text.encode(), 0o644)
+        spool.write_file(dir_fd, f"{job.job_id}.{SHARE}", text.encode(), 0o644)
 
 
 def _fit(

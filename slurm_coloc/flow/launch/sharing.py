@@ -17,7 +17,6 @@ from slurm_coloc.core.gpu import fence
 from slurm_coloc.core.gpu.sharing import Chosen, Method, Rules, method_on
 from slurm_coloc.errors import GpuError
 
-SUFFIX = "share"
 #: GPUs of one job whose UUIDs the file has room for
 MAX_LIMITED = 32
 #: the same, each with a pipe (spank/own_gpu.c)

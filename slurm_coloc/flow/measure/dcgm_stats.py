@@ -18,7 +18,7 @@ import structlog
 from slurm_coloc.adapters.dcgm.jobs import JobStatistics, name_of
 from slurm_coloc.core.gpu.sharing import Method
 from slurm_coloc.errors import GpuError
-from slurm_coloc.flow.measure.jobs_here import Job
+from slurm_coloc.flow.node.jobs_here import Job
 
 log = structlog.get_logger()
 

@@ -21,12 +21,13 @@ from slurm_coloc.core.gpu.telemetry.idle import Idle
 from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.gpu.telemetry.use import RunUse, resume
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow.measure import records, xids
+from slurm_coloc.flow.measure import xids
 from slurm_coloc.flow.measure.dcgm_exporter import map_jobs
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.driver_accounting import Accounting
-from slurm_coloc.flow.measure.jobs_here import Job, Present
 from slurm_coloc.flow.measure.rolling_mean import RollingMean
+from slurm_coloc.flow.node import records
+from slurm_coloc.flow.node.jobs_here import Job, Present
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ from typing import Any
 from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.gpu.telemetry.shares import part, weights
 from slurm_coloc.core.gpu.telemetry.window import SPAN_S, Window
-from slurm_coloc.flow.measure.jobs_here import Job
+from slurm_coloc.flow.node.jobs_here import Job
 
 MOST_JOBS = 48  # told of one GPU; MPS takes no more clients
 PROFILE = ("smact", "smocc", "dram", "pcie_tx_mib_s", "pcie_rx_mib_s")

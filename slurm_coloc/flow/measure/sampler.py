@@ -23,11 +23,11 @@ from slurm_coloc.adapters.mps import seats
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
-from slurm_coloc.flow.finish.epilog import SUFFIXES
-from slurm_coloc.flow.measure import records
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.thread import Worker
+from slurm_coloc.flow.node import records
+from slurm_coloc.flow.node.jobs_here import SUFFIXES
 
 log = structlog.get_logger()
 

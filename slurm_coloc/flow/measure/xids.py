@@ -19,7 +19,7 @@ from slurm_coloc.adapters.nvml.events import Events, Xid
 from slurm_coloc.core.gpu.sharing import Method
 from slurm_coloc.core.recover import xid
 from slurm_coloc.errors import GpuError
-from slurm_coloc.flow.measure.jobs_here import Job
+from slurm_coloc.flow.node.jobs_here import Job
 
 if TYPE_CHECKING:
     from slurm_coloc.core.gpu.telemetry.use import RunUse

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_coloc.admin.replay import replay
 from slurm_coloc.core.place.steering import (
     Act,
     Answer,
@@ -21,7 +22,7 @@ from slurm_coloc.core.place.steering import (
     Why,
     steer,
 )
-from slurm_coloc.flow.place.recording import recorded, replay
+from slurm_coloc.flow.place.recording import recorded
 from slurm_coloc.policies import fresh, policy, registry
 
 GIB = 1024

@@ -19,7 +19,7 @@ from slurm_coloc.adapters.link.munge import Munge
 from slurm_coloc.adapters.link.server import LinkServer
 from slurm_coloc.agent import Agent
 from slurm_coloc.core.peer import Peer
-from slurm_coloc.flow.finish import deliver as delivering
+from slurm_coloc.flow.node import deliver as delivering
 from tests.unit.link.conftest import free_port, munge_socket  # noqa: F401
 
 ME = pwd.getpwuid(os.geteuid()).pw_name

@@ -9,7 +9,7 @@ import pytest
 from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry.use import RunUse
 from slurm_coloc.flow.finish.final_usage import Others
-from slurm_coloc.flow.measure import records
+from slurm_coloc.flow.node import records
 
 GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
 NOW_S = time.time()

@@ -17,13 +17,13 @@ import pytest
 from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.adapters.slurm.commands.queue import COLUMNS, parse_queue
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.admin.replay import replay
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.flow.place.pins import Placer
-from slurm_coloc.flow.place.recording import replay
 from tests.unit.flow.placers import (
     CHANGE,
     ID,

@@ -14,7 +14,7 @@ import pytest
 from slurm_coloc.adapters import spool
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.errors import ColocError, ConfigError
-from slurm_coloc.flow.finish import deliver as delivering
+from slurm_coloc.flow.node import deliver as delivering
 
 from .conftest import USER, Answer, Listener, ok
 

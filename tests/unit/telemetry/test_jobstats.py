@@ -6,7 +6,7 @@ import asyncio
 from slurm_coloc.adapters.dcgm.jobs import Plain, read_groups, read_stats
 from slurm_coloc.errors import GpuError
 from slurm_coloc.flow.measure.dcgm_stats import AGAIN_S, FIRST_S, READ_S, JobStats
-from slurm_coloc.flow.measure.jobs_here import Job
+from slurm_coloc.flow.node.jobs_here import Job
 
 TOLD = """Successfully retrieved statistics for job: coloc-12.0.
 +------------------------------------------------------------------------------+

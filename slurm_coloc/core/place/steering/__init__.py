@@ -10,6 +10,7 @@ Pure: a recorded snapshot gives the same answers again.
 """
 
 from slurm_coloc.core.place.steering.snapshot import (
+    RECORDING_SCHEMA,
     Act,
     Answer,
     Device,
@@ -24,6 +25,7 @@ from slurm_coloc.core.place.steering.snapshot import (
 from slurm_coloc.core.place.steering.walk import steer
 
 __all__ = [
+    "RECORDING_SCHEMA",
     "Act",
     "Answer",
     "Device",

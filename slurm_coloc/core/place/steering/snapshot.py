@@ -4,6 +4,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+#: of a recorded snapshot; goes up with any change of Snapshot or Answer
+RECORDING_SCHEMA = 1
+
 
 class Act(StrEnum):
     """What is done with a waiting job."""

@@ -11,6 +11,10 @@ from typing import NamedTuple
 from slurm_coloc.adapters import spool
 from slurm_coloc.errors import ColocError
 
+#: suffixes of the fence's record, which `coloc fence` writes, and of what slurmstepd reads
+FENCE, SHARE = "fence", "share"
+#: all of a job's files in run_dir; step and logs are written by slurmstepd
+SUFFIXES = ("json", "step", "logs", FENCE, SHARE)
 _STATE = re.compile(r"([0-9]{1,10})\.json")
 
 
