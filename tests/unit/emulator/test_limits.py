@@ -21,7 +21,7 @@ SET = """
 import sys
 from pathlib import Path
 from slurm_coloc.adapters import cgroup
-from slurm_coloc.flow import hooks
+from slurm_coloc.flow.launch import hooks
 cgroup.ROOT = Path(sys.argv.pop(1))
 sys.exit(hooks.run("fence", sys.argv[1:]))
 """

@@ -3,10 +3,9 @@
 
 import pytest
 
-from slurm_coloc.adapters.nvml.mig import MigDevice, MigGpu
+from slurm_coloc.adapters.nvml.mig import MigDevice, MigGpu, mig_uuid
 from slurm_coloc.adapters.slurmd import GresGpu, parse_gpus
 from slurm_coloc.errors import GpuError
-from slurm_coloc.flow.launch.devices import mig_uuid
 
 CAP = "/dev/nvidia-caps/nvidia-cap"
 # slurmd 22.05.8; the shards of a type stand before its GPUs
@@ -50,13 +49,17 @@ def test_slurmds_list_in_its_order() -> None:
     ]
 
 
+def behind(gres: GresGpu) -> str:
+    return mig_uuid(gres.type, gres.files, CUT)
+
+
 def test_the_device_behind_the_file() -> None:
-    assert mig_uuid(parse_gpus(FILES)[1], CUT) == "MIG-a"
-    assert mig_uuid(parse_gpus(MULTIPLE)[0], CUT) == "MIG-a"
+    assert behind(parse_gpus(FILES)[1]) == "MIG-a"
+    assert behind(parse_gpus(MULTIPLE)[0]) == "MIG-a"
 
 
 def test_what_no_device_stands_behind_is_told() -> None:
     with pytest.raises(GpuError, match="cut anew"):
-        mig_uuid(GresGpu("1g.5gb", (f"{CAP}238",)), CUT)
+        mig_uuid("1g.5gb", (f"{CAP}238",), CUT)
     with pytest.raises(GpuError, match="not MultipleFiles"):
-        mig_uuid(GresGpu("1g.5gb", ("/dev/nvidia1",)), CUT)
+        mig_uuid("1g.5gb", ("/dev/nvidia1",), CUT)
