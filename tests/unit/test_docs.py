@@ -218,8 +218,9 @@ def test_every_check_of_doctor_that_a_page_names_is_there() -> None:
 
 def missing_tests(text: str) -> list[str]:
     """Tests that a page names, by file, by name or by the beginning of one and dots."""
-    files = {path.name: path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
-    code = "\n".join(files.values())
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    files = {path.name for path in paths}
+    code = "\n".join(path.read_text("utf-8") for path in paths)
     wrong = []
     for word in spans(text):
         form = r"(?:[\w/]+/)?(test_\w+\.py)?(?:::)?(test_\w+?)?(_?\.\.\.)?"
