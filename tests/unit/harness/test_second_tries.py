@@ -60,6 +60,7 @@ class Node:
 def judged(tries: int, outcome: str, listed: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The outcome of a test as reported, ``listed`` being the one entry of the list."""
     monkeypatch.setattr(second_tries, "parse", lambda text: [entry(listed)])
+    monkeypatch.setenv(second_tries.STRICT, "strict")
     report = pytest.TestReport("a::b[1]", ("a", 0, "b"), {}, outcome, None, "call")  # type: ignore[arg-type]
     hook = second_tries.pytest_runtest_makereport(Node("a::b[1]", tries))  # type: ignore[arg-type]
     next(hook)
