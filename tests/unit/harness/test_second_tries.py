@@ -24,7 +24,7 @@ def test_each_entry_of_the_list_names_a_test() -> None:
     [
         ("tests/cluster/test_lab.py::test_no_such_thing", "no such test"),
         ("tests/cluster/test_gone.py::test_a", "no such test"),
-        ("tests/cluster/test_requests.py::reserv", "no such test"),
+        ("tests/cluster/test_requests.py::resrv", "no such test"),
         ("tests/unit/test_tree.py::test_a", "only tests on real daemons"),
     ],
 )

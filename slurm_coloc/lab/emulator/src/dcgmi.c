@@ -105,8 +105,10 @@ static int parse_field_list(char *list, const struct dcgm_field **wanted)
     for (word = strtok_r(list, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save)) {
         const struct dcgm_field *f = find_field(atoi(word));
         if (f == NULL || n == MAX_FIELDS) {
-            fprintf(stderr,
-                    "Error: Invalid Field ID: %s (emulated: see slurm_coloc/lab/emulator/README.md)\n", word);
+            fprintf(
+                stderr,
+                "Error: Invalid Field ID: %s (emulated: see slurm_coloc/lab/emulator/README.md)\n",
+                word);
             return -1;
         }
         wanted[n++] = f;
