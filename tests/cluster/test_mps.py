@@ -152,7 +152,7 @@ def test_a_user_who_nests_folders_in_the_log_of_mps(lab: Lab) -> None:
         until(lambda: daemons(lab) == [], 30, "the daemon goes")
     old = lab.dir / "nodes" / "n1" / "jobs" / "mps" / ".old"
     until(lambda: list(old.iterdir()) == [], 90, "what was put away is removed")
-    assert lab.daemon("agent-n1").poll() is None
+    assert lab.daemon("agent-n1").alive()
     untouched(lab)
 
 
