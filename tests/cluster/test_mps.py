@@ -7,7 +7,6 @@ Tests have models of their own: one that ran out of memory is remembered.
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -138,10 +137,10 @@ print("nested")
 
 def test_a_user_who_nests_folders_in_the_log_of_mps(lab: Lab) -> None:
     """The next job on that GPU has its fence, whoever's it is, and the agent goes on."""
-    first, second = desk(lab, 190, user=0), desk(lab, 190, user=1)
+    first, second = desk(lab, 195, user=0), desk(lab, 195, user=1)
     script = lab.home(first.user) / "nest.py"
     script.write_text(NEST)
-    hostile = first.submit("--mem=50", wrap=f"{sys.executable} {script}")
+    hostile = first.submit("--mem=50", wrap=f"/usr/bin/python3 {script}")
     lab.wait(hostile, "COMPLETED", 60)
     assert "nested" in lab.output(hostile)
     until(lambda: daemons(lab) == [], 30, "the daemon goes")
