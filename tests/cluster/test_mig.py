@@ -154,7 +154,9 @@ def test_an_array_that_does_not_fit_its_devices(lab: Lab) -> None:
     if not sound(lab):
         pytest.skip("22.05 changes a type of gres in two steps, between which a task could start")
     me = desk(lab, SMALL + 3)
-    train = me.train(memory_mib=9000, smact=0.1, work_s=2)
+    # A training that loads for some seconds, as all do: Slurm starts the second task within a
+    # second of the first one's end, and the others have to wait for what is decided meanwhile.
+    train = "sleep 5; " + me.train(memory_mib=9000, smact=0.1, work_s=2)
     array = me.submit("--mem=50", "--array=1-4%1", "--output=b-%a.txt", wrap=train)
     logs = [lab.home(me.user) / f"b-{task}.txt" for task in (1, 2, 3, 4)]
     until(lambda: all(log.exists() and "done" in log.read_text() for log in logs), 240, "trained")
