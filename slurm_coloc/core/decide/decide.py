@@ -4,13 +4,14 @@
 Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a guess.
 """
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
-from slurm_coloc.core.decide.sizing import Sizing
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.slices import Method, Wish, or_slice
 from slurm_coloc.core.slurm.cluster import (
     ClusterShape,
@@ -22,9 +23,37 @@ from slurm_coloc.core.slurm.cluster import (
     wanted_partitions,
 )
 from slurm_coloc.core.slurm.gres import count_of
+from slurm_coloc.errors import UsageFault
 
 # What --gpus-per-task=1 sets by itself: each task sees the one GPU that is its own.
 _OWN_GPU = re.compile(r"(?:gres[:/])?gpu:(?:per_task|single):1")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a GPU is cut: MiB a shard, jobs a GPU, bound on the sum of solo SM activities (None: SM
+    activity takes no shards)."""
+
+    shard_mib: int = 1024
+    max_jobs_per_gpu: int = 8
+    compute_budget: float | None = 1.7
+
+
+def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> int:
+    """Shards that the job must reserve on a GPU of ``shards_per_gpu``; may exceed the GPU.
+
+    The larger of what its memory needs, of its part of the compute budget (where the SM activity
+    is known), and of one GPU's shards over the jobs that a GPU may hold.
+    """
+    memory = math.ceil(estimate.upper_mib / sizing.shard_mib)
+    jobs = math.ceil(shards_per_gpu / sizing.max_jobs_per_gpu)
+    compute = 0
+    if estimate.smact is not None and sizing.compute_budget is not None:
+        # A job alone may use all SMs; it must still be placeable, hence the bound.
+        compute = min(
+            math.ceil(estimate.smact / sizing.compute_budget * shards_per_gpu), shards_per_gpu - 1
+        )
+    return max(1, memory, jobs, compute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +92,57 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
     return Decision(Action.EXCLUSIVE, reason, detail=detail)
 
 
+def collocate(
+    question: Question, kinds: tuple[SharedGpu, ...], history: History, rules: Rules
+) -> Decision:
+    """Reserve on the smallest kind of GPU that holds the job with room to spare."""
+    estimate = question.estimate
+    if estimate is None:
+        return exclusive(question.no_estimate, question.detail)
+    if not kinds:
+        return exclusive(Reason.NO_SHARED_GPU)
+    typed = question.request.demand.type
+    for position, kind in enumerate(kinds):
+        shards = shards_needed(estimate, kind.shards, rules.sizing)
+        if shards >= kind.shards:
+            continue
+        share_mib = shards * rules.sizing.shard_mib
+        if history.oom_share_mib is not None and history.oom_share_mib >= share_mib:
+            return exclusive(Reason.HISTORY_OOM, f"{history.oom_share_mib} MiB")
+        # On the smallest kind any GPU will do; on a larger one the type must be named, or
+        # Slurm would let the job wait for a GPU that can never hold it.
+        named = typed or (kind.type if position else None)
+        if position and named is None:
+            break
+        return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
+    largest_mib = kinds[-1].shards * rules.sizing.shard_mib
+    return exclusive(Reason.FILLS_GPU, f"{estimate.upper_mib} MiB of {largest_mib} MiB")
+
+
+def whole(
+    question: Question, kinds: tuple[SharedGpu, ...], history: History, rules: Rules
+) -> Decision:
+    """A whole GPU whatever the estimate says."""
+    return exclusive(Reason.USER_EXCLUSIVE)
+
+
+WAYS: Mapping[str, Reserve] = MappingProxyType({"collocate": collocate, "exclusive": whole})
+
+
+def reserve_as(name: str) -> Reserve:
+    """The way called ``name``; raises UsageFault naming those that exist."""
+    try:
+        return WAYS[name]
+    except KeyError:
+        raise UsageFault(f"unknown policy {name!r}: one of {', '.join(sorted(WAYS))}") from None
+
+
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
     """Whether the tasks may not fit one node. A request that is shared is put on one node."""
     if request.max_nodes == 1:
         return False
     cpus = fewest_cpus(request, shape)
-    demand = gpu_demand(request)
+    demand = request.demand
     each = request.cpus_per_task or 1
     if demand.one_per_task:
         each = max(each, count_of(request.cpus_per_tres, "gpu") or 1)
@@ -78,7 +152,7 @@ def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
 def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
     """The decision for a job of several GPUs that cannot share them, or of one that Slurm might
     split over several."""
-    demand = gpu_demand(request)
+    demand = request.demand
     if demand.nodes > 1:
         return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes")
     if (demand.total or 1) > 1:
@@ -100,7 +174,7 @@ def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
 
 def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
     """The decision for a job that is not a candidate for sharing, whatever its memory."""
-    demand = gpu_demand(request)
+    demand = request.demand
     if demand.total == 0:
         return Decision(Action.ASIS, Reason.NO_GPU_ASKED)
     if request.het:
@@ -129,8 +203,8 @@ def decide(
     early = _not_shareable(question.request, shape)
     if early:
         return early
-    demand = gpu_demand(question.request)
-    gpus = max(1, demand.total or 1)
+    demand = question.request.demand
+    gpus = demand.gpus
     kinds = shared_gpus(question.request, demand.type, shape, rules.pool, gpus)
     decision = reserve(question, kinds, history, rules)
     wish = Wish(rules.method, history.oom_share_mib)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
-from slurm_coloc.core.slurm.gres import parse_gres, with_item, without
+from slurm_coloc.core.slurm.gres import parse_gres
 
 Method = Literal["auto", "mps", "streams", "mig"]
 
@@ -51,7 +51,7 @@ def smallest(estimate: Estimate, kinds: tuple[MigType, ...], wish: Wish) -> MigT
 def _may(request: JobRequest) -> bool:
     """Whether the request can be put on one MIG device: one GPU, of no named type, and all of it
     for one node. A user who names a card's type wants that card."""
-    demand = gpu_demand(request)
+    demand = request.demand
     return (demand.total or 1) == 1 and demand.type is None and demand.nodes == 1
 
 
@@ -106,8 +106,7 @@ def more(
     ]
     if not larger:
         return ""
-    kept = without(request.tres_per_node, "gpu", "shard")
-    return with_item(kept, f"gres/gpu:{larger[-1]}:1")
+    return request.per_node(f"gres/gpu:{larger[-1]}:1")
 
 
 def _whole(kind: MigType) -> bool:

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sharing cost a run, and what it gained: figures for `coloc report`.
+"""What sharing costs a job: figures for `coloc report`, and --coloc-max-slowdown at submission.
 
 Slower: by a model of interference from the SM activities of the jobs that were on the GPU, so a
 prediction after the fact; or measured, where the same training ran alone before. Sooner: alone on
 this GPU it would have begun when those had gone who were there at its start.
+
+A slowdown limit: where GPUs are steered, one is left out where the job or a neighbour would be
+slower than its limit allows, so a share keeps any limit that allows a neighbour at all. Elsewhere
+Slurm chooses the GPU: a job that would pass its limit beside one job like itself gets a whole GPU.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import FITTED
 
@@ -24,6 +29,8 @@ FULL = 0.9
 ROUNDS = 4
 #: earlier runs alone that differ more than this say nothing about how long this one would have been
 ALIKE = 0.1
+#: a slowdown limit below this (a ratio) allows no neighbour
+ALONE = 1.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +138,33 @@ def smallest(smact: float | None, method: str = "mps") -> float:
     as the runs of a sweep are. Nobody who shares can count on lighter company."""
     mine = BUSY if smact is None else smact
     return 1.0 / speed(mine, [mine], method)
+
+
+def within_slowdown(
+    decision: Decision, limit: float, smact: float | None, *, steered: bool
+) -> Decision:
+    """The decision under a slowdown limit. ``smact``: SM activity that is expected alone. A MIG
+    device has no neighbours."""
+    if decision.action is not Action.COLLOCATE or decision.slice_mib:
+        return decision
+    least = ALONE if steered else max(ALONE, smallest(smact))
+    if limit >= least:
+        return replace(decision, max_slowdown=limit)
+    why = "no neighbour is possible under this limit"
+    if limit >= ALONE:
+        why = f"beside one job like it {least:.2f} is to be expected, and Slurm chooses GPUs here"
+    return Decision(Action.EXCLUSIVE, Reason.MAX_SLOWDOWN, detail=f"{limit:g}: {why}")
+
+
+def limit_text(limit: float, *, steered: bool, node_gate: bool) -> str:
+    """One line about its slowdown limit for the user of a share."""
+    if steered:
+        return (
+            f"takes at most {limit:g} times its time alone: its GPU is chosen, and closed, by that"
+        )
+    if node_gate:
+        return (
+            f"--coloc-max-slowdown={limit:g} is watched: Slurm chooses the GPU, and leaves out"
+            " nodes whose GPUs are all busy or closed"
+        )
+    return f"--coloc-max-slowdown={limit:g} is watched, not kept: Slurm chooses the GPU here"

@@ -166,9 +166,9 @@ class MigType:
 
 
 def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
-    """Names of the partitions that the job may run in (a list is allowed in Slurm)."""
+    """Names of the partitions that the job may run in: those that it names, else the default."""
     if request.partition:
-        return tuple(part for part in request.partition.split(",") if part)
+        return request.partitions
     default = shape.partition(None)
     return (default.name,) if default else ()
 

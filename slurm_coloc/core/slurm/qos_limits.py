@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.decision import Action, Decision, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.billing import Weights
 from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 
@@ -215,7 +215,9 @@ def within(
     """
     if decision.action is not Action.COLLOCATE or decision.slice_mib:
         return decision  # a MIG device counts as a GPU
-    gpus = max(1, gpu_demand(request).total or 1)
+    if not site.qos and not site.assocs:
+        return decision
+    gpus = request.demand.gpus
     shards = decision.shards * decision.gpus
     for name in wanted_partitions(request, shape):
         holders = holders_of(request, name, shape, site)

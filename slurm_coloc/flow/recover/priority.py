@@ -12,7 +12,7 @@ import structlog
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import RecoveryConfig
-from slurm_coloc.core.recover.priority_boost import Place, priority_for, settled_priority
+from slurm_coloc.core.recover.recovery import Place, priority_for, settled_priority
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError

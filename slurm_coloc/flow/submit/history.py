@@ -8,7 +8,7 @@ batch size and the key under which the run is remembered.
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 import structlog
@@ -17,12 +17,12 @@ from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.learned import Past, correct, warm_up
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
 from slurm_coloc.core.gpu import usage
 from slurm_coloc.core.gpu.usage import OwnPeak
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.submit.estimate import Estimated
+from slurm_coloc.flow.submit.message import Submission
 from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
@@ -68,36 +68,31 @@ class Learning:
         if config.history:
             warm_up(config.level)
 
-    def corrected(
-        self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
-    ) -> tuple[Estimated, Note | None]:
+    def corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note | None]:
         """``estimated`` as history corrects it, and what is to be remembered with the decision.
-        ``gpu_types``: those of the GPUs that the job may get. Never raises: without history the
-        estimate stands."""
+        Never raises: without history the estimate stands."""
         if not self._config.history or not estimated.key or not estimated.fingerprint:
             return estimated, None
         try:
-            return self._corrected(estimated, request, gpu_types)
+            return self._corrected(job, estimated)
         except Exception as err:  # a defect here must not cost a submission
             log.warning("history", error=f"{type(err).__name__}: {err}")
             return estimated, None
 
-    def _corrected(
-        self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
-    ) -> tuple[Estimated, Note]:
+    def _corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note]:
         found, context_mib = estimated.estimate, estimated.context_mib
-        demand = gpu_demand(request)
+        demand = job.request.demand
         note = Note(
             estimated.fingerprint,
-            f"{demand.tasks}/{max(1, demand.total or 1)}/{estimated.key}",
+            f"{demand.tasks}/{demand.gpus}/{estimated.key}",
             estimated.batch,
             estimated.estimator,
             found.memory_mib if found else 0,
             found.upper_mib if found else 0,
             context_mib if found else 0,
         )
-        rows = self._store.peaks.of(request.uid, note.fingerprint, note.options)
-        types = {kind or "" for kind in gpu_types}
+        rows = self._store.peaks.of(job.request.uid, note.fingerprint, note.options)
+        types = {kind or "" for kind in job.gpu_types}
         past = [_past(row, note.estimator, types) for row in rows]
         estimated = _busy(estimated, note.batch, rows, types)
         found = estimated.estimate

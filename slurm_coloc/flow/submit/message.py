@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage 1, submit: what the hook sent, checked and decoded. Nothing here is trusted.
+"""What the hook sent, checked and parsed once, for all stages of a submission.
 
 The message comes from slurmctld, but every value in it was chosen by a user.
 """
@@ -7,17 +7,20 @@ The message comes from slurmctld, but every value in it was chosen by a user.
 import base64
 import binascii
 import zlib
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.errors import SummaryError, UsageFault
 
 MAX_PACKED = 65536  # characters of base64; the SPANK plugin sends no more
 MAX_SCRIPT = 65536  # characters of a batch script; the hook sends no longer one
 MAX_TEXT = 4 * 1024 * 1024  # bytes of summary text
+NO_SHAPE = ClusterShape("", ())
 
 # A gres string is bounded by Slurm itself (1024 characters in 24.11); node lists may be longer.
 Text = Annotated[str, Field(max_length=16384)]
@@ -101,6 +104,20 @@ class SubmitMessage(BaseModel):
         return JobRequest(**own, kind=self.coloc.kind)
 
 
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One submission as its stages take it. ``shape``: the cluster's; without nodes where it is not
+    ``known``. ``partitions``: those that the job may run in; ``gpu_types``: types of shared GPUs
+    that it may get (None: untyped)."""
+
+    coloc: ColocOptions
+    request: JobRequest
+    shape: ClusterShape = NO_SHAPE
+    known: bool = False
+    partitions: tuple[str, ...] = ()
+    gpu_types: tuple[str | None, ...] = ()
+
+
 def read_message(message: dict[str, Any]) -> SubmitMessage:
     """Check a submit request; raises UsageFault that names the wrong field."""
     try:
@@ -109,6 +126,26 @@ def read_message(message: dict[str, Any]) -> SubmitMessage:
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageFault(f"submit request: {where}: {first['msg']}", "bad-request") from err
+
+
+def submission(
+    message: dict[str, Any],
+    shape: ClusterShape | None,
+    pool: tuple[str, ...],
+    *,
+    stale: bool = False,
+) -> Submission:
+    """A submission from the hook's message; raises UsageFault. ``pool``: partitions whose GPUs may
+    be shared, () for all. ``stale``: slurmctld has read slurm.conf since it showed ``shape``."""
+    checked = read_message(message)
+    request, known = checked.request(), shape is not None and not stale
+    shape = shape or NO_SHAPE
+    if stale:
+        shape = replace(shape, select_params=frozenset())
+    gpus = shared_gpus(request, request.demand.type, shape, pool, request.demand.gpus)
+    types = tuple(kind.type for kind in gpus)
+    partitions = wanted_partitions(request, shape)
+    return Submission(checked.coloc, request, shape, known, partitions, types)
 
 
 def unpack_summary(packed: str) -> str:

@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_coloc.config import Config, PoolConfig
-from slurm_coloc.core.decide.decide import History, Question, Rules, decide
+from slurm_coloc.core.decide.decide import History, Question, Rules, Sizing, decide, reserve_as
 from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.reserve import reserve_as
-from slurm_coloc.core.decide.sizing import Sizing
 from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
 from slurm_coloc.flow.submit.decide import rules_of
 from tests.unit.core.conftest import a100, h100, make_shape

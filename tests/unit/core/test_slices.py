@@ -6,12 +6,10 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.shape import node_shape
-from slurm_coloc.core.decide.decide import History, Question, Rules, decide
+from slurm_coloc.core.decide.decide import History, Question, Rules, Sizing, decide, reserve_as
 from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.reserve import reserve_as
 from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite, whole_gpu
-from slurm_coloc.core.decide.sizing import Sizing
 from slurm_coloc.core.decide.slices import Method, called, more
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 
