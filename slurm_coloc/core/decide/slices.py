@@ -17,14 +17,13 @@ from slurm_coloc.core.decide.rewrite import exclusive_tres
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
 from slurm_coloc.core.slurm.gres import parse_gres
+from slurm_coloc.core.slurm.releases import MIG_STAYS
 
 Method = Literal["auto", "mps", "streams", "mig"]
 
 # An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program does
 # not find all that the profile's list says.
 HELD_MIB = 64
-# From here on, and before FIRST_SOUND_RELEASE, nobody has tried to change a type of gres.
-UNTRIED = (23,)
 # Compute slices of a profile with the highest degree of sharing, 7 on a GPU.
 SMALLEST = 1
 
@@ -97,7 +96,7 @@ def more(
     """
     if not decision.slice_mib or shape.keeps_whole_apart:
         return exclusive_tres(request, shape)
-    if shape.release >= UNTRIED:
+    if MIG_STAYS.holds(shape.release):
         return ""
     larger = [
         kind.type

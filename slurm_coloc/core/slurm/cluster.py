@@ -7,16 +7,9 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.gpu.mig import slice_mib
+from slurm_coloc.core.slurm.releases import SEVERAL_GPUS, WHOLE_APART, Release
 
-# From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
-# both on one device (tried on 22.05), so that "exclusive" must be all shards of one GPU there.
-FIRST_SOUND_RELEASE = (23, 11, 5)
-# The first seen whose backfill knows that the other kind holds a GPU (ADR 20).
-FIRST_SOUND_BACKFILL = (26, 5)
-
-# The oldest release on which a job with shards of several GPUs was tried (tres_per_task with
-# one-task-per-sharing); it needs MULTIPLE_SHARING_GRES_PJ in SelectTypeParameters.
-MULTI_GPU_RELEASE = (24, 11)
+# Without it in SelectTypeParameters no job has shards of several GPUs.
 MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
 
 
@@ -92,7 +85,7 @@ class ClusterShape:
     """What colocd knows of the cluster at one time."""
 
     name: str
-    release: tuple[int, ...]
+    release: Release
     nodes: tuple[NodeShape, ...] = ()
     partitions: tuple[PartitionShape, ...] = ()
     private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
@@ -108,8 +101,9 @@ class ClusterShape:
 
     @property
     def keeps_whole_apart(self) -> bool:
-        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs."""
-        return self.release >= FIRST_SOUND_RELEASE
+        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs. Where it does,
+        "exclusive" must be all shards of one GPU."""
+        return WHOLE_APART.holds(self.release)
 
     @property
     def splits_shares(self) -> bool:
@@ -121,7 +115,7 @@ class ClusterShape:
     @property
     def shares_several(self) -> bool:
         """Whether a job can have shards of several GPUs here, so many of each."""
-        return self.splits_shares and self.release >= MULTI_GPU_RELEASE
+        return self.splits_shares and SEVERAL_GPUS.holds(self.release)
 
     @property
     def whole_type(self) -> str | None:

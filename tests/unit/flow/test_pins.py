@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.ring import Ring
-from slurm_coloc.adapters.slurm.commands.queue import COLUMNS, parse_queue
+from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
 from slurm_coloc.core.decide.request import JobRequest
@@ -261,7 +261,7 @@ def test_the_ring_keeps_the_newest(tmp_path: Path) -> None:
 def test_the_queue_is_read() -> None:
     def line(**values: str) -> str:
         return "".join(f"{values.get(name.replace('-', '_'), ''):<{width}}"
-                       for name, width in COLUMNS)  # fmt: skip
+                       for name, width in QUEUE.widths.items())  # fmt: skip
 
     text = "\n".join(
         [

@@ -24,8 +24,9 @@ import structlog
 
 from slurm_coloc.adapters.slurm.bindings.child import Child, Fault
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
-from slurm_coloc.adapters.slurm.commands.parse import job_view, parse_release, tasks_in
+from slurm_coloc.adapters.slurm.commands.parse import job_view, tasks_in
 from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.releases import parse_release
 from slurm_coloc.errors import SlurmError
 
 MAX_DEATHS = 3  # so many deaths of the worker in a row end its use
