@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recoveries: those under way, what they are counted by, and whose time at the front goes on.
 
-``cause``: whose doing the end was (core/recover/blame); ``way``: what the next try asks for
+``cause``: whose doing the end was (core/recover/outcome); ``way``: what the next try asks for
 (core/recover/next_try); ``base``: the priority that the job had by itself; ``front``: it goes first
 in line; ``raised_s``: since when, NULL where it does not or no longer; ``avoid``: a node that it is
 to be kept from, ``was``: what its owner had excluded before, NULL until that was read.

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurm_coloc.core.recover.blame import Blame
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import Blame, Outcome
 from slurm_coloc.core.slurm.gres import with_shards
 
 

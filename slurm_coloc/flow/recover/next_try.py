@@ -8,7 +8,6 @@ from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import RecoveryConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.slices import called
-from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import (
     Caps,
     End,
@@ -22,7 +21,7 @@ from slurm_coloc.core.recover.next_try import (
     grow,
     judge,
 )
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.watch.shares import shards_of, shared

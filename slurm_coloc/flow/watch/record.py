@@ -9,9 +9,8 @@ import structlog
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.gpu import fence
-from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import Outcome, Report, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, Report, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
