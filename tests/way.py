@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that one submission and one out-of-memory pass through: ``python -m tests.way``.
 
-Both ways are walked here with a store in a temporary folder and a stand-in for slurmctld. Each
-list has the files of slurm_coloc whose functions ran, in the order of their first use; the
-estimators and parsers (slurm_coloc/estimate) are left out. tests/unit/test_way.py bounds the
+Both ways are walked in colocd with a store in a temporary folder and a stand-in for slurmctld. Each
+list has the files of slurm_coloc whose functions ran, in the order of their first use; what the
+estimators and parsers (slurm_coloc/estimate) call is left out. tests/unit/test_way.py bounds the
 lists and holds docs/developer/one-submission.md to them.
 """
 
@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -47,6 +47,7 @@ class Slurmctld:
 
     def __init__(self) -> None:
         self.view = JobView(7, "RUNNING", uid=1000, partition="gpu", requeue=True, batch=True)
+        self.recovered = False
 
     async def job(self, job_id: int) -> JobView:
         return self.view
@@ -73,17 +74,19 @@ class Slurmctld:
         self.view = replace(self.view, priority=10)
 
     async def update(self, handle: str, **fields: object) -> None:
+        self.recovered = "StartTime" in fields
         self.view = replace(self.view, priority=int(str(fields.get("Priority", 10))))
 
 
-def _files(walk: Coroutine[Any, Any, None]) -> list[str]:
-    """The files whose functions run in ``walk``, in the order of their first use."""
+def _files(walk: Coroutine[Any, Any, None], over: Callable[[], bool]) -> list[str]:
+    """The files whose functions run in ``walk`` until it is ``over``, in the order of their first
+    use."""
     found: dict[str, None] = {}
 
     def profile(frame: FrameType, event: str, arg: object) -> None:
         name = frame.f_code.co_filename
         ours = event == "call" and name.startswith(PACKAGE) and name not in found
-        if ours and frame.f_code.co_name != "<module>" and not _of_estimator(frame):
+        if ours and frame.f_code.co_name != "<module>" and not (over() or _of_estimator(frame)):
             found[name] = None
 
     async def profiled() -> None:
@@ -93,7 +96,7 @@ def _files(walk: Coroutine[Any, Any, None]) -> list[str]:
             await walk
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
 
     asyncio.run(profiled())
     return [name.removeprefix(f"{ROOT}/") for name in found]
@@ -127,7 +130,7 @@ class Walk:
         self.answer = dict(await self.parts.decider.submit(message, SHAPE, self.parts.limits))
 
     async def run_out(self) -> None:
-        """The Epilog's report of an out-of-memory, to the job's place in the queue again."""
+        """The Epilog's report of an out-of-memory, to the last order of the job's recovery."""
         self.slurmctld.view = replace(
             self.slurmctld.view, state="FAILED", completing=True, exit_code=1
         )
@@ -158,10 +161,10 @@ def ways() -> dict[str, list[str]]:
         walk = Walk(Path(folder))
         try:
             asyncio.run(walk.parts.decider.warm_up())
-            submission = _files(walk.submit())
+            submission = _files(walk.submit(), lambda: bool(walk.answer))
             assert walk.answer["action"] == "collocate", walk.answer
             walk.start()
-            oom = _files(walk.run_out())
+            oom = _files(walk.run_out(), lambda: walk.slurmctld.recovered)
             view = walk.slurmctld.view
             assert (view.state, view.restarts, view.held) == ("PENDING", 1, False), view
             assert "gpu:" in view.tres_per_node, view
