@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_coloc.core.slurm.device_types import device_types
+from slurm_coloc.core.slurm.gres import device_types
 from slurm_coloc.core.slurm.releases import CGROUP_DISABLED, SEVERAL_GPUS
 from slurm_coloc.lab import accounting
 from slurm_coloc.lab.registry import CAPS

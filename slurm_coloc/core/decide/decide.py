@@ -6,13 +6,19 @@ Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a g
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import replace
 
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.decision import (
+    Action,
+    Decision,
+    Estimate,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.slices import Method, Wish, or_slice
+from slurm_coloc.core.decide.slices import or_slice
 from slurm_coloc.core.slurm.cluster import (
     ClusterShape,
     SharedGpu,
@@ -23,20 +29,11 @@ from slurm_coloc.core.slurm.cluster import (
     wanted_partitions,
 )
 from slurm_coloc.core.slurm.gres import count_of
-from slurm_coloc.errors import UsageFault
 
+#: what --coloc-policy may name
+POLICIES = ("collocate", "exclusive")
 # What --gpus-per-task=1 sets by itself: each task sees the one GPU that is its own.
 _OWN_GPU = re.compile(r"(?:gres[:/])?gpu:(?:per_task|single):1")
-
-
-@dataclass(frozen=True, slots=True)
-class Sizing:
-    """How a GPU is cut: MiB a shard, jobs a GPU, bound on the sum of solo SM activities (None: SM
-    activity takes no shards)."""
-
-    shard_mib: int = 1024
-    max_jobs_per_gpu: int = 8
-    compute_budget: float | None = 1.7
 
 
 def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> int:
@@ -56,46 +53,16 @@ def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> in
     return max(1, memory, jobs, compute)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The part of the configuration that decides."""
-
-    sizing: Sizing
-    pool: tuple[str, ...] = ()
-    method: Method = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What is known of the same model and options: the largest share (MiB) that was too small."""
-
-    oom_share_mib: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One submission: the request, and the estimate or why there is none."""
-
-    request: JobRequest
-    estimate: Estimate | None = None
-    no_estimate: Reason = Reason.NO_SUMMARY
-    detail: str = ""
-
-
-#: Turns the estimate of a job that may share into a reservation on one GPU, from the shared GPUs
-#: that it may get, smallest first.
-Reserve = Callable[[Question, tuple[SharedGpu, ...], History, Rules], Decision]
-
-
 def exclusive(reason: Reason, detail: str = "") -> Decision:
     """A whole GPU, and why."""
     return Decision(Action.EXCLUSIVE, reason, detail=detail)
 
 
-def collocate(
-    question: Question, kinds: tuple[SharedGpu, ...], history: History, rules: Rules
-) -> Decision:
-    """Reserve on the smallest kind of GPU that holds the job with room to spare."""
+def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> Decision:
+    """Shards on the smallest of ``kinds`` that holds the job with room to spare; they are those
+    that it may get, smallest first."""
+    if question.policy != "collocate":
+        return exclusive(Reason.USER_EXCLUSIVE)
     estimate = question.estimate
     if estimate is None:
         return exclusive(question.no_estimate, question.detail)
@@ -107,8 +74,8 @@ def collocate(
         if shards >= kind.shards:
             continue
         share_mib = shards * rules.sizing.shard_mib
-        if history.oom_share_mib is not None and history.oom_share_mib >= share_mib:
-            return exclusive(Reason.HISTORY_OOM, f"{history.oom_share_mib} MiB")
+        if question.oom_mib is not None and question.oom_mib >= share_mib:
+            return exclusive(Reason.HISTORY_OOM, f"{question.oom_mib} MiB")
         # On the smallest kind any GPU will do; on a larger one the type must be named, or
         # Slurm would let the job wait for a GPU that can never hold it.
         named = typed or (kind.type if position else None)
@@ -117,24 +84,6 @@ def collocate(
         return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
     largest_mib = kinds[-1].shards * rules.sizing.shard_mib
     return exclusive(Reason.FILLS_GPU, f"{estimate.upper_mib} MiB of {largest_mib} MiB")
-
-
-def whole(
-    question: Question, kinds: tuple[SharedGpu, ...], history: History, rules: Rules
-) -> Decision:
-    """A whole GPU whatever the estimate says."""
-    return exclusive(Reason.USER_EXCLUSIVE)
-
-
-WAYS: Mapping[str, Reserve] = MappingProxyType({"collocate": collocate, "exclusive": whole})
-
-
-def reserve_as(name: str) -> Reserve:
-    """The way called ``name``; raises UsageFault naming those that exist."""
-    try:
-        return WAYS[name]
-    except KeyError:
-        raise UsageFault(f"unknown policy {name!r}: one of {', '.join(sorted(WAYS))}") from None
 
 
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
@@ -196,19 +145,17 @@ def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
     return None
 
 
-def decide(
-    question: Question, reserve: Reserve, shape: ClusterShape, history: History, rules: Rules
-) -> Decision:
+def decide(question: Question, shape: ClusterShape, rules: Rules) -> Decision:
     """Decide one submission. Never more shards than one GPU has, never a guess."""
-    early = _not_shareable(question.request, shape)
-    if early:
+    if question.policy not in POLICIES:
+        text = f"unknown policy {question.policy!r}: one of {', '.join(POLICIES)}"
+        return exclusive(Reason.USER_EXCLUSIVE, text)
+    request = question.request
+    if early := _not_shareable(request, shape):
         return early
-    demand = question.request.demand
-    gpus = demand.gpus
-    kinds = shared_gpus(question.request, demand.type, shape, rules.pool, gpus)
-    decision = reserve(question, kinds, history, rules)
-    wish = Wish(rules.method, history.oom_share_mib)
-    decision = or_slice(decision, question.estimate, question.request, shape, rules.pool, wish)
+    gpus = request.demand.gpus
+    kinds = shared_gpus(request, request.demand.type, shape, rules.pool, gpus)
+    decision = or_slice(_reserve(question, kinds, rules), question, shape, rules)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision
     return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

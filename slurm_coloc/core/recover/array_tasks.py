@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.arrays import Target, by_record
 from slurm_coloc.core.slurm.gres import count_of, same_gres, with_shards
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, Target, by_record
 
 # A share made smaller leaves this much above the largest measured peak, follows at least so many
 # measured tasks that agree (in a sweep over batch sizes they do not, and the next may be the large

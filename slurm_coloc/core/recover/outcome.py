@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from slurm_coloc.core.codes import Code
 from slurm_coloc.core.slurm.job import JobView
 
 # What a sample of a second ago may miss, and what contexts and rounding come to (MiB).
@@ -74,28 +75,20 @@ def outcome_of(view: JobView, report: Report | None) -> Outcome:
     return Outcome.OOM_GPU if report is not None and report.oom else Outcome.FAILED
 
 
-class Blame(StrEnum):
+class Blame(Code):
     """Who or what a run's out-of-memory goes back to."""
 
-    SELF = "self"
-    NEIGHBOUR = "neighbour"
-    FOREIGN = "foreign"  # a process of no job
-    FRAGMENTATION = "fragmentation"  # of the job's own allocator, within what it was promised
-    MPS_FAULT = "mps-fault"
-    HARDWARE = "hardware"  # the GPU or its driver failed
-    UNKNOWN = "unknown"
+    SELF = "self", "its own doing"
+    NEIGHBOUR = "neighbour", "a neighbour's doing"
+    FOREIGN = "foreign", "a stranger's doing"  # a process of no job
+    # of the job's own allocator, within what it was promised
+    FRAGMENTATION = "fragmentation", "memory in pieces"
+    MPS_FAULT = "mps-fault", "a fault of MPS"
+    HARDWARE = "hardware", "its GPU's failing"  # or its driver's
+    UNKNOWN = "unknown", "nobody knows whose doing"
 
 
-#: who it was, for people
-WHOSE = {
-    Blame.SELF: "its own doing",
-    Blame.NEIGHBOUR: "a neighbour's doing",
-    Blame.FOREIGN: "a stranger's doing",
-    Blame.FRAGMENTATION: "memory in pieces",
-    Blame.MPS_FAULT: "a fault of MPS",
-    Blame.HARDWARE: "its GPU's failing",
-    Blame.UNKNOWN: "nobody knows whose doing",
-}
+WHOSE = {blame: blame.text for blame in Blame}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ class NodeShape:
     address: str = ""  # NodeAddr
     hostname: str = ""  # NodeHostName
     slices: tuple[tuple[str, int], ...] = ()
-    #: gres type of each GPU where each has its own (core/slurm/device_types); jobs can be steered
-    #: there
+    #: gres type of each GPU where each has its own (core/slurm/gres); jobs can be steered there
     devices: tuple[str, ...] = ()
 
     @property
@@ -90,7 +89,6 @@ class ClusterShape:
     partitions: tuple[PartitionShape, ...] = ()
     private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
     select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
-    accounting_tres: frozenset[str] = frozenset()  # of AccountingStorageTRES
     preempt_type: str = ""  # PreemptType
     age_counts: bool = (
         False  # whether a job that is not eligible yet loses age (core/place/gate_wait)
@@ -175,13 +173,11 @@ def plain(wanted: str | None) -> bool:
 def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
     partition are shared (may_land_elsewhere)."""
-    if not wanted:
+    if not wanted or not plain(wanted):
         return True
-    if re.fullmatch(r"[\w.-]+(?:[&,][\w.-]+)*", wanted):
-        return all(name in present for name in re.split("[&,]", wanted))
-    if re.fullmatch(r"[\w.-]+(?:\|[\w.-]+)*", wanted):
+    if "|" in wanted:
         return any(name in present for name in wanted.split("|"))
-    return True
+    return all(name in present for name in re.split("[&,]", wanted))
 
 
 def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:

@@ -16,7 +16,6 @@ from slurm_coloc.core.slurm.billing import Weights
 from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 
 GPU, SHARD, BILLING = "gres/gpu", "gres/shard", "billing"
-COUNTED = (GPU, SHARD, BILLING)
 
 
 @dataclass(frozen=True, slots=True)

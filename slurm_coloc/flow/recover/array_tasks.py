@@ -13,8 +13,8 @@ import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.core.decide.decide import Sizing, shards_needed
-from slurm_coloc.core.decide.decision import Action, Estimate
+from slurm_coloc.core.decide.decide import shards_needed
+from slurm_coloc.core.decide.decision import Action, Estimate, Sizing
 from slurm_coloc.core.decide.slices import on_slice
 from slurm_coloc.core.recover.array_tasks import Share, new_request, waiting
 from slurm_coloc.core.recover.outcome import Outcome

@@ -13,8 +13,7 @@ import structlog
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.core.recover.dependency import names, renewed
-from slurm_coloc.core.slurm.arrays import by_record
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, by_record
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()

@@ -12,8 +12,8 @@ import structlog
 
 from slurm_coloc.adapters.store import ABANDONED, Store
 from slurm_coloc.config import Config, Mode
-from slurm_coloc.core.decide.decide import History, Question, Rules, Sizing, decide, reserve_as
-from slurm_coloc.core.decide.decision import Action, Decision, Reason
+from slurm_coloc.core.decide.decide import decide
+from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules, Sizing
 from slurm_coloc.core.decide.learned import HISTORY
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
@@ -23,7 +23,6 @@ from slurm_coloc.core.slurm.admin_comment import NO_DECISION, comment_with
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
-from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.submit.estimate import Estimated, Estimating
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
@@ -129,12 +128,11 @@ class Decider:
                 estimated.fingerprint, estimated.options, job.request.uid
             )
         found = estimated.estimate
-        question = Question(job.request, found, estimated.no_estimate, estimated.detail)
-        try:
-            reserve = reserve_as(job.coloc.policy)
-        except UsageFault as err:
-            return Decision(Action.EXCLUSIVE, Reason.USER_EXCLUSIVE, detail=err.message)
-        decision = decide(question, reserve, job.shape, History(oom_mib), self._rules)
+        question = Question(
+            *(job.request, found, estimated.no_estimate, estimated.detail),
+            *(oom_mib, job.coloc.policy),
+        )
+        decision = decide(question, job.shape, self._rules)
         decision = within(decision, job.request, job.shape, limits)
         limit = job.coloc.max_slowdown or self._config.slowdown.max_slowdown
         if limit is None:

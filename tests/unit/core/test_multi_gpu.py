@@ -5,8 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.decide.decide import History, Question, Rules, Sizing, decide, reserve_as
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.decide import decide
+from slurm_coloc.core.decide.decision import (
+    Action,
+    Decision,
+    Estimate,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite
 from slurm_coloc.core.recover.array_tasks import Share, new_request
@@ -30,7 +38,7 @@ def site(*nodes: NodeShape, release: tuple[int, ...] = (24, 11, 5)) -> ClusterSh
 
 def ask(request: JobRequest, shape: ClusterShape, upper_mib: int = 11_900) -> Decision:
     question = Question(request, Estimate("text", upper_mib, upper_mib))
-    return decide(question, reserve_as("collocate"), shape, History(), Rules(Sizing()))
+    return decide(question, shape, Rules(Sizing()))
 
 
 def test_a_gpu_a_task_is_shared_on_each() -> None:

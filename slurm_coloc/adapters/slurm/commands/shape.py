@@ -18,8 +18,7 @@ from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.place.gate_wait import age_counts
 from slurm_coloc.core.place.node_gate import PARAMETER
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.slurm.device_types import model_of
-from slurm_coloc.core.slurm.gres import Gres, count_of, parse_gres
+from slurm_coloc.core.slurm.gres import Gres, count_of, model_of, parse_gres
 from slurm_coloc.core.slurm.releases import CONSTRAINTS, parse_release
 from slurm_coloc.core.time.stretch import Reserved
 
@@ -42,7 +41,6 @@ def cluster_shape(
         partitions=tuple(partition_shape(pairs, site) for pairs in parts),
         private_data=words(config, "PrivateData"),
         select_params=words(config, "SelectTypeParameters"),
-        accounting_tres=words(config, "AccountingStorageTRES"),
         preempt_type=config.get("PreemptType", ""),
         age_counts=age_counts(config),
         constraints=CONSTRAINTS.holds(release)
