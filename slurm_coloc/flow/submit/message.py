@@ -7,10 +7,10 @@ The message comes from slurmctld, but every value in it was chosen by a user.
 import base64
 import binascii
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.decide.request import JobRequest
@@ -54,54 +54,27 @@ class ColocOptions(BaseModel):
         return [name for name in names if getattr(self, name) is not None]
 
 
-class SubmitMessage(BaseModel):
-    """The request of op ``submit``; job_desc's fields under slurm.h's names."""
+#: what a field of the request may hold, by its name, else by its type in JobRequest
+_BY_NAME: dict[str, Any] = {
+    "uid": Annotated[int, Field(ge=0, le=2**32 - 2)],
+    "requeue": Literal[0, 1] | None,
+    "env": Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=64)],
+}
+_BY_TYPE: dict[Any, Any] = {str | None: Text | None, int | None: Count | None, bool: bool}
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+_FIELDS: dict[str, Any] = {
+    one.name: (
+        _BY_NAME.get(one.name) or _BY_TYPE[one.type],
+        ... if one.default is MISSING else one.default,
+    )
+    for one in fields(JobRequest)
+    if one.name != "kind"
+}
+# When slurmctld loaded the hook, Unix milliseconds; the user's --coloc options.
+_FIELDS |= {"loaded_ms": (Count | None, None), "coloc": (ColocOptions, ColocOptions())}
 
-    uid: Annotated[int, Field(ge=0, le=2**32 - 2)]
-    loaded_ms: Count | None = None  # when slurmctld loaded the hook, Unix milliseconds
-    account: Text | None = None
-    partition: Text | None = None
-    qos: Text | None = None
-    features: Text | None = None
-    time_limit: Count | None = None
-    num_tasks: Count | None = None
-    ntasks_per_node: Count | None = None
-    min_nodes: Count | None = None
-    max_nodes: Count | None = None
-    min_cpus: Count | None = None
-    cpus_per_task: Count | None = None
-    min_mem_per_node: Count | None = None
-    min_mem_per_cpu: Count | None = None
-    tres_per_node: Text | None = None
-    tres_per_job: Text | None = None
-    tres_per_task: Text | None = None
-    tres_per_socket: Text | None = None
-    cpus_per_tres: Text | None = None
-    mem_per_tres: Text | None = None
-    array: Text | None = None
-    het: bool = False
-    exclusive_node: bool = False
-    requeue: Literal[0, 1] | None = None
-    batch: bool = True
-    admin_comment: Text | None = None
-    default_account: Text | None = None
-    req_nodes: Text | None = None
-    exc_nodes: Text | None = None
-    reservation: Text | None = None
-    tres_freq: Text | None = None
-    tres_bind: Text | None = None
-    ntasks_per_tres: Count | None = None
-    env: tuple[Annotated[str, Field(max_length=64)], ...] = Field((), max_length=64)
-    coloc: ColocOptions = ColocOptions()
-
-    def request(self) -> JobRequest:
-        """The job's own part of the message."""
-        own = {
-            name: getattr(self, name) for name in JobRequest.__dataclass_fields__ if name != "kind"
-        }
-        return JobRequest(**own, kind=self.coloc.kind)
+#: The request of op ``submit``: job_desc's fields under slurm.h's names, and ours.
+SubmitMessage = create_model("SubmitMessage", __config__=ConfigDict(extra="ignore"), **_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +91,17 @@ class Submission:
     gpu_types: tuple[str | None, ...] = ()
 
 
-def read_message(message: dict[str, Any]) -> SubmitMessage:
+def read_message(message: dict[str, Any]) -> tuple[ColocOptions, JobRequest]:
     """Check a submit request; raises UsageFault that names the wrong field."""
     try:
-        return SubmitMessage.model_validate(message)
+        values = dict(SubmitMessage.model_validate(message))
     except ValidationError as err:
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageFault(f"submit request: {where}: {first['msg']}", "bad-request") from err
+    coloc = values.pop("coloc")
+    del values["loaded_ms"]
+    return coloc, JobRequest(**values, kind=coloc.kind)
 
 
 def submission(
@@ -137,15 +113,15 @@ def submission(
 ) -> Submission:
     """A submission from the hook's message; raises UsageFault. ``pool``: partitions whose GPUs may
     be shared, () for all. ``stale``: slurmctld has read slurm.conf since it showed ``shape``."""
-    checked = read_message(message)
-    request, known = checked.request(), shape is not None and not stale
+    coloc, request = read_message(message)
+    known = shape is not None and not stale
     shape = shape or NO_SHAPE
     if stale:
         shape = replace(shape, select_params=frozenset())
     gpus = shared_gpus(request, request.demand.type, shape, pool, request.demand.gpus)
     types = tuple(kind.type for kind in gpus)
     partitions = wanted_partitions(request, shape)
-    return Submission(checked.coloc, request, shape, known, partitions, types)
+    return Submission(coloc, request, shape, known, partitions, types)
 
 
 def unpack_summary(packed: str) -> str:
