@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """colocd's TCP side of ``coloc/1``: who connects, and their requests, one after the other.
 
-Strangers cost little: until its credential was accepted a connection has a place among few, the
-oldest of an address goes when a newer one comes (an honest hello takes milliseconds, so an attacker
-cannot hold the places), and munged is asked by few threads at once. After that the caps are those
-of the Unix socket: so many connections for each ordinary user; root and SlurmUser are let in.
+Until its credential is accepted a connection costs little: it has one of few places, where the
+oldest of an address makes room for a newer one (an honest hello takes milliseconds, so an attacker
+cannot keep the places), and few threads at once ask munged. After that the caps are those of the
+Unix socket: so many connections for each ordinary user; root and SlurmUser are always let in.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class LinkServer:
             self._unlogged += 1
 
     def _admit(self, writer: asyncio.StreamWriter, host: str) -> None:
-        """A place among those who have not said who they are; the oldest makes room."""
+        """A place among the connections without a credential; the oldest makes room."""
         self._waiting[writer] = host
         same = [one for one, where in self._waiting.items() if where == host]
         if len(same) > WAITING_A_HOST:

@@ -83,8 +83,8 @@ class Estimate:
 class Decision:
     """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE; it is that of each
     of ``gpus`` GPUs. ``slice_mib``: memory of the MIG device of type ``gpu_type`` that it gets
-    instead of shards (0: none); that is one share of its size. ``max_slowdown``: time beside others
-    over time alone that it bears (None: any)."""
+    instead of shards (0: none); that is one share of its size. ``max_slowdown``: its
+    slowdown limit, time beside others over time alone (None: none)."""
 
     action: Action
     reason: Reason

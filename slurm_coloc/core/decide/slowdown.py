@@ -21,8 +21,8 @@ from slurm_coloc.core.place.interference import FITTED
 
 #: what is assumed of a job whose activity nobody knows, as in core/place/speeds
 BUSY = 1.0
-#: A GPU that is so busy may hold its jobs back by more than their parts of it show: near the
-#: capacity of the model (core/place/interference/reference.py) every larger wish looks alike.
+#: A GPU that is so busy may slow its jobs down by more than their parts of it show: near the
+#: capacity of the model (core/place/interference/reference.py) larger wishes cannot be told apart.
 FULL = 0.9
 #: A job's part of a GPU, over its speed there, is what it would have alone; but its speed follows
 #: from that. From what was expected a few rounds lead to what explains the figures.
@@ -104,20 +104,20 @@ class Load:
 
 
 def wishes(loads: Sequence[Load], total: float | None, method: str) -> list[float]:
-    """What each of these jobs would keep busy alone (SM activity).
+    """The SM activity that each of these jobs would have alone.
 
-    A job beside others shows less than that: its part, over its speed there. Several wishes may
-    explain the same parts (jobs that block each other show little, as small ones do), so it is
-    begun at what was expected, or at busy where nobody knows. On a GPU that is full (``total``:
-    its activity as measured) parts tell less still: a job that was never measured alone counts as
-    busy there. Whoever is slowed down is to be believed.
+    Beside others a job has less: its part is what it wishes times its speed there. Several wishes
+    may explain the same parts (jobs that block each other have small parts, as small jobs do), so
+    the search begins at what was expected, or at busy where nothing is known. On a full GPU
+    (``total``: its activity as measured) parts say even less: a job that was never measured alone
+    counts as busy there.
     """
     full = total is not None and total >= FULL and len(loads) > 1
     least, found = [], []
     for one in loads:
         expected = BUSY if one.alone is None or (full and not one.sure) else one.alone
-        told = one.settled and one.now is not None and not (full or one.sure)
-        least.append(0.0 if told else expected)
+        measured = one.settled and one.now is not None and not (full or one.sure)
+        least.append(0.0 if measured else expected)
         found.append(max(expected, one.now or 0.0))
     for _ in range(ROUNDS):
         speeds = FITTED.speeds([Activity(smact) for smact in found], method)
@@ -134,8 +134,8 @@ def speed(mine: float, others: Sequence[float], method: str) -> float:
 
 
 def smallest(smact: float | None, method: str = "mps") -> float:
-    """The smallest slowdown that a job is to expect which shares: beside one other job like itself,
-    as the runs of a sweep are. Nobody who shares can count on lighter company."""
+    """The smallest slowdown that a job which shares must expect: beside one other job like itself,
+    as the runs of a sweep are. It cannot count on a lighter neighbour."""
     mine = BUSY if smact is None else smact
     return 1.0 / speed(mine, [mine], method)
 

@@ -47,7 +47,6 @@ def new_request(
     """The request (core/slurm/gres.gpu_request) for the tasks that wait, or None: it stays.
 
     ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
-    ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
     out-of-memory they get what its recovery gives (``grown``), also where they wait for a MIG
     device, "" where it was not its own doing; after a peak above the share what the peak needs;
     after enough small peaks that agree less, where the tasks are ``alike`` (have one summary).

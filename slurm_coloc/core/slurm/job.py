@@ -20,35 +20,41 @@ REQUEUED_HELD = "job requeued in held state"
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """One job. ``state`` is Slurm's base word; ``completing`` its COMPLETING flag.
-
-    Times are Unix seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script.
-    ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
-    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
-    """
+class _Job:
+    """What slurmctld and slurmdbd tell alike. ``state`` is Slurm's base word; times are Unix
+    seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script."""
 
     job_id: int
     state: str
-    completing: bool = False
     restarts: int = 0
     uid: int = -1
-    reason: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    nodes: str = ""
+    admin_comment: str = ""
     exit_code: int = 0
     signal: int = 0
-    priority: int = 0
-    tres_per_node: str = ""
-    tres_per_task: str = ""
-    admin_comment: str = ""
-    partition: str = ""
-    nodes: str = ""
     submit_s: float | None = None
     start_s: float | None = None
     end_s: float | None = None
     array_job_id: int | None = None
     array_task: str | None = None
-    account: str = ""
-    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView(_Job):
+    """One job as slurmctld shows it. ``completing``: its COMPLETING flag.
+
+    ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
+    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
+    """
+
+    completing: bool = False
+    reason: str = ""
+    priority: int = 0
+    tres_per_node: str = ""
+    tres_per_task: str = ""
     dependency: str = ""
     batch_host: str = ""
     requeue: bool = False
@@ -61,8 +67,8 @@ class JobView:
 
     @property
     def handle(self) -> str:
-        """What scontrol must be told to act on this job alone: the id of an array's last task is
-        also that of the whole array, so tasks are named ``<array>_<index>``."""
+        """Its name for scontrol, of this job alone: the id of an array's last task is also that of
+        the whole array, so tasks are named ``<array>_<index>``."""
         if self.array_job_id and self.array_task and self.array_task.isdigit():
             return f"{self.array_job_id}_{self.array_task}"
         return str(self.job_id)
@@ -95,30 +101,11 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedJob:
-    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it.
+class EndedJob(_Job):
+    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it: ``CANCELLED by 7``
+    is CANCELLED; ``tres`` is what it had (``cpu=2,gres/shard=12,...``)."""
 
-    ``state`` is the base word (``CANCELLED by 7`` is CANCELLED), ``tres`` what it had
-    (``cpu=2,gres/shard=12,...``); times in Unix seconds.
-    """
-
-    job_id: int
-    state: str
-    array_job_id: int | None = None
-    array_task: str | None = None
-    restarts: int = 0
-    uid: int = -1
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    nodes: str = ""
     tres: str = ""
-    admin_comment: str = ""
-    exit_code: int = 0
-    signal: int = 0
-    submit_s: float | None = None
-    start_s: float | None = None
-    end_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ log = structlog.get_logger()
 
 BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
 LARGER = 2**62
-KEPT = 512  # answers; siblings of a sweep send the same text again and again
+KEPT = 512  # answers; the jobs of a sweep send the same text again and again
 
-# What the estimator is warmed up with: it loads parsers, kinds and estimators at their first use,
-# which on a busy machine takes longer than a submission may.
+# The text that the estimator is warmed up with. It loads parsers, kinds and estimators at their
+# first use, which on a busy machine takes longer than a submission may.
 WARM_UP_S = 5.0  # waited for at most
 WARM_UP = """\
 ================================================================================
@@ -93,7 +93,7 @@ def _options_key(options: TrainingOptions) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a job meets on its GPU, with notes for the user."""
+    """The software stack that a job runs on, with notes for the user."""
 
     stack: Stack
     notes: tuple[str, ...] = ()
@@ -107,8 +107,9 @@ def with_allocator(stack: Stack, text: str | None) -> Setting:
         rules, notes = rules_of(text)
     except UsageFault as err:
         return Setting(stack, (f"PYTORCH_CUDA_ALLOC_CONF is passed over: {err.message}",))
-    told = () if rules == stack.allocator else ("the job's PYTORCH_CUDA_ALLOC_CONF is allowed for",)
-    return Setting(replace(stack, allocator=rules), (*told, *notes))
+    if rules != stack.allocator:
+        notes = ("the job's PYTORCH_CUDA_ALLOC_CONF is allowed for", *notes)
+    return Setting(replace(stack, allocator=rules), tuple(notes))
 
 
 def _estimate_now(
