@@ -69,13 +69,7 @@ def read_greeting(line: bytes) -> Greeting:
 
 def hello_payload(hello: Hello) -> bytes:
     """What goes into the credential."""
-    body = {
-        "v": 1,
-        "nonce": hello.nonce,
-        "key": hello.key.hex(),
-        "cluster": hello.cluster,
-        "node": hello.node,
-    }
+    body = {"v": 1, **hello._asdict(), "key": hello.key.hex()}
     return json.dumps(body, separators=(",", ":")).encode()
 
 

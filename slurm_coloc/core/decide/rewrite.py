@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.decide.request import GPU_FIELDS, JobRequest
-from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape, wanted_partitions
+from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape, nodes_of, wanted_partitions
 from slurm_coloc.core.slurm.gres import (
     PER_TASK,
     count_of,
@@ -59,13 +59,11 @@ def whole_gpu(
 
 def _shards_per_gpu(request: JobRequest, shape: ClusterShape) -> int:
     """The fewest shards of a GPU that the job may get: asking for more might wait for ever."""
-    wanted, gpu_type = set(wanted_partitions(request, shape)), request.demand.type
+    gpu_type = request.demand.type
     found = [
         node.shards_per_gpu
-        for node in shape.nodes
-        if node.shards_per_gpu
-        and wanted & set(node.partitions)
-        and (gpu_type is None or node.gpu_type == gpu_type)
+        for node in nodes_of(request, shape)
+        if node.shards_per_gpu and gpu_type in (None, node.gpu_type)
     ]
     return min(found, default=0)
 

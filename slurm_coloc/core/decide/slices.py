@@ -103,5 +103,5 @@ def on_slice(tres: str) -> bool:
 
 
 def called(tres: str) -> str:
-    """What a request after an out-of-memory asks for, for people."""
+    """What a request after an out-of-memory asks for, in words."""
     return "a larger MIG device" if on_slice(tres) else "a whole GPU"

@@ -19,7 +19,7 @@ from slurm_coloc.core.slurm.job import JobView
 
 # What a sample of a second ago may miss, and what contexts and rounding come to (MiB).
 NEAR_MIB = 512
-# A job at its fence: within this of it (ratio, MiB) in a sample so shortly before its end (s).
+# A job stood at its fence if a sample at most AT_FENCE_S before its end was so near to it.
 AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
 
 
@@ -59,7 +59,7 @@ _BY_STATE = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the Epilog told about one run; ``oom`` is the evidence of a GPU out-of-memory."""
+    """What the Epilog reported of one run; ``oom`` is the evidence of a GPU out-of-memory."""
 
     oom: bool
     kind: str = ""
@@ -76,7 +76,7 @@ def outcome_of(view: JobView, report: Report | None) -> Outcome:
 
 
 class Blame(Code):
-    """Who or what a run's out-of-memory goes back to."""
+    """Who or what caused a run's out-of-memory."""
 
     SELF = "self", "its own doing"
     NEIGHBOUR = "neighbour", "a neighbour's doing"
@@ -162,8 +162,8 @@ def _overrun(last: Mapping[str, Any], promised: Mapping[int, int]) -> tuple[int,
 
 
 def at_fence(last: Mapping[str, Any], limit_mib: int, ended_s: float) -> bool:
-    """Whether a run stood at its limit when it was last seen, shortly before it ended. A program
-    that dies of it may leave no word in its log: it was killed, or it logs elsewhere."""
+    """Whether a run stood at its limit in its last sample, shortly before it ended. A program that
+    dies of it may leave nothing in its log: it was killed, or it logs elsewhere."""
     if limit_mib <= 0 or ended_s - float(last["at_s"]) > AT_FENCE_S:
         return False
     return int(last["held_mib"]) >= limit_mib - max(AT_FENCE * limit_mib, AT_FENCE_MIB)

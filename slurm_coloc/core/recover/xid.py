@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"Xid ([0-9]{1,6})\b")
 
 
 class Cause(Code):
-    """Who or what an Xid goes back to."""
+    """Who or what causes an Xid."""
 
     APPLICATION = "application", "a program's fault"
     AFTERMATH = "aftermath", "follows another error or a killed program"
@@ -68,7 +68,7 @@ HARMLESS = frozenset({63, 92, 154})
 
 
 def meaning(number: int) -> Meaning:
-    """Of any number."""
+    """The meaning of any number."""
     return KNOWN.get(number, Meaning(Cause.UNKNOWN, "not in our table"))
 
 

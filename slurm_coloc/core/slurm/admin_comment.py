@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mark in AdminComment that ties a job to its decision.
 
-The hook runs before a job has an id; only the super user may change AdminComment, so it is the one
-place where the tie can be trusted. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
+The hook runs before a job has an id; only the super user may change AdminComment, so the mark can
+be trusted there and nowhere else. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
 """
 
 import re

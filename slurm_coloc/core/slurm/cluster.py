@@ -165,6 +165,12 @@ def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ..
     return (default.name,) if default else ()
 
 
+def nodes_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
+    """The GPU nodes of these partitions."""
+    wanted = set(wanted_partitions(request, shape))
+    return [node for node in shape.nodes if wanted & set(node.partitions)]
+
+
 def plain(wanted: str | None) -> bool:
     """Whether a constraint is a plain list of features (a, a&b, a|b), which is all we judge."""
     return not wanted or bool(re.fullmatch(r"[\w.-]+(?:(?:[&,][\w.-]+)*|(?:\|[\w.-]+)*)", wanted))
@@ -189,15 +195,12 @@ def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
     bound = request.req_nodes or request.exc_nodes or request.reservation
     if not bound and plain(request.features):
         return False
-    wanted = set(wanted_partitions(request, shape))
-    return any(wanted & set(node.partitions) and not node.shards for node in shape.nodes)
+    return not all(node.shards for node in nodes_of(request, shape))
 
 
 def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
     """CPUs of the smallest node with shards that the job may get; 0 where that is unknown."""
-    wanted = set(wanted_partitions(request, shape))
-    found = [node.cpus for node in shape.nodes if node.shards and wanted & set(node.partitions)]
-    return min(found, default=0)
+    return min((node.cpus for node in nodes_of(request, shape) if node.shards), default=0)
 
 
 def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QOS and association limits as far as they concern GPUs and shards, and what they say of a job.
+"""QOS and association limits on GPUs and shards, and whether a job breaks them.
 
 Slurm counts shards apart from GPUs: ``gres/gpu=2`` limits no shard job, and under
 ``MinTRES gres/gpu=1`` a shard job waits for ever (QOSMinGRES) or is refused (DenyOnLimit). Tried on
@@ -21,7 +21,7 @@ GPU, SHARD, BILLING = "gres/gpu", "gres/shard", "billing"
 @dataclass(frozen=True, slots=True)
 class Option:
     """One kind of limit: ``name`` as `sacctmgr modify` takes it, ``column`` as `sacctmgr show`
-    tells it, whose use it counts (``per``), and Slurm's reason of a job that it stops."""
+    shows it, whose use it counts (``per``), and Slurm's reason of a job that it stops."""
 
     name: str
     column: str
@@ -101,7 +101,7 @@ class LimitOwner:
 
 @dataclass(frozen=True, slots=True)
 class SiteLimits:
-    """All that `sacctmgr` tells: QOS by name, associations, and each partition's weights."""
+    """All that `sacctmgr` shows: QOS by name, associations, and each partition's weights."""
 
     qos: Mapping[str, LimitOwner] = field(default_factory=dict)
     assocs: tuple[LimitOwner, ...] = ()

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 #: the type of a node's GPUs, "" where it has none or the node is not known
 TypeOf = Callable[[str | None], str]
 
-#: outcomes of runs that went on as long as they could
+#: outcomes of runs that no fault cut short
 WHOLE = (Outcome.COMPLETED, Outcome.TIMEOUT)
 
 
@@ -128,7 +128,7 @@ class Learning:
         own_mib = peak.peak_mib if peak else 0
         lasted = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
         whole = lasted and peak is not None and peak.whole
-        # Others' doing says nothing of what the model needs.
+        # A run that others ended says nothing of what the model needs.
         ran_out = outcome is Outcome.OOM_GPU and not victim
         row = {
             "fingerprint": kept.fingerprint,
@@ -205,6 +205,6 @@ def own_peak(store: Store, run: Row, decision: Row, body: Row, uses: list[Row]) 
 
 
 def ended(run: Row, view: JobView | None, end_s: float, share_mib: int) -> Row:
-    """``run`` with what its end told."""
+    """``run`` with its times and its share (MiB), as its end showed them."""
     start_s = (view.start_s if view else None) or run["start_s"]
     return run | {"start_s": start_s, "end_s": end_s, "share_mib": share_mib}
