@@ -90,12 +90,10 @@ class ClusterShape:
     private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
     select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
     preempt_type: str = ""  # PreemptType
-    age_counts: bool = (
-        False  # whether a job that is not eligible yet loses age (core/place/gate_wait)
-    )
-    constraints: bool = (
-        False  # whether jobs' Extra is a constraint on the nodes' (core/place/node_gate)
-    )
+    #: whether a job that is not eligible yet loses age (core/place/gate_wait)
+    age_counts: bool = False
+    #: whether jobs' Extra is a constraint on the nodes' (core/place/node_gate)
+    constraints: bool = False
 
     @property
     def keeps_whole_apart(self) -> bool:
