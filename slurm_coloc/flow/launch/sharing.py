@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_coloc.adapters import cgroup, hookenv, nvml, procs
-from slurm_coloc.adapters.mps import seats
-from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.adapters.mps import node
+from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
 from slurm_coloc.core.gpu import fence
 from slurm_coloc.core.gpu.sharing import Chosen, Method, Rules, method_on
 from slurm_coloc.errors import GpuError
@@ -88,7 +88,7 @@ def _mps(
     environ: Mapping[str, str],
 ) -> tuple[Chosen, list[str]]:
     """Set MPS up: the method, and the lines of the file."""
-    found, pipe = _sit(job, settings, devices, environ)
+    found, pipe = _join(job, settings, devices, environ)
     own: list[str] = []
     if settings.several_gpus == "tasks" and 1 < len(devices) <= MAX_OWN:
         own, why = _own(job, settings, devices, environ)
@@ -138,7 +138,7 @@ def unfenced(
     if str(devices[0]["uuid"]).startswith("MIG-"):
         return ""  # nobody else is in it
     rules = _rules(job, settings, devices[0])
-    return _gpu(settings, str(devices[0]["uuid"]), environ).would(_seat(job), rules).reason
+    return _gpu(settings, str(devices[0]["uuid"]), environ).would_join(_run(job), rules).reason
 
 
 def _by_kernel(
@@ -175,7 +175,7 @@ def _visible(gpu: Mapping[str, Any]) -> list[str]:
     return [f"visible {','.join(str(one['uuid']) for one in gpu['devices'])}"]
 
 
-def _sit(
+def _join(
     job: hookenv.HookJob,
     settings: hookenv.HookSettings,
     devices: list[dict[str, Any]],
@@ -185,7 +185,7 @@ def _sit(
         why = _several(devices) + (", and an MPS daemon serves one" if devices else "")
         return Chosen(Method.STREAMS, why), None
     rules = _rules(job, settings, devices[0])
-    return _gpu(settings, str(devices[0]["uuid"]), environ).sit(_seat(job), rules)
+    return _gpu(settings, str(devices[0]["uuid"]), environ).join(_run(job), rules)
 
 
 def _own(
@@ -194,12 +194,12 @@ def _own(
     devices: list[dict[str, Any]],
     environ: Mapping[str, str],
 ) -> tuple[list[str], str]:
-    """A seat at each of the job's GPUs, for tasks that have one of them: the lines, and what the
+    """MPS on each of the job's GPUs, for tasks that have one of them: the lines, and what the
     others are told. All or none: tasks of one training should not differ."""
     lines = []
     for device in devices:
         uuid, minor = str(device["uuid"]), device.get("minor")
-        found, pipe = _gpu(settings, uuid, environ).sit(_seat(job), _rules(job, settings, device))
+        found, pipe = _gpu(settings, uuid, environ).join(_run(job), _rules(job, settings, device))
         if pipe is None or not isinstance(minor, int):
             leave(job, settings, environ, [])
             return [], f"{_several(devices)}, and on one of them {found.reason or 'no number'}"
@@ -230,7 +230,7 @@ def leave(
         found = procs.find(pid, {job.job_id: job.uid}.get)
         return found is not None and found.job_id == job.job_id
 
-    faults = seats.leave(settings.run_dir, settings.mps_control, environ, _seat(job), mine)
+    faults = node.leave(settings.run_dir, settings.mps_control, environ, _run(job), mine)
     notes += [f"MPS: {fault}" for fault in faults]
 
 
@@ -238,5 +238,5 @@ def _gpu(settings: hookenv.HookSettings, uuid: str, environ: Mapping[str, str]) 
     return Gpu(settings.run_dir, uuid, settings.mps_control, environ)
 
 
-def _seat(job: hookenv.HookJob) -> Seat:
-    return Seat(job.job_id, job.restart, job.uid, job.gid)
+def _run(job: hookenv.HookJob) -> MpsJob:
+    return MpsJob(job.job_id, job.restart, job.uid, job.gid)

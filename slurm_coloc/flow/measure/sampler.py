@@ -19,7 +19,7 @@ from slurm_coloc.adapters import hookenv
 from slurm_coloc.adapters.dcgm.counters import Dcgm
 from slurm_coloc.adapters.dcgm.jobs import JobStatistics
 from slurm_coloc.adapters.dcgm.program import Dcgmi
-from slurm_coloc.adapters.mps import seats
+from slurm_coloc.adapters.mps import node
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
@@ -175,10 +175,10 @@ class Sampler:
         settings = self._settings
         try:
             found = await asyncio.to_thread(
-                seats.reap, settings.run_dir, settings.mps_control, os.environ
+                node.reap, settings.run_dir, settings.mps_control, os.environ
             )
         except Exception as err:  # samples go on, whatever it is
-            found = seats.Reaped([], [f"{type(err).__name__}: {err}"])
+            found = node.Reaped([], [f"{type(err).__name__}: {err}"])
         for gpu in found.ended:
             log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
         for fault in found.faults:

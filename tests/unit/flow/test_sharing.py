@@ -131,22 +131,22 @@ def test_the_rung_of_a_file() -> None:
 
 
 class Clients:
-    """GPUs whose MPS can be had, or not; who sits where."""
+    """GPUs whose MPS can be had, or not; who uses it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...] = ()) -> None:
         self.taken: set[str] = set()
 
         def gpu(settings: HookSettings, uuid: str, environ: object) -> Any:
-            return SimpleNamespace(sit=lambda seat, rules: self.sit(uuid, without))
+            return SimpleNamespace(join=lambda job, rules: self.join(uuid, without))
 
         def leave(*_: object) -> list[str]:
             self.taken.clear()
             return []
 
         monkeypatch.setattr(sharing, "_gpu", gpu)
-        monkeypatch.setattr(sharing.seats, "leave", leave)
+        monkeypatch.setattr(sharing.node, "leave", leave)
 
-    def sit(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
+    def join(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
         if uuid in without:
             return Chosen(Method.STREAMS, "another user has MPS on this GPU"), None
         self.taken.add(uuid)
@@ -169,32 +169,32 @@ def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_a_task_with_one_of_several_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seats = Clients(monkeypatch)
+    clients = Clients(monkeypatch)
     told, lines = of_two(tmp_path, "tasks")
     assert f"task 3 {GPU} /run/mps/f515/1000" in lines
     assert f"task 1 {OTHER} /run/mps/9999/1000" in lines
     assert "threads 50" in lines and "method streams" in lines
     assert "a client of its MPS" in told["reason"]
-    assert seats.taken == {GPU, OTHER}
+    assert clients.taken == {GPU, OTHER}
 
 
 @pytest.mark.parametrize(("several", "without"), [("streams", ()), ("tasks", (OTHER,))])
 def test_or_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: str, without: tuple[str, ...]
 ) -> None:
-    """Of one training all tasks are alike; a seat that was taken is given back."""
-    seats = Clients(monkeypatch, without)
+    """Of one training all tasks are alike; what was set up for some is taken back."""
+    clients = Clients(monkeypatch, without)
     told, lines = of_two(tmp_path, several)
     assert not [line for line in lines if line.startswith(("task", "threads", "pipe"))]
     assert told["method"] == "streams" and "several GPUs" in told["reason"]
-    assert seats.taken == set()
+    assert clients.taken == set()
 
 
 def explode(*_: object) -> object:
     raise RecursionError("maximum recursion depth exceeded")
 
 
-@pytest.mark.parametrize("where", ["_sit", "_rules", "_gpu", "_ladder", "_by_kernel"])
+@pytest.mark.parametrize("where", ["_join", "_rules", "_gpu", "_ladder", "_by_kernel"])
 def test_a_preparation_that_fails_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -210,7 +210,7 @@ def test_a_preparation_that_fails_is_told(
 def test_the_kernels_limit_stands_where_mps_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "_sit", explode)
+    monkeypatch.setattr(sharing, "_join", explode)
     assert "\ncgroup_mib 11264\n" in prepared(tmp_path)
 
 
