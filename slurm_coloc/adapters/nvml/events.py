@@ -7,12 +7,10 @@ started it, so that another's end does not take the library away under a wait.
 """
 
 import ctypes
-import functools
 from dataclasses import dataclass
 from typing import Any
 
-from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
-from slurm_coloc.adapters.nvml.mig import MOST_ON_A_GPU
+from slurm_coloc.adapters.nvml import Nvml, as_text
 from slurm_coloc.errors import GpuError
 
 NO_INSTANCE = 0xFFFFFFFF
@@ -25,13 +23,6 @@ class Xid:
     number: int
     uuid: str
     uuids: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Mig:
-    uuid: str
-    gi: int
-    ci: int
 
 
 class Events:
@@ -67,7 +58,7 @@ class Events:
         """Give the set back; ``open`` makes a new one."""
         taken, self._set = self._set, None
         if taken is not None:
-            self._lib.maybe(lambda: self._lib.call("nvmlEventSetFree", taken))
+            self._lib.maybe(self._lib.call, "nvmlEventSetFree", taken)
         self._lib.close()
 
     def wait(self, limit_s: float) -> Xid | None:
@@ -86,28 +77,18 @@ class Events:
         return Xid(int(data.eventData), uuid, self._concerned(uuid, data))
 
     def _concerned(self, uuid: str, data: Any) -> frozenset[str]:
+        call = self._lib.call
         found = {uuid}
-        for one in self._devices(data.device):
-            told = data.gpuInstanceId in (NO_INSTANCE, one.gi)
-            if told and data.computeInstanceId in (NO_INSTANCE, one.ci):
-                found.add(one.uuid)
+        # Asked anew: an admin may have cut the GPU since.
+        for mig in self._lib.mig_handles(data.device) or ():
+            gi = call("nvmlDeviceGetGpuInstanceId", mig)
+            ci = call("nvmlDeviceGetComputeInstanceId", mig)
+            if data.gpuInstanceId in (NO_INSTANCE, gi) and data.computeInstanceId in (
+                NO_INSTANCE,
+                ci,
+            ):
+                found.add(as_text(call("nvmlDeviceGetUUID", mig)))
         return frozenset(found)
-
-    def _devices(self, handle: Any) -> list[_Mig]:
-        """The MIG devices of a GPU, asked anew: an admin may have cut it since."""
-        call, maybe = self._lib.call, self._lib.maybe
-        mode = maybe(lambda: call("nvmlDeviceGetMigMode", handle))
-        if isinstance(mode, Missing) or not mode[0]:
-            return []
-        found = []
-        for number in range(MOST_ON_A_GPU):
-            ask = functools.partial(call, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
-            mig = maybe(ask)
-            if isinstance(mig, Missing):
-                continue
-            gi, ci = (call(f"nvmlDeviceGet{name}InstanceId", mig) for name in ("Gpu", "Compute"))
-            found.append(_Mig(as_text(call("nvmlDeviceGetUUID", mig)), int(gi), int(ci)))
-        return found
 
     @staticmethod
     def _kind() -> int:

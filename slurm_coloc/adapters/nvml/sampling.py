@@ -5,7 +5,6 @@ A GPU that is cut by MIG is sampled as its MIG devices. Handles are kept and loo
 minute and after a fault; what a device does not support is not asked again until then.
 """
 
-import functools
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,6 @@ from slurm_coloc.core.gpu.telemetry.reading import Profile
 from slurm_coloc.errors import GpuError
 
 LOOK_AGAIN_S = 60.0
-MOST_MIG = 16
 
 
 @dataclass(slots=True)
@@ -104,19 +102,15 @@ class Sampling:
     def _units_at(self, index: int) -> list[Unit]:
         call = self._lib.call
         handle = call("nvmlDeviceGetHandleByIndex", index)
-        mode = self._lib.maybe(lambda: call("nvmlDeviceGetMigMode", handle))
-        if isinstance(mode, Missing) or not mode[0]:
+        cut = self._lib.mig_handles(handle)
+        if cut is None:
             name = as_text(call("nvmlDeviceGetName", handle))
-            minor = self._lib.maybe(lambda: int(call("nvmlDeviceGetMinorNumber", handle)))
+            minor = self._lib.minor(handle)
             unit = Unit(as_text(call("nvmlDeviceGetUUID", handle)), index, name, handle)
             unit.minor = None if isinstance(minor, Missing) else minor
             return [unit]
         units = []
-        for number in range(MOST_MIG):
-            ask = functools.partial(call, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
-            mig = self._lib.maybe(ask)
-            if isinstance(mig, Missing):
-                continue  # there are gaps in the numbers, where an instance was taken away
+        for mig in cut:
             uuid, name = call("nvmlDeviceGetUUID", mig), call("nvmlDeviceGetName", mig)
             instance = int(call("nvmlDeviceGetGpuInstanceId", mig))
             units.append(Unit(as_text(uuid), index, as_text(name), mig, handle, instance))
