@@ -26,7 +26,7 @@ class _Message(BaseModel):
 
 class JobThere(_Message):
     """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
-    it, beside others a division (core/gpu/telemetry/shares)."""
+    it, beside others a division (core/gpu/telemetry/reading)."""
 
     job_id: JobId
     mib: Mib

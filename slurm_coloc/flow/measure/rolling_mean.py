@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slurm_coloc.core.gpu.telemetry.reading import Reading
-from slurm_coloc.core.gpu.telemetry.shares import part, weights
 from slurm_coloc.core.gpu.telemetry.window import SPAN_S, Window
 from slurm_coloc.flow.node.jobs_here import Job
 
@@ -54,12 +53,11 @@ class RollingMean:
             ids = sorted(held.keys() | {job.job_id for job in there if reading.uuid in job.uuids})
             if not reading.mig:
                 self._jobs[reading.uuid] = tuple(ids)
-            weight = weights(reading)
             for one in held:
                 window = self._parts[reading.uuid, one] = parts.get(
                     (reading.uuid, one), Window(self._window_s)
                 )
-                window.add(at_s, part(reading.profile.smact, one, weight))
+                window.add(at_s, reading.part(reading.profile.smact, one))
             figures.append(
                 {
                     "uuid": reading.uuid,
