@@ -199,6 +199,19 @@ class HookJob(NamedTuple):
     signal: int | None
 
 
+class HookCall(NamedTuple):
+    """One call of the Prolog or Epilog: its job, the settings, and the environment of both."""
+
+    job: HookJob
+    settings: HookSettings
+    environ: Mapping[str, str]
+
+
+def read_call(environ: Mapping[str, str]) -> HookCall:
+    """Raises UsageFault for the environment, ConfigError for the settings."""
+    return HookCall(read_job(environ), read_settings(environ), environ)
+
+
 def read_job(environ: Mapping[str, str]) -> HookJob:
     """Check the environment of a Prolog or Epilog; raises UsageFault naming the bad variable."""
     minors, uuids = _gpus(environ)

@@ -12,10 +12,10 @@ MOST = 64  # processes of one GPU that are told; MPS takes 48 clients
 MAX_STATE = 65536  # bytes of a job's state
 
 
-def holders(processes: Sequence[Mapping[str, Any]], run_dir: Path) -> list[dict[str, Any]]:
+def gpu_processes(processes: Sequence[Mapping[str, Any]], run_dir: Path) -> list[dict[str, Any]]:
     """NVML's ``processes`` of a GPU (pid, used_mib) with job, user and name
-    (core/recover/fitness.GpuProcess). Left out: what is gone meanwhile, and programs of MPS, whose
-    memory is their clients'."""
+    (core/recover/fitness.GpuProcess). Left out: processes that have ended, and
+    programs of MPS, whose memory is their clients'."""
     found = []
     for each in processes[:MOST]:
         one = procs.find(int(each["pid"]), lambda job_id: owner(run_dir, job_id))

@@ -53,7 +53,7 @@ def hold(lib: nvml.Nvml, uuid: str, folder: str, limit_mib: int) -> None:
         raise GpuError(f"a limit of {limit_mib} MiB reads back as {found}", "cgroup")
 
 
-def rung_of(text: bytes | None) -> str | None:
+def level_of(text: bytes | None) -> str | None:
     """What a job's .fence file says; None without one."""
     level = _lines(text or b"").get("rung")
     return level if level in set(FenceLevel) else None

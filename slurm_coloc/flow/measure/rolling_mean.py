@@ -20,26 +20,12 @@ class RollingMean:
         """``window_s``: seconds that the means are of."""
         self._window_s = window_s
         self._windows: dict[str, dict[str, Window]] = {}
-        self._jobs: dict[str, tuple[int, ...]] = {}
+        self._jobs: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._parts: dict[tuple[str, int], Window] = {}
         self.figures: list[dict[str, Any]] = []
 
-    @property
-    def uuids(self) -> Iterable[str]:
-        """Every device that was sampled so far."""
-        return self._windows.keys()
-
-    def take(
-        self,
-        readings: list[Reading],
-        jobs: Iterable[Job],
-        numbers: Mapping[str, int],
-        reasons: Mapping[str, str],
-        at_s: float,
-        minors: Mapping[str, int | None] | None = None,
-    ) -> None:
-        """One sample. ``jobs``: those of this node; ``numbers``: NVML's, by UUID; ``reasons``: why
-        a device's activity is not told; ``at_s``: monotonic; ``minors``: of /dev/nvidiaN."""
+    def take(self, readings: list[Reading], jobs: Iterable[Job], at_s: float) -> None:
+        """One sample. ``jobs``: those of this node; ``at_s``: monotonic."""
         there = list(jobs)
         figures = []
         self._jobs = {}
@@ -52,7 +38,7 @@ class RollingMean:
             held = reading.jobs
             ids = sorted(held.keys() | {job.job_id for job in there if reading.uuid in job.uuids})
             if not reading.mig:
-                self._jobs[reading.uuid] = tuple(ids)
+                self._jobs[reading.uuid] = (reading.index, tuple(ids))
             for one in held:
                 window = self._parts[reading.uuid, one] = parts.get(
                     (reading.uuid, one), Window(self._window_s)
@@ -61,8 +47,8 @@ class RollingMean:
             figures.append(
                 {
                     "uuid": reading.uuid,
-                    "index": numbers[reading.uuid],
-                    "minor": (minors or {}).get(reading.uuid),
+                    "index": reading.index,
+                    "minor": reading.minor,
                     "name": reading.name[:64],
                     "total_mib": reading.total_mib,
                     "free_mib": reading.free_mib,
@@ -72,7 +58,7 @@ class RollingMean:
                         for one in ids[:MOST_JOBS]
                     ],
                     "foreign_mib": reading.foreign_mib,
-                    "why": reasons.get(reading.uuid, "")[:160],
+                    "why": reading.why.get("smact", "")[:160],
                 }
             )
         self.figures = figures
@@ -89,8 +75,8 @@ class RollingMean:
         return _rounded(window.mean) if window else None
 
     def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """The jobs of each whole GPU, by its number."""
-        return {str(numbers[uuid]): jobs for uuid, jobs in self._jobs.items()}
+        """The jobs of each whole GPU, by its number in ``numbers``, else by NVML's."""
+        return {str(numbers.get(uuid, index)): jobs for uuid, (index, jobs) in self._jobs.items()}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -27,7 +27,7 @@ from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node import records
-from slurm_coloc.flow.node.jobs_here import SUFFIXES
+from slurm_coloc.flow.node.jobs_here import remove_state
 
 log = structlog.get_logger()
 
@@ -79,7 +79,7 @@ class Sampler:
             if isinstance(job_id, int) and job_id in here:
                 log.warning("state", jobid=job_id, result="removed: its Epilog never came")
                 with contextlib.suppress(ColocError, OSError):
-                    records.remove_state(self._settings.run_dir, job_id, SUFFIXES)
+                    remove_state(self._settings.run_dir, job_id)
                 self._reaped_s = 0.0
 
     async def run(self) -> None:
@@ -149,9 +149,9 @@ class Sampler:
 
     async def _profilers(self, job_id: int | None) -> None:
         """Free the profiling counters while a job's own profiler runs."""
-        if job_id == self._measurer.paused_by:
+        if job_id == self._measurer.readings.paused_by:
             return
-        before, self._measurer.paused_by = self._measurer.paused_by, job_id
+        before, self._measurer.readings.paused_by = self._measurer.readings.paused_by, job_id
         if job_id is None:
             await self._resume()
         elif before is None:

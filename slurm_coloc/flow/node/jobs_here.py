@@ -101,6 +101,13 @@ def read_state(raw: bytes) -> Job | None:
         return None
 
 
+def remove_state(run_dir: Path, job_id: int) -> None:
+    """Remove all files of a job that has ended; raises ColocError or OSError."""
+    with spool.opened_dir(run_dir, None) as fd:
+        for suffix in SUFFIXES:
+            spool.remove_file(fd, f"{job_id}.{suffix}")
+
+
 def _settled(seen_ns: int) -> bool:
     """Whether a later change would show: file systems count in ticks of up to 10 ms."""
     return time.time_ns() - seen_ns > 50_000_000

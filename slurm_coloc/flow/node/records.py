@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,3 @@ def forget(run_dir: Path, present: Collection[int]) -> None:
             with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime < time.time() - KEPT_S:
                     os.unlink(name, dir_fd=fd)
-
-
-def remove_state(run_dir: Path, job_id: int, suffixes: Iterable[str]) -> None:
-    """Remove what the hooks keep of a job that has gone; raises ColocError or OSError."""
-    with spool.opened_dir(run_dir, None) as fd:
-        for suffix in suffixes:
-            spool.remove_file(fd, f"{job_id}.{suffix}")

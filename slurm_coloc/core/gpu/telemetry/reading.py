@@ -6,6 +6,8 @@ GPU's; beside others it is taken in proportion to the time in which each had a k
 (NVML's per-process utilization), else by equal parts, and is called split.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 How = Literal["alone", "split", "mig"]
@@ -36,7 +38,8 @@ class Profile(NamedTuple):
 
 class Reading:
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
-    loaded.
+    loaded; ``index``: NVML's number of the GPU; ``minor``: of /dev/nvidiaN; ``source``: of the
+    ``profile``; ``why``: reasons of what is None.
 
     ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None where there
     is a process of no job; ``foreign_mib``: what such processes hold; ``weights``: each job's part
@@ -54,6 +57,10 @@ class Reading:
         power_w: float | None = None,
         energy_j: float | None = None,
         mig: bool = False,
+        index: int = 0,
+        minor: int | None = None,
+        source: Literal["dcgm", "gpm"] = "gpm",
+        why: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.uuid = uuid
         self.name = name
@@ -64,6 +71,10 @@ class Reading:
         self.power_w = power_w
         self.energy_j = energy_j
         self.mig = mig
+        self.index = index
+        self.minor = minor
+        self.source = source
+        self.why = why
         self.owners = frozenset(one.job_id for one in held)
         self.jobs: dict[int, int] = {}
         self.foreign_mib = 0
