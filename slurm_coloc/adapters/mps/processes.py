@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes by pid and start time: a number that was given to another process is not the same."""
+"""Processes by pid and start time, which tells when the kernel gave a pid to another process."""
 
 import contextlib
 import os
@@ -21,6 +21,17 @@ class Process(NamedTuple):
     started: int
 
 
+def leave_caller() -> None:
+    """In a child that goes on behind a hook: slurmd ends the hook's process group, and waits for
+    whoever holds the hook's output open."""
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(pid: int) -> int | None:
     """When a process began; None where it is gone or a zombie."""
     try:
@@ -31,7 +42,7 @@ def started(pid: int) -> int | None:
 
 
 def alive(process: Process) -> bool:
-    """The very process is there."""
+    """Whether this process still runs."""
     return started(process.pid) == process.started
 
 

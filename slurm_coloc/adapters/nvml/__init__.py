@@ -170,9 +170,8 @@ class Nvml:
         try:
             self.call("nvmlDeviceGetMemoryLimits_v1", handle, limits)
         except GpuError as err:
-            lib = self._started()
-            told = getattr(err.__cause__, "value", None)
-            if told in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_NOT_SUPPORTED):
+            none = ("NVML_ERROR_NOT_FOUND", "NVML_ERROR_NOT_SUPPORTED")
+            if getattr(err.__cause__, "value", None) in [self.constant(one) for one in none]:
                 return None
             raise
         return None if limits.hardLimit == NO_LIMIT else int(limits.hardLimit) // MIB
@@ -217,7 +216,7 @@ class Nvml:
         return tuple(
             Process(
                 int(each.pid),
-                Missing("not told by the driver")
+                Missing("the driver does not report it")
                 if each.usedGpuMemory is None
                 else int(each.usedGpuMemory) // MIB,
             )
@@ -254,6 +253,10 @@ class Nvml:
             return getattr(lib, name)(*args)
         except lib.NVMLError as err:
             raise GpuError(f"{name}: {err}", "nvml") from err
+
+    def constant(self, name: str) -> int:
+        """A number of nvml.h. Raises GpuError where NVML does not start."""
+        return int(getattr(self._started(), name))
 
     def _started(self) -> Any:
         if self._lib is None:

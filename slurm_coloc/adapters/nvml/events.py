@@ -13,6 +13,7 @@ from typing import Any
 from slurm_coloc.adapters.nvml import Nvml, as_text
 from slurm_coloc.errors import GpuError
 
+KIND = "nvmlEventTypeXidCriticalError"
 NO_INSTANCE = 0xFFFFFFFF
 
 
@@ -26,7 +27,7 @@ class Xid:
 
 
 class Events:
-    """Xids of all GPUs of this node. ``why``: reasons of GPUs that tell of none, by index."""
+    """Xids of all GPUs of this node. ``why``: reasons of GPUs that report none, by index."""
 
     def __init__(self, lib: Nvml) -> None:
         self._lib = lib
@@ -35,18 +36,18 @@ class Events:
         self.why: dict[int, str] = {}
 
     def open(self) -> int:
-        """Register every GPU; the number of those that will tell. Raises GpuError where the driver
-        knows no events at all."""
+        """Register every GPU; the number of those that report Xids. Raises GpuError where the
+        driver knows no events at all."""
         call = self._lib.call
         count = int(call("nvmlDeviceGetCount"))
-        kind = self._kind()
+        kind = self._lib.constant(KIND)
         self._set = call("nvmlEventSetCreate")
         self.why, self._uuids = {}, {}
         for index in range(count):
             try:
                 handle = call("nvmlDeviceGetHandleByIndex", index)
                 if not int(call("nvmlDeviceGetSupportedEventTypes", handle)) & kind:
-                    self.why[index] = "this GPU tells of no Xids"
+                    self.why[index] = "this GPU does not report Xids"
                     continue
                 call("nvmlDeviceRegisterEvents", handle, kind, self._set)
                 self._uuids[_address(handle)] = as_text(call("nvmlDeviceGetUUID", handle))
@@ -66,10 +67,10 @@ class Events:
         try:
             data = self._lib.call("nvmlEventSetWait_v2", self._set, int(limit_s * 1000))
         except GpuError as err:
-            if getattr(err.__cause__, "value", None) == self._timeout():
+            if getattr(err.__cause__, "value", None) == self._lib.constant("NVML_ERROR_TIMEOUT"):
                 return None
             raise
-        if data.eventType != self._kind():
+        if data.eventType != self._lib.constant(KIND):
             return None
         uuid = self._uuids.get(_address(data.device)) or as_text(
             self._lib.call("nvmlDeviceGetUUID", data.device)
@@ -89,18 +90,6 @@ class Events:
             ):
                 found.add(as_text(call("nvmlDeviceGetUUID", mig)))
         return frozenset(found)
-
-    @staticmethod
-    def _kind() -> int:
-        import pynvml
-
-        return int(pynvml.nvmlEventTypeXidCriticalError)
-
-    @staticmethod
-    def _timeout() -> int:
-        import pynvml
-
-        return int(pynvml.NVML_ERROR_TIMEOUT)
 
 
 def _address(handle: Any) -> int | None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All GPUs of a node, sampled each second: memory, processes, power, profiling counters by GPM.
 
-A GPU that is cut by MIG is sampled as its MIG devices. Handles are kept and looked for anew once a
-minute and after a fault; what a device does not support is not asked again until then.
+A GPU that is cut by MIG is sampled as its MIG devices. Handles are kept for a minute, then
+asked for again; so is what a device did not support.
 """
 
 import time
@@ -14,7 +14,7 @@ from slurm_coloc.adapters.nvml.gpm import Gpm
 from slurm_coloc.core.gpu.telemetry.reading import Profile
 from slurm_coloc.errors import GpuError
 
-LOOK_AGAIN_S = 60.0
+REFRESH_S = 60.0
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A device at one moment, its processes not attributed yet. ``busy``: by pid, 0..1, the share
-    of time with a kernel of this process; None where the driver does not tell. ``why``: reasons of
-    what is None."""
+    """A device at one moment, its processes not yet with their jobs. ``processes``: MiB by pid;
+    ``busy``: by pid, 0..1, the share of time with a kernel of this process; None where the driver
+    does not report it. ``why``: reasons of what is None."""
 
     unit: Unit
     total_mib: int
@@ -62,16 +62,16 @@ class Sampling:
         self._lib = lib
         self._gpm = Gpm(lib)
         self._units: list[Unit] = []
-        self._looked_s: float | None = None
+        self._refreshed_s: float | None = None
         self.lost: dict[str, str] = {}
 
     def take(self, *, profile: bool) -> list[Sample]:
         """One sample of each device; ``profile``: with GPM's counters. Raises GpuError where NVML
         does not start at all."""
         now_s = time.monotonic()
-        if self._looked_s is None or now_s - self._looked_s >= LOOK_AGAIN_S:
-            self._look()
-            self._looked_s = now_s
+        if self._refreshed_s is None or now_s - self._refreshed_s >= REFRESH_S:
+            self._refresh()
+            self._refreshed_s = now_s
         found = []
         for unit in self._units:
             try:
@@ -81,7 +81,7 @@ class Sampling:
                 self.lost[unit.uuid] = err.message
         return found
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._gpm.forget()
         before = {unit.uuid: unit for unit in self._units}
         units: list[Unit] = []
@@ -167,7 +167,7 @@ class Sampling:
                 continue
             for one in running:
                 if one.usedGpuMemory is None:
-                    why["memory"] = "the driver does not tell the memory of a process"
+                    why["memory"] = "the driver does not report the memory of a process"
                 mib = int(one.usedGpuMemory or 0) // MIB
                 found[int(one.pid)] = max(mib, found.get(int(one.pid), 0))
         return found

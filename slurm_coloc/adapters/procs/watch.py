@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a node seen again and again: what was found once is kept while they live, and
-what is new is looked at for profilers."""
+"""The processes of a node, asked for every second: what was found is kept while a process lives,
+and new processes are checked for profilers."""
 
 import os
 import time

@@ -43,7 +43,7 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
 
 
 def hold(lib: nvml.Nvml, uuid: str, folder: str, limit_mib: int) -> None:
-    """Assert, set, read back. Raises GpuError."""
+    """Set the limit unless it is set already, and read it back. Raises GpuError."""
     if lib.group_limit_mib(uuid, folder) == limit_mib:
         return
     lib.limit_group(uuid, folder, limit_mib)

@@ -59,7 +59,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "log_marks": _log_marks(job),
         "gpu": {"available": False, "reason": "NVML has not answered yet"},
         "reservation": {"available": False, "reason": "colocd has not answered yet"},
-        "sharing": {"method": "unknown", "reason": "the Prolog has not come so far"},
+        "sharing": {"method": "unknown", "reason": "the Prolog has not set it up yet"},
     }
     if dry_run:
         state["gpu"] = gpus_now(call)
@@ -214,25 +214,17 @@ def _write(dir_fd: int, state: dict[str, Any]) -> None:
 
 
 def _line(job: HookJob, state: dict[str, Any]) -> str:
-    gpu = state["gpu"]
-    seen = (
-        " ".join(f"gpu={d['uuid']} free_mib={d['free_mib']}" for d in gpu["devices"])
-        if gpu["available"]
-        else f"gpu=unavailable reason={gpu['reason']!r}"
-    )
-    what = f"{seen} {_held(state)} {_shared(state)}"
-    return f"jobid={job.job_id} restart={job.restart} node={job.node} {what}"
-
-
-def _held(state: dict[str, Any]) -> str:
-    found = state["reservation"]
-    if not found["available"]:
-        return f"reservation=unknown why={found['reason']!r}"
-    return f"decision={found['decision']} shards={found['shards']}"
-
-
-def _shared(state: dict[str, Any]) -> str:
-    found = state["sharing"]
-    return f"sharing={found['method']}" + (
-        f" because={found['reason']!r}" if found["reason"] else ""
-    )
+    words = [f"jobid={job.job_id} restart={job.restart} node={job.node}"]
+    gpu, held, shared = state["gpu"], state["reservation"], state["sharing"]
+    if gpu["available"]:
+        words += [f"gpu={one['uuid']} free_mib={one['free_mib']}" for one in gpu["devices"]]
+    else:
+        words.append(f"gpu=unavailable reason={gpu['reason']!r}")
+    if held["available"]:
+        words.append(f"decision={held['decision']} shards={held['shards']}")
+    else:
+        words.append(f"reservation=unknown why={held['reason']!r}")
+    words.append(f"sharing={shared['method']}")
+    if shared["reason"]:
+        words.append(f"because={shared['reason']!r}")
+    return " ".join(words)

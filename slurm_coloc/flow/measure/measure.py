@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage measure, in `coloc agent`: each second a sample of every GPU, added up per run.
 
-One object, used by one thread: NVML may hang with its driver, and then nothing but this thread
-does.
+One thread uses this object: when NVML hangs with its driver, only that thread hangs.
 """
 
 import time
@@ -46,15 +45,15 @@ class Run:
         self.idle = Idle(idle_after_s)
         self.held_mib = 0
         self.written_s = 0.0
-        self._told: tuple[float, ...] = ()
+        self._written: tuple[float, ...] = ()
 
     def is_due(self, now_s: float) -> bool:
         """Whether the record is to be written now: each five seconds, and at once where a process
         came or went, a peak grew or something was noted."""
-        told = self._marks()
-        if told == self._told and now_s - self.written_s < WRITE_S:
+        marks = self._marks()
+        if marks == self._written and now_s - self.written_s < WRITE_S:
             return False
-        self._told, self.written_s = told, now_s
+        self._written, self.written_s = marks, now_s
         return True
 
     def _marks(self) -> tuple[float, ...]:
@@ -106,10 +105,10 @@ class Measurer:
         return self._settings.run_dir
 
     def tick(self) -> int | None:
-        """Take one sample; the job that profiles now, None where none does. Raises GpuError where
+        """Take one sample; the job whose own profiler runs now, if any. Raises GpuError where
         NVML does not start."""
         now_s, mono_s = time.time(), time.monotonic()
-        if self._present.look() or not self._at_s:
+        if self._present.refresh() or not self._at_s:
             self._match(now_s)
         readings = self.readings.take(self._present.uids, self._accounting.see)
         energy_j = self.readings.spent(readings)
@@ -126,13 +125,13 @@ class Measurer:
     def hear(self) -> None:
         """Note what the driver has reported, and write it: between two samples. A job may have come
         since the last."""
-        if self._present.look():
+        if self._present.refresh():
             self._match(time.time())
         if self._note_xids():
             self._write(time.time())
 
     def _note_xids(self) -> bool:
-        found = self.xids.taken()
+        found = self.xids.take()
         runs = [(run.job, run.use) for run in self._runs.values()]
         for told in found:
             jobs = xids.note(told, runs, self._present.jobs)
@@ -193,7 +192,7 @@ class Measurer:
         if self.stats is None:
             return
         name = name_of(use.job_id, use.restart)
-        use.dcgm = self.stats.told.get(name, use.dcgm)
+        use.dcgm = self.stats.figures.get(name, use.dcgm)
         if why := self.stats.why.get(name):
             use.why["job_stats"] = why
 
@@ -231,7 +230,7 @@ class Measurer:
             if due:
                 ours = {use.job_id for use in there}
                 others = any(one.job_id not in ours for one in reading.held)
-                self._accounting.look(reading.uuid, there, others=others)
+                self._accounting.poll(reading.uuid, there, others=others)
 
     # what leaves this node
 

@@ -60,13 +60,8 @@ class Readings:
                 continue
             busy = None if sample.busy is None else sample.busy.get(pid, 0.0)
             held.append(Held(pid, found.start_s, mib, found.job_id, busy))
-        by_dcgm = None
-        if self.paused_by is None:
-            by_dcgm = (
-                self._dcgm.read_instance(unit.index, unit.instance)
-                if unit.mig
-                else self._dcgm.read(unit.uuid)
-            )
+        device = (unit.index, unit.instance or 0) if unit.mig else unit.uuid
+        by_dcgm = None if self.paused_by is not None else self._dcgm.read(device)
         profile, why = self._profile(sample, by_dcgm)
         return Reading(
             uuid=unit.uuid,

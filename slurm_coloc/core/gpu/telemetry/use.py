@@ -10,6 +10,7 @@ own peak, so it is never too small.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from slurm_coloc.core.gpu.peak import Use, peak_of
 from slurm_coloc.core.gpu.telemetry.on_gpu import OnGpu, Plain
@@ -22,15 +23,12 @@ MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
 GAP_S = 3.0  # samples come each second; a longer time without one is a gap
 
 
-class Met:
+class Met(NamedTuple):
     """A neighbour: another job that held memory on a GPU of this run while this run did."""
 
-    __slots__ = ("overlap_s", "restart", "uid")
-
-    def __init__(self, restart: int | None, uid: int | None, overlap_s: float = 0.0) -> None:
-        self.restart = restart
-        self.uid = uid
-        self.overlap_s = overlap_s
+    restart: int | None
+    uid: int | None
+    overlap_s: float = 0.0
 
 
 class RunUse:
@@ -117,7 +115,8 @@ class RunUse:
                     self._leave_out("neighbours")
                     continue
                 self.met[job_id] = Met(*others.get(job_id, (None, None)))
-            self.met[job_id].overlap_s += max(0.0, past_s)
+            met = self.met[job_id]
+            self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
     def note(self, at_s: float, kind: str, text: str) -> None:
         """Keep an event; the first twenty."""
@@ -178,12 +177,7 @@ class RunUse:
             "unseen": dict(self.pids.unseen),
             "last": self.last,
             "neighbours": [
-                {
-                    "job_id": job_id,
-                    "restart": one.restart,
-                    "uid": one.uid,
-                    "overlap_s": round(one.overlap_s, 1),
-                }
+                {"job_id": job_id, **one._asdict(), "overlap_s": round(one.overlap_s, 1)}
                 for job_id, one in self.met.items()
             ],
             "events": list(self.events),
