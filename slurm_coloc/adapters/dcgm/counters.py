@@ -13,7 +13,7 @@ import time
 
 import structlog
 
-from slurm_coloc.adapters.dcgm.program import Dcgmi, first
+from slurm_coloc.adapters.dcgm import Dcgmi, first
 from slurm_coloc.core.gpu.telemetry.reading import Profile
 
 log = structlog.get_logger()

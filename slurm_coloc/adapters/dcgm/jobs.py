@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_coloc.adapters.dcgm.program import Dcgmi, first
+from slurm_coloc.adapters.dcgm import Dcgmi, first
 from slurm_coloc.errors import GpuError
 
 #: of the names of our groups and jobs in the host engine

@@ -18,11 +18,11 @@ May run twice for a job; the later state replaces the earlier.
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters import hookenv, nvml, spool, userfile
+from slurm_coloc.adapters import hookenv, nvml, procs, spool, userfile
 from slurm_coloc.adapters.hookenv import HookCall, HookJob
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core.slurm import log_path
@@ -30,10 +30,9 @@ from slurm_coloc.errors import ColocError, DaemonUnreachable, GpuError
 from slurm_coloc.flow.client.connect import reach
 from slurm_coloc.flow.launch import sharing
 from slurm_coloc.flow.launch.devices import gpus_of_job
-from slurm_coloc.flow.launch.gpu_processes import gpu_processes
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import ways_of
-from slurm_coloc.flow.node.jobs_here import FENCE, SHARE
+from slurm_coloc.flow.node.jobs_here import FENCE, SHARE, Present
 
 MARKS_DEADLINE_S = 1.0
 ASK_S = 0.5  # all that colocd may cost the start of a job
@@ -41,6 +40,7 @@ ASK_S = 0.5  # all that colocd may cost the start of a job
 # memory back a little later.
 PAUSES_S = (0.0, 0.5, 1.0)
 PUT_BACK_S, SETTLE_S = 4.0, 1.0  # for slurmctld to requeue the job, and to tell slurmd
+MOST = 64  # processes of one GPU that colocd is told; MPS takes 48 clients
 GPU_FACTS = ("uuid", "minor", "total_mib", "free_mib")
 
 
@@ -142,7 +142,27 @@ def _facts(device: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:
     """A GPU for colocd. A figure that NVML did not give is an object with the reason: left out."""
     facts = {name: device[name] for name in GPU_FACTS if not isinstance(device[name], dict)}
     found = device["processes"]
-    return facts | {"holders": gpu_processes(found, run_dir) if isinstance(found, list) else []}
+    return facts | {"holders": _processes(found, run_dir) if isinstance(found, list) else []}
+
+
+def _processes(processes: Sequence[Mapping[str, Any]], run_dir: Path) -> list[dict[str, Any]]:
+    """NVML's ``processes`` of a GPU (pid, used_mib) with job, user and name
+    (core/recover/fitness.GpuProcess). Left out: processes that have ended, and programs of MPS,
+    whose memory is their clients'."""
+    present = Present(run_dir)
+    present.refresh()
+    found = []
+    for each in processes[:MOST]:
+        one = procs.find(int(each["pid"]), present.uids.get)
+        if one is None or procs.is_helper(one):
+            continue
+        process = {"pid": one.pid, "uid": one.uid, "name": one.name[:32]}
+        if one.job_id is not None:
+            process["job_id"] = one.job_id
+        if isinstance(each["used_mib"], int):
+            process["used_mib"] = each["used_mib"]
+        found.append(process)
+    return found
 
 
 def _request(call: HookCall, request: dict[str, Any], deadline_s: float) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters import hookenv
+from slurm_coloc.adapters.dcgm import Dcgmi
 from slurm_coloc.adapters.dcgm.counters import Dcgm
 from slurm_coloc.adapters.dcgm.jobs import JobStatistics
-from slurm_coloc.adapters.dcgm.program import Dcgmi
 from slurm_coloc.adapters.mps import node
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
