@@ -8,10 +8,9 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+from slurm_coloc.core.gpu.telemetry import whose
+
 PROC = Path("/proc")
-#: programs of MPS; what a user calls by such a name and gives our variables is ended, too
-NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
-_COMM_MAX = 15  # the kernel cuts a program's name in /proc/PID/comm
 
 
 class Process(NamedTuple):
@@ -51,13 +50,13 @@ def of_daemon(pipe: Path, leader: Process | None) -> list[Process]:
     session keeps its number from being given away), and those whose environment names this pipe
     directory, which root may not read in every container."""
     wanted = f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()
-    names = {name[:_COMM_MAX].encode() for name in NAMES}
     found = []
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if (entry / "comm").read_bytes().strip() not in names:
+            # A user's own program of such a name, with our variables, is ended, too.
+            if not whose.is_named((entry / "comm").read_text(errors="replace").strip(), whose.MPS):
                 continue
             began = started(int(entry.name))
             if began is None:
