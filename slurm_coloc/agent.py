@@ -59,21 +59,21 @@ class Agent:
                 group.create_task(self._sampler.run())
 
     async def _link(self) -> None:
-        pause, told = FIRST_PAUSE_S, ""
+        pause, logged = FIRST_PAUSE_S, ""
         self._alone_s = time.monotonic()
         while True:
             try:
                 link = await self._open()
                 log.info("linked", to=link.where, node=self._me.node)
-                pause, told = FIRST_PAUSE_S, ""
+                pause, logged = FIRST_PAUSE_S, ""
                 try:
                     await self._serve(link)  # until it is lost
                 finally:
                     await link.close()
             except DaemonUnreachable as err:
-                if err.message != told:  # the same reason is told once
+                if err.message != logged:  # the same reason is logged once
                     log.warning("link", error=err.message)
-                told = err.message
+                logged = err.message
                 await self._alone()
             # Jitter: a thousand agents must not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
@@ -125,10 +125,10 @@ class Agent:
 
     async def _beat(self, link: Link) -> None:
         """Send a heartbeat; raises DaemonUnreachable where a standby answers, or colocd refuses."""
-        told = self._sampler.heartbeat() if self._sampler else {}
+        figures = self._sampler.heartbeat() if self._sampler else {}
         node = self._me.node
         answer = await link.ask(
-            "beat", node=node, version=__version__, spooled=len(self._names()), **told
+            "beat", node=node, version=__version__, spooled=len(self._names()), **figures
         )
         if code := error_code(answer):
             error = answer.get("error")

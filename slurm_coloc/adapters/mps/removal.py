@@ -71,10 +71,10 @@ def opened(mps: Path) -> Iterator[int]:
         (mps / OLD).mkdir(0o700)
     fd = os.open(mps / OLD, _FOLDER)
     try:
-        seen = os.fstat(fd)
-        if seen.st_uid != os.geteuid():
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, f"{mps / OLD} is another user's")
-        if stat.S_IMODE(seen.st_mode) != 0o700:
+        if stat.S_IMODE(status.st_mode) != 0o700:
             os.fchmod(fd, 0o700)
         yield fd
     finally:
@@ -114,9 +114,9 @@ def _go_on_behind(mps: Path) -> None:
         _ending(lambda: _round(mps))
 
 
-def _close_all_but(*kept: int) -> None:
+def _close_all_but(*needed: int) -> None:
     for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-        if fd not in kept:
+        if fd not in needed:
             with contextlib.suppress(OSError):  # that of the listing itself
                 os.close(fd)
 
@@ -166,10 +166,10 @@ def _try(old: int, name: str) -> str:
 def _have_emptied(top: int, uid: int) -> None:
     """Have a child with the user's rights empty the folder. The user may stop that child by a
     signal: this process, root's, kills it after TREE_S. Raises OSError."""
-    seen = os.fstat(top)
-    if seen.st_uid != uid:
+    status = os.fstat(top)
+    if status.st_uid != uid:
         os.fchown(top, uid, -1)
-    gid = seen.st_gid if uid == 0 or seen.st_gid else 65534  # never root's group for a user
+    gid = status.st_gid if uid == 0 or status.st_gid else 65534  # never root's group for a user
     pid = os.fork()
     if pid == 0:
         _ending(lambda: _empty_as(top, uid, gid))

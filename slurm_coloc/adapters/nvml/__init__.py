@@ -149,7 +149,7 @@ class Nvml:
         return [self._gpu(self.call("nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
 
     def driver(self) -> str:
-        """The driver's version, "" where it is not told."""
+        """The driver's version, "" where it is not known."""
         found = self.maybe(lambda: as_text(self.call("nvmlSystemGetDriverVersion")))
         return "" if isinstance(found, Missing) else found
 

@@ -20,7 +20,7 @@ REFRESH_S = 60.0
 @dataclass(slots=True)
 class Unit:
     """A GPU, or a MIG device of the GPU ``parent``. ``index``: NVML's number of the GPU; ``minor``:
-    of /dev/nvidiaN, None where it is not told."""
+    of /dev/nvidiaN, None where it is not known."""
 
     uuid: str
     index: int
@@ -121,11 +121,11 @@ class Sampling:
         memory = self._lib.call("nvmlDeviceGetMemoryInfo", unit.handle)
         counters: Profile | None = None
         if profile:
-            told = self._gpm.read(unit.uuid, unit.handle, unit.parent, unit.instance)
-            if isinstance(told, Missing):
-                why["smact"] = told.reason
+            found = self._gpm.read(unit.uuid, unit.handle, unit.parent, unit.instance)
+            if isinstance(found, Missing):
+                why["smact"] = found.reason
             else:
-                counters = told
+                counters = found
         power = self._figure(unit, "nvmlDeviceGetPowerUsage", "power", why)
         energy = self._figure(unit, "nvmlDeviceGetTotalEnergyConsumption", "energy", why)
         return Sample(

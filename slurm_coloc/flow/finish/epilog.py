@@ -168,9 +168,9 @@ def _evidence(tails: Mapping[str, userfile.Tail], notes: list[str]) -> dict[str,
 
 
 def _checkpoint(tails: Mapping[str, userfile.Tail]) -> dict[str, bool] | None:
-    """What the run said of its checkpoints; None where it said nothing."""
-    told = [announced(tail.data) for tail in tails.values()]
-    saved, goes_on = any(one.saved for one in told), any(one.goes_on for one in told)
+    """What the log says of the run's checkpoints; None where it says nothing."""
+    lines = [announced(tail.data) for tail in tails.values()]
+    saved, goes_on = any(one.saved for one in lines), any(one.goes_on for one in lines)
     return {"saved": saved, "goes_on": goes_on} if saved or goes_on else None
 
 

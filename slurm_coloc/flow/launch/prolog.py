@@ -40,7 +40,7 @@ ASK_S = 0.5  # all that colocd may cost the start of a job
 # memory back a little later.
 PAUSES_S = (0.0, 0.5, 1.0)
 PUT_BACK_S, SETTLE_S = 4.0, 1.0  # for slurmctld to requeue the job, and to tell slurmd
-MOST = 64  # processes of one GPU that colocd is told; MPS takes 48 clients
+MOST = 64  # processes of one GPU in the request; MPS takes 48 clients
 GPU_FACTS = ("uuid", "minor", "total_mib", "free_mib")
 
 

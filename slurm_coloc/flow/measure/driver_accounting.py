@@ -25,7 +25,7 @@ class Accounting:
         self._judged: dict[str, set[int]] = {}
         self._there: dict[str, set[tuple[int, int]]] = {}
         self._gone: dict[str, dict[tuple[int, int], float]] = {}  # when each was first missed
-        self._told = ""
+        self._logged = ""
 
     def meet(self, uuid: str, runs: list[RunUse]) -> None:
         """Which runs are on this GPU, at every sample: a process that came and went between two
@@ -66,8 +66,8 @@ class Accounting:
             for run in runs:
                 run.accounting = False
                 run.why["accounting"] = err.message
-            if err.message != self._told:
-                self._told = err.message
+            if err.message != self._logged:
+                self._logged = err.message
                 log.warning("accounting", gpu=uuid, error=err.message)
             return
         for run in runs:

@@ -81,7 +81,7 @@ class Measurer:
         self._at_s = 0.0
         self._accounted_s = self._forgot_s = 0.0
         self._mapped: dict[str, tuple[int, ...]] = {}
-        self._told_write = ""
+        self._logged = ""
         self.xids = xids.Xids()
         self.stats: JobStats | None = None
         self.idle: list[dict[str, Any]] = []
@@ -133,9 +133,9 @@ class Measurer:
     def _note_xids(self) -> bool:
         found = self.xids.take()
         runs = [(run.job, run.use) for run in self._runs.values()]
-        for told in found:
-            jobs = xids.note(told, runs, self._present.jobs)
-            log.warning("xid", number=told[1].number, gpu=told[1].uuid, jobs=jobs)
+        for at_s, one in found:
+            jobs = xids.note(at_s, one, runs, self._present.jobs)
+            log.warning("xid", number=one.number, gpu=one.uuid, jobs=jobs)
         return bool(found)
 
     # runs
@@ -149,7 +149,7 @@ class Measurer:
                 continue
             del self._runs[job_id]
             if self._may_write and job is not None:
-                self._put(run)  # it was requeued to this node before its Epilog's work was seen
+                self._put(run)  # it was requeued to this node before its Epilog's work was noticed
         for job_id, job in self._present.jobs.items():
             if job_id not in self._runs:
                 self._runs[job_id] = Run(job, self._begin(job), self._settings.idle_after_s)
@@ -274,8 +274,8 @@ class Measurer:
     def _put(self, run: Run) -> None:
         try:
             records.write(self.run_dir, run.use.record())
-            self._told_write = ""
+            self._logged = ""
         except (ColocError, OSError) as err:
-            if str(err) != self._told_write:
-                self._told_write = str(err)
+            if str(err) != self._logged:
+                self._logged = str(err)
                 log.error("record", jobid=run.job.job_id, error=str(err)[:200])

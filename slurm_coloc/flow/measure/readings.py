@@ -34,7 +34,7 @@ class Readings:
         return self._sampling.lost
 
     def take(self, uids: Mapping[int, int], see: Callable[[str, int], None]) -> list[Reading]:
-        """``uids``: the owner of each job on this node; ``see``: is told the device and the pid of
+        """``uids``: the owner of each job on this node; ``see``: gets the device and the pid of
         each process. Raises GpuError where NVML does not start."""
         without = not self._known or any(self._dcgm.read(uuid) is None for uuid in self._known)
         samples = self._sampling.take(profile=self.paused_by is None and without)
@@ -108,8 +108,8 @@ def sources(mine: list[Reading]) -> tuple[dict[str, str | None], dict[str, str]]
     why: dict[str, str] = {} if mine else {"memory": "no sample of its GPUs"}
     by = "dcgm" if any(one.source == "dcgm" for one in mine) else "gpm"
     for name in FIGURES:
-        told = any(getattr(one.profile, name) is not None for one in mine)
-        found[name] = by if told else None
+        known = any(getattr(one.profile, name) is not None for one in mine)
+        found[name] = by if known else None
     found["energy"] = "nvml" if any(one.energy_j is not None for one in mine) else None
     for one in mine:
         why |= one.why

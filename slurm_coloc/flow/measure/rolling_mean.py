@@ -8,7 +8,7 @@ from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.gpu.telemetry.window import SPAN_S, Window
 from slurm_coloc.flow.node.jobs_here import Job
 
-MOST_JOBS = 48  # told of one GPU; MPS takes no more clients
+MOST_JOBS = 48  # of one GPU in a heartbeat; MPS takes no more clients
 PROFILE = ("smact", "smocc", "dram", "pcie_tx_mib_s", "pcie_rx_mib_s")
 FIGURES = (*PROFILE, "power_w")
 

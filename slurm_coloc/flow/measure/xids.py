@@ -89,9 +89,10 @@ class Xids:
         self.why = why
 
 
-def note(timed: Timed, runs: Iterable[tuple[Job, RunUse]], present: Mapping[int, Job]) -> list[int]:
+def note(
+    at_s: float, found: Xid, runs: Iterable[tuple[Job, RunUse]], present: Mapping[int, Job]
+) -> list[int]:
     """Write an Xid into the records of the runs on its GPU; the jobs that it concerns."""
-    at_s, found = timed
     jobs = []
     for job, use in runs:
         mine = found.uuids & (set(job.uuids) | use.gpus.keys())

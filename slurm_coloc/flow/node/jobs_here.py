@@ -67,8 +67,8 @@ class Present:
             names = [entry.name for entry in entries if _STATE.fullmatch(entry.name)]
         for name in names:
             try:
-                told = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                files[name] = (told.st_mtime_ns, told.st_ino)
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                files[name] = (status.st_mtime_ns, status.st_ino)
                 job_id = int(name.removesuffix(".json"))
                 if files[name] == self._files.get(name):
                     job = self.jobs.get(job_id)

@@ -54,7 +54,7 @@ def _read(dir_fd: int, name: str) -> Plain | None:
 
 
 def checked(found: object) -> Plain | None:
-    """A record as far as its shape can be told at a glance; None where it is none."""
+    """A record whose fields have the right types; None where they have not."""
     if not isinstance(found, dict) or found.get("v") != 1:
         return None
     numbers = ("job_id", "restart", "began_s", "since_s", "until_s", "samples")

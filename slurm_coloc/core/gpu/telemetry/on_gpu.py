@@ -90,14 +90,14 @@ class OnGpu:
     def of(cls, plain: Plain) -> "OnGpu":
         """From a record."""
         count = int(plain["samples"])
-        seen = int(plain["smact_samples"])
+        active = int(plain["smact_samples"])
         made = cls()
         made.peak_mib = int(plain["peak_mib"])
         made.mib = Mean.of(plain["mean_mib"], count)
-        made.smact = Mean.of(plain["smact_mean"], seen)
+        made.smact = Mean.of(plain["smact_mean"], active)
         made.smact_max = plain["smact_max"]
-        made.smocc = Mean.of(plain["smocc_mean"], seen)
-        made.dram = Mean.of(plain["dram_mean"], seen)
+        made.smocc = Mean.of(plain["smocc_mean"], active)
+        made.dram = Mean.of(plain["dram_mean"], active)
         made.how = plain["smact_how"]
         made.energy_j = plain["energy_j"]
         made.gpu_energy_j = plain["gpu_energy_j"]

@@ -39,35 +39,35 @@ class Pids:
     """At most MOST are kept: of those that have ended the smallest go first."""
 
     def __init__(self) -> None:
-        self._kept: list[Pid] = []
+        self._pids: list[Pid] = []
         self.dropped = 0
         self.unseen: Plain = {}
 
     def __iter__(self) -> Iterator[Pid]:
-        return iter(self._kept)
+        return iter(self._pids)
 
     def on(self, uuid: str) -> list[Pid]:
         """Those on one GPU."""
-        return [one for one in self._kept if one.uuid == uuid]
+        return [one for one in self._pids if one.uuid == uuid]
 
     def see(self, at_s: float, uuid: str, held: Held) -> None:
         """A process in a sample."""
-        for place, one in enumerate(self._kept):
+        for place, one in enumerate(self._pids):
             if one.uuid == uuid and one.is_same(held.pid, held.start_s):
                 peak_mib = max(one.peak_mib, held.mib)
-                self._kept[place] = one._replace(peak_mib=peak_mib, end_s=None, seen_s=at_s)
+                self._pids[place] = one._replace(peak_mib=peak_mib, end_s=None, seen_s=at_s)
                 return
         self._take(Pid(held.pid, held.start_s, uuid, held.mib, at_s, None, at_s))
 
     def account(self, uuid: str, use: Use) -> bool:
         """What the driver accounted of a process; false where it is none of these. Its time on the
         GPU begins after the process does, so that a number that is used again does not fit."""
-        for place, one in enumerate(self._kept):
+        for place, one in enumerate(self._pids):
             if one.uuid != uuid or one.pid != use.pid or use.start_s < one.start_s - SAME_S:
                 continue
             if use.start_s > one.seen_s + SAME_S:
                 continue  # the number was given away after this one was seen last
-            self._kept[place] = one._replace(
+            self._pids[place] = one._replace(
                 peak_mib=max(one.peak_mib, use.peak_mib),
                 from_s=min(one.from_s, use.start_s),
                 end_s=one.end_s if use.end_s is None else use.end_s,
@@ -90,20 +90,20 @@ class Pids:
     def close(self, at_s: float) -> bool:
         """End those that are in no sample any more; whether there were such."""
         ended = False
-        for place, one in enumerate(self._kept):
+        for place, one in enumerate(self._pids):
             if one.end_s is None and at_s - one.seen_s > AGO_S:
-                self._kept[place], ended = one._replace(end_s=one.seen_s), True
+                self._pids[place], ended = one._replace(end_s=one.seen_s), True
         return ended
 
     def _take(self, one: Pid) -> None:
-        if len(self._kept) >= MOST:
-            ended = [old for old in self._kept if old.end_s is not None]
+        if len(self._pids) >= MOST:
+            ended = [old for old in self._pids if old.end_s is not None]
             if not ended:
                 self.dropped += 1
                 return
-            self._kept.remove(min(ended, key=lambda old: old.peak_mib))
+            self._pids.remove(min(ended, key=lambda old: old.peak_mib))
             self.dropped += 1
-        self._kept.append(one)
+        self._pids.append(one)
 
     def plain(self) -> list[Plain]:
         """As it stands in the record."""
@@ -112,7 +112,7 @@ class Pids:
                 name: round(value, 3) if isinstance(value, float) else value
                 for name, value in one._asdict().items()
             }
-            for one in self._kept
+            for one in self._pids
         ]
 
     @classmethod
@@ -130,6 +130,6 @@ class Pids:
                 end_s=None if end_s is None else float(end_s),
                 seen_s=float(one["seen_s"]),
             )
-            made._kept.append(pid)
+            made._pids.append(pid)
         made.unseen = dict(unseen)
         return made

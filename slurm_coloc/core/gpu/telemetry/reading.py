@@ -27,7 +27,7 @@ class Held(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Profiling counters: ratios 0..1, PCIe in MiB/s. None: not told."""
+    """Profiling counters: ratios 0..1, PCIe in MiB/s. None: not known."""
 
     smact: float | None = None
     smocc: float | None = None
@@ -105,6 +105,6 @@ def _weights(held: tuple[Held, ...]) -> dict[int, float]:
     for one in held:
         busy[one.job_id] = busy.get(one.job_id, 0.0) + (one.busy or 0.0)
     total = sum(busy.values())
-    if total <= 0:  # not told by the driver, or nobody had a kernel
+    if total <= 0:  # the driver does not report it, or nobody had a kernel
         busy, total = dict.fromkeys(busy, 1.0), float(len(busy))
     return {job: part / total for job, part in busy.items() if job is not None}

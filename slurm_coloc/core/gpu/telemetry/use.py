@@ -61,7 +61,7 @@ class RunUse:
     ) -> float | None:
         """Add a sample of the GPUs that this run has. ``energy_j``: by UUID, since the last sample;
         ``others``: restart and uid of the runs on this node. Returns the run's SM activity, summed
-        over its GPUs, None where it is not told."""
+        over its GPUs, None where it is not known."""
         past_s = at_s - (self.until_s or self.began_s)
         self.since_s = self.since_s or at_s
         if past_s > GAP_S:
