@@ -103,7 +103,7 @@ class Loops:
 
     def _reconcile_pause(self) -> float:
         daemon = self._parts.config.daemon
-        return daemon.reconcile_s if self._parts.store.unbound() else daemon.idle_s
+        return daemon.reconcile_s if self._parts.store.decisions.unbound() else daemon.idle_s
 
     async def _forget(self) -> None:
         before_s = time.time() - self._parts.config.daemon.history_days * DAY_S
@@ -116,8 +116,8 @@ class Loops:
 
     async def _recover(self) -> None:
         parts, recovering = self._parts, self._ends.recovering
-        due = parts.store.works.open() or parts.store.works.raised()
-        if not (due or parts.store.open_siblings() or parts.store.putbacks.open()):
+        due = parts.store.recoveries.open() or parts.store.recoveries.raised()
+        if not (due or parts.store.arrays.open() or parts.store.putbacks.open()):
             recovering.clear()
             await recovering.wait()
         if not parts.standby:

@@ -1,29 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on shares and their time limits: what each had, lost beside others, and was given.
+"""Runs on shares and their time limits: what each had, lost beside others, and was given."""
 
-``base_s``: the limit as the job's owner gave it, NULL: unlimited; ``set_s``: what we made of it
-last, NULL: nothing; ``lost_s``: seconds lost beside others up to ``at_s``; ``speed``: the present
-one; ``alone``: its SM activity while it had the GPU to itself. ``state`` is ``open``, ``theirs``
-where somebody else changed the limit, ``restored`` when a later run has the original again,
-``gone`` or ``failed``.
-"""
-
-from slurm_coloc.adapters.store.table import Row, Table
+from slurm_coloc.adapters.store.table import Table, records
+from slurm_coloc.core.records.lists import StretchedRun
+from slurm_coloc.core.records.runs import PresentRun
 
 
-class Stretches(Table):
+class Stretches(Table[StretchedRun]):
     """The table ``stretches``; a part of the store."""
 
+    RECORD = StretchedRun
     NAME = "stretches"
     KEYS = ("decision", "job_id", "restart")
 
-    def present(self, now_s: float) -> list[Row]:
+    def present(self, now_s: float) -> list[PresentRun]:
         """Runs that go on and have begun, and those that have ended since what they cost others was
         counted last, with what their decisions say; the first to begin first."""
-        return self._rows(
-            """SELECT r.decision, r.job_id, r.restart, r.uid, r.state, r.node, r.gpu_uuids, r.tres,
+        return records(
+            PresentRun,
+            self._db,
+            """SELECT r.decision, r.job_id, r.restart, r.uid, r.state, r.gpu_uuids, r.tres,
                  r.start_s, r.end_s, r.open, d.smact, d.max_slowdown, d.mode, d.action,
-                 d.exclusive_tres, d.slot
+                 d.exclusive_tres
                FROM runs r JOIN decisions d ON d.id = r.decision
                WHERE (r.open = 1 OR r.end_s > (
                  SELECT coalesce(min(s.at_s), ?) FROM stretches s JOIN runs o
@@ -35,14 +33,14 @@ class Stretches(Table):
             now_s,
         )
 
-    def live(self) -> list[Row]:
+    def live(self) -> list[StretchedRun]:
         """Those of runs that go on."""
         return self._rows(
             """SELECT s.* FROM stretches s JOIN runs r ON r.decision = s.decision
                  AND r.job_id = s.job_id AND r.restart = s.restart WHERE r.open = 1"""
         )
 
-    def before(self, decision: str, job_id: int, restart: int) -> Row | None:
+    def before(self, decision: str, job_id: int, restart: int) -> StretchedRun | None:
         """The row of the last earlier run of a job."""
         rows = self._rows(
             """SELECT * FROM stretches WHERE decision = ? AND job_id = ? AND restart < ?
@@ -53,7 +51,7 @@ class Stretches(Table):
         )
         return rows[0] if rows else None
 
-    def to_restore(self) -> list[Row]:
+    def to_restore(self) -> list[StretchedRun]:
         """Stretched runs of jobs of which a later run waits."""
         return self._rows(
             """SELECT s.* FROM stretches s JOIN runs r ON r.decision = s.decision
@@ -62,7 +60,7 @@ class Stretches(Table):
                WHERE s.state = 'open' AND s.set_s IS NOT NULL"""
         )
 
-    def of_job(self, decision: str, job_id: int) -> list[Row]:
+    def of_job(self, decision: str, job_id: int) -> list[StretchedRun]:
         """All of a job, the first run first."""
         sql = "SELECT * FROM stretches WHERE decision = ? AND job_id = ? ORDER BY restart"
         return self._rows(sql, decision, job_id)

@@ -98,15 +98,15 @@ class Live:
 
     def _note(self, node: str, idle: IdleRun) -> None:
         """Tell the job's story of it, once."""
-        for run in self._store.runs_of_job(idle.job_id):
-            if run["restart"] != idle.restart or run["outcome"]:
+        for run in self._store.runs.of_job(idle.job_id):
+            if run.restart != idle.restart or run.outcome:
                 continue
             minutes = (time.time() - idle.since_s) / 60
             text = f"holds {idle.held_mib} MiB on {node} and has used no GPU for {minutes:.0f} min"
-            said = self._store.story(run["decision"], idle.job_id)
-            begun = [line for line in said if line["kind"] == "idle"]
-            if not begun or begun[-1]["at_s"] < idle.since_s:
-                self._store.note(time.time(), run["decision"], idle.job_id, "idle", text)
+            said = self._store.events(run.decision, idle.job_id)
+            begun = [line for line in said if line.kind == "idle"]
+            if not begun or begun[-1].at_s < idle.since_s:
+                self._store.note(run.decision, idle.job_id, "idle", text)
                 log.info("idle", jobid=idle.job_id, node=node, held_mib=idle.held_mib)
 
     def _fresh(self) -> dict[str, tuple[float, Beat]]:

@@ -93,16 +93,8 @@ def read(message: dict[str, Any]) -> RunReport:
 
 def keep(store: Store, report: RunReport) -> None:
     """Keep a report; the same again replaces it."""
-    store.reports.add(
-        {
-            "cluster": report.cluster,
-            "job_id": report.job_id,
-            "restart": report.restart,
-            "node": report.node,
-            "at_s": report.ended_s or time.time(),
-        },
-        report.model_dump(mode="json"),
-    )
+    at_s, body = report.ended_s or time.time(), json.dumps(report.model_dump(mode="json"))
+    store.reports.add(report.cluster, report.job_id, report.restart, report.node, at_s, body)
 
 
 def take(store: Store, message: dict[str, Any]) -> int:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node's Prolog asks: what was reserved for the job that begins, and which GPUs it got."""
 
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -9,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
@@ -94,20 +94,20 @@ async def launched(
         return {"reservation": None}
     see(view)
     decision_id = decision_in(view.admin_comment)
-    decision = store.decision(decision_id) if decision_id else None
+    decision = store.decisions.of(decision_id) if decision_id else None
     if decision is None or decision_id is None:
         return {"reservation": None}
-    held = shared({"tres": view.tres}, decision)
+    held = shared(view.tres, decision)
+    shards = shards_of(view.tres, decision) if held else 0
     reservation = {
         "decision": decision_id,
-        "action": decision["action"] if held else "exclusive",
-        "shards": shards_of({"tres": view.tres}, decision) if held else 0,
-        "shard_mib": decision["shard_mib"],
-        "memory_mib": decision["memory_mib"],
-        "upper_mib": decision["upper_mib"],
+        "action": decision.action if held else "exclusive",
+        "shards": shards,
+        "shard_mib": decision.shard_mib,
+        "memory_mib": decision.memory_mib,
+        "upper_mib": decision.upper_mib,
     }
-    grown = reservation["shards"] > decision["shards"]
-    need_mib = _promised_mib(reservation, grown) if held else None
+    need_mib = _promised_mib(shards, decision) if held else None
     gpus = [gpu.now() for gpu in asked.gpus]
     unfit = await gate.judge(
         *(view, decision, asked.node, gpus, need_mib), last=asked.last, unfenced=asked.unfenced
@@ -117,18 +117,17 @@ async def launched(
     return {"reservation": reservation, "unfit": unfit}
 
 
-def _promised_mib(reservation: Answer, grown: bool) -> int:
+def _promised_mib(shards: int, decision: StoredDecision) -> int:
     """What the job was promised of each GPU: what it will not exceed, within its shards; all of
-    them where they have ``grown``, since the estimate was too low then."""
-    whole = int(reservation["shards"] * reservation["shard_mib"])
-    upper: int | None = reservation["upper_mib"]
-    return min(whole, upper) if upper and not grown else whole
+    them where they are more than was decided, since the estimate was too low then."""
+    whole, upper = shards * decision.shard_mib, decision.upper_mib
+    return min(whole, upper) if upper and shards <= decision.shards else whole
 
 
 def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:
     uuids = [gpu.uuid for gpu in asked.gpus]
-    if not store.launched(decision_id, asked.job_id, asked.restart, uuids):
+    if not store.runs.launched(decision_id, asked.job_id, asked.restart, uuids):
         return
     free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in asked.gpus)
     text = f"starts on {asked.node}: {', '.join(free)}"
-    store.note(time.time(), decision_id, asked.job_id, "launch", text)
+    store.note(decision_id, asked.job_id, "launch", text)

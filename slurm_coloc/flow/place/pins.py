@@ -22,6 +22,7 @@ from slurm_coloc.core.place.queue_order import QueueOrder, line_of
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, plain, wanted_partitions
@@ -209,7 +210,7 @@ class Placer:
         wanted = self._sources.wanted(job, self._decision(job))
         return {} if wanted or job.req_nodes == node else {"ReqNodeList": node}
 
-    def _decision(self, job: Queued) -> dict[str, object] | None:
+    def _decision(self, job: Queued) -> StoredDecision | None:
         found = decision_in(job.admin_comment)
         return self._memory.decisions.get(found) if found else None
 
@@ -240,7 +241,7 @@ class Placer:
             text = f"waits: {TOLD[answer.why]}"
         else:
             text = f"left to Slurm: {TOLD.get(answer.why, answer.why)}"
-        self._store.note(time.time(), decision, job.job_id, "place", text)
+        self._store.note(decision, job.job_id, "place", text)
         where = answer.pin or Pin("", "")
         log.info(
             "place",
@@ -326,7 +327,7 @@ class Placer:
         self._record(asked, answers)
         self._sent.append((time.time(), decision_id, job))
         self._last = replace(snapshot, waiting=_joined(snapshot.waiting, job))
-        self._store.note(time.time(), decision_id, None, "place", line)
+        self._store.note(decision_id, None, "place", line)
         return replace(change, fields=fields)
 
 

@@ -2,18 +2,18 @@
 """Stage place, what is decided on: Slurm's nodes and queue, the agents' figures, our own records,
 put together into the snapshot of core/place/steering."""
 
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, features_fit, plain
@@ -44,7 +44,7 @@ class Memory:
     begun: set[str] = field(default_factory=set)
     given_up: set[tuple[int, int]] = field(default_factory=set)
     opened: set[tuple[int, int]] = field(default_factory=set)
-    decisions: dict[str, Row] = field(default_factory=dict)
+    decisions: dict[str, StoredDecision] = field(default_factory=dict)
 
     def forget(self, present: Collection[tuple[int, int]]) -> None:
         """Jobs that do not wait any more."""
@@ -182,13 +182,13 @@ class Sources:
             memory_mib=max(0, use.memory_mib - use.memory_used_mib),
         )
 
-    def _decision(self, comment: str) -> Row | None:
+    def _decision(self, comment: str) -> StoredDecision | None:
         """The decision of a job that carries our mark."""
         found = decision_in(comment)
         if found is None:
             return None
         if found not in self.memory.decisions:
-            row = self.store.decision(found)
+            row = self.store.decisions.of(found)
             if row is None:
                 return None
             self.memory.decisions[found] = row
@@ -205,9 +205,9 @@ class Sources:
             count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard") or 0,
             job.start_s,
             job.end_s,
-            decision["smact"] if decision else None,
+            decision.smact if decision else None,
             held,
-            decision["max_slowdown"] if decision else None,
+            decision.max_slowdown if decision else None,
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
@@ -227,16 +227,15 @@ class Sources:
         if here:
             return tuple(sorted(here)), here[min(here)]
         by_uuid = {gpu.uuid: _place(gpu) for gpu in gpus}
-        for run in self.store.runs_of_job(job.job_id):
-            if run["restart"] == job.restarts and run["gpu_uuids"]:
-                uuids = json.loads(run["gpu_uuids"])
-                return tuple(sorted(by_uuid[one] for one in uuids if one in by_uuid)), 0
+        for run in self.store.runs.of_job(job.job_id):
+            if run.restart == job.restarts and run.gpu_uuids:
+                return tuple(sorted(by_uuid[one] for one in run.gpu_uuids if one in by_uuid)), 0
         return (), 0
 
     def _busy(self) -> set[tuple[str, int]]:
         """Jobs that a recovery, a gate's put-back or a resizing of an array is acting on."""
-        rows = [*self.store.works.open(), *self.store.putbacks.open()]
-        return {(row["decision"], row["job_id"]) for row in rows}
+        rows = [*self.store.recoveries.open(), *self.store.putbacks.open()]
+        return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(
         self,
@@ -272,49 +271,48 @@ class Sources:
             since_s=since,
             given_up=key(job) in self.memory.given_up,
             run_s=job.limit_s,
-            smact=decision["smact"] if decision else None,
+            smact=decision.smact if decision else None,
             cpus=job.cpus,
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
-            max_slowdown=decision["max_slowdown"] if decision else None,
+            max_slowdown=decision.max_slowdown if decision else None,
             tier=tier,
         )
 
-    def wanted(self, job: Queued, decision: Row | None) -> str:
+    def wanted(self, job: Queued, decision: StoredDecision | None) -> str:
         """The nodes that a job's owner asked for, "" for any: ReqNodeList without a pin of ours."""
         if decision is None or not job.req_nodes:
             return job.req_nodes
-        request = json.loads(decision["request"] or "{}")
         if is_typed(job):
-            return request.get("req_nodes") or ""
+            return decision.req_nodes
         # Its request was changed since, by a recovery perhaps: is it still our node?
-        story = self.store.story(decision["id"], job.job_id)
-        said = [line["text"] for line in story if line["kind"] == "place"]
+        events = self.store.events(decision.id, job.job_id)
+        said = [one.text for one in events if one.kind == "place"]
         ours = bool(said) and said[-1].startswith(f"{job.req_nodes} GPU ")
-        return (request.get("req_nodes") or "") if ours else job.req_nodes
+        return decision.req_nodes if ours else job.req_nodes
 
-    def _parked(self, job: Queued, decision: Row | None, now: float) -> bool:
+    def _parked(self, job: Queued, decision: StoredDecision | None, now: float) -> bool:
         """Whether the job's start time is ours: it waits at the gate."""
         if job.reason != "BeginTime" or decision is None:
             return False
         if key(job) in self.memory.parked:
             return True
-        if decision["id"] in self.memory.begun and job.restarts == 0:
+        if decision.id in self.memory.begun and job.restarts == 0:
             self.memory.parked[key(job)] = job.start_s or now
             return True
         return False
 
-    def _is_ours(self, job: Queued, decision: Row, busy: set[tuple[str, int]]) -> bool:
+    def _is_ours(self, job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
         """Whether the job is one that may be pinned: shards of one GPU, by our own decision."""
         items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
         return (
-            decision["action"] == Action.COLLOCATE
-            and decision["mode"] == "on"
+            decision.action == Action.COLLOCATE
+            and decision.mode == "on"
             and [one.name for one in items] == ["shard"]
             and not _named(job.tres_per_task)
             and not _named(job.tres_per_job)
             and job.num_nodes == 1
             and not job.reservation
-            and (decision["id"], job.job_id) not in busy
+            and (decision.id, job.job_id) not in busy
         )
 
 

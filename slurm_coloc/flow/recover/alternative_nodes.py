@@ -33,8 +33,8 @@ async def excluded_before(
     if not others:
         return None
     for row in store.putbacks.open_of(decision_in(view.admin_comment) or "", view.job_id):
-        if row["excluded"]:
-            return str(row["was"])  # ours are in the list now
+        if row.excluded:
+            return row.was or ""  # ours are in the list now
     try:
         return await slurm.excluded(view.handle)
     except SlurmError as err:

@@ -11,6 +11,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.rewrite import whole_gpu
 from slurm_coloc.core.gpu.mig import slice_mib, slice_of
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import NO_DECISION, mark_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, with_item, without
@@ -29,30 +30,28 @@ def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobVie
         return False
     per_gpu = _shards_per_gpu(view, shape)
     tres = exclusive_tres(view, shape, per_gpu)
-    store.add_decision(
-        {
-            "id": mark.decision,
-            "cluster": shape.name,
-            "made_s": view.submit_s or time.time(),
-            "uid": view.uid,
-            "account": view.account or None,
-            "partition": view.partition or None,
-            "mode": "on",
-            "action": mark.action,
-            "reason": mark.reason,
-            "detail": "taken over from its mark",
-            "shards": mark.shards,
-            "shard_mib": _slice_mib(view) or config.pool.shard_mib,
-            "shards_per_gpu": per_gpu,
-            "features": "{}",
-            "request": "{}",
-            "exclusive_tres": tres,
+    store.decisions.add(
+        StoredDecision(
+            id=mark.decision,
+            cluster=shape.name,
+            made_s=view.submit_s or time.time(),
+            uid=view.uid,
+            account=view.account or None,
+            partition=view.partition or None,
+            mode="on",
+            action=mark.action,
+            reason=mark.reason,
+            detail="taken over from its mark",
+            shards=mark.shards,
+            shard_mib=_slice_mib(view) or config.pool.shard_mib,
+            shards_per_gpu=per_gpu,
+            exclusive_tres=tres,
             # Without GPUs on its node or for each task it is not known how to put it on whole GPUs.
-            "may_requeue": int(view.requeue and view.batch and bool(tres)),
-            "bound": 1,
-        }
+            may_requeue=view.requeue and view.batch and bool(tres),
+            bound=1,
+        )
     )
-    store.note(time.time(), mark.decision, view.job_id, "adopted", "taken over from its mark")
+    store.note(mark.decision, view.job_id, "adopted", "taken over from its mark")
     log.info("adopt", jobid=view.job_id, decision=mark.decision, shards=mark.shards)
     return True
 

@@ -85,7 +85,7 @@ def judge(store: Store, slurm: Any, shape: ClusterShape = ALONE, **more: Any) ->
     off = more.pop("off", False)
     view = more.pop("view", VIEW)
     gate = Gate(GateConfig(**more), store, slurm, lambda: off, lambda: shape, lambda view: None)
-    decision = store.decision(ID)
+    decision = store.decisions.of(ID)
     assert decision is not None
     return asyncio.run(gate.judge(view, decision, "n1", FULL, 12288, last=last))
 
@@ -102,7 +102,7 @@ def test_it_waits_for_its_only_node(store: Store) -> None:
     go_on(store, slurm)
     assert slurm.orders == ["requeue", "StartTime=now+60", "release"]
     row = store.putbacks.of(ID, 7, 0)
-    assert row is not None and row["state"] == "done"
+    assert row is not None and row.state == "done"
 
 
 def test_it_has_its_place_again(store: Store) -> None:
@@ -146,14 +146,14 @@ def test_what_is_not_put_back_starts(
     store: Store, slurm: Slurm, more: dict[str, Any], why: str
 ) -> None:
     assert judge(store, slurm, **more)["back"] is False
-    assert why in store.story(ID, 7)[-1]["text"]
+    assert why in store.events(ID, 7)[-1].text
     go_on(store, slurm)
     assert slurm.orders in ([], ["requeue"]) and store.putbacks.open() == []
     assert judge(store, slurm, **more)["back"] is False  # its Prolog again
 
 
 def test_an_owner_who_wants_no_requeue(store: Store) -> None:
-    decision = store.decision(ID)
+    decision = store.decisions.of(ID)
     assert decision is not None
     gate = Gate(GateConfig(), store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
     for view in (replace(VIEW, requeue=False), replace(VIEW, batch=False)):
@@ -164,7 +164,9 @@ def test_an_owner_who_wants_no_requeue(store: Store) -> None:
 @pytest.mark.parametrize(("mode", "action"), [("observe", "collocate"), ("on", "asis")])
 def test_jobs_that_are_not_ours_to_judge(store: Store, mode: str, action: str) -> None:
     gate = Gate(GateConfig(), store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
-    decision = {**(store.decision(ID) or {}), "mode": mode, "action": action}
+    stored = store.decisions.of(ID)
+    assert stored is not None
+    decision = replace(stored, mode=mode, action=action)
     assert asyncio.run(gate.judge(VIEW, decision, "n1", FULL, 12288, last=True)) is None
 
 
@@ -213,7 +215,7 @@ def test_a_share_that_nothing_would_hold(
 ) -> None:
     config = GateConfig(require_fence=required)
     gate = Gate(config, store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
-    decision = store.decision(ID)
+    decision = store.decisions.of(ID)
     assert decision is not None
     found = asyncio.run(
         gate.judge(VIEW, decision, "n1", FREE, need_mib, last=True, unfenced=unfenced)
