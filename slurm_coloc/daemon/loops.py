@@ -61,20 +61,20 @@ class Loops:
             await asyncio.sleep(pause())
 
     async def _refresh(self) -> None:
-        await self._parts.seen.look()
+        await self._parts.cluster.look()
 
     def refresh_pause(self) -> float:
         """Seconds to the next question for the cluster."""
         refresh_s = self._parts.config.daemon.refresh_s
-        return refresh_s if self._parts.seen.shape else min(FIRST_SHAPE_S, refresh_s)
+        return refresh_s if self._parts.cluster.shape else min(FIRST_SHAPE_S, refresh_s)
 
     async def _read_limits(self) -> None:
         """QOS and association limits; while slurmdbd is away the last known ones hold."""
         parts = self._parts
-        if parts.seen.shape is None:
+        if parts.cluster.shape is None:
             return
         try:
-            parts.limits = await parts.slurm.limits(parts.seen.shape.name)
+            parts.limits = await parts.slurm.limits(parts.cluster.shape.name)
         except SlurmError as err:
             if err.code != "no-accounting":
                 raise
@@ -86,7 +86,7 @@ class Loops:
         before = parts.role.part
         await parts.role.look()
         if parts.role.part is Part.ACTIVE and before is not Part.ACTIVE:
-            if parts.seen.shape is None:
+            if parts.cluster.shape is None:
                 await self._refresh()
             await parts.watcher.see_all()
             self._ends.recovering.set()

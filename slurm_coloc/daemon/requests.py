@@ -45,9 +45,11 @@ class Requests:
         seen_as = None if peer.uid in parts.trusted else peer.uid
         match op:
             case "submit":
-                stale = await parts.seen.is_stale(message.get("loaded_ms"), LOOK_S)
+                stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
                 return dict(
-                    await parts.decider.submit(message, parts.seen.shape, parts.limits, stale=stale)
+                    await parts.decider.submit(
+                        message, parts.cluster.shape, parts.limits, stale=stale
+                    )
                 )
             case "reload":
                 self._reload()
@@ -56,7 +58,7 @@ class Requests:
                 return {"pid": os.getpid()}
             case "status":
                 return self._status(trusted=seen_as is None)
-        found = await parts.people.answer(op, peer, seen_as, message)
+        found = await parts.queries.answer(op, peer, seen_as, message)
         if found is not None:
             return found
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
@@ -66,8 +68,8 @@ class Requests:
         mode = "off" if parts.modes.switched_off else parts.config.mode.default
         return answers.status(
             parts.store,
-            parts.seen.shape,
-            seen_s=parts.seen.at_s,
+            parts.cluster.shape,
+            seen_s=parts.cluster.at_s,
             mode=mode,
             role=str(parts.role.part),
             now_s=time.time(),

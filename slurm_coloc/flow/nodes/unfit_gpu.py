@@ -13,18 +13,15 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import GateConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.records.lists import PutBack
 from slurm_coloc.core.records.runs import Key, StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, unfit
 from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
 from slurm_coloc.flow.recover.retry_limit import refused
 
@@ -40,25 +37,13 @@ LOOK_S = 20.0
 class Gate:
     """Judges launches, and brings what was put back to its place in the queue."""
 
-    def __init__(
-        self,
-        config: GateConfig,
-        store: Store,
-        slurm: SlurmClient,
-        off: Callable[[], bool],
-        shape: Callable[[], ClusterShape | None],
-        see: Callable[[JobView], None],
-        *,
-        places: bool = True,
-    ) -> None:
-        """``see``: opens the run of a job that is in the queue again, so that it is followed;
-        ``places``: whether priorities may be set."""
-        self._config = config
-        self._store = store
-        self._slurm = slurm
-        self._off = off
-        self._shape = shape
-        self._see, self._places = see, places
+    def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
+        """``see``: opens the run of a job that is in the queue again, so that it is followed."""
+        self._config = context.config.gate
+        self._store, self._slurm = context.store, context.slurm
+        self._off, self._shape = context.off, context.shape
+        self._see = see
+        self._places = context.config.recovery.raise_by == "priority"  # they may be set
         self._ordering: set[tuple[str, int]] = set()
         self._later: dict[Key, float] = {}  # until when (monotonic) none is due
 

@@ -29,7 +29,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, plain, wanted_partition
 from slurm_coloc.core.slurm.gres import count_of, with_item, without
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.cluster.context import Context, Submission
 from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.recording import recorded
@@ -68,19 +68,19 @@ class SlurmSnapshot:
 class Placer:
     """Looks at the queue, asks the policy, and changes requests."""
 
-    def __init__(self, around: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
+    def __init__(self, context: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
         """``gate``: the figures in the nodes' Extra; ``closed``: UUIDs of GPUs that take no further
         job. Raises ConfigError for a policy that there is not."""
         try:
-            self._policy: Policy = policy(around.config.placement.policy)
+            self._policy: Policy = policy(context.config.placement.policy)
         except UsageFault as err:
             raise ConfigError(f"placement.policy: {err.message}") from err
-        self._config, self._store, self._slurm = around.config, around.store, around.slurm
-        self._off, self._shape, self._limits = around.off, around.shape, around.limits
+        self._config, self._store, self._slurm = context.config, context.store, context.slurm
+        self._off, self._shape, self._limits = context.off, context.shape, context.limits
         self._memory = Memory()
         interval_s = self._config.placement.interval_s
         self.parking = GateWait(self._slurm, self._memory, gate, interval_s)
-        self._sources = Sources(self._config, self._store, around.live, self._memory, closed)
+        self._sources = Sources(self._config, self._store, context.live, self._memory, closed)
         self._ring = Ring(self._config.daemon.state_dir / "placement")
         self._turn = 0
         self._last: Snapshot | None = None
@@ -265,24 +265,21 @@ class Placer:
 
     # submissions
 
-    def at_submit(
-        self,
-        decision_id: str,
-        request: JobRequest,
-        decision: Decision,
-        smact: float | None,
-        change: Rewrite,
-    ) -> Rewrite:
+    def at_submit(self, submitted: Submission) -> Rewrite:
         """The change of a request with the GPU that the policy chooses now. Without it Slurm might
-        start the job before the next look. ``smact``: expected."""
-        snapshot, place = self._last, self._config.placement
-        if snapshot is None or time.time() - snapshot.at_s > 2 * place.interval_s + 2:
-            return change
-        shape = self._shape()
+        start the job before the next look."""
+        snapshot, place, shape = self._last, self._config.placement, self._shape()
+        request, change = submitted.request, submitted.change
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
-        if not shards or shape is None or not _simple(request, decision):
-            return change
-        if len(snapshot.waiting) > AT_SUBMIT or _gpus(snapshot) > AT_SUBMIT:
+        if (
+            snapshot is None
+            or shape is None
+            or time.time() - snapshot.at_s > 2 * place.interval_s + 2
+            or not shards
+            or not _simple(request, submitted.decision)
+            or len(snapshot.waiting) > AT_SUBMIT
+            or sum(len(node.devices) for node in snapshot.nodes) > AT_SUBMIT
+        ):
             return change
         nodes = nodes_for(request, shape)
         job = Waiting(
@@ -294,10 +291,10 @@ class Placer:
             nodes,
             ours=True,
             run_s=request.time_limit * 60.0 if request.time_limit else None,
-            smact=smact,
+            smact=submitted.smact,
             cpus=request.min_cpus or 1,
             memory_mib=request.min_mem_per_node or 0,
-            max_slowdown=decision.max_slowdown,
+            max_slowdown=submitted.decision.max_slowdown,
             tier=self._line(shape).tier(",".join(wanted_partitions(request, shape))),
         )
         asked = replace(snapshot, waiting=_joined(snapshot.waiting, job))
@@ -320,14 +317,14 @@ class Placer:
             if not waits:
                 return change
             fields |= waits
-            self._memory.begun.add(decision_id)
+            self._memory.begun.add(submitted.decision_id)
             line = f"waits: {TOLD[answer.why]}"
         else:
             return change
         self._record(asked, answers)
-        self._sent.append((time.time(), decision_id, job))
+        self._sent.append((time.time(), submitted.decision_id, job))
         self._last = replace(snapshot, waiting=_joined(snapshot.waiting, job))
-        self._store.note(decision_id, None, "place", line)
+        self._store.note(submitted.decision_id, None, "place", line)
         return replace(change, fields=fields)
 
 
@@ -336,10 +333,6 @@ def _joined(waiting: tuple[Waiting, ...], job: Waiting) -> tuple[Waiting, ...]:
     last of its tier."""
     place = next((n for n, one in enumerate(waiting) if one.tier < job.tier), len(waiting))
     return (*waiting[:place], job, *waiting[place:])
-
-
-def _gpus(snapshot: Snapshot) -> int:
-    return sum(len(node.devices) for node in snapshot.nodes)
 
 
 def nodes_for(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:

@@ -3,11 +3,10 @@
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
@@ -15,11 +14,11 @@ from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import binding, told
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
-from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, holders_of, limits_behind
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, holders_of, limits_behind
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.queries import answers
 from slurm_coloc.flow.watch.shares import shared
 
@@ -29,22 +28,11 @@ Answer = dict[str, Any]
 STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the answer is made from; ``shape`` and ``limits`` as last read."""
-
-    config: Config
-    store: Store
-    slurm: SlurmClient
-    shape: ClusterShape | None = None
-    limits: SiteLimits = NO_LIMITS
-
-
-async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
+async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
     """Everything known of one job. Slurm being away leaves ``live`` null and says why in
     ``slurm_error``. Raises UsageFault where ``uid`` (None: anybody's) may see no such job."""
-    config, store, slurm = known.config, known.store, known.slurm
-    found = answers.find(store, uid, message, answers.is_private(known.shape))
+    config, store, slurm = context.config, context.store, context.slurm
+    found = answers.find(store, uid, message, answers.is_private(context.shape()))
     decision, run = found.decision, found.runs[-1]
     answer = answers.explained(store, uid, found)
     answer["decision"]["why"] = _why(decision.reason, answer["decision"]["detail"])
@@ -56,7 +44,7 @@ async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
             view = None  # ids started again: this is another job
         if view is not None:
             live, bound = await _live(slurm, view)
-            live["limits"] = _limits(known, view)
+            live["limits"] = _limits(context, view)
     except SlurmError as err:
         trouble = err.message
     stretches = store.stretches.of_job(decision.id, found.job_id)
@@ -82,14 +70,15 @@ def _why(reason: str, detail: str | None) -> str:
     return f"{text}: {detail}" if detail else text
 
 
-def _limits(known: Known, view: JobView) -> list[str]:
+def _limits(context: Context, view: JobView) -> list[str]:
     """The limits behind the reason for which a job waits, as they were last read."""
-    if view.state != "PENDING" or known.shape is None:
+    shape, limits = context.shape(), context.limits() or NO_LIMITS
+    if view.state != "PENDING" or shape is None:
         return []
     asked = JobRequest(view.uid, account=view.account, qos=view.qos or None)
     lines: dict[str, None] = {}  # in order, each once
     for name in view.partition.split(","):
-        holders = holders_of(asked, name, known.shape, known.limits)
+        holders = holders_of(asked, name, shape, limits)
         lines |= dict.fromkeys(limits_behind(base_reason(view.reason), holders))
     return list(lines)
 

@@ -7,11 +7,9 @@ colocd may die at any line. Caps on recoveries do not bound it: it prevents fail
 """
 
 import time
-from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.decision import Action, Estimate
 from slurm_coloc.core.decide.sizing import Sizing, shards_needed
@@ -23,6 +21,7 @@ from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 
 log = structlog.get_logger()
@@ -87,10 +86,8 @@ def _to_whole(was: str, goal: str) -> bool:
 class Resizer:
     """Works through the arrays whose waiting tasks are to be changed."""
 
-    def __init__(self, store: Store, slurm: SlurmClient, off: Callable[[], bool]) -> None:
-        self._store = store
-        self._slurm = slurm
-        self._off = off
+    def __init__(self, context: Context) -> None:
+        self._store, self._slurm, self._off = context.store, context.slurm, context.off
 
     async def round(self) -> None:
         """One look at every array with an open plan."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage recover: the place of a recovered job in the queue, and how long it has it.
 
-Since when a job is preferred is in the work list, so its time ends also where colocd was away; what
+Since when a job is raised is in the work list, so its time ends also where colocd was away; what
 is taken back follows from what Slurm shows then.
 """
 
@@ -9,25 +9,22 @@ import time
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import RecoveryConfig
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.recover.priority_boost import Place, priority_for, settled_priority
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 
 log = structlog.get_logger()
 
 
-class Preference:
-    """Prefers recovered jobs for a while."""
+class PriorityBoost:
+    """Raises recovered jobs in the queue, for a while."""
 
-    def __init__(self, recovery: RecoveryConfig, store: Store, slurm: SlurmClient) -> None:
-        self._recovery = recovery
-        self._store = store
-        self._slurm = slurm
+    def __init__(self, context: Context) -> None:
+        self._recovery = context.config.recovery
+        self._store, self._slurm = context.store, context.slurm
 
     async def fields(self, work: Recovery, view: JobView) -> dict[str, str | int]:
         """Fields of ``scontrol update`` that give the requeued job its place."""
@@ -48,7 +45,7 @@ class Preference:
         return {}
 
     async def round(self) -> None:
-        """End the preference of every job whose time is over."""
+        """End the boost of every job whose time is over."""
         before_s = time.time() - self._recovery.raise_for_s
         for work in self._store.recoveries.raised():
             if (work.raised_s or 0.0) > before_s:

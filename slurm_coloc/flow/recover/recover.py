@@ -10,22 +10,19 @@ from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
 from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import PutBack, Recovery
 from slurm_coloc.core.records.runs import Key
 from slurm_coloc.core.recover.next_try import Way
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import same_gres, without_pin
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover import dependents
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
-from slurm_coloc.flow.recover.priority import Preference
+from slurm_coloc.flow.recover.priority import PriorityBoost
 from slurm_coloc.flow.recover.retry_limit import refused
 
 log = structlog.get_logger()
@@ -54,23 +51,13 @@ def _is_ours(view: JobView, work: Recovery) -> bool:
 class Recoverer:
     """Works through the list of planned recoveries."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        slurm: SlurmClient,
-        off: Callable[[], bool],
-        see: Callable[[JobView], None],
-        shape: Callable[[], ClusterShape | None] = lambda: None,
-    ) -> None:
+    def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
-        self._recovery = config.recovery
-        self._exclude_s = config.gate.exclude_s
-        self._shape = shape
-        self._prefer = Preference(config.recovery, store, slurm)
-        self._store = store
-        self._slurm = slurm
-        self._off = off
+        self._recovery = context.config.recovery
+        self._exclude_s = context.config.gate.exclude_s
+        self._boost = PriorityBoost(context)
+        self._store, self._slurm = context.store, context.slurm
+        self._off, self._shape = context.off, context.shape
         self._see = see
         self._busy: set[Key] = set()
         # Until when (monotonic seconds) a recovery is left alone after a failure, and that pause.
@@ -82,7 +69,7 @@ class Recoverer:
         for work in self._store.recoveries.open():
             if self._pauses.get(work.key, (0.0, 0.0))[0] <= now:
                 await self._try(work)
-        await self._prefer.round()
+        await self._boost.round()
 
     async def at_once(self, job_id: int) -> None:
         """One try at the recovery of one job, out of turn."""
@@ -149,7 +136,7 @@ class Recoverer:
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
-            raised = await self._prefer.fields(work, view)
+            raised = await self._boost.fields(work, view)
             # Without it the job would wait two minutes; at once is too early, see the config.
             start = f"now+{self._recovery.start_after_s}"
             await self._slurm.update(view.handle, **raised, StartTime=start)

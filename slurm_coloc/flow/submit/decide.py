@@ -27,6 +27,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_par
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.cluster.context import Submission
 from slurm_coloc.flow.submit.estimate import Estimated, Estimating
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import SubmitMessage, read_message
@@ -37,8 +38,8 @@ log = structlog.get_logger()
 
 Answer = dict[str, str]
 
-#: Decision id, request, decision, SM activity that is expected, and the change that was made.
-Place = Callable[[str, JobRequest, Decision, float | None, Rewrite], Rewrite]
+#: What placing adds to the change of a submission.
+Place = Callable[[Submission], Rewrite]
 
 NOT_TAKEN = "0" * 12  # decision id of a job that colocd leaves alone
 
@@ -122,7 +123,7 @@ class Decider:
         change = rewrite(request, decision, shape)
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
-            change = self._place(decision_id, request, decision, smact, change)
+            change = self._place(Submission(decision_id, request, decision, smact, change))
         lines = self._lines(asked, decision, estimated, steered=self._steered(shape))
         lines += [about_slot] if about_slot else []
         if not more(decision, request, shape, self._rules.pool):

@@ -66,11 +66,11 @@ def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> tuple[str, ...]:
 class Stretcher:
     """Follows the running jobs on shares."""
 
-    def __init__(self, around: Context) -> None:
+    def __init__(self, context: Context) -> None:
         """Nothing is asked yet."""
-        self._config, self._store, self._slurm = around.config, around.store, around.slurm
-        self._live, self._off = around.live, around.off
-        self._shape, self._limits = around.shape, around.limits
+        self._config, self._store, self._slurm = context.config, context.store, context.slurm
+        self._live, self._off = context.live, context.off
+        self._shape, self._limits = context.shape, context.limits
         config = self._config
         self._rules = Rules(config.slowdown.max_factor, config.slowdown.margin_s)
         self._later: dict[Key, float] = {}  # until when (Unix seconds) Slurm is not asked again

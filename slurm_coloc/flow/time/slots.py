@@ -13,9 +13,6 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import SlotConfig, SlowdownConfig
 from slurm_coloc.core.records.lists import SlottedJob
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
@@ -34,6 +31,7 @@ from slurm_coloc.core.time.slot import (
     words,
 )
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted
 
 log = structlog.get_logger()
@@ -52,20 +50,10 @@ DROPPED = (
 class Slots:
     """Looks after the jobs that have time slots."""
 
-    def __init__(
-        self,
-        config: SlotConfig,
-        slowdown: SlowdownConfig,
-        store: Store,
-        slurm: SlurmClient,
-        off: Callable[[], bool],
-        look: Callable[[int], Awaitable[JobView | None]],
-    ) -> None:
+    def __init__(self, context: Context, look: Callable[[int], Awaitable[JobView | None]]) -> None:
         """``look``: looks at a job and closes its runs that have ended (Watcher.look_once)."""
-        self._config, self._slowdown = config, slowdown
-        self._store = store
-        self._slurm = slurm
-        self._off = off
+        self._config, self._slowdown = context.config.slots, context.config.slowdown
+        self._store, self._slurm, self._off = context.store, context.slurm, context.off
         self._look = look
         self._busy: set[tuple[str, int]] = set()
         self._later: dict[tuple[str, int], float] = {}  # until when (monotonic) none is due

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config, GateConfig
+from slurm_coloc.config import Config
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.admin_comment import decision_in
@@ -20,6 +20,7 @@ from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.nodes.prolog import launched, read_launch
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.watch.adopt import adopt, exclusive_tres
+from tests.unit.flow.contexts import context
 
 MARK = "site; coloc:1:0123456789ab:collocate:fits:12"
 VIEW = JobView(
@@ -199,7 +200,7 @@ def test_launched_keeps_the_gpus_and_tells_the_share(store: Store) -> None:
     def ask(name: str, uuid: str, slurm: Any) -> Any:
         gpus = [{"uuid": uuid, "minor": 0, "free_mib": 40000}]
         body = {"v": 1, "job_id": 7, "restart": 0, "node": name, "gpus": gpus}
-        gate = Gate(GateConfig(), store, slurm, lambda: False, lambda: SHAPE, see)
+        gate = Gate(context(store, slurm, shape=SHAPE), see)
         return asyncio.run(launched(store, slurm, see, gate, read_launch(body)))["reservation"]
 
     found = ask("gpu01", "GPU-1", Slurm())

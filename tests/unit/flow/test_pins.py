@@ -23,6 +23,7 @@ from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
+from slurm_coloc.flow.cluster.context import Submission
 from slurm_coloc.flow.place.pins import Placer
 from tests.unit.flow.placers import (
     CHANGE,
@@ -190,7 +191,10 @@ def test_a_job_that_is_kept_off_stays_pinned(store: Store, tmp_path: Path) -> No
 def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
     async def go() -> list[dict[str, Any]]:
         await one.round()
-        found = [dict(one.at_submit(ID, asks, SHARE, 0.2, CHANGE).fields) for asks in requests]
+        found = [
+            dict(one.at_submit(Submission(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            for asks in requests
+        ]
         await asyncio.gather(*one._writes)
         return found
 

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config, parse_config
+from slurm_coloc.config import parse_config
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
+from tests.unit.flow.contexts import context
 
 MARK = "coloc:1:0123456789ab:collocate:fits:12"
 FAILED = JobView(7, "FAILED", uid=1000, priority=10, tres_per_node="shard:12", admin_comment=MARK)
@@ -70,7 +71,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def rounds(store: Store, slurm: Any, count: int) -> None:
-    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None)
+    recoverer = Recoverer(context(store, slurm), lambda view: None)
 
     async def run() -> None:
         for _ in range(count):
@@ -112,7 +113,7 @@ def test_a_mark_that_an_admin_overwrote_does_not_leave_the_job_held(store: Store
 
 def test_a_failed_step_is_not_tried_again_at_once(store: Store) -> None:
     slurm = Refusing("Invalid")
-    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm), lambda view: None)
 
     async def run() -> None:
         for _ in range(50):
@@ -125,7 +126,7 @@ def test_a_failed_step_is_not_tried_again_at_once(store: Store) -> None:
 def test_switched_off_begins_nothing_and_ends_what_it_began(store: Store) -> None:
     off = True
     slurm = Refusing("Invalid")
-    recoverer = Recoverer(Config(), store, slurm, lambda: off, lambda view: None)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm, off=lambda: off), lambda view: None)
     asyncio.run(recoverer.round())
     assert slurm.view.state == "FAILED"
     off = False
@@ -170,7 +171,7 @@ def test_a_victim_is_kept_from_its_node_for_a_while(store: Store) -> None:
     )
     slurm = Recording()
     slurm.view = replace(slurm.view, partition="main")
-    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None, two_nodes)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm, shape=two_nodes()), lambda view: None)
     asyncio.run(recoverer.round())
     assert slurm.done[0] == {"ExcNodeList": "n9,n1"}
     assert "Priority" not in slurm.done[1], "it has the place that it had"
@@ -226,7 +227,7 @@ def test_by_nice_the_owner_s_own_value_comes_back(store: Store) -> None:
 
     slurm.terms = terms  # type: ignore[attr-defined]
     config = parse_config({"recovery": {"raise_by": "nice"}}, "test")
-    recoverer = Recoverer(config, store, slurm, lambda: False, lambda view: None)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm, config), lambda view: None)
     asyncio.run(recoverer.round())
     assert slurm.done[-1]["Nice"] == 7 - 10_000
     [raised] = store.recoveries.raised()

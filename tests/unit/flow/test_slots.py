@@ -21,6 +21,7 @@ from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.time.slots import MAX_TRIES, Slots
 from slurm_coloc.flow.watch.adopt import adopt
+from tests.unit.flow.contexts import context
 
 ID = "0123456789ab"
 SHAPE = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("gpu",), (), None, 2, 78),))
@@ -105,14 +106,8 @@ def go_on(
 ) -> None:
     """Rounds by a colocd that knows nothing but its database."""
     for _ in range(rounds):
-        slots = Slots(
-            SlotConfig(**settings),
-            slowdown or SlowdownConfig(),
-            store,
-            slurm,  # type: ignore[arg-type]
-            lambda: off,
-            slurm.job,
-        )
+        config = Config(slots=SlotConfig(**settings), slowdown=slowdown or SlowdownConfig())
+        slots = Slots(context(store, slurm, config, off=lambda: off), slurm.job)
         asyncio.run(slots.round())
 
 
