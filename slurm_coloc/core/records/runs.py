@@ -51,7 +51,7 @@ class StoredDecision:
 Key = tuple[str, int, int]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OfRun:
     """What is about one run of a job."""
 

@@ -101,9 +101,7 @@ class Gate:
         was = await self._elsewhere(view, node)
         now = time.time()
         row = PutBack(
-            decision=decision_id,
-            job_id=view.job_id,
-            restart=view.restarts,
+            *key,
             uid=view.uid,
             node=node,
             why=why,

@@ -19,10 +19,10 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Waiting
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
-from slurm_coloc.flow.place.snapshot import Memory, key
+from slurm_coloc.flow.place.requests import shards_of
 
 log = structlog.get_logger()
 
@@ -52,30 +52,30 @@ class GateWait:
 
     async def wait(self, shape: ClusterShape, job: Queued, seen: Waiting) -> Fields:
         """Keep a job waiting. Raises SlurmError."""
-        now, parked = time.time(), self._memory.parked.get(key(job))
+        now, parked = time.time(), self._memory.waits_until.get(key(job))
         if way_of(shape) is Way.EXTRA:
             text = self._asks(seen) if parked != WITHOUT_END else None
             if text is None:
                 return {}
             extra = await self._slurm.extra(job.handle)
-            self._memory.parked[key(job)] = WITHOUT_END
-            self._memory.opened.discard(key(job))
+            self._memory.waits_until[key(job)] = WITHOUT_END
+            self._memory.free.discard(key(job))
             wanted = joined(extra, text)
             return {} if extra == wanted else {"Extra": wanted}
         if parked is not None and parked - now >= (AHEAD - 1) * self._interval_s:
             return {}
-        self._memory.parked[key(job)] = now + AHEAD * self._interval_s
+        self._memory.waits_until[key(job)] = now + AHEAD * self._interval_s
         return {"StartTime": f"now+{int(AHEAD * self._interval_s) + 1}"}
 
     async def go(self, job: Queued) -> Fields:
         """Let a job go that waited. Raises SlurmError."""
-        parked = self._memory.parked.get(key(job))
+        parked = self._memory.waits_until.get(key(job))
         if parked == WITHOUT_END or job.reason == WAITS or self._began_so(job):
-            self._memory.parked.pop(key(job), None)
+            self._memory.waits_until.pop(key(job), None)
             return await self._opened(job, SHUT_PCT)
         if parked is None or (job.reason != "BeginTime" and parked > time.time()):
             return {}
-        self._memory.parked.pop(key(job))
+        self._memory.waits_until.pop(key(job))
         return {"StartTime": "now"} if job.reason == "BeginTime" else {}
 
     def _began_so(self, job: Queued) -> bool:
@@ -85,10 +85,10 @@ class GateWait:
 
     async def _opened(self, job: Queued, most_pct: int = 100) -> Fields:
         """Extra without our constraint, if its figure is ``most_pct`` at most; looked at once."""
-        if key(job) in self._memory.opened:
+        if key(job) in self._memory.free:
             return {}
         extra = await self._slurm.extra(job.handle)
-        self._memory.opened.add(key(job))
+        self._memory.free.add(key(job))
         pct = asked(extra)
         return {} if pct is None or pct > most_pct else {"Extra": own_part(extra) or OPENED}
 
@@ -115,7 +115,7 @@ class GateWait:
         for whole GPUs."""
         if not job.waits or decision_in(job.admin_comment) is None:
             return {}
-        if job.reason != IMPOSSIBLE and (not job.restarts or _shares(job)):
+        if job.reason != IMPOSSIBLE and (not job.restarts or shards_of(job)):
             return {}
         fields = await self._opened(job)
         if fields:
@@ -124,9 +124,5 @@ class GateWait:
 
     def failed(self, job: Queued) -> None:
         """What was to be changed of a job was not."""
-        self._memory.parked.pop(key(job), None)
-        self._memory.opened.discard(key(job))
-
-
-def _shares(job: Queued) -> bool:
-    return bool(count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard"))
+        self._memory.waits_until.pop(key(job), None)
+        self._memory.free.discard(key(job))

@@ -6,7 +6,8 @@ from dataclasses import replace
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.flow.cluster.context import Context, Submission
 from slurm_coloc.flow.place.node_gate import NodeGate
-from slurm_coloc.flow.place.pins import Placer, nodes_for
+from slurm_coloc.flow.place.pins import Placer
+from slurm_coloc.flow.place.requests import nodes_for_submission
 from slurm_coloc.flow.place.snapshot import Closed
 
 
@@ -24,12 +25,12 @@ class Placement:
 
     async def round(self) -> None:
         """One look, and what follows from it. Raises SlurmError."""
-        look = await self._placer.round()
-        await self._gate.round(look.uses if look else None)
+        uses, queue = await self._placer.round() or (None, None)
+        await self._gate.round(uses)
         if not self._gate.carry and self._free:
             return
         # Also once without the gate: a job may be held by a constraint of before.
-        await self._placer.parking.mend(look.queue if look else await self._slurm.queue())
+        await self._placer.gate_wait.mend(await self._slurm.queue() if queue is None else queue)
         self._free = not self._gate.carry
 
     async def close(self) -> None:
@@ -40,4 +41,4 @@ class Placement:
         """The change of a share's request with what placing adds to it."""
         job = replace(job, change=self._placer.at_submit(job))
         shape = self._shape()
-        return self._gate.at_submit(job, nodes_for(job.request, shape) if shape else ())
+        return self._gate.at_submit(job, nodes_for_submission(job.request, shape) if shape else ())

@@ -129,9 +129,7 @@ def plan(
     other_node = found.way is Way.SAME and found.cause in AVOIDED
     store.recoveries.add(
         Recovery(
-            decision=run.decision,
-            job_id=run.job_id,
-            restart=run.restart,
+            *run.key,
             uid=run.uid,
             tres=found.tres,
             cause=found.cause,

@@ -198,9 +198,7 @@ class Recoverer:
         now = time.time()
         self._store.putbacks.add(
             PutBack(
-                decision=work.decision,
-                job_id=work.job_id,
-                restart=work.restart,
+                *work.key,
                 uid=work.uid,
                 node=work.avoid or "",
                 why=f"job {work.job_id} was ended there by others: {work.cause}",

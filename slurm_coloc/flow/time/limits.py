@@ -14,29 +14,25 @@ from typing import Literal
 
 import structlog
 
-from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.records.lists import StretchedRun
 from slurm_coloc.core.records.runs import Key, OfRun, PresentRun
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import JobView, Terms
-from slurm_coloc.core.slurm.qos_limits import holders_of, longest
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.core.time.stretch import (
     MINUTE_S,
-    Ceiling,
     Rules,
     Stretch,
     Timed,
     look_s,
     margin_s,
-    reserved_ceiling,
     stretch,
 )
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted
+from slurm_coloc.flow.time.ceilings import ceilings
 from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
 from slurm_coloc.flow.time.slowdown_limit import Protector
 from slurm_coloc.flow.watch.shares import shared
@@ -68,6 +64,7 @@ class Stretcher:
 
     def __init__(self, context: Context) -> None:
         """Nothing is asked yet."""
+        self._context = context
         self._config, self._store, self._slurm = context.config, context.store, context.slurm
         self._live, self._off = context.live, context.off
         self._shape, self._limits = context.shape, context.limits
@@ -150,9 +147,7 @@ class Stretcher:
         if before is not None and before.state == "open" and before.set_s == terms.limit_s:
             base_s, set_s = before.base_s, before.set_s  # it began before it was restored
         row = StretchedRun(
-            decision=run.decision,
-            job_id=run.job_id,
-            restart=run.restart,
+            *run.key,
             uid=run.uid,
             base_s=base_s,
             set_s=set_s,
@@ -221,7 +216,9 @@ class Stretcher:
             if not self._due(row, lost, told, now):
                 return None
         job = Timed(start_s, row.original_s, limit_s, lost, told.speed)
-        new = stretch(job, now, self._rules, await self._ceilings(view, terms, start_s, now))
+        new = stretch(
+            job, now, self._rules, await ceilings(self._context, view, terms, start_s, now)
+        )
         if new.minutes is None:
             # Every look is two commands: the next one when a minute more may be due.
             self._later[row.key] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
@@ -232,28 +229,6 @@ class Stretcher:
             note=new.why, tries=0, updated_s=now,
         )  # fmt: skip
         return await self._tell(row, view, lost, new)
-
-    async def _ceilings(
-        self, view: JobView, terms: Terms, start_s: float, now: float
-    ) -> list[Ceiling]:
-        """What the site allows the job at most. Raises SlurmError: without it nothing is done."""
-        shape, limits = self._shape(), self._limits()
-        if shape is None or limits is None:
-            raise SlurmError("the cluster or its limits are not known yet", "slurm-away")
-        found = []
-        part = shape.partition(view.partition)
-        if part is not None and part.max_time_min is not None:
-            limit_s = part.max_time_min * MINUTE_S
-            found.append(Ceiling(limit_s, f"MaxTime of partition {part.name}"))
-        asked = JobRequest(view.uid, account=view.account or None, qos=view.qos or None)
-        holder = longest(holders_of(asked, view.partition, shape, limits))
-        if holder is not None and holder.max_wall_s is not None:
-            found.append(Ceiling(holder.max_wall_s, f"MaxWall of {holder.told}"))
-        for one in await self._slurm.reservations():
-            if in_nodes(one.nodes, view.nodes):
-                ceiling = reserved_ceiling(one, terms.reservation, start_s, now)
-                found += [ceiling] if ceiling else []
-        return found
 
     # what is told
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from slurm_coloc.core.records.lists import SlottedJob
-from slurm_coloc.core.records.runs import Run
+from slurm_coloc.core.records.runs import OfRun, Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
@@ -86,8 +86,7 @@ class Slots:
         now = time.time()
         self._store.slots.add(
             SlottedJob(
-                decision=run.decision,
-                job_id=run.job_id,
+                *_key(run),
                 uid=run.uid,
                 total_s=terms.limit_s,
                 nice=terms.nice,
@@ -300,5 +299,5 @@ def _told(left_s: float | None) -> str:
     return "" if left_s is None else f"; {words(left_s)} left"
 
 
-def _key(row: SlottedJob) -> tuple[str, int]:
+def _key(row: OfRun) -> tuple[str, int]:
     return row.decision, row.job_id

@@ -200,9 +200,7 @@ class Watcher:
             return
         self._store.runs.see(
             Run(
-                decision=decision_id,
-                job_id=view.job_id,
-                restart=view.restarts,
+                *(decision_id, view.job_id, view.restarts),
                 uid=view.uid,
                 submit_s=view.submit_s,
                 state=view.state,
