@@ -6,12 +6,7 @@ from collections.abc import Collection
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Pin
-from slurm_coloc.core.slurm.cluster import (
-    ClusterShape,
-    NodeShape,
-    features_fit,
-    wanted_partitions,
-)
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, features_fit, wanted_partitions
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.core.slurm.hosts import in_nodes
 

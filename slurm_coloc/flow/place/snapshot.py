@@ -192,12 +192,7 @@ class Sources:
         return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(
-        self,
-        job: Queued,
-        shape: ClusterShape,
-        busy: set[tuple[str, int]],
-        now: float,
-        tier: int,
+        self, job: Queued, shape: ClusterShape, busy: set[tuple[str, int]], now: float, tier: int
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
         gpus, shards = gpus_of(job), shards_of(job)

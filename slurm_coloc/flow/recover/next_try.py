@@ -96,12 +96,7 @@ def _held(run: Run, decision: StoredDecision, before: list[Recovery]) -> Held:
     if not steps and shards > decision.shards:
         steps = 1  # by another task of its array
     return Held(
-        tres,
-        decision.exclusive_tres,
-        shards,
-        decision.shard_mib,
-        decision.shards_per_gpu,
-        steps,
+        tres, decision.exclusive_tres, shards, decision.shard_mib, decision.shards_per_gpu, steps
     )
 
 
@@ -114,12 +109,7 @@ def need_of(evidence: Evidence | None, peak_mib: int | None, uses: list[Use]) ->
 
 
 def plan(
-    store: Store,
-    recovery: RecoveryConfig,
-    run: Run,
-    view: JobView | None,
-    found: Next,
-    now: float,
+    store: Store, recovery: RecoveryConfig, run: Run, view: JobView | None, found: Next, now: float
 ) -> None:
     """Add the recovery to the work list; within the transaction that closes ``run``."""
     before = store.recoveries.of_job(run.decision, run.job_id)

@@ -19,15 +19,7 @@ from slurm_coloc.core.records.runs import Key, OfRun, PresentRun
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.time.slot import words
-from slurm_coloc.core.time.stretch import (
-    MINUTE_S,
-    Rules,
-    Stretch,
-    Timed,
-    look_s,
-    margin_s,
-    stretch,
-)
+from slurm_coloc.core.time.stretch import MINUTE_S, Rules, Stretch, Timed, look_s, margin_s, stretch
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow

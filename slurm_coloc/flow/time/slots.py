@@ -261,12 +261,7 @@ class Slots:
         if known is None:
             return 0.0
         return given_back_s(
-            known.lost_s,
-            known.at_s,
-            known.speed,
-            known.start_s,
-            end_s,
-            self._slowdown.max_factor,
+            known.lost_s, known.at_s, known.speed, known.start_s, end_s, self._slowdown.max_factor
         )
 
     async def _tell(self, view: JobView, line: str) -> None:
