@@ -13,18 +13,12 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from slurm_coloc.adapters.store.arrays import ArrayPlans
-from slurm_coloc.adapters.store.decisions import Decisions
+from slurm_coloc.adapters.store.lists import ArrayPlans, Putbacks, Recoveries, Slots, Stretches
 from slurm_coloc.adapters.store.localdisk import require_local
-from slurm_coloc.adapters.store.peaks import Peaks
-from slurm_coloc.adapters.store.putbacks import Putbacks
 from slurm_coloc.adapters.store.queries import Queries
-from slurm_coloc.adapters.store.recoveries import Recoveries
 from slurm_coloc.adapters.store.reports import Reports
-from slurm_coloc.adapters.store.runs import Runs
+from slurm_coloc.adapters.store.runs import Decisions, Peaks, Runs
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
-from slurm_coloc.adapters.store.slots import Slots
-from slurm_coloc.adapters.store.stretches import Stretches
 from slurm_coloc.adapters.store.table import records
 from slurm_coloc.core.records.runs import Event
 from slurm_coloc.errors import ConfigError

@@ -31,9 +31,7 @@ class Queries:
                   AND work.restart = runs.restart - 1
                 WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",
-            uid,
-            uid,
-            limit,
+            *(uid, uid, limit),
         )
 
     def used_by_user(self, uid: int | None, since_s: float) -> list[UserSum]:
@@ -54,9 +52,7 @@ class Queries:
                JOIN decisions ON decisions.id = runs.decision
                WHERE runs.open = 0 AND runs.end_s > ? AND (? IS NULL OR runs.uid = ?)
                GROUP BY runs.uid ORDER BY hours DESC""",
-            since_s,
-            uid,
-            uid,
+            *(since_s, uid, uid),
         )
 
     def observed(self, uid: int | None, limit: int) -> list[Observed]:
@@ -68,9 +64,7 @@ class Queries:
                       shard_mib, shards_per_gpu, estimator, memory_mib, upper_mib
                FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
                ORDER BY rowid DESC LIMIT ?""",
-            uid,
-            uid,
-            limit,
+            *(uid, uid, limit),
         )
 
     def counts(self) -> Counts:

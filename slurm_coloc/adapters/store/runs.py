@@ -1,19 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of the jobs that colocd follows: opened once, closed once."""
+"""Decisions, the runs of their jobs, and what is learned from them."""
 
 import json
 from collections.abc import Collection
+from dataclasses import asdict
 
 from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.core.records.reports import Use
-from slurm_coloc.core.records.runs import OfRun, Run
+from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Run, StoredDecision
 from slurm_coloc.core.recover.next_try import VICTIMS
 
+ABANDONED = 2  # decisions.bound: the submission never became a job
+MOST = 64  # batch sizes and GPU types of one model that are looked at, the newest
 _RUN = "decision = ? AND job_id = ? AND restart = ?"
 
 
+class Decisions(Table[StoredDecision]):
+    """The table ``decisions``: what was decided at submit."""
+
+    RECORD = StoredDecision
+    NAME = "decisions"
+    KEYS = ("id",)
+    INSERT = "INSERT"
+
+    def known(self, decision_id: str) -> bool:
+        """Whether there is such a decision."""
+        return bool(self._values("SELECT 1 FROM decisions WHERE id = ?", decision_id))
+
+    def unbound(self, uid: int | None = None) -> bool:
+        """Whether a decision's job (of ``uid``, or None: of anybody) has not been seen yet."""
+        sql = "SELECT 1 FROM decisions WHERE bound = 0 AND (? IS NULL OR uid = ?) LIMIT 1"
+        return bool(self._values(sql, uid, uid))
+
+    def bind(self, decision_id: str, job_id: int) -> None:
+        """The job of a decision has been seen."""
+        sql = "UPDATE decisions SET job_id = coalesce(job_id, ?), bound = 1 WHERE id = ?"
+        self._write(sql, job_id, decision_id)
+
+    def abandon(self, before_s: float) -> int:
+        """Give up decisions made before ``before_s`` that never became a job."""
+        sql = "UPDATE decisions SET bound = ? WHERE bound = 0 AND made_s < ?"
+        return self._write(sql, ABANDONED, before_s)
+
+
 class Runs(Table[Run]):
-    """The table ``runs``; a part of the store."""
+    """The table ``runs``: opened once, closed once."""
 
     RECORD = Run
     NAME = "runs"
@@ -44,11 +75,11 @@ class Runs(Table[Run]):
 
     def open(self) -> list[Run]:
         """Runs that have not ended as far as we know, oldest first."""
-        return self._rows("SELECT * FROM runs WHERE open = 1 ORDER BY job_id, restart")
+        return self._where("open = 1 ORDER BY job_id, restart")
 
     def of_job(self, job_id: int) -> list[Run]:
         """All runs of a job id, of all decisions (ids start again after ``slurmctld -c``)."""
-        return self._rows("SELECT * FROM runs WHERE job_id = ? ORDER BY rowid", job_id)
+        return self._where("job_id = ? ORDER BY rowid", job_id)
 
     def followed_users(self) -> set[int]:
         """Users with a decision whose job was not seen yet, or with a run that goes on."""
@@ -76,10 +107,9 @@ class Runs(Table[Run]):
     def beside(self, run: OfRun, start_s: float, end_s: float) -> list[Run]:
         """The other runs that ran at some time from ``start_s`` to ``end_s``. One that ended in the
         second in which this one began, by Slurm's clock, was before it."""
-        return self._rows(
-            f"""SELECT * FROM runs WHERE (end_s > ? OR open = 1)
-                AND start_s IS NOT NULL AND start_s < ? AND outcome IS NOT 'put-back'
-                AND NOT ({_RUN})""",
+        return self._where(
+            f"""(end_s > ? OR open = 1) AND start_s IS NOT NULL AND start_s < ?
+                AND outcome IS NOT 'put-back' AND NOT ({_RUN})""",
             start_s,
             end_s,
             *run.key,
@@ -88,8 +118,8 @@ class Runs(Table[Run]):
     def unblamed(self, since_s: float) -> list[Run]:
         """Ended clients of MPS whose log told of a fault after ``since_s`` that nobody was blamed
         for."""
-        return self._rows(
-            """SELECT * FROM runs WHERE open = 0 AND end_s > ? AND outcome = 'failed'
+        return self._where(
+            """open = 0 AND end_s > ? AND outcome = 'failed'
                AND method = 'mps' AND blame IS NULL
                AND json_extract(evidence, '$.kind') IN ('mps', 'device')""",
             since_s,
@@ -135,3 +165,45 @@ class Runs(Table[Run]):
             if not any(one.get("neighbours") for one in json.loads(used))
         ]
         return alone[:20]
+
+
+class Peaks(Table[ModelPeaks]):
+    """The table ``peaks``: measured peaks of GPU memory, a row for a user, model, options, GPU type
+    and batch. It has sums over runs, not the runs: a question costs the same after a hundred thousand
+    of them. A user's estimates learn from his own runs only."""
+
+    RECORD = ModelPeaks
+    NAME = "peaks"
+    KEYS = ("fingerprint", "uid", "options", "gpu", "batch")
+
+    def of_model(self, uid: int, fingerprint: str, options: str) -> list[ModelPeaks]:
+        """What is known of this user's runs of a model with these options."""
+        where = "fingerprint = ? AND uid = ? AND options = ? ORDER BY last_s DESC LIMIT ?"
+        return self._where(where, fingerprint, uid, options, MOST)
+
+    def add(self, record: ModelPeaks) -> None:
+        """Add one run. ``peak_mib`` of a run measured to its end, else 0; ``at_least_mib`` and
+        ``oom_mib`` likewise (see core/decide/learned.Past). ``smact``: the newest counts; None
+        where it was not measured."""
+        self._db.execute(
+            """INSERT INTO peaks (fingerprint, uid, options, gpu, batch, runs, peak_mib, low_mib,
+                 at_least_mib, oom_mib, estimator, memory_mib, context_mib, last_s, smact)
+               VALUES (:fingerprint, :uid, :options, :gpu, :batch, :peak_mib > 0, :peak_mib,
+                 :peak_mib, :at_least_mib, :oom_mib, :estimator, :memory_mib, :context_mib, :last_s,
+                 :smact)
+               ON CONFLICT DO UPDATE SET
+                 runs = runs + excluded.runs,
+                 peak_mib = max(peak_mib, excluded.peak_mib),
+                 low_mib = CASE WHEN excluded.low_mib = 0 THEN low_mib
+                   WHEN low_mib = 0 THEN excluded.low_mib ELSE min(low_mib, excluded.low_mib) END,
+                 at_least_mib = max(at_least_mib, excluded.at_least_mib),
+                 oom_mib = max(oom_mib, excluded.oom_mib),
+                 estimator = excluded.estimator, memory_mib = excluded.memory_mib,
+                 context_mib = excluded.context_mib, last_s = max(last_s, excluded.last_s),
+                 smact = coalesce(excluded.smact, smact)""",
+            asdict(record),
+        )
+
+    def forget(self, before_s: float) -> None:
+        """Drop models of which nothing was run since ``before_s``."""
+        self._write("DELETE FROM peaks WHERE last_s < ?", before_s)

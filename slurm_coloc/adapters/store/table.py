@@ -5,17 +5,8 @@ import json
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
-from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from types import GenericAlias, NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 
 from sqlite_utils import Database
 
@@ -26,17 +17,21 @@ R = TypeVar("R", bound="DataclassInstance")
 PLAIN = {int, float, str, NoneType}
 
 
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
 @cache
 def _readers(kind: type) -> dict[str, Callable[[Any], Any]]:
     """How values of columns become those of a record's fields, where they are not the same: flags
     are numbers, lists and objects JSON."""
     found: dict[str, Callable[[Any], Any]] = {}
     for name, hint in get_type_hints(kind).items():
-        kinds = set(get_args(hint)) if get_origin(hint) is UnionType else {hint}
+        kinds = {hint} if isinstance(hint, GenericAlias) else set(get_args(hint) or [hint])
         if bool in kinds:
             found[name] = bool
-        elif any(get_origin(one) is tuple for one in kinds):
-            found[name] = lambda text: tuple(json.loads(text))
+        elif tuple[str, ...] in kinds:
+            found[name] = _texts
         elif not kinds <= PLAIN:
             found[name] = json.loads
     return found
@@ -79,6 +74,13 @@ class Table(Generic[R]):
     def _rows(self, sql: str, *values: object) -> list[R]:
         return records(self.RECORD, self._db, sql, *values)
 
+    def _where(self, condition: str, *values: object) -> list[R]:
+        return self._rows(f"SELECT * FROM {self.NAME} WHERE {condition}", *values)
+
+    def _count(self, condition: str, *values: object) -> int:
+        sql = f"SELECT count(*) FROM {self.NAME} WHERE {condition}"
+        return int(self._db.execute(sql, values).fetchone()[0])
+
     def _values(self, sql: str, *values: object) -> list[Any]:
         """The first column of what is found."""
         return [row[0] for row in self._db.execute(sql, values)]
@@ -95,8 +97,7 @@ class Table(Generic[R]):
 
     def of(self, *keys: object) -> R | None:
         """The one with these KEYS, whatever its state."""
-        rows = self._rows(f"SELECT * FROM {self.NAME} WHERE {self._same}", *keys)
-        return rows[0] if rows else None
+        return next(iter(self._where(self._same, *keys)), None)
 
     def change(self, record: R, **changes: object) -> None:
         """Change fields of one, in the database and in ``record``. Raises TypeError for a field

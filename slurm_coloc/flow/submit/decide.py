@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.adapters.store.decisions import ABANDONED
+from slurm_coloc.adapters.store.runs import ABANDONED
 from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide import slowdown_limit
 from slurm_coloc.core.decide.decide import History, Question, Rules, decide
