@@ -30,19 +30,19 @@ class Loops:
         self._parts = parts
         self._ends = ends
 
-    def asking(self) -> asyncio.Task[None]:
+    def refreshing(self) -> asyncio.Task[None]:
         """The one that asks for the cluster; it asks on when a start no longer waits for it."""
         return asyncio.create_task(self._every(self.refresh_pause, self._refresh))
 
     def others(self) -> list[asyncio.Task[None]]:
         """All that follow the start."""
         every = (
-            (lambda: self._parts.role.pause_s, self._look_at_role),
+            (lambda: self._parts.role.pause_s, self._refresh_role),
             (self.refresh_pause, self._read_limits),
             (self._reconcile_pause, self._reconcile),
             (lambda: RECOVER_S, self._recover),
             (lambda: self._parts.placement.interval_s, self._place),
-            (lambda: SLOTS_S, self._look_at_slots),
+            (lambda: SLOTS_S, self._slots),
             (lambda: self._parts.stretcher.interval_s, self._stretch),
             (lambda: DAY_S, self._forget),
         )
@@ -61,7 +61,7 @@ class Loops:
             await asyncio.sleep(pause())
 
     async def _refresh(self) -> None:
-        await self._parts.cluster.look()
+        await self._parts.cluster.refresh()
 
     def refresh_pause(self) -> float:
         """Seconds to the next question for the cluster."""
@@ -81,10 +81,10 @@ class Loops:
             parts.limits = NO_LIMITS
         parts.limits_known = True
 
-    async def _look_at_role(self) -> None:
+    async def _refresh_role(self) -> None:
         parts = self._parts
         before = parts.role.part
-        await parts.role.look()
+        await parts.role.refresh()
         if parts.role.part is Part.ACTIVE and before is not Part.ACTIVE:
             if parts.cluster.shape is None:
                 await self._refresh()
@@ -97,7 +97,7 @@ class Loops:
             return
         for job_id in epilog.drain(parts.store, parts.config.hooks.spool_dir):
             log.info("spool", jobid=job_id)
-            self._ends.look_at(job_id)
+            self._ends.poll(job_id)
         await parts.watcher.reconcile()
         self._ends.recovering.set()
 
@@ -125,7 +125,7 @@ class Loops:
             await parts.recoverer.round()
             await parts.resizer.round()
 
-    async def _look_at_slots(self) -> None:
+    async def _slots(self) -> None:
         if not self._parts.standby:
             await self._parts.slots.round()
 

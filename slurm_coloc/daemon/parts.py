@@ -83,6 +83,6 @@ class Parts:
         )
         self.recoverer = Recoverer(context, self.watcher.see)
         self.gate = Gate(context, self.watcher.see)
-        self.slots = Slots(context, self.watcher.look_once)
+        self.slots = Slots(context, self.watcher.poll_once)
         self.resizer = Resizer(context)
         self.queries = Queries(context, self.nodes, self.watcher)

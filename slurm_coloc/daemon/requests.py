@@ -87,18 +87,18 @@ class Requests:
             node = await parts.nodes.speaker(peer)
         if op == "beat":
             return parts.nodes.hear(node, peer, message)
-        asked = read_launch(message) if op == "launch" else epilog.read(message)
+        request = read_launch(message) if op == "launch" else epilog.read(message)
         if node is not None:
-            if asked.node != node:
-                raise UsageFault(f"{node} may not speak for {asked.node}", "not-yours")
-            if asked.restart is None:
+            if request.node != node:
+                raise UsageFault(f"{node} may not speak for {request.node}", "not-yours")
+            if request.restart is None:
                 raise UsageFault("report: restart: which run is it", "bad-request")
-            await parts.nodes.require_run(parts.slurm, asked.job_id, asked.restart, node)
-        if isinstance(asked, LaunchMessage):
+            await parts.nodes.require_run(parts.slurm, request.job_id, request.restart, node)
+        if isinstance(request, LaunchMessage):
             see = parts.watcher.see
-            answer = await launched(parts.store, parts.slurm, see, parts.gate, asked)
+            answer = await launched(parts.store, parts.slurm, see, parts.gate, request)
             if answer.get("unfit"):
                 self._ends.recovering.set()
             return answer
-        await self._ends.take(asked)
+        await self._ends.take(request)
         return {}

@@ -169,8 +169,8 @@ class Runs(Table[Run]):
 
 class Peaks(Table[ModelPeaks]):
     """The table ``peaks``: measured peaks of GPU memory, a row for a user, model, options, GPU type
-    and batch. It has sums over runs, not the runs: a question costs the same after a hundred thousand
-    of them. A user's estimates learn from his own runs only."""
+    and batch. It has sums over runs, not the runs: a question costs the same after a hundred
+    thousand of them. A user's estimates learn from his own runs only."""
 
     RECORD = ModelPeaks
     NAME = "peaks"

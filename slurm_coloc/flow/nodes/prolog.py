@@ -82,15 +82,15 @@ async def launched(
     slurm: SlurmClient,
     see: Callable[[JobView], None],
     gate: Gate,
-    asked: LaunchMessage,
+    launch: LaunchMessage,
 ) -> Answer:
     """The reservation of a run that begins, null where the job is none of ours, and what is wrong
     with its GPUs (``unfit``, see Gate.judge); the GPUs are kept.
 
     ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
     """
-    view = await slurm.job(asked.job_id)
-    if view is None or view.restarts != asked.restart:
+    view = await slurm.job(launch.job_id)
+    if view is None or view.restarts != launch.restart:
         return {"reservation": None}
     see(view)
     decision_id = decision_in(view.admin_comment)
@@ -108,12 +108,12 @@ async def launched(
         "upper_mib": decision.upper_mib,
     }
     need_mib = _promised_mib(shards, decision) if held else None
-    gpus = [gpu.now() for gpu in asked.gpus]
+    gpus = [gpu.now() for gpu in launch.gpus]
     unfit = await gate.judge(
-        *(view, decision, asked.node, gpus, need_mib), last=asked.last, unfenced=asked.unfenced
+        *(view, decision, launch.node, gpus, need_mib), last=launch.last, unfenced=launch.unfenced
     )
-    if unfit is None or (asked.last and not unfit["back"]):
-        _keep(store, decision_id, asked)
+    if unfit is None or (launch.last and not unfit["back"]):
+        _keep(store, decision_id, launch)
     return {"reservation": reservation, "unfit": unfit}
 
 
@@ -124,10 +124,10 @@ def _promised_mib(shards: int, decision: StoredDecision) -> int:
     return min(whole, upper) if upper and shards <= decision.shards else whole
 
 
-def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:
-    uuids = [gpu.uuid for gpu in asked.gpus]
-    if not store.runs.launched(decision_id, asked.job_id, asked.restart, uuids):
+def _keep(store: Store, decision_id: str, launch: LaunchMessage) -> None:
+    uuids = [gpu.uuid for gpu in launch.gpus]
+    if not store.runs.launched(decision_id, launch.job_id, launch.restart, uuids):
         return
-    free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in asked.gpus)
-    text = f"starts on {asked.node}: {', '.join(free)}"
-    store.note(decision_id, asked.job_id, "launch", text)
+    free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in launch.gpus)
+    text = f"starts on {launch.node}: {', '.join(free)}"
+    store.note(decision_id, launch.job_id, "launch", text)

@@ -98,7 +98,7 @@ class Gate:
         if (known := self._store.putbacks.of(*key)) is not None:
             # Another node's Prolog, or this one's second try.
             return "" if known.state == "open" else "it was refused before"
-        was = await self._elsewhere(view, node)
+        was = await self._excluded(view, node)
         now = time.time()
         row = PutBack(
             *key,
@@ -123,7 +123,7 @@ class Gate:
             self._ordering.discard(key[:2])
         return ""
 
-    async def _elsewhere(self, view: JobView, node: str) -> str | None:
+    async def _excluded(self, view: JobView, node: str) -> str | None:
         """What the job's owner has excluded, where another node could take it; else None."""
         if not self._config.exclude_s:
             return None

@@ -98,13 +98,13 @@ class NodeGate:
     def _level(self, node: NodeShape, extra: str) -> int:
         if self._live.awaited(node.name, self._place.stale_s):
             return present(extra) or 0  # a restart of colocd opens no gate
-        told = self._live.of(node.name)
-        if told is None or time.time() - told[0] > self._place.stale_s:
+        beat = self._live.of(node.name)
+        if beat is None or time.time() - beat[0] > self._place.stale_s:
             return 0  # not known: open, as without the gate
         if self._place.mode == "steered":
             return SHUT_PCT  # jobs are judged one by one: all that counts is that it is fresh
         closed = self._closed()  # as if they were busy without a break
-        return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in told[1][: node.gpus])
+        return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in beat[1][: node.gpus])
 
     async def close(self) -> None:
         """colocd ends: nobody keeps the figures fresh, so the nodes are opened."""

@@ -144,7 +144,9 @@ class Placer:
 
     # one job
 
-    async def _apply(self, shape: ClusterShape, answer: Answer, job: Queued, seen: Waiting) -> bool:
+    async def _apply(
+        self, shape: ClusterShape, answer: Answer, job: Queued, waiting: Waiting
+    ) -> bool:
         """Do what was answered; whether that changed anything."""
         first = key(job) not in self._memory.waits_until
         if answer.why is Why.GAVE_UP:
@@ -156,7 +158,7 @@ class Placer:
         try:
             fields = self._fields(answer, job)
             if answer.act is Act.WAIT:
-                fields |= await self.gate_wait.wait(shape, job, seen)
+                fields |= await self.gate_wait.wait(shape, job, waiting)
             else:
                 fields |= await self.gate_wait.go(job)
             if not fields:
@@ -169,7 +171,7 @@ class Placer:
             # It has started meanwhile, or was cancelled.
             log.info("place", jobid=job.job_id, act=str(answer.act), error=err.message)
             return False
-        self._tell(answer, job, fields, first)
+        self._note(answer, job, fields, first)
         return True
 
     def _fields(self, answer: Answer, job: Queued) -> dict[str, str | int]:
@@ -216,7 +218,7 @@ class Placer:
                         raise
                     log.info("place", jobid=job.job_id, error=err.message)
 
-    def _tell(self, answer: Answer, job: Queued, fields: dict[str, str | int], first: bool) -> None:
+    def _note(self, answer: Answer, job: Queued, fields: dict[str, str | int], first: bool) -> None:
         """``first``: where it waits, it has only begun to."""
         decision = decision_in(job.admin_comment) or ""
         if answer.act is Act.PIN and answer.pin is not None:
@@ -269,11 +271,11 @@ class Placer:
             return change
         tier = self._line(shape).tier(",".join(wanted_partitions(request, shape)))
         job = as_waiting(submitted, shards, shape, tier, snapshot)
-        asked = joined(snapshot, job)
+        extended = joined(snapshot, job)
         if hasattr(self._policy, "fresh"):
             # One that plans ahead takes too long for a submission.
-            asked = replace(asked, rules=replace(asked.rules, policy=QUICK))
-        answers, turn = steer(asked, policy(asked.rules.policy))
+            extended = replace(extended, rules=replace(extended.rules, policy=QUICK))
+        answers, turn = steer(extended, policy(extended.rules.policy))
         answer = next(one for one in answers if one.job_id == job.job_id)
         fields = dict(change.fields)
         if answer.act is Act.PIN and answer.pin is not None:
@@ -293,7 +295,7 @@ class Placer:
             line = f"waits: {TOLD[answer.why]}"
         else:
             return change
-        self._record(asked, answers)
+        self._record(extended, answers)
         self._sent.append((time.time(), submitted.decision_id, job))
         self._last = joined(snapshot, job)
         self._store.note(submitted.decision_id, None, "place", line)

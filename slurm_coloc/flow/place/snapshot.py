@@ -109,9 +109,9 @@ class Sources:
         )
 
     def _node(self, node: NodeShape, use: NodeUse, now: float) -> Node:
-        told = self.live.of(node.name)
-        figures = {_place(gpu): gpu for gpu in told[1]} if told else {}
-        age_s = round(max(0.0, now - told[0]), 1) if told else None
+        beat = self.live.of(node.name)
+        figures = {_place(gpu): gpu for gpu in beat[1]} if beat else {}
+        age_s = round(max(0.0, now - beat[0]), 1) if beat else None
         devices, closed = [], self.closed()
         for place, gpu in enumerate(use.gpus):
             figure = figures.get(place)
@@ -170,8 +170,8 @@ class Sources:
         node = next((one for one in shape.nodes if one.name == job.nodes), None)
         if node is None:
             return (), 0
-        told = self.live.of(node.name)
-        gpus: Sequence[GpuNow] = told[1] if told else ()
+        beat = self.live.of(node.name)
+        gpus: Sequence[GpuNow] = beat[1] if beat else ()
         here = {
             _place(gpu): one.mib for gpu in gpus for one in gpu.jobs if one.job_id == job.job_id
         }
@@ -201,10 +201,10 @@ class Sources:
         parts = tuple(job.partition.split(","))
         nodes = nodes_for(shape, parts, job.features, job.exc_nodes, wanted)
         pin = pin_of(job, shape)
-        parked = self._parked(job, decision, now)
+        at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         since = self.memory.since.get(key(job))
-        if since is None and ours and (pin or parked):
+        if since is None and ours and (pin or at_gate):
             since = self.memory.since[key(job)] = now  # after a restart: it counts from here
         return Waiting(
             job.job_id,
@@ -214,7 +214,7 @@ class Sources:
             shards,
             nodes,
             ours=ours and plain(job.features) and not job.cut,
-            startable=not held and (parked or resources_may_bind(job.reason)),
+            startable=not held and (at_gate or resources_may_bind(job.reason)),
             pin=pin,
             since_s=since,
             given_up=key(job) in self.memory.given_up,
@@ -238,7 +238,7 @@ class Sources:
         ours = bool(said) and said[-1].startswith(f"{job.req_nodes} GPU ")
         return decision.req_nodes if ours else job.req_nodes
 
-    def _parked(self, job: Queued, decision: StoredDecision | None, now: float) -> bool:
+    def _waits_at_gate(self, job: Queued, decision: StoredDecision | None, now: float) -> bool:
         """Whether the job's start time is ours: it waits at the gate."""
         if job.reason != "BeginTime" or decision is None:
             return False

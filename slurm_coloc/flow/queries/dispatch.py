@@ -46,7 +46,7 @@ class Queries:
                 return report.report(self._store, seen_as, message, self._private)
             case "explain":
                 if isinstance(job_id := message.get("job_id"), int):
-                    await self._watcher.look(job_id, peer.uid, trusted=seen_as is None)
+                    await self._watcher.poll(job_id, peer.uid, trusted=seen_as is None)
                 return await self._explain(peer, seen_as, message)
         return None
 

@@ -52,7 +52,7 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
         "tries": [{name: one[name] for name in TRY} for one in answer["runs"]],
         "reserved_mib": promised_mib(run.tres, decision) or None,
         "use": {**asdict(totals), "nodes": uses},
-        "neighbours": [_told(one, store, uid, private) for one in others[:MOST_BESIDE]],
+        "neighbours": [_neighbour(one, store, uid, private) for one in others[:MOST_BESIDE]],
         "slower": slower,
         "slower_how": how,
         "sooner_s": slowdown.sooner_s(start_s, others, time.time())
@@ -113,13 +113,13 @@ def _slower(
     return factor, "predicted" if factor is not None else ""
 
 
-def _told(one: Beside, store: Store, uid: int | None, private: bool) -> Answer:
+def _neighbour(one: Beside, store: Store, uid: int | None, private: bool) -> Answer:
     """A neighbour as it may be told: under PrivateData without whose it is."""
-    told = asdict(one)
+    shown = asdict(one)
     owner = store.runs.of_job(one.job_id)[-1].uid
     if uid in (None, owner) or not private:
-        return {**told, "uid": owner}
-    return {**told, "job_id": None, "uid": None}
+        return {**shown, "uid": owner}
+    return {**shown, "job_id": None, "uid": None}
 
 
 def summary(store: Store, uid: int | None, message: Answer) -> Answer:

@@ -29,10 +29,10 @@ async def mend(store: Store, slurm: SlurmClient, work: Recovery, job: JobView) -
             texts.setdefault(view.dependency, []).append(view)
     for text, views in texts.items():
         for target in by_record(views):
-            told = f"dependency of job {target.handle} renewed: it waits for this job again"
+            note = f"dependency of job {target.handle} renewed: it waits for this job again"
             try:
                 await slurm.update(target.handle, Dependency=renewed(text))
             except SlurmError as err:
-                told = f"dependency of job {target.handle} could not be renewed: {err.message}"
+                note = f"dependency of job {target.handle} could not be renewed: {err.message}"
             log.info("recover", jobid=job.job_id, dependent=target.handle, dependency=renewed(text))
-            store.note(work.decision, work.job_id, "recover", told)
+            store.note(work.decision, work.job_id, "recover", note)

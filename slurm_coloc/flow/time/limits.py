@@ -87,7 +87,7 @@ class Stretcher:
         for one in [run.key for run in runs if _followed(run)]:
             if one in known and one in pressed:
                 await self._follow(known[one], pressed[one], now)
-        self._protector.look(runs, pressed)
+        self._protector.update(runs, pressed)
         if not self._off():
             for row in self._store.stretches.to_restore():
                 await self._trying(row, self._restore(row))
@@ -105,9 +105,9 @@ class Stretcher:
         gpus: dict[str, GpuNow] = {}
         shape = self._shape()
         for node in shape.nodes if shape else ():
-            told = self._live.of(node.name)
-            if told and now - told[0] < STALE_S:
-                gpus |= {gpu.uuid: gpu for gpu in told[1]}
+            beat = self._live.of(node.name)
+            if beat and now - beat[0] < STALE_S:
+                gpus |= {gpu.uuid: gpu for gpu in beat[1]}
         for run in runs:
             if run.gpu_uuids is None:  # colocd was away when its Prolog told
                 run.gpu_uuids = _seen_on(gpus, run.job_id)
@@ -126,7 +126,7 @@ class Stretcher:
         if self._later.get(run.key, 0.0) > now or self._slots_first(run, run.restart):
             return False
         try:
-            found = await self._ask(run)
+            found = await self._shown(run)
         except SlurmError as err:
             log.warning("stretch", jobid=run.job_id, error=err.message)
             found = None
@@ -153,7 +153,7 @@ class Stretcher:
             await self._trying(row, self._shorten(row, found[0], now))
         return True
 
-    async def _ask(self, run: OfRun) -> tuple[JobView, Terms] | None:
+    async def _shown(self, run: OfRun) -> tuple[JobView, Terms] | None:
         """A run of ours that goes on, as Slurm shows it; None where it is over."""
         view = await self._slurm.job(run.job_id)
         if view is None or decision_in(view.admin_comment) != run.decision:
@@ -164,20 +164,20 @@ class Stretcher:
 
     # one run
 
-    async def _follow(self, row: StretchedRun, told: Pressed, now: float) -> None:
+    async def _follow(self, row: StretchedRun, pressed: Pressed, now: float) -> None:
         """Count what the run lost, and stretch its limit where that is due."""
-        lost = row.lost_s + lost_s(told, row.at_s, now)
+        lost = row.lost_s + lost_s(pressed, row.at_s, now)
         alone = row.alone
-        if told.alone_now is not None and now - row.start_s >= SETTLES_S and not lost:
-            alone = max(told.alone_now, alone or 0.0)
-        changed = (len(told.others), alone) != (row.others, row.alone)
-        if changed or now - row.updated_s >= (KEEP_S if told.beside else KEEP_ALONE_S):
+        if pressed.alone_now is not None and now - row.start_s >= SETTLES_S and not lost:
+            alone = max(pressed.alone_now, alone or 0.0)
+        changed = (len(pressed.others), alone) != (row.others, row.alone)
+        if changed or now - row.updated_s >= (KEEP_S if pressed.beside else KEEP_ALONE_S):
             self._store.stretches.change(
                 row,
                 lost_s=lost,
                 at_s=now,
-                speed=told.speed,
-                others=len(told.others),
+                speed=pressed.speed,
+                others=len(pressed.others),
                 alone=alone,
                 updated_s=now,
             )
@@ -185,16 +185,16 @@ class Stretcher:
             return
         if self._config.slowdown.stretch == "off" or self._off():
             return
-        if self._later.get(row.key, 0.0) <= now and self._due(row, lost, told, now):
-            await self._trying(row, self._stretch(row, lost, told, now))
+        if self._later.get(row.key, 0.0) <= now and self._due(row, lost, pressed, now):
+            await self._trying(row, self._stretch(row, lost, pressed, now))
 
-    def _due(self, row: StretchedRun, lost: float, told: Pressed, now: float) -> bool:
+    def _due(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> bool:
         """Whether the limit is to be looked at before the next round."""
-        job = Timed(row.start_s, row.original_s, row.limit_s, lost, told.speed)
+        job = Timed(row.start_s, row.original_s, row.limit_s, lost, pressed.speed)
         return now >= look_s(job, self._rules) - self.interval_s
 
-    async def _stretch(self, row: StretchedRun, lost: float, told: Pressed, now: float) -> None:
-        found = await self._ask(row)
+    async def _stretch(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> None:
+        found = await self._shown(row)
         if found is None:
             self._later[row.key] = now + RETRY_S
             return None
@@ -205,9 +205,9 @@ class Stretcher:
         start_s = view.start_s or row.start_s
         if start_s != row.start_s:  # Slurm counts anew from the end of the Prolog
             self._store.stretches.change(row, start_s=start_s)
-            if not self._due(row, lost, told, now):
+            if not self._due(row, lost, pressed, now):
                 return None
-        job = Timed(start_s, row.original_s, limit_s, lost, told.speed)
+        job = Timed(start_s, row.original_s, limit_s, lost, pressed.speed)
         new = stretch(
             job, now, self._rules, await ceilings(self._context, view, terms, start_s, now)
         )
@@ -220,7 +220,7 @@ class Stretcher:
             row, set_s=new.minutes * MINUTE_S, times=row.times + 1, lost_s=lost, at_s=now,
             note=new.why, tries=0, updated_s=now,
         )  # fmt: skip
-        return await self._tell(row, view, lost, new)
+        return await self._note_new(row, view, lost, new)
 
     # what is told
 
@@ -228,7 +228,7 @@ class Stretcher:
         self._store.note(row.decision, row.job_id, "limit", text)
         log.info("stretch", jobid=row.job_id, decision=row.decision, what=text)
 
-    async def _tell(self, row: StretchedRun, view: JobView, lost: float, new: Stretch) -> None:
+    async def _note_new(self, row: StretchedRun, view: JobView, lost: float, new: Stretch) -> None:
         text = (
             f"time limit {words(row.original_s)} is {words(row.limit_s)} now: it lost {words(lost)}"
             " beside others on its GPU"

@@ -50,11 +50,11 @@ DROPPED = (
 class Slots:
     """Looks after the jobs that have time slots."""
 
-    def __init__(self, context: Context, look: Callable[[int], Awaitable[JobView | None]]) -> None:
+    def __init__(self, context: Context, poll: Callable[[int], Awaitable[JobView | None]]) -> None:
         """``look``: looks at a job and closes its runs that have ended (Watcher.look_once)."""
         self._config, self._slowdown = context.config.slots, context.config.slowdown
         self._store, self._slurm, self._off = context.store, context.slurm, context.off
-        self._look = look
+        self._poll = poll
         self._busy: set[tuple[str, int]] = set()
         self._later: dict[tuple[str, int], float] = {}  # until when (monotonic) none is due
 
@@ -116,7 +116,7 @@ class Slots:
             return self._close(row, "lost", "its decision was forgotten")
         slot = slot_from(decision.slot)
         for _ in range(STEPS_A_ROUND):
-            view = await self._look(row.job_id)
+            view = await self._poll(row.job_id)
             if view is None or decision_in(view.admin_comment) != row.decision:
                 return await self._gone(row)
             now = time.time()
@@ -190,12 +190,12 @@ class Slots:
             await self._slurm.signal(view.handle, slot.signal)
             text = f"SIG{slot.signal}: its slot of {words(slot.length_s)} ends"
         elif step is Step.DROP:
-            await self._tell(view, DROPPED)
+            await self._notify(view, DROPPED)
             change(row, state="dropped", updated_s=now)
             text = "it did not leave at its slot's end: no more slots, it runs to its time limit"
         elif step is Step.CUT:
             # Its signal is noted: the run that ends now is counted as a slot, whoever dies here.
-            await self._tell(view, CUT)
+            await self._notify(view, CUT)
             await self._slurm.requeue(view.handle)
             text = "it did not leave at its slot's end: put back into the queue"
         elif step is Step.COUNT:
@@ -210,7 +210,7 @@ class Slots:
                 view.handle, **fields, **_bound(left), StartTime=f"now+{START_AFTER_S}"
             )
             change(row, placed=True, behind_s=now if fields else None, updated_s=now)
-            text = "back in the queue, behind others of its priority" + _told(left)
+            text = "back in the queue, behind others of its priority" + _left(left)
         elif step is Step.BOUND:
             if left is not None:
                 await self._slurm.update(view.handle, **_bound(max(left, 1.0)))
@@ -264,7 +264,7 @@ class Slots:
             known.lost_s, known.at_s, known.speed, known.start_s, end_s, self._slowdown.max_factor
         )
 
-    async def _tell(self, view: JobView, line: str) -> None:
+    async def _notify(self, view: JobView, line: str) -> None:
         """In the job's own log; a job without one is told by `coloc explain`."""
         try:
             await self._slurm.notify(view.handle, line)
@@ -290,7 +290,7 @@ def _bound(left_s: float | None) -> dict[str, str | int]:
     return {} if left_s is None else {"TimeLimit": limit_min(left_s)}
 
 
-def _told(left_s: float | None) -> str:
+def _left(left_s: float | None) -> str:
     return "" if left_s is None else f"; {words(left_s)} left"
 
 

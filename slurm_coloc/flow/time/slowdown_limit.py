@@ -45,38 +45,38 @@ class Protector:
         """UUIDs of GPUs that are to take no further job."""
         return frozenset(uuid for one in self._closed.values() for uuid in one.uuids)
 
-    def look(self, runs: list[PresentRun], pressed: Mapping[Key, Pressed]) -> None:
+    def update(self, runs: list[PresentRun], pressed: Mapping[Key, Pressed]) -> None:
         """Close and open GPUs by the present slowdowns."""
         found: dict[Key, Closed] = {}
         for run in runs:
-            told, bound = pressed.get(run.key), run.max_slowdown
-            if told is None or bound is None or not run.open:
+            present, bound = pressed.get(run.key), run.max_slowdown
+            if present is None or bound is None or not run.open:
                 continue
-            before, slower = self._closed.get(run.key), 1.0 / told.speed
-            above = bool(told.others) and slower > bound * (1 + SLACK)
-            if above and (before is None or not before.others <= told.others):
-                before = Closed(frozenset(run.gpu_uuids or ()), told.others)
-            if above or (before and told.others and before.others <= told.others):
+            before, slower = self._closed.get(run.key), 1.0 / present.speed
+            above = bool(present.others) and slower > bound * (1 + SLACK)
+            if above and (before is None or not before.others <= present.others):
+                before = Closed(frozenset(run.gpu_uuids or ()), present.others)
+            if above or (before and present.others and before.others <= present.others):
                 assert before is not None
                 found[run.key] = before
-            self._tell(run, told, slower, closed=run.key in found)
+            self._note(run, present, slower, closed=run.key in found)
         self._closed = found
 
-    def _tell(self, run: PresentRun, told: Pressed, slower: float, *, closed: bool) -> None:
+    def _note(self, run: PresentRun, present: Pressed, slower: float, *, closed: bool) -> None:
         """In the job's story, once for each change; after a restart of colocd not again."""
         if closed == (run.key in self._closed):
             return
         text = AGAIN
         if closed:
-            number = len(told.others)
+            number = len(present.others)
             beside = "one other job" if number == 1 else f"{number} other jobs"
             text = (
                 f"{slower:.1f} times slower than alone beside {beside},"
                 f" {run.max_slowdown:g} at most was asked for: {self._means}"
             )
         events = self._store.events(run.decision, run.job_id)
-        said = [line.text for line in events if line.kind == "slowdown"]
-        if said and said[-1].endswith(text.partition(": ")[2]):
+        noted = [line.text for line in events if line.kind == "slowdown"]
+        if noted and noted[-1].endswith(text.partition(": ")[2]):
             return
         self._store.note(run.decision, run.job_id, "slowdown", text)
         log.info("slowdown", jobid=run.job_id, decision=run.decision, what=text)

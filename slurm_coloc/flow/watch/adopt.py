@@ -69,12 +69,12 @@ def exclusive_tres(view: JobView, shape: ClusterShape, per_gpu: int) -> str:
         return "" if view.tres.startswith(PER_TASK) else with_item(others, whole_gpu(shape))
     # What is asked for each task keeps its CPUs, which view.tres leaves out.
     each = view.tres.startswith(PER_TASK)
-    asked = view.tres_per_task if each else view.tres_per_node
+    request = view.tres_per_task if each else view.tres_per_node
     kind = gpus[0].type
     if any(kind in node.devices for node in shape.nodes):
         kind = None  # pinned: any GPU of the model will do, which is a feature there
     gpu = whole_gpu(shape, kind, 1, 0 if each else per_gpu)
-    return (PER_TASK if each else "") + with_item(without(asked, "gpu", "shard"), gpu)
+    return (PER_TASK if each else "") + with_item(without(request, "gpu", "shard"), gpu)
 
 
 def _slice_mib(view: JobView) -> int | None:

@@ -63,21 +63,21 @@ class Watcher:
         self._store = store
         self._slurm = slurm
         self._recorder = recorder
-        self._asked_s: dict[tuple[int, bool], float] = {}
+        self._polled_s: dict[tuple[int, bool], float] = {}
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-    def _may_look(self, uid: int, *, ended: bool = False) -> bool:
+    def _may_poll(self, uid: int, *, ended: bool = False) -> bool:
         """Whether this user's question may cost slurmctld a call: once in FRESH_S, and apart from
         that once for a job that has ``ended``."""
         now, key = time.monotonic(), (uid, ended)
-        if now - self._asked_s.get(key, 0.0) < FRESH_S:
+        if now - self._polled_s.get(key, 0.0) < FRESH_S:
             return False
-        if len(self._asked_s) > ASKERS:
-            self._asked_s.clear()
-        self._asked_s[key] = now
+        if len(self._polled_s) > ASKERS:
+            self._polled_s.clear()
+        self._polled_s[key] = now
         return True
 
-    async def look(self, job_id: int, uid: int, *, trusted: bool) -> None:
+    async def poll(self, job_id: int, uid: int, *, trusted: bool) -> None:
         """Look at one job that somebody asks about and that we do not follow: one that we have not
         seen yet, for an ordinary user only while we follow jobs of his, or one that has ended and
         may have been put back by its owner."""
@@ -85,7 +85,7 @@ class Watcher:
         if any(run.open for run in runs):
             return
         mine = runs[-1].uid == uid if runs else self._follows(uid)
-        if not (trusted or mine) or not (trusted or self._may_look(uid, ended=bool(runs))):
+        if not (trusted or mine) or not (trusted or self._may_poll(uid, ended=bool(runs))):
             return
         try:
             view = await self._slurm.job(job_id)
@@ -101,7 +101,7 @@ class Watcher:
 
     async def freshen(self, uid: int) -> None:
         """A look now, where a user asks and a submission of his has not been seen yet."""
-        if not self._store.decisions.unbound(uid) or not self._may_look(uid):
+        if not self._store.decisions.unbound(uid) or not self._may_poll(uid):
             return
         try:
             views = await self._slurm.jobs_of([uid])
@@ -130,7 +130,7 @@ class Watcher:
         self._store.decisions.abandon(now - ABANDON_AFTER_S)
         self._store.reports.forget(now - REPORTS_KEPT_S)
 
-    async def look_once(self, job_id: int) -> JobView | None:
+    async def poll_once(self, job_id: int) -> JobView | None:
         """Look at one job and close the run of it that has ended; None where Slurm is away."""
         try:
             async with self._looks:
@@ -144,14 +144,14 @@ class Watcher:
             for run in self._store.runs.of_job(job_id):
                 if run.open:
                     self._settle(run, view, await causes.of(run, view))
-            await self._see_siblings(view)
+            await self._see_array(view)
         return view
 
     async def see_all(self) -> None:
         """One look at every job of the cluster: what another colocd decided is taken over."""
         await self._see_each(await self._slurm.all_jobs())
 
-    async def _see_siblings(self, view: JobView) -> None:
+    async def _see_array(self, view: JobView) -> None:
         """Keep following an array: an open run of it is what makes us look at its user's jobs."""
         decision_id = decision_in(view.admin_comment)
         if not view.array_task or not view.array_job_id or decision_id is None:
@@ -179,7 +179,7 @@ class Watcher:
         """Look at one job until it has left COMPLETING, so that recovery starts at once."""
         pause = FIRST_LOOK_S
         for _ in range(LOOKS):
-            view = await self.look_once(job_id)
+            view = await self.poll_once(job_id)
             if view is not None and not view.completing:
                 return
             await asyncio.sleep(pause)

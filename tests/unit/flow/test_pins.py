@@ -72,15 +72,15 @@ def test_after_a_restart_the_agents_are_awaited(store: Store, tmp_path: Path) ->
     slurm = Slurm(PINNED)
     one = placer(store, slurm, tmp_path, stale_s=5.0)
     live = one._sources.live
-    kept, live._kept = live._kept, {}
+    kept, live._beats = live._beats, {}
     run(one)
     assert slurm.updates == []
     (found,) = submitted(one, REQUEST)
     assert found == CHANGE.fields
-    live._kept = kept
+    live._beats = kept
     run(one)
     assert slurm.updates == []
-    live._kept, live._began_s = {}, live._began_s - 5.0
+    live._beats, live._began_s = {}, live._began_s - 5.0
     run(one)
     assert "too old" in store.events(ID, 7)[-1].text
 
