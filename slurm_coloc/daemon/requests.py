@@ -2,7 +2,6 @@
 """What colocd answers: the hook in slurmctld, the nodes' hooks and agents, people."""
 
 import os
-import time
 from collections.abc import Callable
 
 from slurm_coloc.adapters.server import Message
@@ -66,16 +65,13 @@ class Requests:
     def _status(self, *, trusted: bool) -> Message:
         parts = self._parts
         mode = "off" if parts.modes.switched_off else parts.config.mode.default
-        return answers.status(
-            parts.store,
-            parts.cluster.shape,
-            seen_s=parts.cluster.at_s,
-            mode=mode,
-            role=str(parts.role.part),
-            now_s=time.time(),
-            links=parts.nodes.links() if self.linked else [],
-            trusted=trusted,
-        )
+        links = parts.nodes.links() if self.linked else []
+        return {
+            "mode": mode,
+            "role": str(parts.role.part),
+            "seen_s": parts.cluster.at_s,
+            **answers.status(parts.store, parts.cluster.shape, links, trusted=trusted),
+        }
 
     async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
         """Report, launch or heartbeat. A remote node speaks for itself alone; root on this host,

@@ -4,7 +4,8 @@
 from sqlite_utils import Database
 
 from slurm_coloc.adapters.store.table import records
-from slurm_coloc.core.records.queries import Counts, Observed, RunWithDecision, UserSum
+from slurm_coloc.core.records.queries import Counts, RunWithDecision, UserSum
+from slurm_coloc.core.records.runs import StoredDecision
 
 
 class Queries:
@@ -55,14 +56,12 @@ class Queries:
             *(since_s, uid, uid),
         )
 
-    def observed(self, uid: int | None, limit: int) -> list[Observed]:
+    def observed(self, uid: int | None, limit: int) -> list[StoredDecision]:
         """Newest decisions made in observe mode; of one user where ``uid`` is given."""
         return records(
-            Observed,
+            StoredDecision,
             self._db,
-            """SELECT id, made_s, uid, account, partition, action, reason, detail, shards,
-                      shard_mib, shards_per_gpu, estimator, memory_mib, upper_mib
-               FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
+            """SELECT * FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
                ORDER BY rowid DESC LIMIT ?""",
             *(uid, uid, limit),
         )

@@ -27,26 +27,6 @@ class RunWithDecision(Run):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """A decision made in observe mode."""
-
-    id: str
-    made_s: float
-    uid: int
-    account: str | None
-    partition: str | None
-    action: str
-    reason: str
-    detail: str
-    shards: int
-    shard_mib: int
-    shards_per_gpu: int
-    estimator: str | None
-    memory_mib: int | None
-    upper_mib: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class UserSum:
     """Ended runs of a user: how many, how they ended, GPU hours, and sums (MiB) over the
     ``measured`` ones, whose estimate, reservation and peak are known."""

@@ -6,9 +6,10 @@ import time
 from typing import Annotated, Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.flow.nodes.messages import Message
 
 log = structlog.get_logger()
 
@@ -20,11 +21,7 @@ JobId = Annotated[int, Field(ge=1, le=2**32)]
 Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class JobThere(_Message):
+class JobThere(Message):
     """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
     it, beside others a division (core/gpu/telemetry/shares)."""
 
@@ -33,7 +30,7 @@ class JobThere(_Message):
     smact: Ratio = None
 
 
-class GpuNow(_Message):
+class GpuNow(Message):
     """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: the
     reason where the activity is not told."""
 
@@ -54,7 +51,7 @@ class GpuNow(_Message):
     why: Text = ""
 
 
-class IdleRun(_Message):
+class IdleRun(Message):
     """A run that holds its GPU and does not use it."""
 
     job_id: JobId
@@ -63,7 +60,7 @@ class IdleRun(_Message):
     held_mib: Mib = 0
 
 
-class Beat(_Message):
+class Beat(Message):
     """The part of a heartbeat that is about GPUs."""
 
     gpus: tuple[GpuNow, ...] = Field((), max_length=64)

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
@@ -12,7 +12,7 @@ from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.nodes.messages import Message, checked
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.watch.shares import shards_of, shared
 
@@ -22,11 +22,9 @@ Answer = dict[str, Any]
 Mib = Annotated[int, Field(ge=0, le=2**40)] | None
 
 
-class ReportedProcess(BaseModel):
+class ReportedProcess(Message):
     """A compute process on a GPU, as the asking node sees it; see
     core/recover/fitness.GpuProcess."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     pid: Annotated[int, Field(ge=0, le=2**32)]
     used_mib: Mib = None
@@ -35,10 +33,8 @@ class ReportedProcess(BaseModel):
     name: Annotated[str, Field(max_length=64)] = ""
 
 
-class LaunchedGpu(BaseModel):
+class LaunchedGpu(Message):
     """One GPU of the job on the asking node; memory (MiB) before the job starts."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     minor: Annotated[int, Field(ge=0, le=4095)] | None = None
@@ -52,11 +48,9 @@ class LaunchedGpu(BaseModel):
         return GpuNow(self.uuid, self.total_mib, self.free_mib, holders)
 
 
-class LaunchMessage(BaseModel):
+class LaunchMessage(Message):
     """The request of op ``launch``. ``last``: the Prolog looks no more, and waits for what is done
     about GPUs that are not fit."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     v: Literal[1]
     job_id: Annotated[int, Field(ge=1, le=2**32)]
@@ -69,12 +63,7 @@ class LaunchMessage(BaseModel):
 
 def read_launch(message: Answer) -> LaunchMessage:
     """Check a launch request; raises UsageFault that names the wrong field."""
-    try:
-        return LaunchMessage.model_validate(message)
-    except ValidationError as err:
-        first = err.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageFault(f"launch: {where}: {first['msg']}", "bad-request") from err
+    return checked(LaunchMessage, "launch", message)
 
 
 async def launched(

@@ -3,12 +3,13 @@
 own. Of others' jobs he sees what squeue shows too, unless PrivateData has ``jobs``, and never what
 their logs or models hold."""
 
+import time
 from dataclasses import dataclass, fields
 from typing import Any
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.records.queries import Counts, Observed, UnfitNode, UserSum
-from slurm_coloc.core.records.runs import Event, Run, StoredDecision
+from slurm_coloc.core.records.queries import Counts, UnfitNode, UserSum
+from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import UsageFault
 
@@ -16,6 +17,11 @@ Answer = dict[str, Any]
 
 MOST = 1000
 HOUR_S = 3600.0
+#: what is shown of a decision that was made in observe mode
+OBSERVED = (
+    *("id", "made_s", "uid", "account", "partition", "action", "reason", "detail", "shards"),
+    *("shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
+)
 #: what others see of another user's run or decision in place of these
 HIDDEN: Answer = dict.fromkeys(
     ("evidence", "fingerprint", "options", "detail", "learning", "used", "blame", "retry",
@@ -30,10 +36,15 @@ def _limit(message: dict[str, Any]) -> int:
     return limit
 
 
-def shown(record: Run | StoredDecision | Observed | UserSum | UnfitNode | Counts | Event) -> Answer:
-    """A record as it is shown: flags are numbers, as in the database."""
-    values = {one.name: getattr(record, one.name) for one in fields(record)}
+def picked(record: object, *names: str) -> Answer:
+    """These fields of a record as they are shown: flags are numbers, as in the database."""
+    values = {name: getattr(record, name) for name in names}
     return {name: int(one) if isinstance(one, bool) else one for name, one in values.items()}
+
+
+def shown(record: OfRun | StoredDecision | UserSum | UnfitNode | Counts | Event) -> Answer:
+    """All of a record."""
+    return picked(record, *(one.name for one in fields(record)))
 
 
 def is_private(shape: ClusterShape | None) -> bool:
@@ -75,7 +86,7 @@ def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
     limit = _limit(message)
     return {
         "runs": [shown(run) for run in store.queries.recent_runs(uid, limit)],
-        "observed": [shown(one) for one in store.queries.observed(uid, limit)],
+        "observed": [picked(one, *OBSERVED) for one in store.queries.observed(uid, limit)],
     }
 
 
@@ -116,40 +127,22 @@ def explained(store: Store, uid: int | None, found: Found) -> Answer:
 def _retry(store: Store, run: Run) -> Answer | None:
     """What came after a run: whose doing its end was, and what the next try asked for."""
     work = store.recoveries.of(*run.key)
-    if work is None:
-        return None
-    return {
-        "cause": work.cause,
-        "way": work.way,
-        "tres": work.tres,
-        "state": work.state,
-        "front": int(work.front),
-    }
+    return picked(work, "cause", "way", "tres", "state", "front") if work else None
 
 
 def status(
-    store: Store,
-    shape: ClusterShape | None,
-    *,
-    seen_s: float | None,
-    mode: str,
-    role: str,
-    now_s: float,
-    links: list[dict[str, Any]],
-    trusted: bool,
+    store: Store, shape: ClusterShape | None, links: list[dict[str, Any]], *, trusted: bool
 ) -> Answer:
-    """How colocd is. ``links``: what each node's agent said last; root and SlurmUser see them."""
-    gpus = sum(node.gpus for node in shape.nodes) if shape else 0
-    unfit = [shown(one) for one in store.putbacks.since(now_s - HOUR_S)]
+    """The cluster and the history in numbers. ``links``: what each node's agent said last; root and
+    SlurmUser (``trusted``) see them."""
+    nodes = shape.nodes if shape else ()
+    unfit = [shown(one) for one in store.putbacks.since(time.time() - HOUR_S)]
     return {
-        "mode": mode,
-        "role": role,
-        "seen_s": seen_s,
         "cluster": shape.name if shape else None,
         "slurm": ".".join(map(str, shape.release)) if shape else None,
-        "gpu_nodes": len(shape.nodes) if shape else 0,
-        "gpus": gpus,
-        "shards": sum(node.shards for node in shape.nodes) if shape else 0,
+        "gpu_nodes": len(nodes),
+        "gpus": sum(node.gpus for node in nodes),
+        "shards": sum(node.shards for node in nodes),
         "linked_nodes": sum(link["linked"] for link in links),
         **({"links": links, "unfit": unfit} if trusted else {}),
         **shown(store.queries.counts()),

@@ -54,7 +54,7 @@ async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
         **answer,
         "live": live,
         "slurm_error": trouble,
-        "time_limits": [{name: getattr(one, name) for name in STRETCHED} for one in stretches],
+        "time_limits": [answers.picked(one, *STRETCHED) for one in stretches],
         "binding": bound,
         "next": f"colocd is putting it back into the queue: {work[0].tres}"
         if work

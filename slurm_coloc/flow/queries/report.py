@@ -69,7 +69,7 @@ def _limit(store: Store, run: Run) -> Answer | None:
     limit = store.stretches.of(*run.key)
     if limit is None or limit.set_s is None:
         return None
-    return {name: getattr(limit, name) for name in ("base_s", "set_s", "lost_s", "times")}
+    return answers.picked(limit, "base_s", "set_s", "lost_s", "times")
 
 
 def _beside(store: Store, run: Run, start_s: float, end_s: float) -> list[Beside]:
