@@ -41,8 +41,7 @@ class Gate:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
         self._config = context.config.gate
         self._store, self._slurm = context.store, context.slurm
-        self._off, self._shape = context.off, context.shape
-        self._see = see
+        self._context, self._off, self._see = context, context.off, see
         self._places = context.config.recovery.raise_by == "priority"  # they may be set
         self._ordering: set[tuple[str, int]] = set()
         self._later: dict[Key, float] = {}  # until when (monotonic) none is due
@@ -98,8 +97,7 @@ class Gate:
         if (known := self._store.putbacks.of(*key)) is not None:
             # Another node's Prolog, or this one's second try.
             return "" if known.state == "open" else "it was refused before"
-        was = await self._excluded(view, node)
-        now = time.time()
+        was, now = await excluded_before(self._context, view, node), time.time()
         row = PutBack(
             *key,
             uid=view.uid,
@@ -122,12 +120,6 @@ class Gate:
         finally:
             self._ordering.discard(key[:2])
         return ""
-
-    async def _excluded(self, view: JobView, node: str) -> str | None:
-        """What the job's owner has excluded, where another node could take it; else None."""
-        if not self._config.exclude_s:
-            return None
-        return await excluded_before(self._store, self._slurm, self._shape(), view, node)
 
     async def round(self) -> None:
         """One look at every job that was put back."""

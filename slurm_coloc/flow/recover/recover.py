@@ -54,11 +54,9 @@ class Recoverer:
     def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
         self._recovery = context.config.recovery
-        self._exclude_s = context.config.gate.exclude_s
         self._boost = PriorityBoost(context)
         self._store, self._slurm = context.store, context.slurm
-        self._off, self._shape = context.off, context.shape
-        self._see = see
+        self._context, self._off, self._see = context, context.off, see
         self._busy: set[Key] = set()
         # Until when (monotonic seconds) a recovery is left alone after a failure, and that pause.
         self._pauses: dict[Key, tuple[float, float]] = {}
@@ -148,7 +146,7 @@ class Recoverer:
 
     def _unpinned(self, tres: str) -> str:
         """The request on any GPU of its kind: its last run's may have been chosen for it."""
-        shape = self._shape()
+        shape = self._context.shape()
         pins = {kind for node in shape.nodes for kind in node.devices} if shape else set()
         return without_pin(tres, pins)
 
@@ -156,8 +154,8 @@ class Recoverer:
         """Keep the job from the node where others ended it, where another could take it; what was
         done. What its owner had excluded is written down first: a second time ours is in it."""
         was, node = work.was, work.avoid or ""
-        if was is None and self._exclude_s:
-            was = await excluded_before(self._store, self._slurm, self._shape(), view, node)
+        if was is None:
+            was = await excluded_before(self._context, view, node)
         if was is None:
             self._store.recoveries.change(work, avoid=None)
             return "no other node could take it"

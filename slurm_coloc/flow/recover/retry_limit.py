@@ -50,3 +50,11 @@ async def refused(
         log.warning(what, jobid=row.job_id, error=again.message, result="still held")
         return ""
     return f"given up, the job goes on as it is: {err.message}"
+
+
+async def notify(slurm: SlurmClient, view: JobView, line: str) -> None:
+    """Write a line into a job's own log; for a job without one `coloc explain` has it."""
+    try:
+        await slurm.notify(view.handle, line)
+    except SlurmError as err:
+        log.warning("notify", jobid=view.job_id, error=err.message)

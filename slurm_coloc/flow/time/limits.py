@@ -23,7 +23,7 @@ from slurm_coloc.core.time.stretch import MINUTE_S, Rules, Stretch, Timed, look_
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
-from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted
+from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 from slurm_coloc.flow.time.ceilings import ceilings
 from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
 from slurm_coloc.flow.time.slowdown_limit import Protector
@@ -59,12 +59,11 @@ class Stretcher:
         self._context = context
         self._config, self._store, self._slurm = context.config, context.store, context.slurm
         self._live, self._off = context.live, context.off
-        self._shape, self._limits = context.shape, context.limits
-        config = self._config
-        self._rules = Rules(config.slowdown.max_factor, config.slowdown.margin_s)
+        slowdown = context.config.slowdown
+        self._rules = Rules(slowdown.max_factor, slowdown.margin_s)
         self._later: dict[Key, float] = {}  # until when (Unix seconds) Slurm is not asked again
-        self._protector = Protector(config, self._store)
-        self.interval_s = config.slowdown.interval_s
+        self._protector = Protector(context)
+        self.interval_s = slowdown.interval_s
 
     @property
     def closed(self) -> frozenset[str]:
@@ -103,7 +102,7 @@ class Stretcher:
         self, runs: list[PresentRun], rows: dict[Key, StretchedRun], now: float
     ) -> Neighbours:
         gpus: dict[str, GpuNow] = {}
-        shape = self._shape()
+        shape = self._context.shape()
         for node in shape.nodes if shape else ():
             beat = self._live.of(node.name)
             if beat and now - beat[0] < STALE_S:
@@ -237,10 +236,7 @@ class Stretcher:
             text += f"; no longer than that, by {new.why}"
         self._note(row, text)
         if row.times == 1:  # in its own log, once: `coloc explain` has each
-            try:
-                await self._slurm.notify(view.handle, f"coloc: {text}")
-            except SlurmError as err:
-                log.warning("stretch", jobid=row.job_id, error=err.message)
+            await notify(self._slurm, view, f"coloc: {text}")
 
     def _theirs(self, row: StretchedRun, terms: Terms, now: float) -> None:
         self._store.stretches.change(row, state="theirs", updated_s=now)

@@ -32,7 +32,7 @@ from slurm_coloc.core.time.slot import (
 )
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
-from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted
+from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 
 log = structlog.get_logger()
 
@@ -51,7 +51,7 @@ class Slots:
     """Looks after the jobs that have time slots."""
 
     def __init__(self, context: Context, poll: Callable[[int], Awaitable[JobView | None]]) -> None:
-        """``look``: looks at a job and closes its runs that have ended (Watcher.look_once)."""
+        """``poll``: asks Slurm for a job and closes its runs that ended (Watcher.poll_once)."""
         self._config, self._slowdown = context.config.slots, context.config.slowdown
         self._store, self._slurm, self._off = context.store, context.slurm, context.off
         self._poll = poll
@@ -148,7 +148,7 @@ class Slots:
             self._close(row, "lost", "slurmctld no longer knows the job")
 
     def _state(self, row: SlottedJob) -> State:
-        run = self._run(row, row.restart)
+        run = self._store.runs.of(*row.key)
         return State(
             restart=row.restart,
             used_s=row.used_s,
@@ -160,11 +160,6 @@ class Slots:
             dropped=row.state == "dropped",
             lost_s=self._lost_s(row, row.restart, time.time()),
         )
-
-    def _run(self, row: SlottedJob, restart: int) -> Run | None:
-        runs = self._store.runs.of_job(row.job_id)
-        same = (run for run in runs if (run.decision, run.restart) == (row.decision, restart))
-        return next(same, None)
 
     def _wait(self, row: SlottedJob, view: JobView, slot: Slot, now: float) -> None:
         """When this job is looked at again."""
@@ -190,12 +185,12 @@ class Slots:
             await self._slurm.signal(view.handle, slot.signal)
             text = f"SIG{slot.signal}: its slot of {words(slot.length_s)} ends"
         elif step is Step.DROP:
-            await self._notify(view, DROPPED)
+            await notify(self._slurm, view, DROPPED)
             change(row, state="dropped", updated_s=now)
             text = "it did not leave at its slot's end: no more slots, it runs to its time limit"
         elif step is Step.CUT:
             # Its signal is noted: the run that ends now is counted as a slot, whoever dies here.
-            await self._notify(view, CUT)
+            await notify(self._slurm, view, CUT)
             await self._slurm.requeue(view.handle)
             text = "it did not leave at its slot's end: put back into the queue"
         elif step is Step.COUNT:
@@ -230,7 +225,7 @@ class Slots:
         """Account for the runs that ended since the last look; what is told of it."""
         used_s, by_slot = row.used_s, False
         for restart in range(row.restart, view.restarts):
-            run = self._run(row, restart)
+            run = self._store.runs.of(row.decision, row.job_id, restart)
             # A run that colocd never saw start: as much as it can have been.
             ran_s = float(slot.length_s)
             if run is not None and run.start_s:
@@ -263,13 +258,6 @@ class Slots:
         return given_back_s(
             known.lost_s, known.at_s, known.speed, known.start_s, end_s, self._slowdown.max_factor
         )
-
-    async def _notify(self, view: JobView, line: str) -> None:
-        """In the job's own log; a job without one is told by `coloc explain`."""
-        try:
-            await self._slurm.notify(view.handle, line)
-        except SlurmError as err:
-            log.warning("slots", jobid=view.job_id, error=err.message)
 
     def _failed(self, row: SlottedJob, err: SlurmError) -> None:
         tries = counted("slots", self._store.slots, row, err, note=err.message)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
 from slurm_coloc.core.records.runs import Key, PresentRun
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.time.neighbours import Pressed
 
 log = structlog.get_logger()
@@ -33,8 +32,8 @@ class Closed:
 class Protector:
     """Looks after --coloc-max-slowdown of running jobs."""
 
-    def __init__(self, config: Config, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: Context) -> None:
+        self._store, config = context.store, context.config
         self._closed: dict[Key, Closed] = {}
         self._means = STEERED
         if config.placement.mode == "native":

@@ -3,7 +3,6 @@
 their mark and Slurm tell, so that they are followed, explained and recovered all the same."""
 
 import time
-from collections.abc import Callable
 
 import structlog
 
@@ -18,8 +17,6 @@ from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, with_item, without
 from slurm_coloc.core.slurm.job import JobView
 
 log = structlog.get_logger()
-
-Adopt = Callable[[JobView], bool]
 
 
 def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobView) -> bool:

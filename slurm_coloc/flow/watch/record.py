@@ -8,7 +8,7 @@ import structlog
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.gpu import fence
-from slurm_coloc.core.records.reports import Evidence, Report
+from slurm_coloc.core.records.reports import Report
 from slurm_coloc.core.records.runs import EndedRun, Run, StoredDecision
 from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import VICTIMS
@@ -27,9 +27,10 @@ log = structlog.get_logger()
 CLOCK_SLACK_S = 60.0
 
 SIGNALLED = 128  # exit codes from here on are a shell's for a signal
-SHOWN = 100  # characters of the log's own line in the story; all of it is in the evidence
+SHOWN = 100  # characters of the log's own line in an event; all of it is in the evidence
 
-TOLD = {
+#: what `coloc explain` says of each end
+ENDS = {
     Outcome.COMPLETED: "completed",
     Outcome.OOM_GPU: "ran out of GPU memory",
     Outcome.OOM_HOST: "ran out of host memory: not caused by sharing the GPU, left alone",
@@ -43,8 +44,6 @@ TOLD = {
     Outcome.SLOT: "left at the end of its time slot, to go on in the next one",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
-
-
 # Ends that a run has which leaves to go on later: by its exit, or by a requeue of its own.
 LEAVES = (Outcome.COMPLETED, Outcome.FAILED, Outcome.REQUEUED)
 
@@ -133,10 +132,7 @@ class Recorder:
             if not closed:
                 return
             self._store.reports.use(run)
-            line = evidence.get("line", "") if evidence else ""
-            holder = fence.met(report.method, report.fence, line)
-            limit = f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}" if holder else ""
-            self._note_end(run, outcome, found, evidence, limit if share_mib else "")
+            self._note(run, "ended", _how(outcome, found, report, share_mib))
             self._note_blame(run, fault, why)
             gpu, victim = self._type_of(run.node), fault in VICTIMS
             self._learning.note(over, decision, outcome, peak, uses, gpu, victim=victim)
@@ -155,34 +151,12 @@ class Recorder:
             verdict=str(found.verdict),
         )
 
-    def _note_end(
-        self,
-        run: Run,
-        outcome: Outcome,
-        found: next_try.Next,
-        evidence: Evidence | None,
-        limit: str,
-    ) -> None:
-        """``limit``: the fence around the run, in words; "" where there was none."""
-        text = TOLD[outcome]
-        if outcome is Outcome.OOM_GPU:
-            text += limit
-        caught = outcome is Outcome.COMPLETED and evidence and evidence.get("oom")
-        if caught:
-            text += ", although its log shows a GPU out-of-memory (caught by the program)"
-        if outcome is Outcome.OOM_GPU and evidence:
-            line = evidence.get("line", "")
-            text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
-        if outcome is Outcome.FAILED and found.cause in VICTIMS:
-            text = _failed_by(Blame(found.cause))
-        if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
-            text += f"; {next_try.why_not(found)}"
-        self._store.note(run.decision, run.job_id, "ended", text)
+    def _note(self, run: Run, kind: str, text: str) -> None:
+        self._store.note(run.decision, run.job_id, kind, text)
 
     def _note_blame(self, run: Run, fault: Blame | None, why: str) -> None:
         if fault and fault is not Blame.UNKNOWN:
-            text = next_try.whose(fault, why)
-            self._store.note(run.decision, run.job_id, "blame", text)
+            self._note(run, "blame", next_try.whose(fault, why))
 
     def _plan(
         self,
@@ -194,8 +168,7 @@ class Recorder:
     ) -> None:
         if found.verdict.puts_back:
             next_try.plan(self._store, self._config.recovery, run, view, found, now)
-            text = next_try.words(found, decision)
-            self._store.note(run.decision, run.job_id, "recover", text)
+            self._note(run, "recover", next_try.words(found, decision))
 
     def _blame_the_server(self, run: EndedRun, report: Report, now: float) -> None:
         """Runs on the GPUs of ``run`` that ended shortly before it by a fault that seemed their
@@ -206,22 +179,39 @@ class Recorder:
             if decision is None or not mine & set(other.gpu_uuids or ()):
                 continue
             fault, outcome = Blame.MPS_FAULT, Outcome.FAILED
+            need = next_try.need_of(None, None, [])
+            recovery = self._config.recovery
             found = next_try.after(
-                *(self._store, self._config.recovery, other, decision, outcome, fault),
-                next_try.need_of(None, None, []),
-                now,
+                self._store, recovery, other, decision, outcome, fault, need, now
             )
             self._store.runs.change(other, blame=str(fault), verdict=str(found.verdict))
-            # The story said "left alone" of it.
-            told = _failed_by(fault)
-            self._store.note(other.decision, other.job_id, "ended", told)
-            why = f"job {run.job_id} on the same server ended by it too"
-            self._note_blame(other, fault, why)
+            # The event of its end says that it was left alone.
+            self._note(other, "ended", _failed_by(fault))
+            self._note_blame(other, fault, f"job {run.job_id} on the same server ended by it too")
             self._plan(other, decision, None, found, now)
 
 
+def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int) -> str:
+    """How a run ended, in words."""
+    text = ENDS[outcome]
+    line = report.evidence.get("line", "") if report.evidence else ""
+    if outcome is Outcome.OOM_GPU:
+        holder = fence.met(report.method, report.fence, line)
+        if holder and share_mib:
+            text += f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}"
+        if report.evidence:
+            text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
+    elif outcome is Outcome.COMPLETED and report.oom:
+        text += ", although its log shows a GPU out-of-memory (caught by the program)"
+    elif outcome is Outcome.FAILED and found.cause in VICTIMS:
+        text = _failed_by(Blame(found.cause))
+    if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
+        text += f"; {next_try.why_not(found)}"
+    return text
+
+
 def _failed_by(fault: Blame) -> str:
-    """How the story calls the end of a run that failed by ``fault``."""
+    """The end of a run that failed by ``fault``, in words."""
     return f"failed, {WHOSE[fault]}"
 
 
