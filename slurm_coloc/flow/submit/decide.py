@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage 2, decide: estimate -> decision -> answer for the hook, and a record of it."""
 
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -10,7 +9,8 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.adapters.store import ABANDONED, Store
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.adapters.store.runs import ABANDONED
 from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide import slowdown_limit
 from slurm_coloc.core.decide.decide import History, Question, Rules, decide
@@ -21,11 +21,13 @@ from slurm_coloc.core.decide.reserve import reserve_as
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.sizing import Sizing
 from slurm_coloc.core.decide.slices import more
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import comment_with
 from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.cluster.context import Submission
 from slurm_coloc.flow.submit.estimate import Estimated, Estimating
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import SubmitMessage, read_message
@@ -36,8 +38,8 @@ log = structlog.get_logger()
 
 Answer = dict[str, str]
 
-#: Decision id, request, decision, SM activity that is expected, and the change that was made.
-Place = Callable[[str, JobRequest, Decision, float | None, Rewrite], Rewrite]
+#: What placing adds to the change of a submission.
+Place = Callable[[Submission], Rewrite]
 
 NOT_TAKEN = "0" * 12  # decision id of a job that colocd leaves alone
 
@@ -121,7 +123,7 @@ class Decider:
         change = rewrite(request, decision, shape)
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
-            change = self._place(decision_id, request, decision, smact, change)
+            change = self._place(Submission(decision_id, request, decision, smact, change))
         lines = self._lines(asked, decision, estimated, steered=self._steered(shape))
         lines += [about_slot] if about_slot else []
         if not more(decision, request, shape, self._rules.pool):
@@ -159,7 +161,9 @@ class Decider:
             return Decision(Action.EXCLUSIVE, Reason.NO_SHAPE)
         share = None
         if estimated.fingerprint:
-            share = self._store.oom_share_mib(estimated.fingerprint, estimated.options, request.uid)
+            share = self._store.runs.oom_share_mib(
+                estimated.fingerprint, estimated.options, request.uid
+            )
         question = Question(request, estimated.estimate, estimated.no_estimate, estimated.detail)
         try:
             chosen = reserve_as(asked.coloc.policy)
@@ -180,37 +184,37 @@ class Decider:
     ) -> None:
         found = estimated.estimate
         whole = more(decision, request, shape, self._rules.pool)
-        self._store.add_decision(
-            {
-                "id": decision_id,
-                "cluster": shape.name,
-                "made_s": time.time(),
-                "uid": request.uid,
-                "account": request.account,
-                "partition": request.partition,
-                "mode": mode,
-                "action": str(decision.action),
-                "reason": str(decision.reason),
-                "detail": decision.detail,
-                "shards": decision.shards,
-                "shard_mib": decision.slice_mib or self._config.pool.shard_mib,
-                "shards_per_gpu": decision.shards_per_gpu,
-                "estimator": found.name if found else None,
-                "memory_mib": found.memory_mib if found else None,
-                "upper_mib": found.upper_mib if found else None,
-                "smact": found.smact if found else None,
-                "fingerprint": estimated.fingerprint,
-                "options": estimated.options,
-                "features": json.dumps(estimated.features),
-                "slot": slot.told if slot else None,
-                "max_slowdown": decision.max_slowdown,
-                "learning": note.text() if note else None,
-                "request": json.dumps(asdict(request)),
-                "exclusive_tres": whole or exclusive_tres(request, shape),
-                "may_requeue": int(request.batch and request.requeue != 0 and bool(whole)),
+        self._store.decisions.add(
+            StoredDecision(
+                id=decision_id,
+                cluster=shape.name,
+                made_s=time.time(),
+                uid=request.uid,
+                account=request.account,
+                partition=request.partition,
+                mode=mode,
+                action=str(decision.action),
+                reason=str(decision.reason),
+                detail=decision.detail,
+                shards=decision.shards,
+                shard_mib=decision.slice_mib or self._config.pool.shard_mib,
+                shards_per_gpu=decision.shards_per_gpu,
+                estimator=found.name if found else None,
+                memory_mib=found.memory_mib if found else None,
+                upper_mib=found.upper_mib if found else None,
+                smact=found.smact if found else None,
+                fingerprint=estimated.fingerprint,
+                options=estimated.options,
+                features=estimated.features,
+                slot=slot.told if slot else None,
+                max_slowdown=decision.max_slowdown,
+                learning=asdict(note) if note else None,
+                request=asdict(request),
+                exclusive_tres=whole or exclusive_tres(request, shape),
+                may_requeue=request.batch and request.requeue != 0 and bool(whole),
                 # In observe mode the job carries no mark and cannot be found again.
-                "bound": 0 if mode == "on" else ABANDONED,
-            }
+                bound=0 if mode == "on" else ABANDONED,
+            )
         )
 
     def _steered(self, shape: ClusterShape) -> bool:
