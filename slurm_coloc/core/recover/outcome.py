@@ -57,22 +57,14 @@ _BY_STATE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the Epilog reported of one run; ``oom`` is the evidence of a GPU out-of-memory."""
-
-    oom: bool
-    kind: str = ""
-    line: str = ""
-
-
-def outcome_of(view: JobView, report: Report | None) -> Outcome:
-    """Judge an ended run. Only a FAILED job with evidence in its log ran out of GPU memory."""
+def outcome_of(view: JobView, *, oom: bool) -> Outcome:
+    """Judge an ended run. ``oom``: its log has evidence of a GPU out-of-memory; only a FAILED job
+    with that ran out of GPU memory."""
     if view.state in _BY_STATE:
         return _BY_STATE[view.state]
     if view.signal == KILLED or view.exit_code == 128 + KILLED:
         return Outcome.FAILED
-    return Outcome.OOM_GPU if report is not None and report.oom else Outcome.FAILED
+    return Outcome.OOM_GPU if oom else Outcome.FAILED
 
 
 class Blame(Code):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of a submission in their order, to the answer for the hook and the record."""
 
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -10,30 +9,32 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.adapters.store import ABANDONED, Store
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.adapters.store.runs import ABANDONED
 from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide.decide import decide
 from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules, Sizing
 from slurm_coloc.core.decide.learned import HISTORY
-from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import NO_DECISION, comment_with
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
+from slurm_coloc.flow.cluster.context import Submission
 from slurm_coloc.flow.submit.estimate import Estimated, Estimating
 from slurm_coloc.flow.submit.history import Learning, Note
-from slurm_coloc.flow.submit.message import Submission, submission
+from slurm_coloc.flow.submit.message import ParsedRequest, parse
 from slurm_coloc.flow.submit.site_rules import Modes, slot_of
 
 log = structlog.get_logger()
 
 Answer = dict[str, str]
 
-#: Decision id, request, decision, SM activity that is expected, and the change that was made.
-Place = Callable[[str, JobRequest, Decision, float | None, Rewrite], Rewrite]
+#: What placing adds to the change of a submission.
+Place = Callable[[Submission], Rewrite]
 
 NO_REQUEUE = "after a GPU out-of-memory it is not requeued"
 
@@ -78,7 +79,7 @@ class Decider:
         """Decide one submission; raises UsageFault for a malformed request. ``stale``: slurmctld
         has read slurm.conf since ``shape`` was seen; what it takes now is not known, but it takes a
         whole GPU."""
-        job = submission(message, shape, self._rules.pool, stale=stale)
+        job = parse(message, shape, self._rules.pool, stale=stale)
         mode = self._modes.of(job)
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NO_DECISION, Rewrite(), [])
@@ -107,7 +108,7 @@ class Decider:
         change = rewrite(job.request, decision, job.shape)
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
-            change = self._place(decision_id, job.request, decision, smact, change)
+            change = self._place(Submission(decision_id, job.request, decision, smact, change))
         lines = [*self._lines(job, decision, estimated), *filter(None, [about_slot])]
         if not more(decision, job.request, job.shape, self._rules.pool):
             lines.append(f"{NO_REQUEUE}: this Slurm cannot give it more")
@@ -118,13 +119,13 @@ class Decider:
         answer["exclusive_gres"] = whole_gpu(job.shape, None, 1, _fewest_shards(job.shape))
         return answer
 
-    def _decide(self, job: Submission, estimated: Estimated, limits: SiteLimits) -> Decision:
+    def _decide(self, job: ParsedRequest, estimated: Estimated, limits: SiteLimits) -> Decision:
         """The decision by estimate and history, under the site's limits and the job's own."""
         if not job.known:
             return Decision(Action.EXCLUSIVE, Reason.NO_SHAPE)
         oom_mib = None
         if estimated.fingerprint:
-            oom_mib = self._store.oom_share_mib(
+            oom_mib = self._store.runs.oom_share_mib(
                 estimated.fingerprint, estimated.options, job.request.uid
             )
         found = estimated.estimate
@@ -144,7 +145,7 @@ class Decider:
         self,
         decision_id: str,
         mode: Mode,
-        job: Submission,
+        job: ParsedRequest,
         decision: Decision,
         estimated: Estimated,
         note: Note | None,
@@ -152,44 +153,44 @@ class Decider:
     ) -> None:
         request, shape, found = job.request, job.shape, estimated.estimate
         whole = more(decision, request, shape, self._rules.pool)
-        self._store.add_decision(
-            {
-                "id": decision_id,
-                "cluster": shape.name,
-                "made_s": time.time(),
-                "uid": request.uid,
-                "account": request.account,
-                "partition": request.partition,
-                "mode": mode,
-                "action": str(decision.action),
-                "reason": str(decision.reason),
-                "detail": decision.detail,
-                "shards": decision.shards,
-                "shard_mib": decision.slice_mib or self._config.pool.shard_mib,
-                "shards_per_gpu": decision.shards_per_gpu,
-                "estimator": found.name if found else None,
-                "memory_mib": found.memory_mib if found else None,
-                "upper_mib": found.upper_mib if found else None,
-                "smact": found.smact if found else None,
-                "fingerprint": estimated.fingerprint,
-                "options": estimated.options,
-                "features": json.dumps(estimated.features),
-                "slot": slot.told if slot else None,
-                "max_slowdown": decision.max_slowdown,
-                "learning": note.text() if note else None,
-                "request": json.dumps(asdict(request)),
-                "exclusive_tres": whole or exclusive_tres(request, shape),
-                "may_requeue": int(request.batch and request.requeue != 0 and bool(whole)),
+        self._store.decisions.add(
+            StoredDecision(
+                id=decision_id,
+                cluster=shape.name,
+                made_s=time.time(),
+                uid=request.uid,
+                account=request.account,
+                partition=request.partition,
+                mode=mode,
+                action=str(decision.action),
+                reason=str(decision.reason),
+                detail=decision.detail,
+                shards=decision.shards,
+                shard_mib=decision.slice_mib or self._config.pool.shard_mib,
+                shards_per_gpu=decision.shards_per_gpu,
+                estimator=found.name if found else None,
+                memory_mib=found.memory_mib if found else None,
+                upper_mib=found.upper_mib if found else None,
+                smact=found.smact if found else None,
+                fingerprint=estimated.fingerprint,
+                options=estimated.options,
+                features=estimated.features,
+                slot=slot.told if slot else None,
+                max_slowdown=decision.max_slowdown,
+                learning=asdict(note) if note else None,
+                request=asdict(request),
+                exclusive_tres=whole or exclusive_tres(request, shape),
+                may_requeue=request.batch and request.requeue != 0 and bool(whole),
                 # In observe mode the job carries no mark and cannot be found again.
-                "bound": 0 if mode == "on" else ABANDONED,
-            }
+                bound=0 if mode == "on" else ABANDONED,
+            )
         )
 
     def _steered(self, shape: ClusterShape) -> bool:
         """Whether colocd chooses the GPUs."""
         return self._config.placement.mode == "steered" and bool(shape.steerable)
 
-    def _lines(self, job: Submission, decision: Decision, estimated: Estimated) -> list[str]:
+    def _lines(self, job: ParsedRequest, decision: Decision, estimated: Estimated) -> list[str]:
         """What the user is told, before time slots."""
         lines = [_text(decision, estimated)]
         if decision.action is not Action.COLLOCATE:

@@ -23,7 +23,7 @@ from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
 from slurm_coloc.flow.estimators.calibrations import load_stacks
 from slurm_coloc.flow.estimators.networks import provide
-from slurm_coloc.flow.submit.message import ColocOptions, Submission, unpack_summary
+from slurm_coloc.flow.submit.message import ColocOptions, ParsedRequest, unpack_summary
 
 log = structlog.get_logger()
 
@@ -205,7 +205,7 @@ class Estimating:
             by_script=True,
         )
 
-    async def of(self, job: Submission) -> Estimated:
+    async def of(self, job: ParsedRequest) -> Estimated:
         """The estimate for a submission; never raises, never takes longer than the limit."""
         options = job.coloc
         if options.auto and options.summary is None:

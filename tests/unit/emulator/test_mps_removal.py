@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.mps import removal
-from slurm_coloc.adapters.mps.seats import Gpu, Seat, leave, reap
+from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
+from slurm_coloc.adapters.mps.node import leave, reap
 from slurm_coloc.core.gpu.sharing import Method
 
 from .tables import ADA, BEN, Table
@@ -53,7 +54,7 @@ def fill(folder: Path, files: int) -> None:
 
 
 def kill(table: Table) -> None:
-    """The daemon: the next one sits at the same place."""
+    """The daemon: the next one has the same folder."""
     pid = table.record().pid
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -99,49 +100,49 @@ def removed(table: Table) -> None:
 
 
 def test_nested_folders_do_not_end_mps_on_a_gpu(table: Table) -> None:
-    _, _, pipe = table.sit(1)
+    _, _, pipe = table.join(1)
     nest(log_of(table))
     table.leave(1)
-    assert table.sit(2) == (Method.MPS, "", pipe)
+    assert table.join(2) == (Method.MPS, "", pipe)
     nest(log_of(table))
     kill(table)
-    assert table.sit(3) == (Method.MPS, "", pipe), "not the Epilog, the Prolog meets it"
+    assert table.join(3) == (Method.MPS, "", pipe), "not the Epilog, the Prolog meets it"
     table.leave(2)
     table.leave(3)
-    assert table.sit(4, BEN)[0] is Method.MPS, "another user on this GPU"
+    assert table.join(4, BEN)[0] is Method.MPS, "another user on this GPU"
     table.leave(4, BEN)
     removed(table)
 
 
 def test_nested_folders_do_not_end_the_agent(table: Table) -> None:
-    table.sit(1)
+    table.join(1)
     nest(log_of(table))
     (table.run_dir / "1.json").unlink()
     assert reaped(table) == [table.gpu.uuid]
-    assert table.sit(2)[0] is Method.MPS
+    assert table.join(2)[0] is Method.MPS
     table.leave(2)
     removed(table)
 
 
 def test_the_next_job_does_not_wait_for_50000_files(table: Table) -> None:
-    table.sit(1)
+    table.join(1)
     fill(log_of(table), 50_000)
     kill(table)
     with nobody_removes(table):
-        assert table.sit(2)[0] is Method.MPS
+        assert table.join(2)[0] is Method.MPS
         (name,) = left(table)
         assert len(names_in(old_of(table) / name / "log")) >= 50_000, "nobody has removed it"
         assert "0" not in names_in(log_of(table)), "and the new one is another"
         table.leave(1)
         table.leave(2)
-        assert table.sit(3, BEN)[0] is Method.MPS
+        assert table.join(3, BEN)[0] is Method.MPS
         table.leave(3, BEN)
         assert len(left(table)) == 3
     removed(table)
 
 
 def test_no_user_reaches_what_was_put_away(table: Table) -> None:
-    table.sit(1)
+    table.join(1)
     with nobody_removes(table):
         table.leave(1)
         seen = old_of(table).stat()
@@ -151,7 +152,7 @@ def test_no_user_reaches_what_was_put_away(table: Table) -> None:
 
 def test_it_is_removed_with_its_users_rights(table: Table) -> None:
     """A file of another's in it stays for ever: root does not walk there; nobody is held up."""
-    table.sit(1)
+    table.join(1)
     other = log_of(table) / "other"
     other.mkdir()
     (other / "file").touch()
@@ -164,14 +165,14 @@ def test_it_is_removed_with_its_users_rights(table: Table) -> None:
     (name,) = left(table)
     found = [path for path in (old_of(table) / name).rglob("*") if path.is_file()]
     assert [path.name for path in found] == ["file"]
-    assert table.sit(2)[0] is Method.MPS
+    assert table.join(2)[0] is Method.MPS
     table.leave(2)
     table.node.until(lambda: reaped(table) == [] and len(left(table)) == 1)
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444, 0o755])
 def test_odd_modes_names_and_kinds(table: Table, mode: int) -> None:
-    table.sit(1)
+    table.join(1)
     victim = table.run_dir / "victim"
     victim.mkdir()
     (victim / "file").touch()
@@ -199,7 +200,7 @@ def test_folders_that_were_never_given_to_their_user(table: Table) -> None:
     (folder / "pipe").mkdir()
     os.chown(folder / "log", ADA, ADA)
     fill(folder / "log", 10)
-    assert table.sit(1)[0] is Method.MPS
+    assert table.join(1)[0] is Method.MPS
     table.leave(1)
     removed(table)
 
@@ -218,7 +219,7 @@ def test_a_removal_that_lasts_is_ended(
     monkeypatch.setattr(removal, "TREE_S", 0.1)
     with monkeypatch.context() as held:
         held.setattr(removal, "empty", lasts)
-        table.sit(1)
+        table.join(1)
         table.leave(1)
         before = left(table)
         assert len(before) == 1
@@ -233,7 +234,7 @@ def test_a_round_has_a_bound(table: Table, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(removal, "MOST", 2)
     with nobody_removes(table):
         for job in range(1, 6):
-            table.sit(job)
+            table.join(job)
             if job < 5:
                 (log_of(table) / "other").mkdir()
                 (log_of(table) / "other" / "file").touch()
@@ -255,11 +256,11 @@ def test_whatever_goes_wrong_is_a_reason(
         raise error
 
     name = type(error).__name__
-    table.sit(1)
+    table.join(1)
     with monkeypatch.context() as held:
         held.setattr("slurm_coloc.adapters.mps.daemon.stop", fails)
         kill(table)
-        method, reason, pipe = table.sit(2)
+        method, reason, pipe = table.join(2)
         assert (method, pipe) == (Method.STREAMS, None)
         assert reason.startswith("MPS cannot be set up") and name in reason
         for job in (1, 2):
@@ -268,7 +269,7 @@ def test_whatever_goes_wrong_is_a_reason(
         assert found.ended == []
         assert [fault.partition(":")[0] for fault in found.faults] == [name]
     table.leave(1)
-    assert table.sit(3)[0] is Method.MPS
+    assert table.join(3)[0] is Method.MPS
     table.leave(3)
 
 
@@ -276,14 +277,14 @@ def test_an_epilog_hears_what_went_wrong(table: Table, monkeypatch: pytest.Monke
     def fails(*_: object) -> list[int]:
         raise RecursionError("deep")
 
-    table.sit(1)
-    seat = Seat(1, 0, ADA, ADA)
+    table.join(1)
+    job = MpsJob(1, 0, ADA, ADA)
     with monkeypatch.context() as held:
         held.setattr(Gpu, "leave", fails)
-        faults = leave(table.run_dir, table.gpu.control, table.gpu.environ, seat)
+        faults = leave(table.run_dir, table.gpu.control, table.gpu.environ, job)
         assert faults == ["RecursionError: deep"]
     with monkeypatch.context() as held:
-        held.setattr("slurm_coloc.adapters.mps.seats._folders", fails)
-        faults = leave(table.run_dir, table.gpu.control, table.gpu.environ, seat)
+        held.setattr("slurm_coloc.adapters.mps.node._folders", fails)
+        faults = leave(table.run_dir, table.gpu.control, table.gpu.environ, job)
         assert faults == ["RecursionError: deep"]
     table.leave(1)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.mps.aside import aside
-from slurm_coloc.adapters.mps.seats import Seat, reap
+from slurm_coloc.adapters.mps.jobs import MpsJob
+from slurm_coloc.adapters.mps.node import reap
 from slurm_coloc.core.gpu.sharing import Method
 from slurm_coloc.errors import GpuError
 
@@ -28,10 +29,10 @@ def children() -> set[int]:
 
 
 def test_a_daemon_that_does_not_quit_is_ended_behind_the_hook(table: Table) -> None:
-    table.sit(1)
+    table.join(1)
     (pid,) = table.daemons()
     os.kill(pid, signal.SIGSTOP)
-    table.gpu.leave(Seat(1, 0, ADA, ADA))
+    table.gpu.leave(MpsJob(1, 0, ADA, ADA))
     assert table.daemons() == [pid], "nobody waited for it"
     table.settle()
     assert table.daemons() == []
@@ -40,12 +41,12 @@ def test_a_daemon_that_does_not_quit_is_ended_behind_the_hook(table: Table) -> N
 
 def test_the_next_job_waits_for_a_daemon_that_ends(table: Table) -> None:
     """It is gone, not replaced beside it, when the next job has its own."""
-    _, _, pipe = table.sit(1)
+    _, _, pipe = table.join(1)
     (old,) = table.daemons()
     os.kill(old, signal.SIGSTOP)
-    table.gpu.leave(Seat(1, 0, ADA, ADA))
+    table.gpu.leave(MpsJob(1, 0, ADA, ADA))
     assert table.daemons() == [old]
-    found = table.sit(2)
+    found = table.join(2)
     assert found == (Method.MPS, "", pipe)
     (new,) = table.daemons()
     assert new != old
@@ -55,32 +56,32 @@ def test_the_next_job_waits_for_a_daemon_that_ends(table: Table) -> None:
 
 def test_a_hook_that_is_killed_while_it_stops_a_daemon(table: Table) -> None:
     """What it left may end at any moment, or never: the next job's is another one."""
-    table.sit(1)
+    table.join(1)
     (old,) = table.daemons()
     before = children()
     os.kill(old, signal.SIGSTOP)
-    table.gpu.leave(Seat(1, 0, ADA, ADA))
+    table.gpu.leave(MpsJob(1, 0, ADA, ADA))
     for pid in children() - before:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     os.kill(old, signal.SIGCONT)
-    assert table.sit(2)[0] is Method.MPS
+    assert table.join(2)[0] is Method.MPS
     (new,) = table.daemons()
     assert new != old
     table.leave(2)
     assert table.daemons() == []
 
 
-@pytest.mark.parametrize("again", ["sit", "leave", "reap"])
+@pytest.mark.parametrize("again", ["join", "leave", "reap"])
 def test_a_stop_that_was_killed_half_way_is_finished(table: Table, again: str) -> None:
     """Between the word that it ends and its end: the daemon listens yet, and nobody may take it."""
-    table.sit(1)
+    table.join(1)
     (old,) = table.daemons()
     file = table.gpu.folder / "daemon.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "ends": True}))
-    if again == "sit":
-        assert table.sit(2)[0] is Method.MPS
+    if again == "join":
+        assert table.join(2)[0] is Method.MPS
         (new,) = table.daemons()
         assert new != old
         table.leave(1)

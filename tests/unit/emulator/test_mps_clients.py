@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.mps import daemon
-from slurm_coloc.adapters.mps.seats import Seat, leave
+from slurm_coloc.adapters.mps.jobs import MpsJob
+from slurm_coloc.adapters.mps.node import leave
 
 from .tables import ADA, Table
 
@@ -43,7 +44,7 @@ def says(process: subprocess.Popen[str]) -> str:
 
 def test_the_last_one_ends_its_clients_before_the_daemon(table: Table) -> None:
     """By the server itself: a server that is ended under its clients would be a fault of theirs."""
-    _, _, pipe = table.sit(1)
+    _, _, pipe = table.join(1)
     left = [outlives(table, pipe, 1) for _ in range(2)]
     table.node.working(2, gpu=1)
     table.leave(1)
@@ -53,28 +54,28 @@ def test_the_last_one_ends_its_clients_before_the_daemon(table: Table) -> None:
 
 def test_what_outlives_its_job_is_ended_beside_others(table: Table) -> None:
     """Of a daemon that goes on serving: this job's clients alone, told from others by /proc."""
-    _, _, pipe = table.sit(1)
-    table.sit(2)
+    _, _, pipe = table.join(1)
+    table.join(2)
     mine, other = outlives(table, pipe, 1), outlives(table, pipe, 2)
     table.node.working(2, gpu=1)
     control, environ = table.gpu.control, table.gpu.environ
-    notes = leave(table.run_dir, control, environ, Seat(1, 0, ADA, ADA), mine.pid.__eq__)
+    notes = leave(table.run_dir, control, environ, MpsJob(1, 0, ADA, ADA), mine.pid.__eq__)
     assert notes == [f"clients of the job outlived it and were ended: [{mine.pid}]"]
     assert "the MPS client was terminated" in says(mine)
     assert [one["pid"] for one in table.node.working(1, gpu=1)] == [other.pid]
-    assert leave(table.run_dir, control, environ, Seat(2, 0, ADA, ADA)) == []
+    assert leave(table.run_dir, control, environ, MpsJob(2, 0, ADA, ADA)) == []
     assert "the MPS client was terminated" in says(other)
 
 
 def test_a_daemon_that_does_not_answer_holds_nobody_up(table: Table) -> None:
-    table.sit(1)
-    table.sit(2)
+    table.join(1)
+    table.join(2)
     (pid,) = table.daemons()
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()
     control, environ = table.gpu.control, table.gpu.environ
-    assert leave(table.run_dir, control, environ, Seat(1, 0, ADA, ADA), lambda pid: True) == []
-    assert leave(table.run_dir, control, environ, Seat(2, 0, ADA, ADA), lambda pid: True) == []
+    assert leave(table.run_dir, control, environ, MpsJob(1, 0, ADA, ADA), lambda pid: True) == []
+    assert leave(table.run_dir, control, environ, MpsJob(2, 0, ADA, ADA), lambda pid: True) == []
     assert time.monotonic() - began < 10
     table.settle()
     assert table.daemons() == []

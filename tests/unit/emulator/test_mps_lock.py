@@ -43,7 +43,7 @@ def mode_of(path: Path) -> int:
 
 def test_no_user_can_open_the_lock(table: Table) -> None:
     """Neither the one whose daemon it is nor another; the daemon's own folders stay reachable."""
-    _, _, pipe = table.sit(1)
+    _, _, pipe = table.join(1)
     lock = table.gpu.folder / "lock"
     assert opened_by(ADA, lock) == errno.EACCES
     assert opened_by(BEN, lock) == errno.EACCES
@@ -61,7 +61,7 @@ def test_a_lock_of_an_older_release_is_mended(table: Table) -> None:
     lock.chmod(0o644)
     inode = lock.stat().st_ino
     assert opened_by(BEN, lock) == 0
-    assert table.sit(1)[0] is Method.MPS
+    assert table.join(1)[0] is Method.MPS
     assert opened_by(BEN, lock) == errno.EACCES
     assert (mode_of(lock), lock.stat().st_ino) == (0o600, inode), "the same file: others hold it"
     table.leave(1)
@@ -73,7 +73,7 @@ def test_a_link_at_the_locks_place_is_not_followed(table: Table) -> None:
     other.touch()
     other.chmod(0o644)
     (table.gpu.folder / "lock").symlink_to(other)
-    method, reason, _ = table.sit(1)
+    method, reason, _ = table.join(1)
     assert method is Method.STREAMS
     assert "cannot be set up" in reason
     assert mode_of(other) == 0o644
@@ -87,7 +87,7 @@ def test_a_users_file_at_the_locks_place_is_not_used(table: Table) -> None:
     lock.touch()
     lock.chmod(0o644)
     os.chown(lock, BEN, BEN)
-    method, reason, _ = table.sit(1)
+    method, reason, _ = table.join(1)
     assert method is Method.STREAMS
     assert "not root's" in reason
     assert (lock.stat().st_uid, mode_of(lock)) == (BEN, 0o644)
@@ -97,5 +97,5 @@ def test_a_users_file_at_the_locks_place_is_not_used(table: Table) -> None:
 def test_a_fifo_at_the_locks_place_holds_nobody(table: Table) -> None:
     table.gpu.folder.mkdir(parents=True)
     os.mkfifo(table.gpu.folder / "lock")
-    assert table.sit(1)[0] is Method.STREAMS
+    assert table.join(1)[0] is Method.STREAMS
     (table.gpu.folder / "lock").unlink()
