@@ -15,9 +15,8 @@ from slurm_coloc.cli.tries import NEXT, STAYS
 from slurm_coloc.core.decide.decision import TEXTS, Action
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
-from slurm_coloc.core.recover.blame import WHOSE
 from slurm_coloc.core.recover.next_try import Verdict
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Outcome
 
 MADE_BY = "python -m slurm_coloc.cli.pages docs/reference"
 HEAD = f"""\

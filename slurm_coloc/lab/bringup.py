@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurm_coloc.core.slurm.releases import LEAST_LOADED
 from slurm_coloc.errors import SlurmError, UsageFault
 from slurm_coloc.lab import accounting, conf, parts, registry, runtime, serving
 
@@ -50,7 +51,7 @@ def check(lab: "Lab") -> parts.Programs:
             f"a lab needs a checkout of slurm-coloc; this package lies in {runtime.PACKAGE}"
         )
     programs = parts.find_programs()
-    if spec.least_loaded and programs.release < (23, 2):
+    if spec.least_loaded and not LEAST_LOADED.holds(programs.release):
         raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
     if spec.accounting:
         accounting.find_programs()

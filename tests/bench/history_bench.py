@@ -19,6 +19,7 @@ from slurm_coloc.core.decide.request import JobRequest  # noqa: E402
 from slurm_coloc.core.records.runs import ModelPeaks  # noqa: E402
 from slurm_coloc.flow.submit.estimate import Estimated  # noqa: E402
 from slurm_coloc.flow.submit.history import Learning  # noqa: E402
+from slurm_coloc.flow.submit.message import ColocOptions, Submission  # noqa: E402
 
 QUESTIONS = 2000
 BATCHES = (8, 16, 32, 64)
@@ -62,10 +63,11 @@ def measure(rows: int) -> tuple[float, float]:
             batch=128,
         )
         request = JobRequest(1000, tres_per_node="gres/gpu:1")
+        job = Submission(ColocOptions(), request, gpu_types=("a100",))
         found = []
         for _ in range(QUESTIONS):
             began = time.perf_counter()
-            _, note = learning.corrected(estimated, request, ("a100",))
+            _, note = learning.corrected(job, estimated)
             found.append(1000 * (time.perf_counter() - began))
             assert rows == 0 or (note and note.why)
         store.close()

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from slurm_coloc.core.decide.decision import Estimate
-from slurm_coloc.core.decide.sizing import Sizing, shards_needed
+from slurm_coloc.core.decide.decide import shards_needed
+from slurm_coloc.core.decide.decision import Estimate, Sizing
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.estimates import ask_maker
 from slurm_coloc.sim.readers.trace_csv import read_trace

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 KEY, NUMBER = "smact", "coloc"
 PARAMETER = "extra_constraints"
-FIRST_RELEASE = (23, 11)
 #: what a job that waits for a quieter GPU asks for instead: no node whose figure is kept fresh
 SHUT_PCT = 1
 #: what takes a constraint of ours away: Slurm lets nobody clear Extra again (24.11, 26.05)

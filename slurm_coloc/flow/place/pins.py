@@ -27,7 +27,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.slurm.gres import count_of, with_item, without
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.cluster.context import Context, Submission
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
@@ -253,7 +253,7 @@ class Placer:
 
     # submissions
 
-    def at_submit(self, submitted: Submission) -> Rewrite:
+    def at_submit(self, submitted: ShareRequest) -> Rewrite:
         """The change of a request with the GPU that the policy chooses now. Without it Slurm might
         start the job before the next look."""
         snapshot, place, shape = self._last, self._config.placement, self._shape()

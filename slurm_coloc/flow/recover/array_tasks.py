@@ -11,8 +11,8 @@ import time
 import structlog
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.decide.decision import Action, Estimate
-from slurm_coloc.core.decide.sizing import Sizing, shards_needed
+from slurm_coloc.core.decide.decide import shards_needed
+from slurm_coloc.core.decide.decision import Action, Estimate, Sizing
 from slurm_coloc.core.decide.slices import on_slice
 from slurm_coloc.core.records.lists import ArrayPlan
 from slurm_coloc.core.records.runs import Run, StoredDecision

@@ -12,8 +12,7 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.recover.dependency import names, renewed
-from slurm_coloc.core.slurm.arrays import by_record
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, by_record
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()

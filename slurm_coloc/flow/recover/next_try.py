@@ -10,7 +10,6 @@ from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.records.reports import Evidence, Use
 from slurm_coloc.core.records.runs import Run, StoredDecision
-from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import (
     Caps,
     End,
@@ -24,7 +23,7 @@ from slurm_coloc.core.recover.next_try import (
     grow,
     judge,
 )
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.watch.shares import shards_of, shared

@@ -10,7 +10,7 @@ import time
 import structlog
 
 from slurm_coloc.core.records.lists import Recovery
-from slurm_coloc.core.recover.priority_boost import Place, priority_for, settled_priority
+from slurm_coloc.core.recover.recovery import Place, priority_for, settled_priority
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError

@@ -7,7 +7,7 @@ batch size and the key under which the run is remembered.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import structlog
@@ -16,7 +16,6 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.learned import Past, correct, warm_up
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
 from slurm_coloc.core.gpu import usage
 from slurm_coloc.core.gpu.usage import OwnPeak
 from slurm_coloc.core.records.reports import Report, Use
@@ -24,6 +23,7 @@ from slurm_coloc.core.records.runs import EndedRun, ModelPeaks, Run, StoredDecis
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.submit.estimate import Estimated
+from slurm_coloc.flow.submit.message import Submission
 from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 #: the type of a node's GPUs, "" where it has none or the node is not known
 TypeOf = Callable[[str | None], str]
 
-#: outcomes of runs that went on as long as they could
+#: outcomes of runs that no fault cut short
 WHOLE = (Outcome.COMPLETED, Outcome.TIMEOUT)
 
 
@@ -60,36 +60,31 @@ class Learning:
         if config.history:
             warm_up(config.level)
 
-    def corrected(
-        self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
-    ) -> tuple[Estimated, Note | None]:
+    def corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note | None]:
         """``estimated`` as history corrects it, and what is to be remembered with the decision.
-        ``gpu_types``: those of the GPUs that the job may get. Never raises: without history the
-        estimate stands."""
+        Never raises: without history the estimate stands."""
         if not self._config.history or not estimated.key or not estimated.fingerprint:
             return estimated, None
         try:
-            return self._corrected(estimated, request, gpu_types)
+            return self._corrected(job, estimated)
         except Exception as err:  # a defect here must not cost a submission
             log.warning("history", error=f"{type(err).__name__}: {err}")
             return estimated, None
 
-    def _corrected(
-        self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
-    ) -> tuple[Estimated, Note]:
+    def _corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note]:
         found, context_mib = estimated.estimate, estimated.context_mib
-        demand = gpu_demand(request)
+        demand = job.request.demand
         note = Note(
             estimated.fingerprint,
-            f"{demand.tasks}/{max(1, demand.total or 1)}/{estimated.key}",
+            f"{demand.tasks}/{demand.gpus}/{estimated.key}",
             estimated.batch,
             estimated.estimator,
             found.memory_mib if found else 0,
             found.upper_mib if found else 0,
             context_mib if found else 0,
         )
-        rows = self._store.peaks.of_model(request.uid, note.fingerprint, note.options)
-        types = {kind or "" for kind in gpu_types}
+        rows = self._store.peaks.of_model(job.request.uid, note.fingerprint, note.options)
+        types = {kind or "" for kind in job.gpu_types}
         past = [_past(row, note.estimator, types) for row in rows]
         estimated = _busy(estimated, note.batch, rows, types)
         found = estimated.estimate
@@ -124,7 +119,7 @@ class Learning:
         own_mib = peak.peak_mib if peak else 0
         lasted = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
         whole = lasted and peak is not None and peak.whole
-        # Others' doing says nothing of what the model needs.
+        # A run that others ended says nothing of what the model needs.
         ran_out = outcome is Outcome.OOM_GPU and not victim
         learned = ModelPeaks(
             fingerprint=kept.fingerprint,

@@ -10,9 +10,8 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.gpu import fence
 from slurm_coloc.core.records.reports import Report
 from slurm_coloc.core.records.runs import EndedRun, Run, StoredDecision
-from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import Outcome, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try

@@ -115,7 +115,8 @@ def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
     raised: bool,
     avoid: bool,
 ) -> None:
-    view = JobView(7, state, state == "COMPLETING", restarts, priority=priority, tres_per_node=tres)
+    view = JobView(7, state, restarts, priority=priority, tres_per_node=tres)
+    view = replace(view, completing=state == "COMPLETING")
     step = next_step(view, Goal(goal_restart, "gres/gpu:1", raised, avoid=avoid))
     if step is Step.REQUEUE_HOLD:
         assert (state, restarts) == ("FAILED", goal_restart)

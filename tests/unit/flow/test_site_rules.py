@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.config import Config, load_config, parse_config
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.submit.mode import Modes
+from slurm_coloc.flow.submit.message import ColocOptions, Submission
+from slurm_coloc.flow.submit.site_rules import Modes
+
+
+def job(uid: int, account: str | None, partitions: tuple[str, ...]) -> Submission:
+    return Submission(ColocOptions(), JobRequest(uid, account=account), partitions=partitions)
 
 
 def config(tmp_path: Path) -> Config:
@@ -30,22 +36,22 @@ def config(tmp_path: Path) -> Config:
 
 def test_first_matching_rule_wins(tmp_path: Path) -> None:
     modes = Modes(config(tmp_path))
-    assert modes.of(0, "ml", ("shared",)) == "off"
-    assert modes.of(1, "ml", ("shared",)) == "on"
-    assert modes.of(1, "ml", ("other",)) == "observe"
-    assert modes.of(1, None, ()) == "observe"
+    assert modes.of(job(0, "ml", ("shared",))) == "off"
+    assert modes.of(job(1, "ml", ("shared",))) == "on"
+    assert modes.of(job(1, "ml", ("other",))) == "observe"
+    assert modes.of(job(1, None, ())) == "observe"
 
 
 def test_of_several_partitions_the_most_careful_mode_counts(tmp_path: Path) -> None:
     modes = Modes(config(tmp_path))
-    assert modes.of(1, "ml", ("shared", "other")) == "observe"
-    assert modes.of(0, "ml", ("other", "shared")) == "off"
+    assert modes.of(job(1, "ml", ("shared", "other"))) == "observe"
+    assert modes.of(job(0, "ml", ("other", "shared"))) == "off"
 
 
 def test_off_switch_is_above_all(tmp_path: Path) -> None:
     modes = Modes(config(tmp_path))
     (tmp_path / "off").touch()
-    assert modes.of(1, "ml", ("shared",)) == "off"
+    assert modes.of(job(1, "ml", ("shared",))) == "off"
 
 
 def test_after_install_nothing_is_changed() -> None:
