@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
-from slurm_coloc.summarize.shapes import DEVICE, shortly
+from slurm_coloc.summarize.fake.shapes import DEVICE, shortly
 
 _ATEN = torch.ops.aten
 

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Recording
-from slurm_coloc.summarize.asgpu import AsGpu
-from slurm_coloc.summarize.autocast import amp
+from slurm_coloc.summarize.cuda.asgpu import AsGpu
+from slurm_coloc.summarize.cuda.autocast import amp
 from slurm_coloc.summarize.recorder import Recorder
 from slurm_coloc.summarize.rows import Rows
 

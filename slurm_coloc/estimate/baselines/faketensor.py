@@ -9,7 +9,7 @@ for 64 % of them and within 5 % for 96 % (-9 to +34 %). It needs the recording o
 ``coloc summarize``, for it is no formula.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.estimators.traced import unfit
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack

@@ -7,7 +7,7 @@ published figures add 800 MiB for the context, which they reproduce (MobileNetV2
 configurations there, so its upper bound is its figure.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary

@@ -10,7 +10,7 @@ the same sum, written from its description. Elsewhere than with AMP or bf16 and 
 what the paper covers, and says so.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.replay.stack import Stack

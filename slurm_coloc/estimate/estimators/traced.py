@@ -11,8 +11,8 @@ tensors autograd keeps, in which order they come and go.
 
 from dataclasses import replace
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.block.traced import Traced
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.rebuild.tied import computes_loss
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.parallel import replicated

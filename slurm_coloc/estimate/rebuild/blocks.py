@@ -38,9 +38,11 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
     layer = node.layer
     result = None
     for _ in range(node.times):
-        given = x if result is None else result
+        given = result or x
         if not node.children and not layer.leaf and layer.outputs:
-            made = _passed(scope, layer.outputs[0], given)
+            # A container of a flat table stands after its rows: it passes on what they made.
+            same = layer.outputs[0] == given.shape
+            made = (scope.same if same else scope.reshaped)(given, layer.outputs[0])
         elif not node.children or composed(layer):
             made = leaf(scope, layer, given)
         elif layer.role is Role.NORM and layer.parameters:
@@ -54,15 +56,10 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
         else:
             made = container(scope, node, given)
         if result is not None:
-            scope.tape.drop(result.storage)
+            scope.drop(result)
         result = made
     assert result is not None
     return result
-
-
-def _passed(scope: Scope, out: Shape, x: Value) -> Value:
-    """A container of a flat table, which stands after its rows: it gives on what they made."""
-    return scope.same(x, out) if out == x.shape else scope.reshaped(x, out)
 
 
 def _attends(node: Node) -> bool:
@@ -89,8 +86,7 @@ def _drops_scores(node: Node) -> bool:
 
 def container(scope: Scope, node: Node, x: Value) -> Value:
     """The children one after another, then what the end of the block does."""
-    tape = scope.tape
-    tape.hold(x.storage)  # the argument lives as long as the call
+    scope.tape.hold(x.storage)  # the argument lives as long as the call
     rows, after = node.children, []
     sums = _adds(node, x)
     if sums and rows[-1].layer.role in (Role.ACT_OUT, Role.ACT_IN) and not rows[-1].children:
@@ -112,10 +108,8 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     if node.layer.kind in ENDS_IN_RELU and rows and rows[-1].layer.role is Role.NORM:
         after = [Node(Layer("ReLU"))]
     if after:
-        last = run(scope, after, made, [made])
-        tape.drop(made.storage)
-        made = last
-    tape.drop(x.storage)
+        made = scope.after(made, run(scope, after, made, [made]))
+    scope.drop(x)
     return made
 
 
@@ -139,23 +133,22 @@ def run(
 ) -> Value:
     """Rows in order. ``frame``: values that the code around them still holds. ``product``: two
     results that meet are multiplied, not summed. ``past``: where to put what they made."""
-    tape = scope.tape
-    tape.hold(x.storage)
+    scope.tape.hold(x.storage)
     current = x
     shared = past is not None
     past = past or Past()
     rows = unlisted(nodes)
     for place, node in enumerate(rows):
         if stack := stacked(scope, past, node.layer):
-            tape.drop(current.storage)
+            scope.drop(current)
             current = _selected(scope, node, stack, past)
             continue
         given = _given(scope, node, current, frame, product, past)
         made = call(scope, node, given)
-        tape.drop(given.storage)
+        scope.drop(given)
         older = given.storage != current.storage
         if node.layer.kind in ASIDE and made.shape == current.shape:
-            tape.drop(made.storage)
+            scope.drop(made)
         elif older and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
             if product or (place and widens(rows[place - 1], node)):
@@ -170,7 +163,7 @@ def run(
             if older and current.storage != x.storage:
                 past.left.append(current)
             else:
-                tape.drop(current.storage)
+                scope.drop(current)
             current = made
     if not shared:
         _let_go(scope, past)
@@ -182,8 +175,7 @@ def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
     shape = past.made[-1].shape
     weights = call(scope, node, stack)
     made = weighed(scope, stack, weights, shape)
-    for value in (stack, weights):
-        scope.tape.drop(value.storage)
+    scope.drop(stack, weights)
     past.add(made, stack)
     return made
 
@@ -194,14 +186,12 @@ def _acts(rows: list[Node], place: int) -> bool:
 
 
 def _let_go(scope: Scope, past: Past) -> None:
-    for value in past.left:
-        scope.tape.drop(value.storage)
+    scope.drop(*past.left)
     past.left.clear()
 
 
 def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     """Rows with rows of their own on ``x`` each, summed; then the others in order."""
-    tape = scope.tape
     made: Value | None = None
     apart = [node for node in nodes if node.children or node.layer.role is Role.NORM]
     lists = [node.children if node.layer.kind == "ModuleList" else [node] for node in apart]
@@ -210,9 +200,8 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
         made = own if made is None else joined(scope, made, own)
     if made is None:
         made = scope.same(x, x.shape)
-    after = run(scope, [node for node in nodes if node not in apart], made, [made])
-    tape.drop(made.storage)
-    return after
+    rest = [node for node in nodes if node not in apart]
+    return scope.after(made, run(scope, rest, made, [made]))
 
 
 def _given(
@@ -256,23 +245,19 @@ def _is_product(layer: Layer, made: Shape) -> bool:
 def _normalised(scope: Scope, node: Node, x: Value) -> Value:
     """timm's BatchNormAct2d and its kin: a normalisation, then its children."""
     first = norm(scope, node.layer, x, node.layer.outputs[0] if node.layer.outputs else x.shape)
-    made = run(scope, node.children, first, [first])
-    scope.tape.drop(first.storage)
-    return made
+    return scope.after(first, run(scope, node.children, first, [first]))
 
 
 def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     """What comes after a container's last row, from its own shape."""
     layer = node.layer
     out = layer.outputs[0] if layer.outputs else made.shape
-    tape = scope.tape
     if made.shape != out:
         if out == x.shape and made.size < x.size:
             shaped = scope.run([x, made], x.size, out, saves_inputs=[x, made])
         else:
             shaped = gathered(scope, past, [x], out) or scope.reshaped(made, out)
-        tape.drop(made.storage)
-        made = shaped
+        made = scope.after(made, shaped)
     if layer.parameters and layer.role is Role.BLOCK:
         # A block's own vectors scale its branches (ConvNeXt, BEiT), one each: the last is applied
         # here, the others kept what they scaled before. Elsewhere they are added: a bias, a
@@ -287,8 +272,7 @@ def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
             saves=[made.size] * (scales - 1),
             weights=scope.weights(layer),
         )
-        tape.drop(made.storage)
-        made = scaled
+        made = scope.after(made, scaled)
     return made
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.product import after
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape
 from slurm_coloc.estimate.summary import Layer
 
@@ -114,4 +113,4 @@ def stacked(scope: Scope, past: Past, layer: Layer) -> Value | None:
 def weighed(scope: Scope, stack: Value, weights: Value, shape: Shape) -> Value:
     """The sum of a stack's values, each times its weight."""
     product = scope.run([stack, weights], stack.size, stack.shape, saves_inputs=[stack, weights])
-    return after(scope, product, scope.run([product], scope.bytes(shape), shape))
+    return scope.after(product, scope.run([product], scope.bytes(shape), shape))

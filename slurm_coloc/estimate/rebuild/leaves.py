@@ -62,7 +62,7 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         weights=scope.weights(layer, bias),
         scratch=scratch,
     )
-    scope.tape.drop(x.storage)
+    scope.drop(x)
     return made
 
 
@@ -125,7 +125,7 @@ def _max_pool(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     given = _padded(scope, layer, x, out, layer.attribute("kernel_elements") or 9)
     indices = 2 * scope.bytes(out, 4)
     made = scope.run([given], scope.bytes(out), out, saves_inputs=[given], saves=[indices])
-    scope.tape.drop(given.storage)
+    scope.drop(given)
     return made
 
 

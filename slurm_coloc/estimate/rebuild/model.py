@@ -29,7 +29,7 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     tape = scope.tape
     logits = scope.run([made], made.size, made.shape, saves_output=True)  # log-softmax
     loss = scope.run([logits], 4, (1,), saves_inputs=[logits])
-    tape.drop(logits.storage)  # only its operator holds it; `made` has a name in the loop
+    scope.drop(logits)  # only its operator holds it; `made` has a name in the loop
     tape.backward(loss)
     scope.output_bytes = made.size
     # Parameters that no row shows (a footer counts them) live and are trained, too.

@@ -53,7 +53,6 @@ def fused(scope: Scope, parts: list[Value], sizes: Sizes, copied: bool = False) 
 
 def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Value:
     """Scores are stored: q scaled, the product, its softmax, and the product with the values."""
-    tape = scope.tape
     size = scope.bytes(scores.shape, scope.high)
     kept = parts if scores.held else []
     values = sizes.query + sizes.key + sizes.value if scores.whole else sizes.value
@@ -61,10 +60,10 @@ def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Val
         parts, sizes.query, sizes.shape, saves=[sizes.key, values], saves_inputs=kept
     )
     product = scope.run([copied], size, scores.shape, saves_inputs=[copied])
-    tape.drop(copied.storage)
+    scope.drop(copied)
     if scores.bias is not None:
         more = [sizes.query] * scores.bias
-        product = after(scope, product, scope.run([product], size, scores.shape, saves=more))
+        product = scope.after(product, scope.run([product], size, scores.shape, saves=more))
     made = scope.run(
         [product],
         size,
@@ -72,14 +71,8 @@ def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Val
         saves_output=True,
         saves=[size] * (scores.copies - 1),
     )
-    tape.drop(product.storage)
+    scope.drop(product)
     if scope.drops:
         mask = scope.bytes(scores.shape, 1)
-        made = after(scope, made, scope.run([made], size, scores.shape, saves=[mask]))
-    return after(scope, made, scope.run([made], sizes.made, sizes.shape, saves_inputs=[made]))
-
-
-def after(scope: Scope, before: Value, made: Value) -> Value:
-    """``made``, when nobody needs the value before it any more."""
-    scope.tape.drop(before.storage)
-    return made
+        made = scope.after(made, scope.run([made], size, scores.shape, saves=[mask]))
+    return scope.after(made, scope.run([made], sizes.made, sizes.shape, saves_inputs=[made]))

@@ -73,6 +73,16 @@ class Scope:
         """An operator on the tape, see Tape.operator."""
         return self.tape.operator(reads, size, shape, **how)
 
+    def drop(self, *values: Value) -> None:
+        """One holder less of each; the last one frees."""
+        for value in values:
+            self.tape.drop(value.storage)
+
+    def after(self, before: Value, made: Value) -> Value:
+        """``made``, when the value that it was made of is no longer needed."""
+        self.drop(before)
+        return made
+
     def same(self, x: Value, shape: Shape) -> Value:
         """``x`` itself, or a view of it."""
         self.tape.hold(x.storage)

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from slurm_coloc.estimate.replay.recording import Recording
-from slurm_coloc.summarize import devices
-from slurm_coloc.summarize.fake import fake
+from slurm_coloc.summarize.cuda import devices
+from slurm_coloc.summarize.fake.mode import fake
 from slurm_coloc.summarize.jobs import Wish
 from slurm_coloc.summarize.optimizers import name_of
 from slurm_coloc.summarize.sized import Facts

@@ -8,11 +8,11 @@ Classes are 1000 MiB wide for MLPs, 8000 MiB for CNNs and Transformers.
 import math
 from collections.abc import Sequence
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.baselines.nets.classes import CLASSES, CONTEXT_MIB, file_name
 from slurm_coloc.estimate.baselines.nets.features import NAMES, counted, merged, tuples, vector
 from slurm_coloc.estimate.baselines.nets.ranges import RANGES
 from slurm_coloc.estimate.baselines.nets.runner import run
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
@@ -30,6 +30,7 @@ class Networked:
     """``network``: "mlp", the ensemble, or "transformer", over layer tuples."""
 
     version = "2"
+    runs_network = True
 
     def __init__(self, name: str, network: str) -> None:
         self.name = name

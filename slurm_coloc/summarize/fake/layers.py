@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from slurm_coloc.summarize.fresh import Fresh
-from slurm_coloc.summarize.operators import ATEN
+from slurm_coloc.summarize.fake.fresh import Fresh
+from slurm_coloc.summarize.fake.operators import ATEN
 
 Rule = Callable[[Any, Any, Any], Any]
 

@@ -22,10 +22,10 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from slurm_coloc.summarize.fresh import Fresh
-from slurm_coloc.summarize.operators import ATEN
-from slurm_coloc.summarize.shapes import ACTIVE, DEVICE, Shapes
-from slurm_coloc.summarize.values import SMALL, Values
+from slurm_coloc.summarize.fake.fresh import Fresh
+from slurm_coloc.summarize.fake.operators import ATEN
+from slurm_coloc.summarize.fake.shapes import ACTIVE, DEVICE, Shapes
+from slurm_coloc.summarize.fake.values import SMALL, Values
 
 _ITEM = ATEN._local_scalar_dense.default
 
