@@ -2,7 +2,7 @@
 """The registry of the estimators, and the one way to call them.
 
 An estimator is a module of slurm_coloc.estimate.estimators, or of slurm_coloc.estimate.baselines
-where it is there for comparison alone, with ESTIMATOR; adding one edits no other file. What no
+where it is there for comparison alone, with ESTIMATORS; adding one edits no other file. What no
 summary says (optimizer, precision, batch where the text has none) comes as TrainingOptions. On
 doubt the answer is no figure, which means a whole GPU, never a small number.
 """
@@ -40,9 +40,8 @@ def registry() -> dict[str, Estimator]:
     for package in (estimators, baselines):
         for info in pkgutil.iter_modules(package.__path__):
             module = import_module(f"{package.__name__}.{info.name}")
-            estimator: Estimator | None = getattr(module, "ESTIMATOR", None)
-            if estimator is not None:
-                found[estimator.name] = estimator
+            estimators_of: tuple[Estimator, ...] = getattr(module, "ESTIMATORS", ())
+            found |= {one.name: one for one in estimators_of}
     return dict(sorted(found.items()))
 
 

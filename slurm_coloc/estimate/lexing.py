@@ -6,7 +6,7 @@ and 1,200 rows, so 4 MiB and 50,000 rows leave a factor of 25.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import lru_cache, wraps
 from typing import TypeVar
 
@@ -46,6 +46,12 @@ def fail(code: str, message: str) -> SummaryError:
     """The one way to refuse a summary: ``code`` for machines, one line for people."""
     safe = "".join(char if char.isprintable() else "?" for char in message)
     return SummaryError(safe, code)
+
+
+def bound_rows(rows: Sized) -> None:
+    """Raises too_many_layers where there are more than MAX_ROWS."""
+    if len(rows) > MAX_ROWS:
+        raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
 
 
 def clean_lines(text: str) -> list[str]:

@@ -63,4 +63,4 @@ class DeepSpeed:
         return Estimate(self.name, self.version, mib, mib, notes=(note,))
 
 
-ESTIMATOR = DeepSpeed()
+ESTIMATORS = (DeepSpeed(),)

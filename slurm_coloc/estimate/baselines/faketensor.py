@@ -69,4 +69,7 @@ class FakeTensor:
         return Estimate(self.name, self.version, mib, mib)
 
 
-ESTIMATOR = FakeTensor("faketensor", corrected=False)
+ESTIMATORS = (
+    FakeTensor("faketensor", corrected=False),
+    FakeTensor("faketensor-corrected", corrected=True),
+)

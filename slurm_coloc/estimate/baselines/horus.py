@@ -39,4 +39,4 @@ class Horus:
         return Estimate(self.name, self.version, mib, mib, notes=notes)
 
 
-ESTIMATOR = Horus()
+ESTIMATORS = (Horus(),)

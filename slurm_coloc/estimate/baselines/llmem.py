@@ -61,4 +61,4 @@ def _width(summary: Summary) -> int:
     return 0
 
 
-ESTIMATOR = LLMem()
+ESTIMATORS = (LLMem(),)

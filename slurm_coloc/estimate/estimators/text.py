@@ -232,4 +232,4 @@ def _may_be_eager(summary: Summary) -> bool:
     return not any(layer.attribute("shows_bias") for layer in summary.layers)
 
 
-ESTIMATOR = Text()
+ESTIMATORS = (Text(),)

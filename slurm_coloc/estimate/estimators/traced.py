@@ -107,4 +107,4 @@ def accumulating(step: Recording) -> Recording:
     )
 
 
-ESTIMATOR = Recorded()
+ESTIMATORS = (Recorded(),)

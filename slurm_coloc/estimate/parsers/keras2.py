@@ -8,7 +8,7 @@ stand between bars.
 from collections.abc import Sequence
 
 from slurm_coloc.estimate.keras_rows import Cells, keras_summary
-from slurm_coloc.estimate.lexing import MAX_ROWS, fail
+from slurm_coloc.estimate.lexing import bound_rows, fail
 from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tables import is_rule
 
@@ -55,8 +55,7 @@ class Keras2:
                 continue
             if rules == 1:
                 self._add(rows, line, places[0], places[1], after if after > 0 else len(line))
-                if len(rows) > MAX_ROWS:
-                    raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+                bound_rows(rows)
         raise fail("truncated", "the Keras table has no footer: its end is missing")
 
     def _add(self, rows: list[Cells], line: str, shape: int, count: int, end: int) -> None:

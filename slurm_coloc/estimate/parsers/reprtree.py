@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.estimate.constructors import attributes_of, parameters_of
 from slurm_coloc.estimate.kinds import Role, is_attention, role
-from slurm_coloc.estimate.lexing import MAX_ROWS, bounded, fail, parse_count
+from slurm_coloc.estimate.lexing import bound_rows, bounded, fail, parse_count
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import footer_of, trainable_of
 
@@ -124,8 +124,7 @@ class _Walk:
             self._line(line)
             if not self._stack:
                 return index + 1
-            if len(self.layers) > MAX_ROWS:
-                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+            bound_rows(self.layers)
         raise fail("truncated", "the tree of modules is not closed: its end is missing")
 
     def _line(self, line: str) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
-    MAX_ROWS,
     UNKNOWN_DIM,
     Shape,
+    bound_rows,
     bounded,
     fail,
     kept,
@@ -152,8 +152,7 @@ class TorchInfo:
                     return rows, index
                 continue
             rows.append(self._row(line[min(indent, len(line) - len(line.lstrip())) :], columns))
-            if len(rows) > MAX_ROWS:
-                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+            bound_rows(rows)
         raise fail("truncated", "the torchinfo table has no end")
 
     def _row(self, line: str, columns: list[str]) -> Row:

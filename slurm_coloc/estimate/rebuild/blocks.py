@@ -216,13 +216,13 @@ def _given(
         # Attention's product of queries, keys and values, which a flat table has in no row.
         third = (*current.shape[:-1], current.shape[-1] // 3)
         return scope.run(
-            [current], current.size // 3, third, saves_inputs=[current], saves_output=True
+            [current], third, current.size // 3, saves_inputs=[current], saves_output=True
         )
     if shape is None or shape == current.shape or elements(shape) <= 0:
         return scope.same(current, current.shape)
     if sorted(shape) == sorted(current.shape):  # permuted, and copied where it must be a matrix
         if node.layer.role is Role.LINEAR and len(shape) == 3:
-            return scope.run([current], current.size, shape)
+            return scope.run([current], shape, current.size)
         return scope.same(current, shape)
     if elements(shape) == elements(current.shape):  # windows, tokens
         return scope.reshaped(current, shape)
@@ -254,7 +254,7 @@ def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     out = layer.outputs[0] if layer.outputs else made.shape
     if made.shape != out:
         if out == x.shape and made.size < x.size:
-            shaped = scope.run([x, made], x.size, out, saves_inputs=[x, made])
+            shaped = scope.run([x, made], out, x.size, saves_inputs=[x, made])
         else:
             shaped = gathered(scope, past, [x], out) or scope.reshaped(made, out)
         made = scope.after(made, shaped)
@@ -264,14 +264,9 @@ def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
         # position embedding.
         whole = dict.fromkeys((1, *out), 1) | {2 * side: 2 for side in out if side > 1}
         scales = whole.get(layer.parameters, 0) if _adds(node, x) else 0
-        scaled = scope.run(
-            [made],
-            made.size,
-            out,
-            saves_inputs=[made] if scales else [],
-            saves=[made.size] * (scales - 1),
-            weights=scope.weights(layer),
-        )
+        kept, more = [made] if scales else [], [made.size] * (scales - 1)
+        weights = scope.weights(layer)
+        scaled = scope.run([made], out, made.size, saves_inputs=kept, saves=more, weights=weights)
         made = scope.after(made, scaled)
     return made
 

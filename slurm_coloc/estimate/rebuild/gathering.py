@@ -46,7 +46,7 @@ def gathered(scope: Scope, past: Past, frame: list[Value], shape: Shape) -> Valu
     for values in (past.made, past.ends):
         found = _parts([*frame[-1:], *values[-MOST:]], shape)
         if found:
-            return scope.run(found, scope.bytes(shape), shape, parts=True)
+            return scope.run(found, shape, parts=True)
     return None
 
 
@@ -83,7 +83,7 @@ def split(scope: Scope, past: Past, current: Value, layer: Layer, shape: Shape) 
     for value in (current, *reversed(past.made[-LOOK:])):
         part = _differs(_like(shape, value.shape), value.shape) is not None
         if part and (value is current or scope.tape.alive(value.storage)):
-            return scope.run([value], scope.bytes(shape), shape, view=True)
+            return scope.run([value], shape, view=True)
     return None
 
 
@@ -107,10 +107,10 @@ def stacked(scope: Scope, past: Past, layer: Layer) -> Value | None:
     values = past.made[-shape[1] :]
     if any(value.shape != last for value in values):
         return None
-    return scope.run(values, scope.bytes(shape), shape, parts=True)
+    return scope.run(values, shape, parts=True)
 
 
 def weighed(scope: Scope, stack: Value, weights: Value, shape: Shape) -> Value:
     """The sum of a stack's values, each times its weight."""
-    product = scope.run([stack, weights], stack.size, stack.shape, saves_inputs=[stack, weights])
-    return scope.after(product, scope.run([product], scope.bytes(shape), shape))
+    product = scope.run([stack, weights], stack.shape, stack.size, saves_inputs=[stack, weights])
+    return scope.after(product, scope.run([product], shape))

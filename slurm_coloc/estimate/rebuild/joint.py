@@ -64,32 +64,31 @@ def run_joint(scope: Scope, node: Node, block: Joint, x: Value) -> Value:
     whole = _in_turn(scope, block.before, x)
     parts = [
         scope.run(
-            [whole], x.size, x.shape, saves_inputs=[whole], weights=scope.weights(row.layer),
+            [whole], x.shape, x.size, saves_inputs=[whole], weights=scope.weights(row.layer),
             saves=[scope.bytes((x.size // scope.batch // scope.low // 64,), 4)],
         )
         for row in block.norms
     ]  # fmt: skip
     attended = fused(scope, [*parts, whole], Sizes(x.size, x.size, x.size, x.size, x.shape))
     shape = (*x.shape[:-1], block.hidden)
-    size = scope.bytes(shape)
     if node.layer.parameters:  # a bias of its own
-        hidden = scope.run([whole], size, shape, weights=scope.weights(node.layer))
+        hidden = scope.run([whole], shape, weights=scope.weights(node.layer))
     else:
-        hidden = scope.run([whole], size, shape, view=True)
+        hidden = scope.run([whole], shape, view=True)
     scope.drop(*parts, whole)
     hidden = scope.after(hidden, leaf(scope, block.act.layer, hidden))
     if len(block.last) == 1:
         both = (*x.shape[:-1], block.hidden + x.shape[-1])
-        made = scope.run([attended, hidden], scope.bytes(both), both, parts=True)
+        made = scope.run([attended, hidden], both, parts=True)
         made = scope.after(made, leaf(scope, block.last[0].layer, made))
     else:
         pairs = zip(block.last, (attended, hidden), strict=True)
         one, other = (leaf(scope, row.layer, value) for row, value in pairs)
-        made = scope.run([one, other], x.size, x.shape, through=True)
+        made = scope.run([one, other], x.shape, x.size, through=True)
         scope.drop(one, other)
     scope.drop(attended, hidden)
     made = scope.after(made, _in_turn(scope, block.rest, made))
-    made = scope.after(made, scope.run([x, made], x.size, x.shape, through=True))
+    made = scope.after(made, scope.run([x, made], x.shape, x.size, through=True))
     scope.drop(x)
     return made
 

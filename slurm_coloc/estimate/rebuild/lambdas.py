@@ -56,20 +56,18 @@ def run_lambda(scope: Scope, node: Node, made_of: Lambda, x: Value) -> Value:
         scope.drop(values)
         rest = rest[1:]
     else:
-        spread = scope.run([values], pairs * value, (places, places, value))
+        spread = scope.run([values], (places, places, value), pairs * value)
         near = scope.run(
             [spread],
-            scope.bytes((places, key, value)),
             (1, places, key, value),
             saves_inputs=[spread],
             saves=[pairs * key],
             weights=scope.weights(node.layer),
         )
         scope.drop(spread)
-    each = scope.run([near], heads * near.size, (heads, *near.shape))
+    each = scope.run([near], (heads, *near.shape), heads * near.size)
     out: Shape = rest[0].layer.inputs[0] if rest and rest[0].layer.inputs else x.shape
-    size = scope.bytes(out)
-    made = scope.run([queries, values, each], size, out, saves_inputs=[each], saves=saves)
+    made = scope.run([queries, values, each], out, saves_inputs=[each], saves=saves)
     scope.drop(queries, values, near, each)
     for row in rest:
         made = scope.after(made, leaf(scope, row.layer, made))

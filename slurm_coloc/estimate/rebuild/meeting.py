@@ -26,21 +26,20 @@ def pools(shape: Shape, to: Shape) -> bool:
 
 def pooled(scope: Scope, x: Value, shape: Shape) -> Value:
     """The largest of some tokens each (Hiera): keeps what it reads and makes."""
-    size = scope.bytes(shape)
-    return scope.after(x, scope.run([x], size, shape, saves_inputs=[x], saves_output=True))
+    return scope.after(x, scope.run([x], shape, saves_inputs=[x], saves_output=True))
 
 
 def gated(scope: Scope, made: Value, x: Value) -> Value:
     """The product of one half of ``x`` with what the rows made of the other."""
     both = [x, made]
-    return scope.after(made, scope.run(both, made.size, made.shape, saves_inputs=both))
+    return scope.after(made, scope.run(both, made.shape, made.size, saves_inputs=both))
 
 
 def joined(scope: Scope, current: Value, other: Value, inplace: bool = False) -> Value:
     """Their sum, a new tensor. ``inplace``: ResNets, whose activation comes after the sum, add to
     the first, where no operator saved it: autograd would refuse else."""
     alone = inplace and scope.tape.holders(current.storage) == 1
-    result = scope.run([current, other], current.size, current.shape, inplace=alone, through=True)
+    result = scope.run([current, other], current.shape, current.size, inplace=alone, through=True)
     scope.drop(current, other)
     return result
 
@@ -48,6 +47,6 @@ def joined(scope: Scope, current: Value, other: Value, inplace: bool = False) ->
 def multiplied(scope: Scope, current: Value, other: Value) -> Value:
     """Their product, for which both are kept."""
     both = [current, other]
-    result = scope.run(both, current.size, current.shape, saves_inputs=both)
+    result = scope.run(both, current.shape, current.size, saves_inputs=both)
     scope.drop(*both)
     return result

@@ -47,7 +47,7 @@ def fused(scope: Scope, parts: list[Value], sizes: Sizes, copied: bool = False) 
         saves += [sizes.query, sizes.key, sizes.value]
     kept = [] if copied else parts
     return scope.run(
-        parts, sizes.made, sizes.shape, saves_inputs=kept, saves_output=True, saves=saves
+        parts, sizes.shape, sizes.made, saves_inputs=kept, saves_output=True, saves=saves
     )
 
 
@@ -57,22 +57,17 @@ def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Val
     kept = parts if scores.held else []
     values = sizes.query + sizes.key + sizes.value if scores.whole else sizes.value
     copied = scope.run(
-        parts, sizes.query, sizes.shape, saves=[sizes.key, values], saves_inputs=kept
+        parts, sizes.shape, sizes.query, saves=[sizes.key, values], saves_inputs=kept
     )
-    product = scope.run([copied], size, scores.shape, saves_inputs=[copied])
+    product = scope.run([copied], scores.shape, size, saves_inputs=[copied])
     scope.drop(copied)
     if scores.bias is not None:
-        more = [sizes.query] * scores.bias
-        product = scope.after(product, scope.run([product], size, scores.shape, saves=more))
-    made = scope.run(
-        [product],
-        size,
-        scores.shape,
-        saves_output=True,
-        saves=[size] * (scores.copies - 1),
-    )
+        bias = [sizes.query] * scores.bias
+        product = scope.after(product, scope.run([product], scores.shape, size, saves=bias))
+    more = [size] * (scores.copies - 1)
+    made = scope.run([product], scores.shape, size, saves_output=True, saves=more)
     scope.drop(product)
     if scope.drops:
         mask = scope.bytes(scores.shape, 1)
-        made = scope.after(made, scope.run([made], size, scores.shape, saves=[mask]))
-    return scope.after(made, scope.run([made], sizes.made, sizes.shape, saves_inputs=[made]))
+        made = scope.after(made, scope.run([made], scores.shape, size, saves=[mask]))
+    return scope.after(made, scope.run([made], sizes.shape, sizes.made, saves_inputs=[made]))

@@ -69,8 +69,11 @@ class Scope:
         self.parameters.extend(parts)
         return tuple(int(part * self.weight * self.trained) for part in parts)
 
-    def run(self, reads: Sequence[Value], size: int, shape: Shape, **how: Any) -> Value:
-        """An operator on the tape, see Tape.operator."""
+    def run(
+        self, reads: Sequence[Value], shape: Shape, size: int | None = None, **how: Any
+    ) -> Value:
+        """An operator on the tape, see Tape.operator. ``size``: bytes, else ``shape``'s."""
+        size = self.bytes(shape) if size is None else size
         return self.tape.operator(reads, size, shape, **how)
 
     def drop(self, *values: Value) -> None:
@@ -96,5 +99,5 @@ class Scope:
         other = [(a, b) for a, b in zip(x.shape, shape, strict=False) if a != b]
         part = len(shape) == len(x.shape) and len(other) == 1 and 1 < other[0][1] < other[0][0]
         if size == x.size or part:
-            return self.run([x], size, shape, view=True)
-        return self.run([x], size, shape)
+            return self.run([x], shape, size, view=True)
+        return self.run([x], shape, size)

@@ -33,9 +33,7 @@ def inverted(style: Style, given: Shape, out: Shape, parameters: int) -> list[No
                 *norm_act(style, wide),
                 conv(wide, small, kernel, mid),
                 *norm_act(style, small),
-                *gated(style, small, gate),
-                conv(small, out),
-                *norm_act(style, out, False),
+                *_projected(style, small, out, gate),
             ]
     return None
 
@@ -52,9 +50,7 @@ def separable(style: Style, given: Shape, out: Shape, parameters: int) -> list[N
         return [
             conv(given, small, kernel, mid),
             *norm_act(style, small),
-            *gated(style, small, gate),
-            conv(small, out),
-            *norm_act(style, out, False),
+            *_projected(style, small, out, gate),
         ]
     return None
 
@@ -71,11 +67,14 @@ def edge(style: Style, given: Shape, out: Shape, parameters: int) -> list[Node] 
             return [
                 conv(given, small, kernel),
                 *norm_act(style, small),
-                *gated(style, small, gate),
-                conv(small, out),
-                *norm_act(style, out, False),
+                *_projected(style, small, out, gate),
             ]
     return None
+
+
+def _projected(style: Style, given: Shape, out: Shape, gate: int) -> list[Node]:
+    """The end of a block: maybe a gate, projection by 1x1 without an activation."""
+    return [*gated(style, given, gate), conv(given, out), *norm_act(style, out, False)]
 
 
 def _middles(channels: int) -> Iterator[int]:

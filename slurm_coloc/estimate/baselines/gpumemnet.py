@@ -26,59 +26,56 @@ _TOLD = {
 LIKELY = 0.5  # below it the answer is said to be unsure
 
 
-class Networked:
-    """``network``: "mlp", the ensemble, or "transformer", over layer tuples."""
+class GpuMemNet:
+    """``network``: "mlp", the ensemble of 13 MLPs over engineered features, or "transformer", over
+    layer tuples (thesis, chapter 5)."""
 
     version = "2"
     runs_network = True
 
-    def __init__(self, name: str, network: str) -> None:
-        self.name = name
+    def __init__(self, network: str) -> None:
+        self.name = f"gpumemnet-{network}"
         self._network = network
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
-        """See Estimator.estimate."""
-        return _answer(self.name, self.version, self._network, summary, options, stack.context_mib)
-
-
-def _answer(
-    name: str, version: str, network: str, summary: Summary, options: TrainingOptions, context: int
-) -> Estimate:
-    """The class of ``summary`` by a ``network`` of its family: memory is the class' top, and so is
-    the bound, as the thesis reserves it. ``context``: MiB of one process on that node type."""
-    classes = CLASSES.get(summary.family)
-    if classes is None:
-        return Estimate(name, version, None, None, reason="no network for this model family")
-    shaped, notes = _shaped(summary, options)
-    if shaped is None:
-        reason = "the summary shows no shapes: activations are unknown"
-        return Estimate(name, version, None, None, reason=reason)
-    batch = -(-(options.batch_size or 1) // options.gpus)
-    seen = counted(shaped)
-    features = vector(shaped, batch, options.optimizer, seen)
-    inputs: dict[str, Sequence[object]] = {"features": features}
-    if network == "transformer":
-        inputs["tokens"], inputs["counts"] = merged(tuples(shaped, batch, seen))
-    try:
-        chances = run(file_name(network, shaped.family), inputs)
-    except LookupError as err:
-        return Estimate(name, version, None, None, reason=f"the network did not run: {err.args[0]}")
-    notes = [*notes, *_outside(shaped.family, features)]
-    if options.precision != "fp32":
-        notes.append(f"{name} knows fp32 only: its figure is that of fp32")
-    if options.gpus > 1:
-        notes.append(f"{name} knows one GPU: a share of {batch} samples is taken")
-    if not all(math.isfinite(chance) for chance in chances) or len(chances) != classes.count:
-        return Estimate(name, version, None, None, reason="the network gave no class")
-    best = max(range(len(chances)), key=chances.__getitem__)
-    if chances[best] < LIKELY:
-        notes.append(f"{name} is unsure: {100 * chances[best]:.0f} % for its class")
-    top = classes.top(best)
-    if top is None:
-        reason = f"more than {(classes.count - 1) * classes.step} MiB"
-        return Estimate(name, version, None, None, reason=reason, notes=tuple(notes))
-    top += max(0, context - CONTEXT_MIB)
-    return Estimate(name, version, top, top, notes=tuple(notes))
+        """See Estimator.estimate. Memory is the class' top, and so is the bound, as the thesis
+        reserves it."""
+        name, version, network = self.name, self.version, self._network
+        classes = CLASSES.get(summary.family)
+        if classes is None:
+            return Estimate(name, version, None, None, reason="no network for this model family")
+        shaped, notes = _shaped(summary, options)
+        if shaped is None:
+            reason = "the summary shows no shapes: activations are unknown"
+            return Estimate(name, version, None, None, reason=reason)
+        batch = -(-(options.batch_size or 1) // options.gpus)
+        seen = counted(shaped)
+        features = vector(shaped, batch, options.optimizer, seen)
+        inputs: dict[str, Sequence[object]] = {"features": features}
+        if network == "transformer":
+            inputs["tokens"], inputs["counts"] = merged(tuples(shaped, batch, seen))
+        try:
+            chances = run(file_name(network, shaped.family), inputs)
+        except LookupError as err:
+            return Estimate(
+                name, version, None, None, reason=f"the network did not run: {err.args[0]}"
+            )
+        notes = [*notes, *_outside(shaped.family, features)]
+        if options.precision != "fp32":
+            notes.append(f"{name} knows fp32 only: its figure is that of fp32")
+        if options.gpus > 1:
+            notes.append(f"{name} knows one GPU: a share of {batch} samples is taken")
+        if not all(math.isfinite(chance) for chance in chances) or len(chances) != classes.count:
+            return Estimate(name, version, None, None, reason="the network gave no class")
+        best = max(range(len(chances)), key=chances.__getitem__)
+        if chances[best] < LIKELY:
+            notes.append(f"{name} is unsure: {100 * chances[best]:.0f} % for its class")
+        top = classes.top(best)
+        if top is None:
+            reason = f"more than {(classes.count - 1) * classes.step} MiB"
+            return Estimate(name, version, None, None, reason=reason, notes=tuple(notes))
+        top += max(0, stack.context_mib - CONTEXT_MIB)
+        return Estimate(name, version, top, top, notes=tuple(notes))
 
 
 def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary | None, list[str]]:
@@ -105,3 +102,6 @@ def _outside(family: str, features: list[float]) -> list[str]:
     if not told:
         return []
     return [f"outside what the networks were trained on: {', '.join(told)}"]
+
+
+ESTIMATORS = (GpuMemNet("mlp"), GpuMemNet("transformer"))
