@@ -42,11 +42,11 @@ class SlotCallback(Callback):
         rng.restore(state_dict["rng"])
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Listen."""
+        """Start to listen for the slot's end."""
         self.slot.__enter__()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self.slot.__exit__(None, None, None)
 
     def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:

@@ -115,7 +115,7 @@ class Checkpointer:
         return ranks.anyone(self.slot.due)
 
     def _settle(self) -> None:
-        """The states that were read are in use: what comes next is drawn anew."""
+        """The restored random states are in use now and are not restored again."""
         self._resume_rng = None
 
     # the file

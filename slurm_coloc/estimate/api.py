@@ -58,7 +58,7 @@ def _resolve(
         notes.append(f"batch size {stated} taken from the summary")
     elif stated is not None and stated != options.batch_size:
         notes.append(f"batch size {options.batch_size} given, {stated} in the summary: given wins")
-    return options, (*notes, *_told(summary, options)), ""
+    return options, (*notes, *_from_recording(summary, options)), ""
 
 
 def settled(summary: Summary, options: TrainingOptions) -> TrainingOptions:
@@ -73,7 +73,7 @@ def settled(summary: Summary, options: TrainingOptions) -> TrainingOptions:
     return options
 
 
-def _told(summary: Summary, options: TrainingOptions) -> list[str]:
+def _from_recording(summary: Summary, options: TrainingOptions) -> list[str]:
     known = settled(summary, options)
     return [
         f"{name} {getattr(known, name)} taken from the recording"
@@ -94,42 +94,52 @@ def estimate(
         raise UsageFault(f"no estimator is named {estimator!r}; there are {known}", "bad_option")
     begin = time.perf_counter()
     resolved, notes, reason = _resolve(summary, options)
-    answer = Estimate(chosen.name, chosen.version, None, None, reason=reason)
     if not reason and summary.family == "other" and not getattr(chosen, "any_family", False):
-        answer = replace(answer, reason="unknown model family")
-    elif not reason:
-        try:
-            answer = chosen.estimate(summary, settled(summary, resolved), stack)
-        except (SummaryError, OverflowError) as err:
-            answer = replace(answer, reason=str(err))
-        answer = _less_sure(answer, stack, resolved)
-        answer = _active(answer, summary, settled(summary, resolved), stack)
-        if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
-            answer = replace(
-                answer, memory_mib=None, upper_mib=None, reason="the model is larger than any GPU"
-            )
-    return replace(answer, seconds=time.perf_counter() - begin, notes=(*notes, *answer.notes))
+        reason = "unknown model family"
+    answer = Estimate(reason=reason) if reason else _answer(chosen, summary, resolved, stack)
+    return replace(
+        answer,
+        name=chosen.name,
+        version=chosen.version,
+        seconds=time.perf_counter() - begin,
+        notes=(*notes, *answer.notes),
+    )
+
+
+def _answer(
+    chosen: Estimator, summary: Summary, options: TrainingOptions, stack: Stack
+) -> Estimate:
+    """The estimator's answer, with activity and margins for those that decide."""
+    options = settled(summary, options)
+    try:
+        answer = chosen.estimate(summary, options, stack)
+    except (SummaryError, OverflowError) as err:
+        return Estimate(reason=str(err))
+    memory_mib = answer.memory_mib
+    if memory_mib is None:
+        return answer
+    if chosen.name in REPLAYED:
+        answer = _active(_less_sure(answer, stack, options), summary, options, stack)
+    if memory_mib > LARGEST_MIB:
+        reason = "the model is larger than any GPU"
+        return replace(answer, memory_mib=None, upper_mib=None, reason=reason)
+    return answer
 
 
 def _active(answer: Estimate, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
-    """With the activity of the training alone, for the estimators that decide."""
-    if answer.memory_mib is None or answer.name not in REPLAYED:
-        return answer
+    """``answer`` with the activity of the training alone, if that can be predicted."""
     found = predicted(summary, options, stack.card)
     if found is None:
         return answer
-    smact, low, high, dram = (
-        round(value, 3) for value in (found.smact, found.low, found.high, found.dram)
-    )
+    values = (found.smact, found.low, found.high, found.dram)
+    smact, low, high, dram = (round(value, 3) for value in values)
     return replace(answer, smact=smact, smact_low=low, smact_high=high, dram=dram)
 
 
 def _less_sure(answer: Estimate, stack: Stack, options: TrainingOptions) -> Estimate:
     """A wider bound for what is modelled and was never compared: the driver's pool, and several
     processes, whose NCCL buffers come on top."""
-    upper, notes = answer.upper_mib, answer.notes
-    if upper is None or answer.name not in REPLAYED:
-        return answer
+    upper, notes = answer.upper_mib or 0, answer.notes
     if stack.allocator.driver_pool:
         upper = int(upper * DRIVER_POOL_MARGIN)
         notes += ("wider margin: how cudaMallocAsync's pool splits and merges is not published",)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an estimator is given and what it answers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, LEVELS
@@ -65,19 +65,20 @@ class Estimate:
     ``memory_mib`` None: no figure, the job needs a whole GPU, ``reason`` says why. ``upper_mib``:
     the bound to reserve. ``smact``, ``dram``: SM and DRAM activity of the training alone on the GPU
     (0 to 1), ``smact_low`` and ``smact_high`` an interval; None where they are not predicted.
+    ``name``, ``version`` of the estimator and the ``seconds`` that it took are filled in by api.
     """
 
-    name: str
-    version: str
-    memory_mib: int | None
-    upper_mib: int | None
+    memory_mib: int | None = None
+    upper_mib: int | None = None
     smact: float | None = None
     smact_low: float | None = None
     smact_high: float | None = None
     dram: float | None = None
     reason: str = ""
+    notes: tuple[str, ...] = ()
+    name: str = ""
+    version: str = ""
     seconds: float = 0.0
-    notes: tuple[str, ...] = field(default=())
 
 
 class Estimator(Protocol):

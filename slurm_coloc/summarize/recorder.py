@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every storage that a piece of PyTorch code makes and drops, in order.
+"""Records every storage that PyTorch code makes and drops, in order.
 
 The code runs under PyTorch's own FakeTensorMode: shapes, autograd and the order of frees are real,
 no number is computed. Storages are seen where operators return (TorchDispatchMode) and are freed

@@ -60,7 +60,7 @@ class DeepSpeed:
         )
         mib = -(-states // 2**20)
         note = f"model states alone (ZeRO stage {stage}): no activations, no context"
-        return Estimate(self.name, self.version, mib, mib, notes=(note,))
+        return Estimate(mib, mib, notes=(note,))
 
 
 ESTIMATORS = (DeepSpeed(),)

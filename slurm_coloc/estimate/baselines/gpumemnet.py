@@ -18,7 +18,7 @@ from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
 
 # In a sentence for people, where a feature lies outside what the network was trained on.
-_TOLD = {
+_WORDS = {
     "batch": "batch size", "parameters": "parameters", "activations": "activations",
     "activations_batch": "activations of the batch", "depth": "depth",
     "largest_layer": "largest layer", "hidden_batch": "rows that the summary does not open",
@@ -40,42 +40,38 @@ class GpuMemNet:
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate. Memory is the class' top, and so is the bound, as the thesis
         reserves it."""
-        name, version, network = self.name, self.version, self._network
         classes = CLASSES.get(summary.family)
         if classes is None:
-            return Estimate(name, version, None, None, reason="no network for this model family")
+            return Estimate(reason="no network for this model family")
         shaped, notes = _shaped(summary, options)
         if shaped is None:
-            reason = "the summary shows no shapes: activations are unknown"
-            return Estimate(name, version, None, None, reason=reason)
+            return Estimate(reason="the summary shows no shapes: activations are unknown")
         batch = -(-(options.batch_size or 1) // options.gpus)
         seen = counted(shaped)
         features = vector(shaped, batch, options.optimizer, seen)
         inputs: dict[str, Sequence[object]] = {"features": features}
-        if network == "transformer":
+        if self._network == "transformer":
             inputs["tokens"], inputs["counts"] = merged(tuples(shaped, batch, seen))
         try:
-            chances = run(file_name(network, shaped.family), inputs)
+            chances = run(file_name(self._network, shaped.family), inputs)
         except LookupError as err:
-            return Estimate(
-                name, version, None, None, reason=f"the network did not run: {err.args[0]}"
-            )
+            return Estimate(reason=f"the network did not run: {err.args[0]}")
         notes = [*notes, *_outside(shaped.family, features)]
         if options.precision != "fp32":
-            notes.append(f"{name} knows fp32 only: its figure is that of fp32")
+            notes.append(f"{self.name} knows fp32 only: its figure is that of fp32")
         if options.gpus > 1:
-            notes.append(f"{name} knows one GPU: a share of {batch} samples is taken")
+            notes.append(f"{self.name} knows one GPU: a share of {batch} samples is taken")
         if not all(math.isfinite(chance) for chance in chances) or len(chances) != classes.count:
-            return Estimate(name, version, None, None, reason="the network gave no class")
+            return Estimate(reason="the network gave no class")
         best = max(range(len(chances)), key=chances.__getitem__)
         if chances[best] < LIKELY:
-            notes.append(f"{name} is unsure: {100 * chances[best]:.0f} % for its class")
+            notes.append(f"{self.name} is unsure: {100 * chances[best]:.0f} % for its class")
         top = classes.top(best)
         if top is None:
             reason = f"more than {(classes.count - 1) * classes.step} MiB"
-            return Estimate(name, version, None, None, reason=reason, notes=tuple(notes))
+            return Estimate(reason=reason, notes=tuple(notes))
         top += max(0, stack.context_mib - CONTEXT_MIB)
-        return Estimate(name, version, top, top, notes=tuple(notes))
+        return Estimate(top, top, notes=tuple(notes))
 
 
 def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary | None, list[str]]:
@@ -94,14 +90,14 @@ def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary | None,
 def _outside(family: str, features: list[float]) -> list[str]:
     """A note where features that people know lie outside the training rows."""
     low, high = RANGES.get(family, ((), ()))
-    told = [
-        _TOLD[name]
+    outside = [
+        _WORDS[name]
         for name, value, least, most in zip(NAMES, features, low, high, strict=False)
-        if name in _TOLD and not least - 0.01 <= value <= most + 0.01
+        if name in _WORDS and not least - 0.01 <= value <= most + 0.01
     ]
-    if not told:
+    if not outside:
         return []
-    return [f"outside what the networks were trained on: {', '.join(told)}"]
+    return [f"outside what the networks were trained on: {', '.join(outside)}"]
 
 
 ESTIMATORS = (GpuMemNet("mlp"), GpuMemNet("transformer"))

@@ -33,7 +33,7 @@ class LLMem:
         width = _width(summary)
         if summary.family != "transformer" or not table or not width:
             reason = "LLMem is for language models: no embedding of words is in the summary"
-            return Estimate(self.name, self.version, None, None, reason=reason)
+            return Estimate(reason=reason)
         tokens = options.seq_len or tokens_in_text(summary) or options.default_seq_len
         shaped = summary if summary.shapes else with_tokens(summary, tokens)
         batch = -(-(options.batch_size or 1) // options.gpus)
@@ -48,7 +48,7 @@ class LLMem:
         notes = [f"sequence length {tokens}" + ("" if options.seq_len else " assumed")]
         if wide == 4 or not options.optimizer.startswith("adam"):
             notes.append("LLMem covers mixed precision with Adam: this is outside it")
-        return Estimate(self.name, self.version, mib, mib, notes=tuple(notes))
+        return Estimate(mib, mib, notes=tuple(notes))
 
 
 def _width(summary: Summary) -> int:

@@ -19,9 +19,9 @@ from slurm_coloc.estimate.lexing import (
     bound_rows,
     bounded,
     fail,
-    kept,
     parse_count,
     parse_shapes,
+    remembered,
 )
 from slurm_coloc.estimate.parsers.torchinfo_footer import (
     hidden_of,
@@ -242,7 +242,7 @@ def _layers(rows: list[Row], batch: int | None) -> list[Layer]:
     return layers
 
 
-@kept
+@remembered
 def _shapes(cell: str) -> tuple[Shape, ...]:
     if cell in ("--", "(recursive)"):
         return ()
@@ -253,7 +253,7 @@ def _shapes(cell: str) -> tuple[Shape, ...]:
     return shapes
 
 
-@kept
+@remembered
 def _kernel(cell: str) -> int:
     """Elements of the kernel (9 for [3, 3]), 0 where none is printed."""
     count = parse_count(cell)

@@ -131,8 +131,8 @@ def run(
     product: bool = False,
     past: Past | None = None,
 ) -> Value:
-    """Rows in order. ``frame``: values that the code around them still holds. ``product``: two
-    results that meet are multiplied, not summed. ``past``: where to put what they made."""
+    """Run rows in order. ``frame``: values that the calling code still holds. ``product``: two
+    results that meet are multiplied, not summed. ``past``: receives what the rows made."""
     scope.tape.hold(x.storage)
     current = x
     shared = past is not None
@@ -171,7 +171,7 @@ def run(
 
 
 def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
-    """What a row makes of a stack are its weights."""
+    """The sum of a stack's values by the weights that a row makes of the stack."""
     shape = past.made[-1].shape
     weights = call(scope, node, stack)
     made = weighed(scope, stack, weights, shape)
@@ -181,7 +181,7 @@ def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
 
 
 def _acts(rows: list[Node], place: int) -> bool:
-    """An activation stands there."""
+    """Whether the row at ``place`` is an activation."""
     return place < len(rows) and rows[place].layer.role in (Role.ACT_OUT, Role.ACT_IN)
 
 
@@ -207,8 +207,8 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
 def _given(
     scope: Scope, node: Node, current: Value, frame: list[Value], product: bool, past: Past
 ) -> Value:
-    """What a row reads: what was made last, an older value of its shape, or what a function made
-    of the last one. With a holder for the caller."""
+    """What a row reads: the last value, an older one of its shape, or what a function made of the
+    last one. The caller is a holder of it."""
     shape = node.layer.inputs[0] if node.layer.inputs else None
     if product and node.layer.role is Role.LINEAR and node.layer.outputs[:1] == (current.shape,):
         return scope.same(frame[-1], frame[-1].shape)  # the second matrix beside the gate

@@ -31,7 +31,6 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     loss = scope.run([logits], (1,), 4, saves_inputs=[logits])
     scope.drop(logits)  # only its operator holds it; `made` has a name in the loop
     tape.backward(loss)
-    scope.output_bytes = made.size
     # Parameters that no row shows (a footer counts them) live and are trained, too.
     rest = max(0, summary.parameters - sum(scope.parameters) - scope.frozen) * scope.weight
     trained = [int(count * scope.weight * scope.trained) for count in scope.parameters]

@@ -28,8 +28,7 @@ class Scope:
     attention stores its scores. ``inplace``: activations that can run in place do, as in vision
     models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
     queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
-    over their own output. ``pixels``: of the image that the model
-    reads, 0 where it reads none."""
+    over their own output. ``pixels``: of the image that the model reads, 0 without one."""
 
     batch: int
     low: int = 4
@@ -43,7 +42,6 @@ class Scope:
     rotary: bool = False
     hidden: float = 0.0
     pixels: int = 0
-    output_bytes: int = 0
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)

@@ -31,7 +31,7 @@ def mapped(device: Any) -> Any:
 
 
 class OnCpu(TorchFunctionMode):
-    """See the module."""
+    """Maps the devices that functions of torch are given."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if kwargs and "device" in kwargs:
@@ -83,8 +83,8 @@ def _answer(value: Any) -> Any:
 
 @contextmanager
 def cuda_there() -> Iterator[None]:
-    """torch.cuda answers as with one GPU, so that a script takes the way it takes there. Autocast
-    for CUDA is the CPU's, see autocast; gradient scalers do nothing."""
+    """torch.cuda answers as on a host with one GPU, so that a script runs the code that it runs
+    there. CUDA's autocast is the CPU's, see autocast; gradient scalers do nothing."""
     with ExitStack() as stack:
         for name, value in _ANSWERS.items():
             _patch(stack, torch.cuda, name, _answer(value))
@@ -126,7 +126,7 @@ def _properties(*given: Any) -> Any:
 
 
 #: dtypes of the autocasts that were entered, the last one last
-SEEN: list[torch.dtype] = []
+ENTERED: list[torch.dtype] = []
 
 
 def _patch_autocast(stack: ExitStack) -> None:
@@ -137,7 +137,7 @@ def _patch_autocast(stack: ExitStack) -> None:
         if device_type.split(":")[0] in _MAPPED:
             device_type, dtype = "cpu", torch.float16  # of two bytes, as bfloat16
         if on:
-            SEEN.append(dtype or torch.bfloat16)
+            ENTERED.append(dtype or torch.bfloat16)
         with contextlib.suppress(AttributeError):
             begin(self, device_type, dtype, *given, **named)
 

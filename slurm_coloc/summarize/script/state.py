@@ -106,12 +106,12 @@ class State:
             notes += [note] if note else []
         parameters = {id(p): p for m in self.models for p in m.parameters()}.values()
         half = any(p.dtype in (torch.bfloat16, torch.float16) for p in parameters)
-        if self.wish.precision != "fp32" and not half and not devices.SEEN:
+        if self.wish.precision != "fp32" and not half and not devices.ENTERED:
             notes.append("the script's own precision was recorded, not that of --precision")
         return (
             Facts(
                 batch=self.wish.batch_size or self.batch or 1,
-                precision="bf16" if half else "amp" if devices.SEEN else "fp32",
+                precision="bf16" if half else "amp" if devices.ENTERED else "fp32",
                 optimizer=name,
                 accumulate=self.accumulate(),
                 seq_len=self._tokens(),

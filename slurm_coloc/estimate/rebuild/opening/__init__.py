@@ -2,8 +2,8 @@
 """Rows that a depth limit closed, opened: torchinfo's default shows three levels.
 
 A closed row tells its class, the shapes at both ends and the number of parameters below it. For
-blocks that are built in one way only, that is enough: a rule proposes what stands inside, and is
-believed where it has exactly that many parameters. What stays closed is estimated by what the
+blocks that are built in one way only, that is enough: a rule proposes the rows inside, and they are
+taken if they have exactly that many parameters. Rows that stay closed are estimated by what the
 footer counts beyond the rows (see model.rebuild).
 """
 
@@ -79,8 +79,8 @@ class ResolvedBlocks:
 
 
 def opened(summary: Summary) -> ResolvedBlocks:
-    """The tree of a summary with its closed rows opened, where that can be done. Nobody changes
-    it."""
+    """The tree of a summary with its closed rows opened, where that can be done. It is cached:
+    callers must not change it."""
     if not summary.collapsed:
         return ResolvedBlocks(tree(summary))
     return _opened(replace(summary, recording=None) if summary.recording else summary)
@@ -94,7 +94,8 @@ def _opened(summary: Summary) -> ResolvedBlocks:
 
 
 def _styles(summary: Summary, style: Style) -> list[Style]:
-    """What no row tells, the footer does: the style that it counts the same for is taken."""
+    """Styles to try where the rows do not show the model's: the one whose outputs come closest to
+    the footer's count is taken."""
     kinds = {row.kind.lower() for row in summary.layers if row.leaf and row.parameters}
     if any("decoderlayer" in kind for kind in kinds):
         return [replace(style, shared=many) for many in (1, 4, 8, 2, 7, 6, 3, 5, 16)]
