@@ -47,7 +47,7 @@ class SlotCallback(Callback):
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Stop listening."""
-        self.slot.__exit__(None, None, None)
+        self.slot.__exit__()
 
     def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
         """Save and leave where it is time; every rank comes here."""

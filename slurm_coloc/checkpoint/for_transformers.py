@@ -58,6 +58,6 @@ class SlotCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave if the slot ended and not the training."""
-        self.slot.__exit__(None, None, None)
+        self.slot.__exit__()
         if self._leaves:
             next_slot.leave()

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from slurm_coloc.checkpoint import files, next_slot, ranks, rng
@@ -57,13 +56,8 @@ class Checkpointer:
         self._restore()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.slot.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.slot.__exit__(*error)
 
     # the loop
 

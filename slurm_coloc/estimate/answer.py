@@ -53,10 +53,7 @@ class Answer:
                 "layers": len(self.summary.layers),
             },
             "estimates": [
-                {
-                    **{key: getattr(item, key) for key in FIGURES},
-                    "seconds": round(item.seconds, 6),
-                }
+                {**{key: getattr(item, key) for key in FIGURES}, "seconds": round(item.seconds, 6)}
                 for item in self.estimates
             ],
             "chosen": {

@@ -99,10 +99,7 @@ def accumulating(step: Recording) -> Recording:
                 events.append(-1 - count)
             count += 1
     return replace(
-        step,
-        constants=(*step.constants, *sizes),
-        events=tuple(events),
-        gradients=frozenset(),
+        step, constants=(*step.constants, *sizes), events=tuple(events), gradients=frozenset()
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from slurm_coloc.estimate.keras_rows import Cells, keras_summary
 from slurm_coloc.estimate.lexing import bound_rows, fail
 from slurm_coloc.estimate.summary import Summary
-from slurm_coloc.estimate.tables import is_rule
+from slurm_coloc.estimate.tables import is_rule, ruled_below
 
 
 class Keras2:
@@ -24,8 +24,7 @@ class Keras2:
         line = lines[index].lstrip()
         if not line.startswith("Layer (type)") or "Output Shape" not in line:
             return False
-        below = [text for text in lines[index + 1 : index + 3] if text]
-        return bool(below) and is_rule(below[0], "=") and self._ruled(lines, index)
+        return ruled_below(lines, index, "=") and self._ruled(lines, index)
 
     def _ruled(self, lines: Sequence[str], index: int) -> bool:
         if index and lines[index - 1]:

@@ -36,6 +36,7 @@ from slurm_coloc.estimate.tables import (
     is_rule,
     per_sample,
     refuse_negative,
+    ruled_below,
     trainable_of,
 )
 
@@ -117,8 +118,7 @@ class TorchInfo:
         line = lines[index].lstrip()
         if not line.startswith("Layer (type"):
             return False
-        below = [text for text in lines[index + 1 : index + 3] if text]
-        if not below or not is_rule(below[0], "="):
+        if not ruled_below(lines, index, "="):
             return False
         if ":depth-idx" in line or "(var_name)" in line:
             return True
@@ -181,12 +181,7 @@ class TorchInfo:
         )
 
     def _summary(
-        self,
-        rows: list[Row],
-        columns: list[str],
-        footer: Footer,
-        pass_bytes: int,
-        input_bytes: int,
+        self, rows: list[Row], columns: list[str], footer: Footer, pass_bytes: int, input_bytes: int
     ) -> Summary:
         batch = _batch(rows)
         layers = _layers(rows, batch)

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from slurm_coloc.estimate.lexing import bounded
@@ -14,10 +15,7 @@ Shape = tuple[int, ...]
 
 def elements(shape: Shape) -> int:
     """Product of the dimensions."""
-    total = 1
-    for side in shape:
-        total *= side
-    return total
+    return prod(shape)
 
 
 @dataclass(slots=True)
@@ -49,10 +47,7 @@ class Scope:
 
     def bytes(self, shape: Shape, unit: int | None = None) -> int:
         """Of a tensor of the batch, from its shape for one sample."""
-        total = self.batch * (unit or self.low)
-        for side in shape:
-            total *= side
-        return bounded(total)
+        return bounded(self.batch * (unit or self.low) * prod(shape))
 
     def weights(self, layer: Layer, bias: int = 0) -> tuple[int, ...]:
         """Bytes of the gradients of a row's parameters. ``bias``: elements of a bias, if there is

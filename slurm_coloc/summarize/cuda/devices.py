@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -19,15 +20,10 @@ _MOVES = frozenset({torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.to}
 
 def mapped(device: Any) -> Any:
     """``device`` itself, or the CPU in place of a GPU. Numbers are GPUs, too."""
-    if isinstance(device, bool) or device is None:
-        return device
     if isinstance(device, int):
-        return _CPU
-    if isinstance(device, str) and device.split(":")[0] in _MAPPED:
-        return _CPU
-    if isinstance(device, torch.device) and device.type in _MAPPED:
-        return _CPU
-    return device
+        return device if isinstance(device, bool) else _CPU
+    name = device.type if isinstance(device, torch.device) else device
+    return _CPU if isinstance(name, str) and name.split(":")[0] in _MAPPED else device
 
 
 class OnCpu(TorchFunctionMode):
@@ -118,8 +114,6 @@ def _patch(stack: ExitStack, place: Any, name: str, value: Any) -> None:
 
 
 def _properties(*given: Any) -> Any:
-    import types
-
     return types.SimpleNamespace(
         name="slurm-coloc: no GPU", total_memory=2**36, major=8, minor=0, multi_processor_count=108
     )

@@ -110,9 +110,8 @@ class Shapes:
             return NotImplemented
         if not all(type(side) is int and side >= 0 for side in args[0]):
             return NotImplemented
-        return self._fresh.empty(CPU, (args[0], kwargs.get("dtype") or torch.get_default_dtype()))[
-            0
-        ]
+        dtype = kwargs.get("dtype") or torch.get_default_dtype()
+        return self._fresh.empty(CPU, (args[0], dtype))[0]
 
 
 def shortly(func: Any, args: Any, kwargs: Any) -> Any:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.summarize.cuda import devices
@@ -87,7 +89,7 @@ class State:
         if self.mode is not None:
             # What operators see of a real tensor is its fake double: the same one for as long as
             # somebody holds it.
-            doubles = [self.mode.from_tensor(x) for x in held if not _is_fake(x)]
+            doubles = [self.mode.from_tensor(x) for x in held if not isinstance(x, FakeTensor)]
             self.doubles += doubles
             self.session.forget(doubles)
         return root
@@ -135,16 +137,8 @@ class State:
         return self.first or self.session.recording()
 
 
-def _is_fake(x: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return isinstance(x, FakeTensor)
-
-
 def leave(code: int) -> None:
     """End this process: nothing of the user's code may run any more."""
-    import sys
-
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

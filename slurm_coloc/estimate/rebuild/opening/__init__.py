@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from slurm_coloc.estimate.kinds import holds_activation, is_attention
-from slurm_coloc.estimate.rebuild.opening import convs, gates, mobile, tokens, windows
+from slurm_coloc.estimate.rebuild.opening import convs, mobile, tokens, windows
 from slurm_coloc.estimate.rebuild.opening.rows import (
     WHOLE,
     Style,
     counted,
+    gate,
     parameters,
     row,
     style_of,
@@ -28,18 +29,14 @@ from slurm_coloc.estimate.summary import Layer, Summary
 Rule = Callable[[Style, Shape, Shape, int], list[Node] | None]
 
 #: rules by what a class name ends with (without case and underscores), the first that fits counts
-RULES: tuple[tuple[str, tuple[Rule, ...]], ...] = (
+RULES: tuple[tuple[str | tuple[str, ...], tuple[Rule, ...]], ...] = (
     ("invertedresidual", (mobile.inverted, mobile.separable)),
     ("fusedmbconv", (convs.convolved, mobile.edge)),
     ("mbconv", (mobile.inverted, mobile.separable, mobile.edge)),
     ("depthwiseseparableconv", (mobile.separable,)),
     ("edgeresidual", (mobile.edge,)),
-    ("basicconv2d", (convs.convolved,)),
-    ("convnormact", (convs.convolved,)),
-    ("convbnact", (convs.convolved,)),
-    ("conv2dnormactivation", (convs.convolved,)),
-    ("bottleneck", (convs.bottleneck,)),
-    ("bottleneckblock", (convs.bottleneck,)),
+    (("basicconv2d", "convnormact", "convbnact", "conv2dnormactivation"), (convs.convolved,)),
+    (("bottleneck", "bottleneckblock"), (convs.bottleneck,)),
     ("basicblock", (convs.basic,)),
     ("denselayer", (convs.dense,)),
     ("cnblock", (tokens.convnext,)),
@@ -48,9 +45,7 @@ RULES: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("shiftedwindowattention", (windows.window,)),
     ("decoderlayer", (tokens.gated_layer, tokens.layer)),
     ("predictionheadtransform", (tokens.transform,)),
-    ("semodule", (gates.gate,)),
-    ("squeezeexcite", (gates.gate,)),
-    ("squeezeexcitation", (gates.gate,)),
+    (("semodule", "squeezeexcite", "squeezeexcitation"), (gate,)),
     ("patchmerging", (convs.merging,)),
     ("mlp", (tokens.feedforward,)),
     ("attention", (tokens.attended,)),

@@ -9,8 +9,7 @@ kernel and reduction that give the number exactly are what the block has.
 
 from collections.abc import Iterator
 
-from slurm_coloc.estimate.rebuild.opening.gates import gated, reduced
-from slurm_coloc.estimate.rebuild.opening.rows import Style, conv, image, norm_act
+from slurm_coloc.estimate.rebuild.opening.rows import Style, conv, gated, image, norm_act, reduced
 from slurm_coloc.estimate.rebuild.scope import Shape
 from slurm_coloc.estimate.rebuild.tree import Node
 
