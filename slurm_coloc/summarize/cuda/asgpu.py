@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from slurm_coloc.summarize.autocast import HALF, enabled, in_fp32
+from slurm_coloc.summarize.cuda.autocast import HALF, enabled, in_fp32
 
 
 class AsGpu(TorchFunctionMode):

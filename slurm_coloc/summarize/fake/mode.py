@@ -15,23 +15,19 @@ from unittest import mock
 
 import torch
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from slurm_coloc.summarize.fresh import Fresh
-from slurm_coloc.summarize.operators import ATEN
-from slurm_coloc.summarize.shapes import ACTIVE, DEVICE, Shapes
-from slurm_coloc.summarize.values import SMALL, Values
+from slurm_coloc.summarize.fake.fresh import Fresh
+from slurm_coloc.summarize.fake.operators import ATEN
+from slurm_coloc.summarize.fake.shapes import ACTIVE, DEVICE, Shapes
+from slurm_coloc.summarize.fake.values import SMALL, Values
 
 _ITEM = ATEN._local_scalar_dense.default
 
 
 class _Short(TorchDispatchMode):
-    """Answers before FakeTensorMode where that takes long; see the module."""
+    """Answers in place of FakeTensorMode for operators with which that takes long; see shapes."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()
@@ -72,7 +68,7 @@ class _Short(TorchDispatchMode):
 
 
 def _scalar(tensor: torch.Tensor) -> bool | int | float:
-    """No flag is set, and no count is zero."""
+    """The value that ``.item()`` gives: no flag is set, and no count is zero."""
     if tensor.dtype is torch.bool:
         return False
     return 0.0 if tensor.dtype.is_floating_point else 1
@@ -103,7 +99,7 @@ _INITIAL = "uniform_ normal_ trunc_normal_ fill_ zero_"
 
 @contextmanager
 def _without_numbers() -> Iterator[None]:
-    """Tensors whose values nobody knows need no first values."""
+    """Initialisation is skipped for tensors that have no values."""
     with ExitStack() as stack:
         for name in _INITIAL.split():
             own = getattr(torch.nn.init, f"_no_grad_{name}", None)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from slurm_coloc.summarize.fresh import Fresh
+from slurm_coloc.summarize.fake.fresh import Fresh
 
 #: numbers, and what names a type, a layout or a device
 _PLAIN = frozenset(

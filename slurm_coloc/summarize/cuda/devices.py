@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -19,19 +20,14 @@ _MOVES = frozenset({torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.to}
 
 def mapped(device: Any) -> Any:
     """``device`` itself, or the CPU in place of a GPU. Numbers are GPUs, too."""
-    if isinstance(device, bool) or device is None:
-        return device
     if isinstance(device, int):
-        return _CPU
-    if isinstance(device, str) and device.split(":")[0] in _MAPPED:
-        return _CPU
-    if isinstance(device, torch.device) and device.type in _MAPPED:
-        return _CPU
-    return device
+        return device if isinstance(device, bool) else _CPU
+    name = device.type if isinstance(device, torch.device) else device
+    return _CPU if isinstance(name, str) and name.split(":")[0] in _MAPPED else device
 
 
 class OnCpu(TorchFunctionMode):
-    """See the module."""
+    """Maps the devices that functions of torch are given."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if kwargs and "device" in kwargs:
@@ -83,8 +79,8 @@ def _answer(value: Any) -> Any:
 
 @contextmanager
 def cuda_there() -> Iterator[None]:
-    """torch.cuda answers as with one GPU, so that a script takes the way it takes there. Autocast
-    for CUDA is the CPU's, see autocast; gradient scalers do nothing."""
+    """torch.cuda answers as on a host with one GPU, so that a script runs the code that it runs
+    there. CUDA's autocast is the CPU's, see autocast; gradient scalers do nothing."""
     with ExitStack() as stack:
         for name, value in _ANSWERS.items():
             _patch(stack, torch.cuda, name, _answer(value))
@@ -118,15 +114,13 @@ def _patch(stack: ExitStack, place: Any, name: str, value: Any) -> None:
 
 
 def _properties(*given: Any) -> Any:
-    import types
-
     return types.SimpleNamespace(
         name="slurm-coloc: no GPU", total_memory=2**36, major=8, minor=0, multi_processor_count=108
     )
 
 
 #: dtypes of the autocasts that were entered, the last one last
-SEEN: list[torch.dtype] = []
+ENTERED: list[torch.dtype] = []
 
 
 def _patch_autocast(stack: ExitStack) -> None:
@@ -137,7 +131,7 @@ def _patch_autocast(stack: ExitStack) -> None:
         if device_type.split(":")[0] in _MAPPED:
             device_type, dtype = "cpu", torch.float16  # of two bytes, as bfloat16
         if on:
-            SEEN.append(dtype or torch.bfloat16)
+            ENTERED.append(dtype or torch.bfloat16)
         with contextlib.suppress(AttributeError):
             begin(self, device_type, dtype, *given, **named)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from slurm_coloc.summarize.fresh import Fresh
-from slurm_coloc.summarize.operators import ATEN
+from slurm_coloc.summarize.fake.fresh import Fresh
+from slurm_coloc.summarize.fake.operators import ATEN
 
 Rule = Callable[[Any, Any, Any], Any]
 
@@ -54,17 +54,10 @@ class Layers:
         sides = given.shape[2:]
         if given.dim() < 3 or weight.dim() != given.dim() or 0 in given.shape:
             return NotImplemented
-        many = len(sides)
+        each = (_each(one, len(sides)) for one in (stride, padding, dilation))
         out = [
             (side + 2 * pad - step * (kernel - 1) - 1) // move + 1
-            for side, kernel, move, pad, step in zip(
-                sides,
-                weight.shape[2:],
-                _each(stride, many),
-                _each(padding, many),
-                _each(dilation, many),
-                strict=True,
-            )
+            for side, kernel, move, pad, step in zip(sides, weight.shape[2:], *each, strict=True)
         ]
         if given.shape[1] != weight.shape[1] * args[8] or min(out) < 1:
             return NotImplemented  # an error, which FakeTensorMode tells better
@@ -78,11 +71,15 @@ class Layers:
             return NotImplemented
         if 0 in given.shape or given.dim() < 3:
             return NotImplemented
+        return self._gradients(device, gradient.dtype, wanted, given.shape, weight.shape, bias)
+
+    def _gradients(
+        self, device: torch.device, dtype: torch.dtype, wanted: Any, *shapes: Any
+    ) -> tuple[Any, ...]:
+        """Tensors of these shapes; None for what is not ``wanted`` or has no shape."""
+        pairs = zip(wanted, shapes, strict=True)
         return self._fresh.empty(
-            device,
-            (given.shape, gradient.dtype) if wanted[0] else None,
-            (weight.shape, gradient.dtype) if wanted[1] else None,
-            (bias, gradient.dtype) if wanted[2] and bias is not None else None,
+            device, *((shape, dtype) if one and shape is not None else None for one, shape in pairs)
         )
 
     def _batch_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -104,13 +101,8 @@ class Layers:
             return NotImplemented
         if not _contiguous(given, gradient):
             return NotImplemented
-        each = ((given.shape[1],), given.dtype)
-        return self._fresh.empty(
-            device,
-            (given.shape, given.dtype) if wanted[0] else None,
-            each if wanted[1] else None,
-            each if wanted[2] else None,
-        )
+        each = (given.shape[1],)
+        return self._gradients(device, given.dtype, wanted, given.shape, each, each)
 
     def _group_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
         given, weight, bias, samples, _, _, groups = args[:7]
@@ -123,17 +115,11 @@ class Layers:
     def _group_norm_backward(self, func: Any, args: Any, kwargs: Any) -> Any:
         gradient, given, _, _, weight, _, channels, _, _, wanted = args
         device = self._fresh.device(args[:5])
-        if device is None or not _fp32(gradient, given, weight):
+        plain = _fp32(gradient, given, weight) and _contiguous(gradient, given)
+        if device is None or not plain:
             return NotImplemented
-        if not _contiguous(gradient, given):
-            return NotImplemented
-        each = ((channels,), given.dtype)
-        return self._fresh.empty(
-            device,
-            (given.shape, given.dtype) if wanted[0] else None,
-            each if wanted[1] else None,
-            each if wanted[2] else None,
-        )
+        each = (channels,)
+        return self._gradients(device, given.dtype, wanted, given.shape, each, each)
 
     def _layer_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
         """CUDA's gives contiguous tensors whatever it reads (layer_norm_kernel.cu)."""
@@ -150,12 +136,8 @@ class Layers:
         device = self._fresh.device((gradient, given, weight, bias))
         if device is None or not _fp32(gradient, given, weight, bias):
             return NotImplemented
-        return self._fresh.empty(
-            device,
-            (given.shape, given.dtype) if wanted[0] else None,
-            (over, given.dtype) if wanted[1] and weight is not None else None,
-            (over, given.dtype) if wanted[2] and bias is not None else None,
-        )
+        shapes = (None if one is None else over for one in (weight, bias))
+        return self._gradients(device, given.dtype, wanted, given.shape, *shapes)
 
 
 def _each(value: Any, many: int) -> list[int]:

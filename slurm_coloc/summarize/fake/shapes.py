@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from slurm_coloc.summarize.fresh import CPU, Fresh
-from slurm_coloc.summarize.layers import Layers, Rule
-from slurm_coloc.summarize.memo import Memo
-from slurm_coloc.summarize.operators import ALIKE, DIRECT, IN_PLACE, MADE, STRIDED, VIEWS
+from slurm_coloc.summarize.fake.fresh import CPU, Fresh
+from slurm_coloc.summarize.fake.layers import Layers, Rule
+from slurm_coloc.summarize.fake.memo import Memo
+from slurm_coloc.summarize.fake.operators import ALIKE, DIRECT, IN_PLACE, MADE, STRIDED, VIEWS
 
 #: PyTorch's engine asks for every tensor's device, again and again
 DEVICE = torch.ops.prim.device.default
@@ -110,9 +110,8 @@ class Shapes:
             return NotImplemented
         if not all(type(side) is int and side >= 0 for side in args[0]):
             return NotImplemented
-        return self._fresh.empty(CPU, (args[0], kwargs.get("dtype") or torch.get_default_dtype()))[
-            0
-        ]
+        dtype = kwargs.get("dtype") or torch.get_default_dtype()
+        return self._fresh.empty(CPU, (args[0], dtype))[0]
 
 
 def shortly(func: Any, args: Any, kwargs: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from slurm_coloc.summarize.fresh import Fresh, below
-from slurm_coloc.summarize.operators import ATEN, named
+from slurm_coloc.summarize.fake.fresh import Fresh, below
+from slurm_coloc.summarize.fake.operators import ATEN, named
 
 #: elements of the largest tensor whose values are kept
 SMALL = 4096
