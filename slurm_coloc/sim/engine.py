@@ -6,22 +6,19 @@ job's speed changes its end is pushed again and the older one is void (its versi
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
 from slurm_coloc.core.place.gpu_slot import INF
 from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.floor import Floor, Run
-from slurm_coloc.sim.forecast import Forecast
-from slurm_coloc.sim.logs import Logs
+from slurm_coloc.sim.floor import Floor
+from slurm_coloc.sim.knowledge import Knowledge
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece, Record
-from slurm_coloc.sim.peaks import Peaks
+from slurm_coloc.sim.places import Run
 from slurm_coloc.sim.priority import Standing
-from slurm_coloc.sim.recovering import after_oom
-from slurm_coloc.sim.search.run_times import Expected
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 from slurm_coloc.sim.waiting import Waiting
@@ -43,37 +40,32 @@ class Simulation:
         ask_of: Callable[[TraceJob], PlaceRequest],
         seed: str = "",
     ) -> None:
-        self._jobs: Mapping[int, TraceJob] = {job.id: job for job in jobs}
-        if len(self._jobs) != len(jobs):
+        self._records = {job.id: Record(job) for job in jobs}
+        if len(self._records) != len(jobs):
             raise UsageFault("trace: a job id stands there twice")
         self._policy, self._setting = policy, setting
         self._floor = Floor(machine, setting, max((job.gpus for job in jobs), default=1))
         self._ask_of = ask_of
-        logs = Logs(setting.logs, seed) if setting.logs else None
-        self._forecast = Forecast(
-            setting.expect_runs, setting.guess_runs, setting.run_error, seed, logs
-        )
-        self._peaks = Peaks()
         self._waiting = Waiting(self._floor.seats, setting)
+        self._knowledge = Knowledge(setting, seed, self._floor, self._waiting, self._records)
         self._standing = None if setting.priority is None else Standing(setting.priority)
         # (time, kind, serial, job, version): in one moment and kind, what was pushed first
         self._events: list[tuple[float, int, int, int, int]] = []
         self._serial = count()
-        self._records = {job.id: Record(job) for job in jobs}
         self._oom = self._timeouts = self._shared_timeouts = 0
         self._busy_until_s = -INF
         self._measured_s = float("nan")
         self._tick_s = INF
         self._pieces: list[Piece] = []
         self.now_s = 0.0
-        _check(jobs, self._floor.seats, setting)
+        self._floor.check(jobs)
 
     # ---- the loop --------------------------------------------------------------------------
 
     def run(self) -> Outcome:
         """Play the trace to its end."""
-        for job in self._jobs.values():
-            self._push(job.submit_s, ARRIVE, job.id)
+        for job_id, record in self._records.items():
+            self._push(record.job.submit_s, ARRIVE, job_id)
         events = self._events
         while events:
             self.now_s = events[0][0]
@@ -120,18 +112,18 @@ class Simulation:
             self._end(run, timed_out=kind == LIMIT)
 
     def _arrive(self, job_id: int) -> None:
-        record, job, setting = self._records[job_id], self._jobs[job_id], self._setting
-        ask = record.ask
+        record, setting = self._records[job_id], self._setting
+        ask, job = record.ask, record.job
         if ask is None:
-            ask = self._known(job, self._ask_of(job))
+            ask = self._knowledge.with_peak(job, self._ask_of(job))
             ask = record.ask = replace(
                 ask,
                 cpus=job.cpus,
                 host_mib=job.host_mib,
                 share=ask.share and self._floor.pool_holds(ask),
-                max_slowdown=_bound(ask.max_slowdown, job, setting),
+                max_slowdown=setting.slowdown_limit(ask.max_slowdown, job.limit_s),
             )
-        ask = _expecting(ask, self._forecast.expect(job, self._going()))
+        ask = self._knowledge.with_run_time(job, ask, self.now_s)
         pace = setting.pace
         if pace.asleep and not len(self._waiting):
             self._busy_until_s = max(self._busy_until_s, self.now_s + pace.idle_s)
@@ -147,7 +139,7 @@ class Simulation:
             standing.charge(self._floor.runs.values(), now_s)
             waiting.rank(lambda ask: standing.priority(ask, now_s))
         if setting.logs and len(waiting):
-            self._read_logs()
+            self._knowledge.read_logs(self.now_s)
         again = False
         while len(waiting):
             if self.now_s < self._busy_until_s:
@@ -193,21 +185,20 @@ class Simulation:
         self._waiting.look_again()
 
     def _start(self, start: Start) -> None:
-        ask, job = start.ask, self._jobs[start.ask.id]
+        ask, record, pace = start.ask, self._records[start.ask.id], self._setting.pace
         self._assert_legal(start)
-        record, pace = self._records[ask.id], self._setting.pace
         shared = any(seat.residents for seat in start.seats)
         self._busy_until_s = self.now_s + (pace.shared_s if shared else pace.idle_s)
         if record.start_s is None:
             record.start_s = self.now_s
         record.tries += 1
         self._waiting.remove(ask, start.seats[-1].index)
-        self._floor.start(ask, job, start.seats, self.now_s)
+        self._floor.start(ask, record.job, start.seats, self.now_s)
         self._update(start.seats)
         works_s = self.now_s + self._setting.launch_s
-        if not self._floor.runs[job.id].launched:
-            self._push(works_s, LAUNCH, job.id, record.tries)
-        self._push(works_s + self._setting.ramp_s, MEMORY, job.id, record.tries)
+        if not self._floor.runs[ask.id].launched:
+            self._push(works_s, LAUNCH, ask.id, record.tries)
+        self._push(works_s + self._setting.ramp_s, MEMORY, ask.id, record.tries)
 
     def _assert_legal(self, start: Start) -> None:
         """A policy that answers nonsense must not make figures."""
@@ -254,52 +245,12 @@ class Simulation:
         record = self._records[run.job.id]
         record.end_s, record.last_s = self.now_s, self.now_s - run.start_s
         if not timed_out:
-            self._forecast.learn(run.job)
-            self._peaks.learn(run.job)
-            if self._setting.guess_runs or self._setting.learn_peaks:
-                self._expect_again()
+            self._knowledge.ended(run.job, self.now_s)
             return
         record.timed_out = True
         self._timeouts += 1
         alone_s = min(run.job.limit_s or INF, self._setting.max_limit_s or INF)
         self._shared_timeouts += run.job.run_s <= alone_s
-
-    def _going(self) -> list[tuple[TraceJob, float]]:
-        """Jobs that run and the seconds alone that each has done, where guesses need them."""
-        if not (self._setting.guess_runs or self._setting.logs):
-            return []
-        return [(run.job, run.done_s(self.now_s)) for run in self._floor.runs.values()]
-
-    def _expect_again(self) -> None:
-        """An ended run tells something of those that wait and of those that run."""
-        going = self._going()
-        for ask in list(self._waiting.first(self._setting.depth)):
-            job = self._jobs[ask.id]
-            news = _expecting(ask, self._forecast.expect(job, going))
-            if not self._records[ask.id].oom:
-                news = self._known(job, news)
-            if news != ask:
-                self._waiting.update(news)
-        for run in self._floor.runs.values():
-            run.ask = _expecting(run.ask, self._forecast.expect(run.job, going))
-            self._floor.expect(run, self.now_s)
-
-    def _read_logs(self) -> None:
-        """What the logs say now: of those that run, and the first time also of those like them."""
-        if self._forecast.news(self._going()):
-            self._expect_again()
-            return
-        for run in self._floor.runs.values():
-            told = self._forecast.log(run.job, run.done_s(self.now_s))
-            if told is not None:
-                run.ask = _expecting(run.ask, told)
-                self._floor.expect(run, self.now_s)
-
-    def _known(self, job: TraceJob, ask: PlaceRequest) -> PlaceRequest:
-        """The ask with what ended runs of the same training took, where that counts."""
-        if not self._setting.learn_peaks:
-            return ask
-        return self._peaks.ask(job, ask, self._floor.pool_holds)
 
     def _launch(self, run: Run) -> None:
         """A job begins to work, and its neighbours feel it."""
@@ -325,39 +276,6 @@ class Simulation:
         record = self._records[run.job.id]
         record.oom += 1
         self._leave(run)
-        record.ask = after_oom(run, record.oom, self._setting.recovery, self._floor.pool_holds)
-        self._push(self.now_s + self._setting.recovery.delay_s, ARRIVE, run.job.id)
-
-
-def _bound(asked: float | None, job: TraceJob, setting: Setting) -> float | None:
-    """The slowdown that a job's time limit can be stretched by: to the partition's MaxTime."""
-    if not setting.stretch or setting.max_limit_s is None or job.limit_s is None:
-        return asked
-    room = max(1.0, setting.max_limit_s / max(job.limit_s, 1.0))
-    return room if asked is None else min(asked, room)
-
-
-def _check(jobs: Sequence[TraceJob], seats: Sequence[GpuSlot], setting: Setting) -> None:
-    """Raise UsageFault for jobs that can never start."""
-    gpus = {(seat.node, seat.gpu) for seat in seats}
-    nodes = [node for node, _ in gpus]
-    largest = max(nodes.count(node) for node in set(nodes))
-    cpus, host_mib = setting.node_cpus or INF, setting.node_host_mib or INF
-    wrong = []
-    for job in jobs:
-        part = min(1.0, largest / job.gpus)  # of what it asks for, on one node
-        if job.gpus > len(gpus):
-            wrong.append(f"job {job.id} asks for {job.gpus} GPUs, there are {len(gpus)}")
-        elif job.cpus * part > cpus:
-            wrong.append(f"job {job.id} asks for {job.cpus} CPUs, a node has {cpus}")
-        elif job.host_mib * part > host_mib:
-            wrong.append(f"job {job.id} asks for {job.host_mib} MiB, a node has {host_mib}")
-    if wrong:
-        raise UsageFault(f"trace: {len(wrong)} jobs fit nowhere: {'; '.join(wrong[:5])}")
-
-
-def _expecting(ask: PlaceRequest, found: Expected | None) -> PlaceRequest:
-    """The ask with what is expected of its run time."""
-    if found is None:
-        return replace(ask, run_s=None, run_spread=0.0)
-    return replace(ask, run_s=found.run_s, run_spread=found.spread)
+        rule, job = self._setting.recovery, run.job
+        record.ask = rule.next_request(run.ask, job.memory_mib, record.oom, floor.pool_holds)
+        self._push(self.now_s + rule.delay_s, ARRIVE, job.id)

@@ -6,100 +6,17 @@ is handed the runs whose speed changed, to put their ends into the future anew.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
-from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, PlaceRequest, Resident
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import Interference
 from slurm_coloc.core.place.speeds import BUSY, speeds_on
+from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.machine import Machine
-from slurm_coloc.sim.power import Power, dram_activity
+from slurm_coloc.sim.places import Place, Run, places_of
+from slurm_coloc.sim.power import dram_activity
 from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
-
-#: part of its expected time that a job is given once more when it takes longer (a choice)
-OVERDUE = 0.05
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """A job on its GPUs, as of ``since_s``.
-
-    ``left_s``: seconds alone to go. ``limit_left_s``: what is left of its time limit. ``speed``:
-    1 = as fast as alone; ``planned``: the speed by which the scheduler stretches its time limit.
-    ``version``: another one for each change of speed of any run. ``appeared_s``: when its memory
-    came. ``launched``: it works; until then it only holds its GPUs.
-    """
-
-    job: TraceJob
-    ask: PlaceRequest
-    seats: tuple[GpuSlot, ...]
-    residents: tuple[Resident, ...]
-    start_s: float
-    left_s: float
-    since_s: float
-    limit_left_s: float = INF
-    speed: float = 1.0
-    planned: float = 1.0
-    version: int = 0
-    appeared_s: float = INF
-    launched: bool = True
-
-    def done_s(self, now_s: float) -> float:
-        """Seconds alone that it has done by now."""
-        return self.job.run_s - self.left_s + (now_s - self.since_s) * self.speed
-
-
-@dataclass(slots=True, eq=False)
-class Card:
-    """One whole GPU and what it drew so far; a MIG instance is a part of one."""
-
-    power: Power
-    smact: float = 0.0
-    drama: float = 0.0
-    since_s: float = 0.0
-    joules: float = 0.0
-
-    def now(self, now_s: float, smact: float = 0.0, drama: float = 0.0) -> None:
-        """From now on its SM and DRAM activities are so much more (ratios)."""
-        self.joules += self.power.watts(self.smact, self.drama) * (now_s - self.since_s)
-        self.since_s = now_s
-        # Rounding must not leave a trace of activity on an idle GPU.
-        self.smact = 0.0 if self.smact + smact < 1e-9 else self.smact + smact
-        self.drama = max(0.0, self.drama + drama)
-
-
-@dataclass(slots=True, eq=False)
-class Bank:
-    """Memory that its places share: of a GPU, or of a MIG GPU instance. ``true_mib``: what programs
-    find."""
-
-    true_mib: int
-    used_mib: int = 0
-    places: list["Place"] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Place:
-    """What is true of a seat and a policy does not see. ``half_mib``: true memory of each half when
-    MIG cuts the GPU in two."""
-
-    seat: GpuSlot
-    card: Card
-    bank: Bank
-    history: History
-    half_mib: int = 0
-    runs: list[Run] = field(default_factory=list)
-    reserved_mib: int = 0
-    smact: float = 0.0
-    drama: float = 0.0
-
-    def has_room(self, run: Run) -> bool:
-        """Whether the memory of a run that is on it, and not there yet, fits."""
-        if self.seat.halves(run.ask):
-            return run.job.memory_mib <= self.half_mib
-        return self.bank.used_mib + run.job.memory_mib <= self.bank.true_mib
 
 
 class Floor:
@@ -108,7 +25,7 @@ class Floor:
     def __init__(self, machine: Machine, setting: Setting, widest: int = 1) -> None:
         """``widest``: the most GPUs that a job asks for."""
         self._setting = setting
-        self.places = _places(machine, setting, widest)
+        self.places = places_of(machine, setting, widest)
         self.seats = [place.seat for place in self.places]
         self.runs: dict[int, Run] = {}
         self._holds: dict[tuple[int, int], bool] = {}
@@ -137,6 +54,24 @@ class Floor:
             self._holds[case] = known
         return known
 
+    def check(self, jobs: Sequence[TraceJob]) -> None:
+        """Raise UsageFault for jobs that can never start."""
+        gpus = {(seat.node, seat.gpu) for seat in self.seats}
+        nodes = [node for node, _ in gpus]
+        largest = max(nodes.count(node) for node in set(nodes))
+        cpus, host_mib = self._setting.node_cpus or INF, self._setting.node_host_mib or INF
+        wrong = []
+        for job in jobs:
+            part = min(1.0, largest / job.gpus)  # of what it asks for, on one node
+            if job.gpus > len(gpus):
+                wrong.append(f"job {job.id} asks for {job.gpus} GPUs, there are {len(gpus)}")
+            elif job.cpus * part > cpus:
+                wrong.append(f"job {job.id} asks for {job.cpus} CPUs, a node has {cpus}")
+            elif job.host_mib * part > host_mib:
+                wrong.append(f"job {job.id} asks for {job.host_mib} MiB, a node has {host_mib}")
+        if wrong:
+            raise UsageFault(f"trace: {len(wrong)} jobs fit nowhere: {'; '.join(wrong[:5])}")
+
     # ---- coming and going ------------------------------------------------------------------
 
     def start(
@@ -155,7 +90,7 @@ class Floor:
             self.settle(place)
             if seat.host is not None:
                 seat.host.take(ask, 1)
-            _tally(place)
+            place.tally()
         return run
 
     def leave(self, run: Run, now_s: float) -> None:
@@ -171,7 +106,7 @@ class Floor:
             if seat.host is not None:
                 seat.host.take(run.ask, -1)
             self.settle(place)
-            _tally(place)
+            place.tally()
 
     def has_room(self, run: Run) -> bool:
         """Whether a run's memory fits on all its GPUs now."""
@@ -226,17 +161,13 @@ class Floor:
             run.limit_left_s = max(0.0, run.limit_left_s - passed_s * run.planned)
             run.since_s, run.speed, run.planned = now_s, speed, planned
             run.version = next(self._versions)
-            _expect(run, now_s)
+            run.expect(now_s)
             changed.append(run)
             for seat in run.seats:  # its slowest GPU is the others' speed too
                 touched[seat.index] = self.places[seat.index]
         for place in touched.values():
             self._note(place, now_s)
         return changed
-
-    def expect(self, run: Run, now_s: float) -> None:
-        """Something else is expected of a run than before."""
-        _expect(run, now_s)
 
     def _speed(
         self, run: Run, known: dict[int, dict[int, tuple[float, float]]]
@@ -296,77 +227,3 @@ class Floor:
         for card in cards:
             card.now(end_s)
         return sum(card.joules for card in cards)
-
-
-def _tally(place: Place) -> None:
-    """The sums that policies read of a seat, from its residents."""
-    seat = place.seat
-    reserved, smact, whole = 0, 0.0, False
-    for one in seat.residents:
-        ask = one.ask
-        reserved += seat.usable_mib if ask.need_mib is None or not ask.share else ask.need_mib
-        smact += 1.0 if ask.activity is None else ask.activity.smact
-        whole = whole or not ask.share
-    place.reserved_mib, seat.smact, seat.whole = reserved, smact, whole
-    for other in place.bank.places:
-        other.seat.reserved_mib = sum(one.reserved_mib for one in place.bank.places)
-
-
-def _expect(run: Run, now_s: float) -> None:
-    """When the scheduler would expect this run's end, from what it may know."""
-    alone_s = run.ask.run_s
-    if alone_s is None:
-        return
-    left_s = alone_s - run.done_s(now_s)
-    if left_s <= 0.0:
-        left_s = OVERDUE * alone_s
-    ends_s = now_s + left_s / (run.speed or 1.0)
-    for seat, resident in zip(run.seats, run.residents, strict=True):
-        resident.ask, resident.left_s, resident.ends_s = run.ask, left_s, ends_s
-        if seat.host is not None:
-            seat.host.version += 1
-
-
-def _places(machine: Machine, setting: Setting, widest: int) -> list[Place]:
-    kinds = {device.gpu: device.kind for device in machine.devices}
-    cards = {gpu: Card(setting.power.on(kind)) for gpu, kind in kinds.items()}
-    hosts = _hosts(machine, setting)
-    banks: dict[int, Bank] = {}
-    parts = any(device.part for device in machine.devices)
-    # Where there are too few whole GPUs, the largest instance of a GPU stands for it.
-    enough = sum(not device.part for device in machine.devices) >= widest
-    largest: dict[int, int] = {}
-    for device in machine.devices:
-        largest[device.gpu] = max(largest.get(device.gpu, 0), device.usable_mib)
-    places = []
-    for index, device in enumerate(machine.devices):
-        seat = GpuSlot(
-            index,
-            device.node,
-            device.kind,
-            device.usable_mib,
-            setting.method,
-            device.fraction,
-            pool=setting.pool is None or device.gpu < setting.pool,
-            gpu=device.gpu,
-            part=device.part,
-            for_whole=not device.part or (not enough and device.usable_mib == largest[device.gpu]),
-            multi_user=setting.multi_user_mps,
-            host=hosts.get(device.node),
-        )
-        bank = banks.setdefault(device.bank, Bank(device.true_mib))
-        place = Place(seat, cards[device.gpu], bank, History(device.true_mib))
-        if setting.method == "mig" and not parts:
-            cut = machine.halves(device)
-            seat.fraction, seat.half = cut.whole, cut.half
-            seat.half_mib, place.half_mib = cut.usable_mib, cut.true_mib
-        bank.places.append(place)
-        places.append(place)
-    return places
-
-
-def _hosts(machine: Machine, setting: Setting) -> dict[int, Host]:
-    """The nodes by number."""
-    cpus, mib = setting.node_cpus or INF, setting.node_host_mib or INF
-    limited = bool(setting.node_cpus or setting.node_host_mib)
-    return {device.node: Host(device.node, cpus, mib, limited) for device in machine.devices}

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import NormalDist, fmean
 
-from slurm_coloc.sim.logs import Logs
 from slurm_coloc.sim.search.run_times import Expected, Guess, Training
 from slurm_coloc.sim.trace import TraceJob
 
@@ -18,8 +17,36 @@ from slurm_coloc.sim.trace import TraceJob
 SAME, LIMIT = 0.05, 0.5
 #: times what it has run, for a job that takes longer than all runs of its training did
 LONGER = 1.5
-#: ended jobs that a guess looks at
+#: ended jobs that a guess considers
 LAST = 64
+#: a log tells after so many seconds alone, and not before this part of the run is done: the first
+#: epoch of twenty
+FIRST_S, FIRST = 60.0, 0.05
+#: spread (standard deviation of the logarithm) of the time left that it tells from then on
+LOGGED = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What the logs of running jobs tell of how long they take.
+
+    Most trainings print how far they are: epoch 3 of 50, or tqdm's bar with its time left. That
+    tells what part is done, and so what is left as far as the rest goes as fast. Which trainings
+    print it, how soon, and how evenly they go are assumptions. ``share``: part of the trainings
+    whose log tells how far they are. ``seed``: of which, and of their errors.
+    """
+
+    share: float
+    seed: str = ""
+
+    def tell(self, job: TraceJob, done_s: float) -> Expected | None:
+        """Of a job that has run for so many seconds alone; None: nothing."""
+        if done_s < max(FIRST_S, FIRST * job.run_s):
+            return None
+        if Random(f"{self.seed}/{job.name or job.id}/tells").random() >= self.share:
+            return None
+        wrong = Random(f"{self.seed}/{job.id}/wrong").gauss(0.0, LOGGED)
+        return Expected(done_s + max(0.0, job.run_s - done_s) * math.exp(wrong), LOGGED)
 
 
 @dataclass(slots=True)

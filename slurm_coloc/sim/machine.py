@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.gpu.cards import GPU_TYPES, GpuType, shards_of
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.mig import halves, layout
+from slurm_coloc.sim.mig import Cut, halves, layout
 
 #: GPUs of one node where the text does not say
 NODE = 8
@@ -39,17 +39,6 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Halves:
-    """What a GPU offers by method mig when it has no layout: halves of so much memory and these
-    fractions of its SMs, of a half and of the whole."""
-
-    usable_mib: int
-    true_mib: int
-    half: float
-    whole: float
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """All devices, in the order in which Slurm would use them."""
 
@@ -68,11 +57,11 @@ class Machine:
         """Nodes."""
         return len({device.node for device in self.devices})
 
-    def halves(self, device: Device) -> Halves:
-        """How MIG cuts a whole GPU in two; raises UsageFault where it cannot."""
+    def halves(self, device: Device) -> tuple[int, Cut]:
+        """MiB that can be reserved on each half of a whole GPU that MIG cuts in two, and the
+        halves; raises UsageFault where it cannot be cut."""
         cut = halves(GPU_TYPES[device.kind])
-        usable = shards_of(cut.mib, self.shard_mib, self.margin_mib) * self.shard_mib
-        return Halves(usable, cut.mib, cut.half, cut.whole)
+        return shards_of(cut.mib, self.shard_mib, self.margin_mib) * self.shard_mib, cut
 
 
 def parse_machine(text: str, shard_mib: int = 1024, margin_mib: int = 512) -> Machine:

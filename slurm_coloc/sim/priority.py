@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.place.gpu_slot import PlaceRequest
-from slurm_coloc.sim.floor import Run
+from slurm_coloc.sim.places import Run
 from slurm_coloc.sim.setting import Priority
 
 

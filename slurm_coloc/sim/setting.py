@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that a simulation assumes besides the trace, the machine and the policy."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.placing import Conditions
+from slurm_coloc.core.place.placing import Conditions, PlaceRequest
 from slurm_coloc.sim.power import A100, Power
 from slurm_coloc.sim.telemetry import Monitor
 
@@ -35,6 +36,32 @@ class Recovery:
     joinable: bool = False
     first: bool = True
     forgiven: int = 0
+
+    def next_request(
+        self,
+        last: PlaceRequest,
+        memory_mib: int,
+        times: int,
+        holds: Callable[[PlaceRequest], bool],
+    ) -> PlaceRequest:
+        """The request of a job after its n-th out-of-memory. ``memory_mib``: its true peak;
+        ``holds``: whether shared GPUs could hold a request.
+
+        If it kept to its reservation a neighbour did not: that is forgiven ``forgiven`` times. Then
+        it gets more memory step by step, then idle GPUs that others may join where the rule says
+        so, then whole GPUs.
+        """
+        need = last.need_mib
+        if need is not None:
+            if memory_mib <= need and times <= self.forgiven:
+                return last
+            if times <= len(self.more_mib):
+                more = replace(last, need_mib=need + self.more_mib[times - 1])
+                if holds(more):
+                    return more
+        if self.joinable and not last.idle_only:
+            return replace(last, idle_only=True)
+        return replace(last, share=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +100,10 @@ class Setting:
     where none ended, they are guessed from jobs like it and its limit, again whenever one ends.
     ``run_error``: runs of each training ended before the trace began, and what is expected from
     them is wrong by so much (median, ratio); None: nothing is known before. ``logs``: part of the
-    trainings whose log tells, once they run, how long they take (sim/logs); None: what the policy
-    was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the same
-    name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones; None:
-    all. ``record``: keep what pictures need.
+    trainings whose log tells, once they run, how long they take (sim/forecast); None: what the
+    policy was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the
+    same name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones;
+    None: all. ``record``: keep what pictures need.
     """
 
     conditions: Conditions = Conditions()
@@ -105,3 +132,11 @@ class Setting:
     pool: int | None = None
     settle: bool = False
     record: bool = False
+
+    def slowdown_limit(self, asked: float | None, limit_s: float | None) -> float | None:
+        """The highest slowdown of a job: what was asked for, and by which its time limit can be
+        stretched up to the partition's MaxTime. None: any."""
+        if not self.stretch or self.max_limit_s is None or limit_s is None:
+            return asked
+        room = max(1.0, self.max_limit_s / max(limit_s, 1.0))
+        return room if asked is None else min(asked, room)

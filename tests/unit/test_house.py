@@ -18,7 +18,7 @@ SHARED = {
 #: What does not hold yet. A test fails as well where one of these is mended and still listed: the
 #: lists only shrink.
 CROWDED = {"slurm_coloc/summarize"}
-LONG = 19  # modules over 300 lines; 5 are wanted
+LONG = 15  # modules over 300 lines; 5 are wanted
 IN_CIRCLES = {
     "slurm_coloc.estimate.api",
     "slurm_coloc.lab.lab",

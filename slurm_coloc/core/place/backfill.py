@@ -9,6 +9,7 @@ the jobs that the first one waits for, so it may join them only if they end in t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slurm_coloc.core.place.free_at import alone, fits, free_at
 from slurm_coloc.core.place.gpu_slot import INF, Host
 from slurm_coloc.core.place.placing import (
     Conditions,
@@ -16,8 +17,6 @@ from slurm_coloc.core.place.placing import (
     PlaceRequest,
     Resident,
     View,
-    admits,
-    may_share_with,
 )
 from slurm_coloc.core.place.speeds import expected_speeds
 
@@ -84,10 +83,10 @@ class Reservation:
     def _beside(self, ask: PlaceRequest, seat: GpuSlot, rules: Conditions, idle_only: bool) -> bool:
         """Whether the first one fits on the seat beside those that stay and the newcomer."""
         first = self.ask
-        if idle_only or _alone(first) or not ask.share:
+        if idle_only or alone(first) or not ask.share:
             return False
         staying = [one for one in seat.residents if one.ends_s is None or one.ends_s > self.start_s]
-        return _fits(first, seat, [*staying, Resident(ask)], rules)
+        return fits(first, seat, [*staying, Resident(ask)], rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,70 +163,6 @@ def _offer(
     return Offer(when, -sum(one[0] == -INF for one in free), chosen)
 
 
-def free_at(ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool = False) -> float | None:
-    """When enough of a seat's jobs are expected to have ended for a newcomer (s).
-
-    Minus infinity: now. Infinity: nobody knows. None: it can never be put there.
-    """
-    alone = idle_only or _alone(ask)
-    if not ask.share:
-        if not seat.for_whole:
-            return None
-    elif (not seat.pool and not idle_only) or (ask.need_mib or 0) > seat.usable_mib:
-        return None
-    if not seat.residents:
-        return -INF if seat.part is False or not seat.reserved_mib else INF
-    if not (alone or seat.whole) and _joins_now(ask, seat, view):
-        return -INF
-    latest = 0.0
-    for one in seat.residents:
-        if one.ends_s is None:
-            return INF
-        latest = max(latest, one.ends_s)
-    if alone or seat.whole or len(seat.residents) == 1:
-        return latest
-    ends = sorted(seat.residents, key=lambda one: one.ends_s or 0.0)
-    for position, one in enumerate(ends[:-1], start=1):
-        if _fits(ask, seat, ends[position:], view.conditions):
-            return one.ends_s
-    return latest
-
-
-def _joins_now(ask: PlaceRequest, seat: GpuSlot, view: View) -> bool:
-    """Whether a job waits for other seats than this one, or for a better look at it only."""
-    rules = view.conditions
-    if not _fits(ask, seat, seat.residents, rules):
-        return False
-    return rules.telemetry or admits(ask, seat, rules, view.interference)
-
-
-def _alone(ask: PlaceRequest) -> bool:
-    return not ask.share or ask.idle_only
-
-
-def _fits(ask: PlaceRequest, seat: GpuSlot, staying: Sequence[Resident], rules: Conditions) -> bool:
-    """Whether a job could join those, as far as plans tell."""
-    if not staying:
-        return True
-    if len(staying) >= rules.jobs or not may_share_with(ask, staying, rules.share_with):
-        return False
-    everyone = [one.ask for one in staying] + [ask]
-    if any(not one.share for one in everyone):
-        return False
-    if seat.method == "mig" and (
-        len(everyone) > 2 or not all(seat.halves(one) for one in everyone)
-    ):
-        return False
-    if rules.by_plan:
-        needs = [one.need_mib for one in everyone]
-        if sum(seat.usable_mib if need is None else need for need in needs) > seat.usable_mib:
-            return False
-    if rules.budget is None:
-        return True
-    busy = sum(1.0 if one.activity is None else one.activity.smact for one in everyone)
-    return busy <= rules.budget * seat.fraction + 1e-9
-
-
 def _apart(
     ask: PlaceRequest, group: Sequence[tuple[float, int, GpuSlot]]
 ) -> list[tuple[float, int, GpuSlot]]:
@@ -249,7 +184,7 @@ def _kept(ask: PlaceRequest, offer: Offer, view: View) -> Reservation:
         one.ask.id
         for seat in seats
         for one in seat.residents
-        if _alone(ask) or (one.ends_s is not None and one.ends_s <= start_s)
+        if alone(ask) or (one.ends_s is not None and one.ends_s <= start_s)
     )
     spare: dict[int, tuple[float, float]] = {}
     for host, gpus in _hosts(seats).items():

@@ -8,6 +8,7 @@ as if they waited in two partitions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from slurm_coloc.core.place.backfill import Reservation, reservation
 from slurm_coloc.core.place.gpu_slot import INF
@@ -127,6 +128,19 @@ def first_that_starts(view: View, key: Key, idle_only: bool = False) -> Start | 
         view.refuse(ask)
         guard.blocked(ask)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class ByOrder:
+    """A policy that is an order of the GPUs that admit a job. ``key``: the seats with the lowest
+    keys are used."""
+
+    name: str
+    key: Key
+
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        return first_that_starts(view, self.key)
 
 
 class Guard:

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.sim.forecast import LONGER, Forecast
-from slurm_coloc.sim.logs import FIRST, FIRST_S, Logs
+from slurm_coloc.sim.forecast import FIRST, FIRST_S, LONGER, Forecast, Logs
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.presets import LOGS, PLANNED, best_policy, best_setting

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.backfill import free_at
+from slurm_coloc.core.place.free_at import free_at
 from slurm_coloc.core.place.gpu_slot import GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import FITTED
 from slurm_coloc.core.place.placing import Conditions, Policy, View, admits

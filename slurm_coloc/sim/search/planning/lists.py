@@ -9,11 +9,11 @@ from slurm_coloc.sim.search.planning.rollout import (
     FIT,
     GAIN,
     LEVEL,
-    PlanSnapshot,
     Played,
     Rollout,
     Style,
 )
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 
 #: seconds of the plan's end that one second of the GPUs' mean end is worth: among plans of one end
 #: the one that leaves GPUs free earlier

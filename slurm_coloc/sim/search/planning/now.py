@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import LATE
-from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import JOBS
 from slurm_coloc.sim.search.schedules.plan import Spot
 from slurm_coloc.sim.search.schedules.problem import Problem, Rules, by_node

@@ -6,9 +6,10 @@ the model of interference it gives the time at which everything would be done. T
 of planning ahead: plain lists of numbers, no objects.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from slurm_coloc.sim.search.planning.combos import Combos, Kinds
+from slurm_coloc.sim.search.planning.combos import Kinds
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 
 #: how a seat is chosen among those that admit a job
 GAIN, LEVEL, FIT = range(3)
@@ -26,43 +27,6 @@ class Style:
     rule: int = GAIN
     hold: int = 0
     min_gain: float = -9.0
-
-
-@dataclass(slots=True)
-class PlanSnapshot:
-    """The jobs and seats of one moment, in numbers; a job is an index into the lists of jobs.
-
-    ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
-    on an idle seat only. ``due``: seconds from now by which it should start. ``group``: of those
-    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where nobody may
-    join. ``on``: jobs of each seat.
-    """
-
-    combos: Combos
-    most: int
-    budget: float | None
-    bounded: bool
-    gpus: list[int] = field(default_factory=list)
-    need: list[int] = field(default_factory=list)
-    kind: list[int] = field(default_factory=list)
-    smact: list[float] = field(default_factory=list)
-    left: list[float] = field(default_factory=list)
-    spread: list[float] = field(default_factory=list)
-    share: list[bool] = field(default_factory=list)
-    lone: list[bool] = field(default_factory=list)
-    group: list[int] = field(default_factory=list)
-    bound: list[float] = field(default_factory=list)
-    due: list[float] = field(default_factory=list)
-    seats_of: list[tuple[int, ...]] = field(default_factory=list)
-    usable: list[int] = field(default_factory=list)
-    free: list[int] = field(default_factory=list)
-    pool: list[bool] = field(default_factory=list)
-    for_whole: list[bool] = field(default_factory=list)
-    node: list[int] = field(default_factory=list)
-    nodes: dict[int, int] = field(default_factory=dict)
-    method: list[str] = field(default_factory=list)
-    fraction: list[float] = field(default_factory=list)
-    on: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import STYLES, list_schedule
 from slurm_coloc.sim.search.planning.now import KNOWN, Now
-from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
 from slurm_coloc.sim.search.schedules.plan import Spot
 

@@ -2,11 +2,11 @@
 """From what a policy sees to the numbers that a rollout plays with."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from slurm_coloc.core.place.placing import BUSY, Conditions, GpuSlot, PlaceRequest, Resident, View
 from slurm_coloc.sim.search.planning.combos import Combos
-from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)
@@ -15,6 +15,43 @@ PRIOR_S = 3600.0
 UNKNOWN = 0.6
 #: a job that outlived what was expected is taken to need this part of that again
 AGAIN = 0.1
+
+
+@dataclass(slots=True)
+class PlanSnapshot:
+    """The jobs and seats of one moment, in numbers; a job is an index into the lists of jobs.
+
+    ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
+    on an idle seat only. ``due``: seconds from now by which it should start. ``group``: of those
+    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where nobody may
+    join. ``on``: jobs of each seat.
+    """
+
+    combos: Combos
+    most: int
+    budget: float | None
+    bounded: bool
+    gpus: list[int] = field(default_factory=list)
+    need: list[int] = field(default_factory=list)
+    kind: list[int] = field(default_factory=list)
+    smact: list[float] = field(default_factory=list)
+    left: list[float] = field(default_factory=list)
+    spread: list[float] = field(default_factory=list)
+    share: list[bool] = field(default_factory=list)
+    lone: list[bool] = field(default_factory=list)
+    group: list[int] = field(default_factory=list)
+    bound: list[float] = field(default_factory=list)
+    due: list[float] = field(default_factory=list)
+    seats_of: list[tuple[int, ...]] = field(default_factory=list)
+    usable: list[int] = field(default_factory=list)
+    free: list[int] = field(default_factory=list)
+    pool: list[bool] = field(default_factory=list)
+    for_whole: list[bool] = field(default_factory=list)
+    node: list[int] = field(default_factory=list)
+    nodes: dict[int, int] = field(default_factory=dict)
+    method: list[str] = field(default_factory=list)
+    fraction: list[float] = field(default_factory=list)
+    on: list[list[int]] = field(default_factory=list)
 
 
 def scene_of(view: View, asks: Sequence[PlaceRequest], combos: Combos) -> PlanSnapshot:
