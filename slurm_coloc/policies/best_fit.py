@@ -3,4 +3,4 @@
 
 from slurm_coloc.core.place.queue_discipline import ByOrder
 
-POLICY = ByOrder("best-fit", lambda ask, seat, view: (seat.free_mib, seat.index))
+POLICY = ByOrder("best-fit", lambda request, slot, view: (slot.free_mib, slot.index))

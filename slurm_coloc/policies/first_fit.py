@@ -3,4 +3,4 @@
 
 from slurm_coloc.core.place.queue_discipline import ByOrder
 
-POLICY = ByOrder("first-fit", lambda ask, seat, view: (seat.index,))
+POLICY = ByOrder("first-fit", lambda request, slot, view: (slot.index,))

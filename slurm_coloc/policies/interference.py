@@ -15,14 +15,14 @@ from slurm_coloc.core.place.queue_discipline import first_that_starts
 ALIKE = 0.02
 
 
-def gain(ask: PlaceRequest, seat: GpuSlot, view: View) -> float:
-    """By how much the throughput of a seat grows: the sum of SM activity times speed (ratio)."""
-    before = activities(seat)
-    mine = ask.activity or BUSY
+def gain(request: PlaceRequest, slot: GpuSlot, view: View) -> float:
+    """By how much the throughput of a slot grows: the sum of SM activity times speed (ratio)."""
+    before = activities(slot)
+    mine = request.activity or BUSY
     if not before:
         return mine.smact
     after = [*before, mine]
-    model, method = view.interference, seat.method
+    model, method = view.interference, slot.method
     used = sum(
         job.smact * speed for job, speed in zip(after, model.speeds(after, method), strict=True)
     )
@@ -31,11 +31,14 @@ def gain(ask: PlaceRequest, seat: GpuSlot, view: View) -> float:
     )
 
 
-def _key(ask: PlaceRequest, seat: GpuSlot, view: View) -> tuple[float, ...]:
-    grows = round(gain(ask, seat, view) / ALIKE)
-    drama = sum(one.drama or 0.0 for one in activities(seat))
-    heavy = ask.activity is not None and (ask.activity.drama or 0.0) > ask.activity.smact / 2
-    return (-grows, drama if heavy else 0.0, seat.free_mib, seat.index)
+def _key(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
+    grows = round(gain(request, slot, view) / ALIKE)
+    drama = sum(one.drama or 0.0 for one in activities(slot))
+    heavy = (
+        request.activity is not None
+        and (request.activity.drama or 0.0) > request.activity.smact / 2
+    )
+    return (-grows, drama if heavy else 0.0, slot.free_mib, slot.index)
 
 
 class Interference:

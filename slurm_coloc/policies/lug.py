@@ -3,4 +3,4 @@
 
 from slurm_coloc.core.place.queue_discipline import ByOrder
 
-POLICY = ByOrder("lug", lambda ask, seat, view: (seat.shown_smact, seat.index))
+POLICY = ByOrder("lug", lambda request, slot, view: (slot.shown_smact, slot.index))

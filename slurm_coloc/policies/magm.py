@@ -3,4 +3,4 @@
 
 from slurm_coloc.core.place.queue_discipline import ByOrder
 
-POLICY = ByOrder("magm", lambda ask, seat, view: (-seat.free_mib, seat.index))
+POLICY = ByOrder("magm", lambda request, slot, view: (-slot.free_mib, slot.index))

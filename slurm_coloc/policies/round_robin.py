@@ -4,5 +4,5 @@
 from slurm_coloc.core.place.queue_discipline import ByOrder
 
 POLICY = ByOrder(
-    "round-robin", lambda ask, seat, view: ((seat.index - view.turn) % len(view.seats),)
+    "round-robin", lambda request, slot, view: ((slot.index - view.turn) % len(view.slots),)
 )

@@ -2,7 +2,7 @@
 """A trace under one policy: jobs arrive, wait, run at the speeds of their neighbours, and end.
 
 Event by event, in one thread, from numbers alone: the same input gives the same output. When a
-job's speed changes its end is pushed again and the older one is void (its version tells).
+job's speed changes its end is pushed again and the older one is void (its version is older).
 """
 
 import heapq
@@ -37,7 +37,7 @@ class Simulation:
         machine: Machine,
         policy: Policy,
         setting: Setting,
-        ask_of: Callable[[TraceJob], PlaceRequest],
+        request_of: Callable[[TraceJob], PlaceRequest],
         seed: str = "",
     ) -> None:
         self._records = {job.id: Record(job) for job in jobs}
@@ -45,8 +45,8 @@ class Simulation:
             raise UsageFault("trace: a job id stands there twice")
         self._policy, self._setting = policy, setting
         self._floor = Floor(machine, setting, max((job.gpus for job in jobs), default=1))
-        self._ask_of = ask_of
-        self._waiting = Waiting(self._floor.seats, setting)
+        self._request_of = request_of
+        self._waiting = Waiting(self._floor.slots, setting)
         self._knowledge = Knowledge(setting, seed, self._floor, self._waiting, self._records)
         self._standing = None if setting.priority is None else Standing(setting.priority)
         # (time, kind, serial, job, version): in one moment and kind, what was pushed first
@@ -74,7 +74,7 @@ class Simulation:
                 self._handle(kind, job_id, version)
             self._schedule()
         if len(self._waiting):
-            names = ", ".join(str(ask.id) for ask in self._waiting.first(5))
+            names = ", ".join(str(request.id) for request in self._waiting.first(5))
             raise UsageFault(
                 f"trace: {len(self._waiting)} jobs fit nowhere under {self._policy.name}: {names}"
             )
@@ -97,10 +97,10 @@ class Simulation:
             self._arrive(job_id)
             return
         if kind == TICK:
-            # One that an earlier look has replaced is void, or looks would multiply.
+            # A tick that an earlier one has replaced is void, or ticks would multiply.
             if self.now_s >= self._tick_s:
                 self._tick_s = INF
-                self._waiting.look_again()
+                self._waiting.reconsider()
             return
         run = self._floor.runs.get(job_id)
         if run is None:
@@ -113,22 +113,22 @@ class Simulation:
 
     def _arrive(self, job_id: int) -> None:
         record, setting = self._records[job_id], self._setting
-        ask, job = record.ask, record.job
-        if ask is None:
-            ask = self._knowledge.with_peak(job, self._ask_of(job))
-            ask = record.ask = replace(
-                ask,
+        request, job = record.request, record.job
+        if request is None:
+            request = self._knowledge.with_peak(job, self._request_of(job))
+            request = record.request = replace(
+                request,
                 cpus=job.cpus,
                 host_mib=job.host_mib,
-                share=ask.share and self._floor.pool_holds(ask),
-                max_slowdown=setting.slowdown_limit(ask.max_slowdown, job.limit_s),
+                share=request.share and self._floor.pool_holds(request),
+                max_slowdown=setting.slowdown_limit(request.max_slowdown, job.limit_s),
             )
-        ask = self._knowledge.with_run_time(job, ask, self.now_s)
+        request = self._knowledge.with_run_time(job, request, self.now_s)
         pace = setting.pace
         if pace.asleep and not len(self._waiting):
             self._busy_until_s = max(self._busy_until_s, self.now_s + pace.idle_s)
-        priority = 0.0 if self._standing is None else self._standing.priority(ask, self.now_s)
-        self._waiting.add(ask, record.tries > 0 and setting.recovery.first, priority)
+        priority = 0.0 if self._standing is None else self._standing.priority(request, self.now_s)
+        self._waiting.add(request, record.tries > 0 and setting.recovery.first, priority)
 
     # ---- starting --------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Simulation:
         if self._standing is not None and len(waiting) and self._standing.due(self.now_s):
             standing, now_s = self._standing, self.now_s
             standing.charge(self._floor.runs.values(), now_s)
-            waiting.rank(lambda ask: standing.priority(ask, now_s))
+            waiting.rank(lambda request: standing.priority(request, now_s))
         if setting.logs and len(waiting):
             self._knowledge.read_logs(self.now_s)
         again = False
@@ -148,18 +148,18 @@ class Simulation:
             if setting.conditions.telemetry:
                 self._measure()
             start = self._policy.next(waiting.view(self.now_s))
-            more = waiting.looked()
+            more = waiting.end_pass()
             if start is not None:
                 self._start(start)
                 again = False
             elif more and not again:
-                again = True  # once: what is kept for two sorts of jobs could change for ever
+                again = True  # once: reservations of two sorts of jobs could change for ever
             else:
-                self._look_later()
+                self._wake_later()
                 return
 
-    def _look_later(self) -> None:
-        """Nothing starts now: when the scheduler looks again unless something happens before."""
+    def _wake_later(self) -> None:
+        """Nothing starts now: when the scheduler tries again, unless something happens before."""
         pace = self._setting.pace
         if not (self._floor.runs or self._events):
             return  # nothing will ever change
@@ -175,44 +175,44 @@ class Simulation:
             self._push(when_s, TICK)
 
     def _measure(self) -> None:
-        """Let every seat show what the monitor saw when it looked last."""
+        """Let every slot show what the monitor measured at its last poll."""
         monitor = self._setting.monitor
-        looked_s = self.now_s // monitor.refresh_s * monitor.refresh_s
-        if looked_s == self._measured_s:
+        polled_s = self.now_s // monitor.refresh_s * monitor.refresh_s
+        if polled_s == self._measured_s:
             return
-        self._measured_s = looked_s
-        self._floor.look(looked_s)
-        self._waiting.look_again()
+        self._measured_s = polled_s
+        self._floor.poll(polled_s)
+        self._waiting.reconsider()
 
     def _start(self, start: Start) -> None:
-        ask, record, pace = start.ask, self._records[start.ask.id], self._setting.pace
+        request, record, pace = start.request, self._records[start.request.id], self._setting.pace
         self._assert_legal(start)
-        shared = any(seat.residents for seat in start.seats)
+        shared = any(slot.residents for slot in start.slots)
         self._busy_until_s = self.now_s + (pace.shared_s if shared else pace.idle_s)
         if record.start_s is None:
             record.start_s = self.now_s
         record.tries += 1
-        self._waiting.remove(ask, start.seats[-1].index)
-        self._floor.start(ask, record.job, start.seats, self.now_s)
-        self._update(start.seats)
+        self._waiting.remove(request, start.slots[-1].index)
+        self._floor.start(request, record.job, start.slots, self.now_s)
+        self._update(start.slots)
         works_s = self.now_s + self._setting.launch_s
-        if not self._floor.runs[ask.id].launched:
-            self._push(works_s, LAUNCH, ask.id, record.tries)
-        self._push(works_s + self._setting.ramp_s, MEMORY, ask.id, record.tries)
+        if not self._floor.runs[request.id].launched:
+            self._push(works_s, LAUNCH, request.id, record.tries)
+        self._push(works_s + self._setting.ramp_s, MEMORY, request.id, record.tries)
 
     def _assert_legal(self, start: Start) -> None:
         """A policy that answers nonsense must not make figures."""
-        ask, seats = start.ask, start.seats
-        wrong = len({seat.index for seat in seats}) != ask.gpus
-        wrong = wrong or ask.id in self._floor.runs
-        wrong = wrong or any(seat.residents and (seat.whole or not ask.share) for seat in seats)
+        request, slots = start.request, start.slots
+        wrong = len({slot.index for slot in slots}) != request.gpus
+        wrong = wrong or request.id in self._floor.runs
+        wrong = wrong or any(slot.residents and (slot.whole or not request.share) for slot in slots)
         if wrong:
-            raise AssertionError(f"{self._policy.name}: job {ask.id} cannot start there")
+            raise AssertionError(f"{self._policy.name}: job {request.id} cannot start there")
 
-    def _update(self, seats: Sequence[GpuSlot]) -> None:
+    def _update(self, slots: Sequence[GpuSlot]) -> None:
         """New ends of all whose speed changed: by itself, or by the time limit."""
         longest_s = self._setting.max_limit_s or INF
-        for run in self._floor.update(seats, self.now_s):
+        for run in self._floor.update(slots, self.now_s):
             end_s = self.now_s + run.left_s / run.speed if run.speed else INF
             limit_s = self.now_s + run.limit_left_s / run.planned
             limit_s = min(limit_s, run.start_s + longest_s)
@@ -225,19 +225,19 @@ class Simulation:
 
     def _leave(self, run: Run) -> None:
         self._floor.leave(run, self.now_s)
-        for seat in run.seats:
-            for place in self._floor.places[seat.index].bank.places:
-                self._waiting.freed(place.seat)
+        for slot in run.slots:
+            for place in self._floor.places[slot.index].bank.places:
+                self._waiting.freed(place.slot)
         record = self._records[run.job.id]
         record.ran_s += self.now_s - run.start_s
         if self._standing is not None:
             self._standing.ended(run, self.now_s)
-        self._update(run.seats)
+        self._update(run.slots)
         if self._setting.record:
-            need_mib = run.ask.need_mib if run.ask.share else None
+            need_mib = run.request.need_mib if run.request.share else None
             self._pieces.extend(
-                Piece(run.job.id, seat.index, run.start_s, self.now_s, need_mib)
-                for seat in run.seats
+                Piece(run.job.id, slot.index, run.start_s, self.now_s, need_mib)
+                for slot in run.slots
             )
 
     def _end(self, run: Run, timed_out: bool) -> None:
@@ -255,27 +255,32 @@ class Simulation:
     def _launch(self, run: Run) -> None:
         """A job begins to work, and its neighbours feel it."""
         run.launched = True
-        self._update(run.seats)
+        self._update(run.slots)
 
     def _memory(self, run: Run) -> None:
         """A job's memory appears: it fits, or the newcomer runs out."""
-        need, floor = run.ask.need_mib, self._floor
+        need, floor = run.request.need_mib, self._floor
         fenced = (
-            self._setting.fence and run.ask.share and need is not None and run.job.memory_mib > need
+            self._setting.fence
+            and run.request.share
+            and need is not None
+            and run.job.memory_mib > need
         )
         full = not floor.has_room(run)
-        if full and (not run.ask.share or need is None) and floor.alone(run):
+        if full and (not run.request.share or need is None) and floor.alone(run):
             full = False  # larger than the GPU: the trace says that it ran, so let it
         if not fenced and not full:
             floor.appear(run, self.now_s)
             if self._setting.settle:
-                for seat in run.seats:
-                    self._waiting.freed(seat)
+                for slot in run.slots:
+                    self._waiting.freed(slot)
             return
         self._oom += 1
         record = self._records[run.job.id]
         record.oom += 1
         self._leave(run)
         rule, job = self._setting.recovery, run.job
-        record.ask = rule.next_request(run.ask, job.memory_mib, record.oom, floor.pool_holds)
+        record.request = rule.next_request(
+            run.request, job.memory_mib, record.oom, floor.pool_holds
+        )
         self._push(self.now_s + rule.delay_s, ARRIVE, job.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scheduler is told of a job: an estimator's column, the truth, or a simulated error."""
+"""What the scheduler knows of a job: an estimator's column, the truth, or a simulated error."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.trace import TraceJob
 
 
-def ask_maker(
+def request_maker(
     estimator: str, jobs: Sequence[TraceJob], rng: Random, largest_mib: int, shard_mib: int = 1024
 ) -> Callable[[TraceJob], PlaceRequest]:
     """How a job of the trace becomes what a policy sees.
@@ -24,7 +24,7 @@ def ask_maker(
     """
     of = _memory(estimator, jobs, rng)
 
-    def ask(job: TraceJob) -> PlaceRequest:
+    def request(job: TraceJob) -> PlaceRequest:
         found = of(job)
         need = None
         if found is not None:
@@ -42,7 +42,7 @@ def ask_maker(
             share,
         )
 
-    return ask
+    return request
 
 
 def _memory(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs of a simulation and the jobs that run on them: the truth behind what a policy sees.
 
-A job's speed changes only when a neighbour comes or goes on one of its seats. Whoever moves a job
+A job's speed changes only when a neighbour comes or goes on one of its slots. Whoever moves a job
 is handed the runs whose speed changed, to put their ends into the future anew.
 """
 
@@ -26,37 +26,37 @@ class Floor:
         """``widest``: the most GPUs that a job asks for."""
         self._setting = setting
         self.places = places_of(machine, setting, widest)
-        self.seats = [place.seat for place in self.places]
+        self.slots = [place.slot for place in self.places]
         self.runs: dict[int, Run] = {}
         self._holds: dict[tuple[int, int], bool] = {}
         # Never the same twice: a recovered job's former end must not end its new run.
         self._versions = count(1)
         # What was launched and appeared before this time is known; without telemetry: at once.
-        self._looked_s = -INF if setting.conditions.telemetry else 1e300
+        self._polled_s = -INF if setting.conditions.telemetry else 1e300
         conditions = setting.conditions
-        self._keep_s = INF if setting.record else 0.0
+        self._history_s = INF if setting.record else 0.0
         if conditions.telemetry and not setting.record:
-            self._keep_s = setting.monitor.window_s + 2 * setting.monitor.refresh_s
+            self._history_s = setting.monitor.window_s + 2 * setting.monitor.refresh_s
 
-    def pool_holds(self, ask: PlaceRequest) -> bool:
+    def pool_holds(self, request: PlaceRequest) -> bool:
         """Whether shared GPUs could ever hold a job: so many of one node, if any node has so many,
         and large enough."""
-        case = (ask.gpus, ask.need_mib or 0)
+        case = (request.gpus, request.need_mib or 0)
         known = self._holds.get(case)
         if known is None:
-            nodes = list({seat.gpu: seat.node for seat in self.seats}.values())
-            spread = ask.gpus > max(nodes.count(node) for node in set(nodes))
+            nodes = list({slot.gpu: slot.node for slot in self.slots}.values())
+            spread = request.gpus > max(nodes.count(node) for node in set(nodes))
             found: dict[int, set[int]] = {}
-            for seat in self.seats:
-                if seat.pool and seat.usable_mib >= case[1]:
-                    found.setdefault(0 if spread else seat.node, set()).add(seat.gpu)
-            known = any(len(gpus) >= ask.gpus for gpus in found.values())
+            for slot in self.slots:
+                if slot.pool and slot.usable_mib >= case[1]:
+                    found.setdefault(0 if spread else slot.node, set()).add(slot.gpu)
+            known = any(len(gpus) >= request.gpus for gpus in found.values())
             self._holds[case] = known
         return known
 
     def check(self, jobs: Sequence[TraceJob]) -> None:
         """Raise UsageFault for jobs that can never start."""
-        gpus = {(seat.node, seat.gpu) for seat in self.seats}
+        gpus = {(slot.node, slot.gpu) for slot in self.slots}
         nodes = [node for node, _ in gpus]
         largest = max(nodes.count(node) for node in set(nodes))
         cpus, host_mib = self._setting.node_cpus or INF, self._setting.node_host_mib or INF
@@ -75,80 +75,80 @@ class Floor:
     # ---- coming and going ------------------------------------------------------------------
 
     def start(
-        self, ask: PlaceRequest, job: TraceJob, seats: tuple[GpuSlot, ...], now_s: float
+        self, request: PlaceRequest, job: TraceJob, slots: tuple[GpuSlot, ...], now_s: float
     ) -> Run:
         """A job starts; ``update`` must follow."""
-        residents = tuple(Resident(ask) for _ in seats)
+        residents = tuple(Resident(request) for _ in slots)
         limit_s = INF if job.limit_s is None else job.limit_s
-        run = Run(job, ask, seats, residents, now_s, job.run_s, now_s, limit_s)
+        run = Run(job, request, slots, residents, now_s, job.run_s, now_s, limit_s)
         run.launched = not self._setting.launch_s
         self.runs[job.id] = run
-        for seat, resident in zip(seats, residents, strict=True):
-            seat.residents.append(resident)
-            place = self.places[seat.index]
+        for slot, resident in zip(slots, residents, strict=True):
+            slot.residents.append(resident)
+            place = self.places[slot.index]
             place.runs.append(run)
             self.settle(place)
-            if seat.host is not None:
-                seat.host.take(ask, 1)
+            if slot.host is not None:
+                slot.host.take(request, 1)
             place.tally()
         return run
 
     def leave(self, run: Run, now_s: float) -> None:
         """A job is gone; ``update`` must follow."""
         del self.runs[run.job.id]
-        for seat, resident in zip(run.seats, run.residents, strict=True):
-            place = self.places[seat.index]
-            seat.residents.remove(resident)
+        for slot, resident in zip(run.slots, run.residents, strict=True):
+            place = self.places[slot.index]
+            slot.residents.remove(resident)
             place.runs.remove(run)
             if run.appeared_s <= now_s:
                 place.bank.used_mib -= run.job.memory_mib
                 self._note_bank(place, now_s)
-            if seat.host is not None:
-                seat.host.take(run.ask, -1)
+            if slot.host is not None:
+                slot.host.take(run.request, -1)
             self.settle(place)
             place.tally()
 
     def has_room(self, run: Run) -> bool:
         """Whether a run's memory fits on all its GPUs now."""
-        return all(self.places[seat.index].has_room(run) for seat in run.seats)
+        return all(self.places[slot.index].has_room(run) for slot in run.slots)
 
     def alone(self, run: Run) -> bool:
-        """Whether nobody else has memory, or is about to, where a run is."""
+        """Whether no other job has memory, or is about to, where a run is."""
         return all(
             other is run
-            for seat in run.seats
-            for place in self.places[seat.index].bank.places
+            for slot in run.slots
+            for place in self.places[slot.index].bank.places
             for other in place.runs
         )
 
     def appear(self, run: Run, now_s: float) -> None:
         """A run's memory is there."""
         run.appeared_s = now_s
-        for seat in run.seats:
-            place = self.places[seat.index]
+        for slot in run.slots:
+            place = self.places[slot.index]
             place.bank.used_mib += run.job.memory_mib
             self.settle(place)
             self._note_bank(place, now_s)
 
-    def look(self, when_s: float) -> None:
-        """Telemetry looks at all GPUs as they were at a time."""
-        self._looked_s = when_s
+    def poll(self, when_s: float) -> None:
+        """Telemetry polls all GPUs as they were at a time."""
+        self._polled_s = when_s
         for place in self.places:
-            place.seat.measured = place.history.at(when_s, self._setting.monitor)
+            place.slot.measured = place.history.at(when_s, self._setting.monitor)
             self.settle(place)
 
     def settle(self, place: Place) -> None:
         """A GPU has settled when all that was launched there has its memory, and telemetry, where
         it counts, has shown it."""
         if self._setting.settle:
-            place.seat.settled = all(run.appeared_s <= self._looked_s for run in place.runs)
+            place.slot.settled = all(run.appeared_s <= self._polled_s for run in place.runs)
 
     # ---- speeds ----------------------------------------------------------------------------
 
-    def update(self, seats: Sequence[GpuSlot], now_s: float) -> list[Run]:
-        """Jobs came or went on these seats: bring all whom it concerns up to date. Returns those
+    def update(self, slots: Sequence[GpuSlot], now_s: float) -> list[Run]:
+        """Jobs came or went on these slots: bring all whom it concerns up to date. Returns those
         whose speed is another one."""
-        touched = {seat.index: self.places[seat.index] for seat in seats}
+        touched = {slot.index: self.places[slot.index] for slot in slots}
         concerned = {run.job.id: run for place in touched.values() for run in place.runs}
         known: dict[int, dict[int, tuple[float, float]]] = {}
         changed = []
@@ -163,8 +163,8 @@ class Floor:
             run.version = next(self._versions)
             run.expect(now_s)
             changed.append(run)
-            for seat in run.seats:  # its slowest GPU is the others' speed too
-                touched[seat.index] = self.places[seat.index]
+            for slot in run.slots:  # its slowest GPU is the others' speed too
+                touched[slot.index] = self.places[slot.index]
         for place in touched.values():
             self._note(place, now_s)
         return changed
@@ -174,30 +174,34 @@ class Floor:
     ) -> tuple[float, float]:
         """True and planned speed of a run: those on its slowest GPU."""
         speed = planned = INF
-        for seat in run.seats:
-            found = known.get(seat.index)
+        for slot in run.slots:
+            found = known.get(slot.index)
             if found is None:
-                found = known[seat.index] = self._speeds(self.places[seat.index])
+                found = known[slot.index] = self._speeds(self.places[slot.index])
             here, plan = found[run.job.id]
             speed, planned = min(speed, here), min(planned, plan)
         return speed, planned if self._setting.stretch else 1.0
 
     def _speeds(self, place: Place) -> dict[int, tuple[float, float]]:
         setting, runs = self._setting, [run for run in place.runs if run.launched]
-        asks = [run.ask for run in runs]
+        requests = [run.request for run in runs]
         model = setting.interference
-        true = speeds_on(place.seat, model, asks, [run.job.activity for run in runs])
+        true = speeds_on(place.slot, model, requests, [run.job.activity for run in runs])
         believed: Interference = setting.believed or model
         planned = true
-        if believed is not model or any(run.ask.activity is not run.job.activity for run in runs):
-            planned = speeds_on(place.seat, believed, asks, [ask.activity or BUSY for ask in asks])
+        if believed is not model or any(
+            run.request.activity is not run.job.activity for run in runs
+        ):
+            planned = speeds_on(
+                place.slot, believed, requests, [request.activity or BUSY for request in requests]
+            )
         found = {run.job.id: (0.0, 1.0) for run in place.runs}  # of those that do nothing yet
         found.update(
             zip([run.job.id for run in runs], zip(true, planned, strict=True), strict=True)
         )
         return found
 
-    # ---- what is told of it ----------------------------------------------------------------
+    # ---- what telemetry and power meters show ----------------------------------------------
 
     def _note(self, place: Place, now_s: float) -> None:
         smact = smocc = drama = drawn = 0.0
@@ -209,15 +213,15 @@ class Floor:
             drawn += dram_activity(activity) * run.speed
         place.card.now(now_s, smact - place.smact, drawn - place.drama)
         place.smact, place.drama = smact, drawn
-        if self._keep_s:
+        if self._history_s:
             # A MIG instance shows the activity of its own SMs.
-            part = place.seat.fraction
+            part = place.slot.fraction
             shown = (min(1.0, smact / part), min(1.0, smocc / part), min(1.0, drama / part))
-            place.history.note(now_s, (*shown, place.bank.used_mib), self._keep_s)
+            place.history.note(now_s, (*shown, place.bank.used_mib), self._history_s)
 
     def _note_bank(self, place: Place, now_s: float) -> None:
         """Memory changed: all that share it show it."""
-        if self._keep_s:
+        if self._history_s:
             for one in place.bank.places:
                 self._note(one, now_s)
 

@@ -32,16 +32,16 @@ class Peaks:
             self.largest[key] = max(job.memory_mib, self.largest.get(key, 0))
 
     def applied(
-        self, job: TraceJob, ask: PlaceRequest, holds: Callable[[PlaceRequest], bool]
+        self, job: TraceJob, request: PlaceRequest, holds: Callable[[PlaceRequest], bool]
     ) -> PlaceRequest:
         """The request with the peak of its training; unchanged where none is known. ``holds``:
         whether shared GPUs could hold a request. A job that did not ask to share stays as it is."""
         peak_mib = self.largest.get((job.name, job.gpus))
         if peak_mib is None or not job.coloc:
-            return ask
+            return request
         need = math.ceil(peak_mib * MARGIN / SHARD_MIB) * SHARD_MIB
-        known = replace(ask, need_mib=need, share=True)
-        return known if holds(known) else replace(ask, need_mib=None, share=False)
+        known = replace(request, need_mib=need, share=True)
+        return known if holds(known) else replace(request, need_mib=None, share=False)
 
 
 class Knowledge:
@@ -64,18 +64,18 @@ class Knowledge:
         )
         self._peaks = Peaks()
 
-    def with_peak(self, job: TraceJob, ask: PlaceRequest) -> PlaceRequest:
+    def with_peak(self, job: TraceJob, request: PlaceRequest) -> PlaceRequest:
         """A request with the peak of ended runs of the same training, where that counts."""
         if not self._setting.learn_peaks:
-            return ask
-        return self._peaks.applied(job, ask, self._floor.pool_holds)
+            return request
+        return self._peaks.applied(job, request, self._floor.pool_holds)
 
-    def with_run_time(self, job: TraceJob, ask: PlaceRequest, now_s: float) -> PlaceRequest:
+    def with_run_time(self, job: TraceJob, request: PlaceRequest, now_s: float) -> PlaceRequest:
         """A request with the run time that is expected of it."""
-        return _expecting(ask, self._forecast.expect(job, self._running(now_s)))
+        return _expecting(request, self._forecast.expect(job, self._running(now_s)))
 
     def ended(self, job: TraceJob, now_s: float) -> None:
-        """A run ended by itself, which tells something of those that wait and of those that run."""
+        """A run ended by itself, so more is known of those that wait and of those that run."""
         self._forecast.learn(job)
         self._peaks.learn(job)
         if self._setting.guess_runs or self._setting.learn_peaks:
@@ -89,7 +89,7 @@ class Knowledge:
         for run in self._floor.runs.values():
             logged = self._forecast.log(run.job, run.done_s(now_s))
             if logged is not None:
-                run.ask = _expecting(run.ask, logged)
+                run.request = _expecting(run.request, logged)
                 run.expect(now_s)
 
     def _running(self, now_s: float) -> list[tuple[TraceJob, float]]:
@@ -100,20 +100,20 @@ class Knowledge:
 
     def _expect_again(self, now_s: float) -> None:
         running = self._running(now_s)
-        for ask in list(self._waiting.first(self._setting.depth)):
-            record = self._records[ask.id]
-            news = _expecting(ask, self._forecast.expect(record.job, running))
+        for request in list(self._waiting.first(self._setting.depth)):
+            record = self._records[request.id]
+            news = _expecting(request, self._forecast.expect(record.job, running))
             if not record.oom:
                 news = self.with_peak(record.job, news)
-            if news != ask:
+            if news != request:
                 self._waiting.update(news)
         for run in self._floor.runs.values():
-            run.ask = _expecting(run.ask, self._forecast.expect(run.job, running))
+            run.request = _expecting(run.request, self._forecast.expect(run.job, running))
             run.expect(now_s)
 
 
-def _expecting(ask: PlaceRequest, found: Expected | None) -> PlaceRequest:
+def _expecting(request: PlaceRequest, found: Expected | None) -> PlaceRequest:
     """The request with what is expected of its run time."""
     if found is None:
-        return replace(ask, run_s=None, run_spread=0.0)
-    return replace(ask, run_s=found.run_s, run_spread=found.spread)
+        return replace(request, run_s=None, run_spread=0.0)
+    return replace(request, run_s=found.run_s, run_spread=found.spread)

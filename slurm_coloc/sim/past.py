@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an accounting file tells of jobs that ran: times and GPUs, seldom memory or activity."""
+"""What an accounting file records of jobs that ran: times and GPUs, seldom memory or activity."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -25,8 +25,8 @@ class Run:
     """
 
     job: TraceJob
-    ask: PlaceRequest
-    seats: tuple[GpuSlot, ...]
+    request: PlaceRequest
+    slots: tuple[GpuSlot, ...]
     residents: tuple[Resident, ...]
     start_s: float
     left_s: float
@@ -44,17 +44,17 @@ class Run:
 
     def expect(self, now_s: float) -> None:
         """When the scheduler would expect this run's end, from what it may know."""
-        alone_s = self.ask.run_s
+        alone_s = self.request.run_s
         if alone_s is None:
             return
         left_s = alone_s - self.done_s(now_s)
         if left_s <= 0.0:
             left_s = OVERDUE * alone_s
         ends_s = now_s + left_s / (self.speed or 1.0)
-        for seat, resident in zip(self.seats, self.residents, strict=True):
-            resident.ask, resident.left_s, resident.ends_s = self.ask, left_s, ends_s
-            if seat.host is not None:
-                seat.host.version += 1
+        for slot, resident in zip(self.slots, self.residents, strict=True):
+            resident.request, resident.left_s, resident.ends_s = self.request, left_s, ends_s
+            if slot.host is not None:
+                slot.host.version += 1
 
 
 @dataclass(slots=True, eq=False)
@@ -88,10 +88,10 @@ class Bank:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """What is true of a seat and a policy does not see. ``half_mib``: true memory of each half when
+    """What is true of a slot and a policy does not see. ``half_mib``: true memory of each half when
     MIG cuts the GPU in two."""
 
-    seat: GpuSlot
+    slot: GpuSlot
     card: Card
     bank: Bank
     history: History
@@ -103,22 +103,26 @@ class Place:
 
     def has_room(self, run: Run) -> bool:
         """Whether the memory of a run that is on it, and not there yet, fits."""
-        if self.seat.halves(run.ask):
+        if self.slot.halves(run.request):
             return run.job.memory_mib <= self.half_mib
         return self.bank.used_mib + run.job.memory_mib <= self.bank.true_mib
 
     def tally(self) -> None:
-        """Bring the sums that policies read of the seat up to date with its residents."""
-        seat = self.seat
+        """Bring the sums that policies read of the slot up to date with its residents."""
+        slot = self.slot
         reserved, smact, whole = 0, 0.0, False
-        for one in seat.residents:
-            ask = one.ask
-            reserved += seat.usable_mib if ask.need_mib is None or not ask.share else ask.need_mib
-            smact += 1.0 if ask.activity is None else ask.activity.smact
-            whole = whole or not ask.share
-        self.reserved_mib, seat.smact, seat.whole = reserved, smact, whole
+        for one in slot.residents:
+            request = one.request
+            reserved += (
+                slot.usable_mib
+                if request.need_mib is None or not request.share
+                else request.need_mib
+            )
+            smact += 1.0 if request.activity is None else request.activity.smact
+            whole = whole or not request.share
+        self.reserved_mib, slot.smact, slot.whole = reserved, smact, whole
         for other in self.bank.places:
-            other.seat.reserved_mib = sum(one.reserved_mib for one in self.bank.places)
+            other.slot.reserved_mib = sum(one.reserved_mib for one in self.bank.places)
 
 
 def places_of(machine: Machine, setting: Setting, widest: int) -> list[Place]:
@@ -135,7 +139,7 @@ def places_of(machine: Machine, setting: Setting, widest: int) -> list[Place]:
         largest[device.gpu] = max(largest.get(device.gpu, 0), device.usable_mib)
     places = []
     for index, device in enumerate(machine.devices):
-        seat = GpuSlot(
+        slot = GpuSlot(
             index,
             device.node,
             device.kind,
@@ -150,10 +154,10 @@ def places_of(machine: Machine, setting: Setting, widest: int) -> list[Place]:
             host=hosts.get(device.node),
         )
         bank = banks.setdefault(device.bank, Bank(device.true_mib))
-        place = Place(seat, cards[device.gpu], bank, History(device.true_mib))
+        place = Place(slot, cards[device.gpu], bank, History(device.true_mib))
         if setting.method == "mig" and not parts:
-            seat.half_mib, cut = machine.halves(device)
-            seat.fraction, seat.half = cut.whole, cut.half
+            slot.half_mib, cut = machine.halves(device)
+            slot.fraction, slot.half = cut.whole, cut.half
             place.half_mib = cut.mib
         bank.places.append(place)
         places.append(place)

@@ -9,11 +9,11 @@ from slurm_coloc.sim.search.schedules.native import NOT_BUILT, built
 from slurm_coloc.sim.setting import Setting
 
 BEST = "best"
-#: waiting jobs that best looks at
+#: waiting jobs that best considers
 DEPTH = 200
 #: GPUs up to which it plans ahead; beyond, run times need not be guessed
 PLANNED = 32
-#: part of the trainings whose log is taken to tell how far they are: an assumption
+#: part of the trainings whose log is assumed to show how far they are
 LOGS = 0.75
 
 

@@ -15,8 +15,8 @@ class Pace:
     """How often the scheduler decides. ``tick_s``: at least so often while jobs wait and telemetry
     decides. ``idle_s`` and ``shared_s``: seconds that it needs for one start on idle GPUs and on
     shared ones (35 and 65 in the thesis' code; 0: at once). ``asleep``: it sleeps so long before
-    every look at the queue, after one that started nothing too, as the thesis' code does; else it
-    looks at once when something changes."""
+    every pass over the queue, after one that started nothing too, as the thesis' code does; else
+    it decides at once when something changes."""
 
     tick_s: float = 30.0
     idle_s: float = 0.0
@@ -86,10 +86,10 @@ class Setting:
     ``method``: how jobs share a GPU. mps and streams: MIG instances too. mig: one job an instance,
     and one a GPU that is not cut; on a machine without any layout a GPU is cut in two halves while
     it is idle, or in one for a job that needs more than a half. ``depth``: waiting jobs that may
-    be looked at; 1 is strict order. ``priority``: the queue's order by age and fair share; None: by
-    arrival. ``ramp_s``: seconds after its launch in which a job's memory appears. ``launch_s``:
+    be considered; 1 is strict order. ``priority``: the queue's order by age and fair share; None:
+    by arrival. ``ramp_s``: seconds after its launch in which a job's memory appears. ``launch_s``:
     seconds before that in which it has its GPUs and does nothing there: Prolog, start, imports.
-    ``fence``: a job that takes more than its reservation runs out itself. ``settle``: nobody joins
+    ``fence``: a job that takes more than its reservation runs out itself. ``settle``: no job joins
     a GPU while a job's memory has not appeared there. ``multi_user_mps``: jobs of several users may
     share one MPS server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``:
     what each node has for its jobs; 0 = never short. ``stretch``: a job's time limit grows with the
@@ -100,7 +100,7 @@ class Setting:
     where none ended, they are guessed from jobs like it and its limit, again whenever one ends.
     ``run_error``: runs of each training ended before the trace began, and what is expected from
     them is wrong by so much (median, ratio); None: nothing is known before. ``logs``: part of the
-    trainings whose log tells, once they run, how long they take (sim/forecast); None: what the
+    trainings whose log shows, once they run, how long they take (sim/forecast); None: what the
     policy was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the
     same name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones;
     None: all. ``record``: keep what pictures need.

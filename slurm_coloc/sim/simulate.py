@@ -11,7 +11,7 @@ from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.policies import fresh
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.engine import Simulation
-from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
 from slurm_coloc.sim.search.clairvoyant import Clairvoyant, best_known
@@ -75,18 +75,18 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
         best = best_known(jobs, experiment.machine, experiment.setting, tries, experiment.seed)
         return best.outcome, bound_s(jobs, experiment.machine.gpus)
     largest_mib = max(device.usable_mib for device in experiment.machine.devices)
-    ask_of = ask_maker(experiment.estimator, jobs, rng, largest_mib)
+    request_of = request_maker(experiment.estimator, jobs, rng, largest_mib)
     policy = fresh(experiment.policy)
     seed = f"{experiment.seed}/{number}"
-    simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, ask_of, seed)
+    simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, request_of, seed)
     return simulation.run(), bound_s(jobs, experiment.machine.gpus)
 
 
 def simulate(
     experiment: Experiment, each: Callable[[int], None] = lambda number: None
 ) -> dict[str, object]:
-    """All runs: the mean of each figure, and its spread where there are several. ``each`` is told
-    the number of runs that are done."""
+    """All runs: the mean of each figure, and its spread where there are several. ``each`` is
+    called with the number of runs that are done."""
     quiet = replace(experiment, setting=replace(experiment.setting, record=False))
     figures: list[dict[str, float]] = []
     for number in range(experiment.runs):

@@ -13,10 +13,10 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One job of a schedule: on which seats, and from when to when (s)."""
+    """One job of a schedule: on which slots, and from when to when (s)."""
 
     job_id: int
-    seats: tuple[int, ...]
+    slots: tuple[int, ...]
     start_s: float
     end_s: float
 
@@ -32,8 +32,8 @@ class Follow:
     def next(self, view: View) -> Start | None:
         """As the protocol says."""
         now_s = view.now_s + SAME * (1.0 + view.now_s)
-        due = [ask for ask in view.queue if self._planned[ask.id].start_s <= now_s]
+        due = [request for request in view.queue if self._planned[request.id].start_s <= now_s]
         if not due:
             return None
-        ask = min(due, key=lambda ask: (self._planned[ask.id].start_s, ask.id))
-        return Start(ask, tuple(view.seats[seat] for seat in self._planned[ask.id].seats))
+        request = min(due, key=lambda request: (self._planned[request.id].start_s, request.id))
+        return Start(request, tuple(view.slots[slot] for slot in self._planned[request.id].slots))

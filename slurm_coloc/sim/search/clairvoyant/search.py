@@ -94,7 +94,7 @@ def schedule_of(model: Model, spots: Sequence[Spot]) -> tuple[Planned, ...]:
     """The schedule that a plan gives."""
     start_s, end_s = times(model, spots)
     return tuple(
-        Planned(job.id, spot.seats, start, end)
+        Planned(job.id, spot.slots, start, end)
         for job, spot, start, end in zip(model.jobs, spots, start_s, end_s, strict=True)
     )
 
@@ -103,9 +103,9 @@ def replay(
     model: Model, machine: Machine, setting: Setting, schedule: Sequence[Planned]
 ) -> Outcome:
     """Play a schedule through the engine. Raises AssertionError where that sees other times."""
-    asks = {job.id: truth(model, job, number) for number, job in enumerate(model.jobs)}
+    requests = {job.id: truth(model, job, number) for number, job in enumerate(model.jobs)}
     policy = Follow(schedule)
-    outcome = Simulation(model.jobs, machine, policy, setting, lambda job: asks[job.id]).run()
+    outcome = Simulation(model.jobs, machine, policy, setting, lambda job: requests[job.id]).run()
     ends = {record.job.id: record.end_s for record in outcome.records}
     for one in schedule:
         seen = ends[one.job_id]
