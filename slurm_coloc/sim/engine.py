@@ -147,7 +147,8 @@ class Simulation:
                 return
             if setting.conditions.telemetry:
                 self._measure()
-            start = self._policy.next(waiting.view(self.now_s))
+            waiting.now_s = self.now_s
+            start = self._policy.next(waiting)
             more = waiting.end_pass()
             if start is not None:
                 self._start(start)

@@ -30,17 +30,7 @@ def request_maker(
         if found is not None:
             need = max(1, math.ceil(found / shard_mib)) * shard_mib
         share = job.coloc and (estimator == "none" or (need is not None and need <= largest_mib))
-        return PlaceRequest(
-            job.id,
-            job.gpus,
-            need if share or need is None else None,
-            job.activity,
-            job.submit_s,
-            None,
-            job.user,
-            job.account,
-            share,
-        )
+        return job.request(need if share else None, share)
 
     return request
 

@@ -125,16 +125,8 @@ def requests_of(way: Way, jobs: Sequence[TraceJob]) -> Callable[[TraceJob], Plac
             found = job.memory_mib
         elif way.estimator != "none":
             found = job.estimates.get(way.estimator)
-        return PlaceRequest(
-            job.id,
-            job.gpus,
-            None if found is None else math.ceil(found),
-            job.activity,
-            job.submit_s,
-            user=job.user,
-            account=job.account,
-            idle_only=found is None and way.estimator != "none",
-        )
+        need = None if found is None else math.ceil(found)
+        return job.request(need, idle_only=need is None and way.estimator != "none")
 
     return request
 

@@ -9,7 +9,7 @@ alone.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, islice
 
 from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, View
@@ -30,20 +30,12 @@ class _Reserved:
     alone: frozenset[int] = frozenset()
 
 
-class Waiting:
-    """Jobs in the order of the queue."""
+class Waiting(View):
+    """The jobs in the order of the queue, as a policy sees them; it remembers what was refused."""
 
     def __init__(self, slots: Sequence[GpuSlot], setting: Setting) -> None:
-        self._slots = slots
         self._queue: list[tuple[Entry, PlaceRequest]] = []
-        self._entry: dict[int, Entry] = {}
-        self._serial = count()
-        self._turn = 0
-        # Slots in the order in which they were freed; a job remembers how far it has seen them.
-        self._freed: list[GpuSlot] = []
-        self._refused_at: dict[int, int] = {}
-        self._reserved = self._next = _Reserved()
-        self._view = _View(
+        super().__init__(
             0.0,
             _Requests(self._queue),
             slots,
@@ -51,9 +43,13 @@ class Waiting:
             setting.believed or setting.interference,
             depth=setting.depth,
             pooled=any(slot.pool for slot in slots) and not all(slot.pool for slot in slots),
-            waiting=self,
         )
-        self._by_node, self._largest = self._view.nodes(), self._view.largest_node()
+        self._entry: dict[int, Entry] = {}
+        self._serial = count()
+        # Slots in the order in which they were freed; a refused job remembers how many there were.
+        self._freed: list[GpuSlot] = []
+        self._refused_at: dict[int, int] = {}
+        self._reserved = self._next = _Reserved()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -75,7 +71,7 @@ class Waiting:
         if request.id in self._reserved.ids:
             self._next = _Reserved()
             self.end_pass()
-        self._turn = last_slot + 1
+        self.turn = (last_slot + 1) % len(self.slots)
 
     def update(self, request: PlaceRequest) -> None:
         """Something else is expected of a job that waits; its place in the queue stays."""
@@ -95,24 +91,21 @@ class Waiting:
         if slot.host is None or not slot.host.limited:
             self._freed.append(slot)
         else:
-            self._freed.extend(self._by_node[slot.node])
+            self._freed.extend(self.nodes()[slot.node])
 
     def reconsider(self) -> None:
         """Telemetry has something new: every slot may admit a refused job now."""
         self._refused_at.clear()
 
-    def view(self, now_s: float) -> View:
-        """What a policy sees now."""
-        self._view.now_s = now_s
-        self._view.turn = self._turn % len(self._slots)
-        return self._view
-
     def hold(
-        self, ids: Collection[int], slots: frozenset[int], until_s: float, alone: frozenset[int]
+        self,
+        ids: Collection[int],
+        slots: Collection[int],
+        until_s: float,
+        alone: Collection[int] = (),
     ) -> None:
-        """These slots are reserved for the first jobs so long. Of several calls in one pass the
-        last counts."""
-        self._next = _Reserved(ids, slots, until_s, alone)
+        """As the view says. Of several calls in one pass the last counts."""
+        self._next = _Reserved(ids, frozenset(slots), until_s, frozenset(alone))
 
     def end_pass(self) -> bool:
         """A pass over the queue is over. Returns whether another one could find more.
@@ -125,7 +118,7 @@ class Waiting:
         if same and last.until_s >= self._reserved.until_s:
             return False
         shut = last.slots | last.alone
-        self._freed.extend(self._slots[index] for index in sorted(shut))
+        self._freed.extend(self.slots[index] for index in sorted(shut))
         return bool(shut)
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
@@ -134,15 +127,15 @@ class Waiting:
         freed = len(self._freed)
         if refused_at == freed:
             return ()
-        if refused_at is None or freed - refused_at >= len(self._slots):
-            return self._slots
+        if refused_at is None or freed - refused_at >= len(self.slots):
+            return self.slots
         news = {slot.index: slot for slot in self._freed[refused_at:]}.values()
         if request.gpus == 1:
             return list(news)
-        if request.gpus > self._largest:
-            return self._slots
+        if request.gpus > self.largest_node():
+            return self.slots
         nodes = {slot.node for slot in news}
-        return [slot for node in sorted(nodes) for slot in self._by_node[node]]
+        return [slot for node in sorted(nodes) for slot in self.nodes()[node]]
 
     def refuse(self, request: PlaceRequest) -> None:
         """Nothing admits the job now."""
@@ -169,25 +162,3 @@ class _Requests(Sequence[PlaceRequest]):
 
     def __iter__(self) -> Iterator[PlaceRequest]:
         return (item[1] for item in self._queue)
-
-
-@dataclass(slots=True)
-class _View(View):
-    """A view that remembers what it refused."""
-
-    waiting: Waiting = field(kw_only=True)
-
-    def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
-        return self.waiting.open_to(request)
-
-    def refuse(self, request: PlaceRequest) -> None:
-        self.waiting.refuse(request)
-
-    def hold(
-        self,
-        ids: Collection[int],
-        slots: Collection[int],
-        until_s: float,
-        alone: Collection[int] = (),
-    ) -> None:
-        self.waiting.hold(ids, frozenset(slots), until_s, frozenset(alone))

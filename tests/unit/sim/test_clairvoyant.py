@@ -14,15 +14,14 @@ from slurm_coloc.cli.app import run
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.bound import bound_s
+from slurm_coloc.sim.bound import arrival_bound_s, bound_s
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.search.clairvoyant import Clairvoyant, Found, arrival_bound_s, best_known
-from slurm_coloc.sim.search.clairvoyant.follow import Planned
+from slurm_coloc.sim.search.clairvoyant import Clairvoyant, Found, best_known
 from slurm_coloc.sim.search.clairvoyant.model import Model
-from slurm_coloc.sim.search.clairvoyant.search import replay
+from slurm_coloc.sim.search.clairvoyant.search import Planned, replay
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, simulate
 from slurm_coloc.sim.trace import TraceJob

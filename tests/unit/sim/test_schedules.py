@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.schedules.anneal import anneal, times
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot
 
 ROOM = 10
 

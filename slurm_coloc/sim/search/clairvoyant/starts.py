@@ -11,27 +11,19 @@ from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.policies import registry
 from slurm_coloc.sim.search.clairvoyant.model import Model
-from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.search.schedules.problem import Spot
 from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.trace import TraceJob
 
 #: how many waiting jobs a policy may consider: strict order, and backfill
 DEPTHS = (1, 50)
 
 
-def truth(model: Model, job: TraceJob, number: int) -> PlaceRequest:
-    """What a job asks for when everything is known."""
-    alone = model.alone[number]
-    return PlaceRequest(
-        job.id,
-        job.gpus,
-        None if alone else job.memory_mib,
-        job.activity,
-        job.submit_s,
-        user=job.user,
-        account=job.account,
-        share=not alone,
-    )
+def truths(model: Model) -> dict[int, PlaceRequest]:
+    """What each job asks for when everything is known, by its id."""
+    return {
+        job.id: job.request(None if alone else job.memory_mib, not alone)
+        for job, alone in zip(model.jobs, model.alone, strict=True)
+    }
 
 
 def spots_of(model: Model, outcome: Outcome) -> list[Spot]:
@@ -56,7 +48,7 @@ def starts(
 ) -> list[tuple[float, list[Spot]]]:
     """Makespan (s) and plan of each policy at each depth, the best ones first; each plan once."""
     found: dict[tuple[Spot, ...], float] = {}
-    requests = {job.id: truth(model, job, number) for number, job in enumerate(model.jobs)}
+    requests = truths(model)
     for policy in sorted(registry().values(), key=_name) if policies is None else policies:
         for depth in DEPTHS:
             outcome = Simulation(

@@ -8,8 +8,7 @@ from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import LATE
 from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import JOBS
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules, by_node
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot, by_node
 
 #: keys of jobs that run are below this one, those of jobs that wait above
 RUNNING = -1e9

@@ -13,7 +13,7 @@ from slurm_coloc.sim.search.planning.lists import STYLES, list_schedule
 from slurm_coloc.sim.search.planning.now import KNOWN, Now
 from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
-from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.search.schedules.problem import Spot
 
 #: list schedules that are tried beside the plan of the last decision
 FEW = 6

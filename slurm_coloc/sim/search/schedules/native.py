@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from itertools import accumulate, chain
 from typing import Any
 
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot
 
 #: built where the package is installed with a C compiler at hand (pyproject.toml)
 MODULE = "slurm_coloc.sim.search.schedules._kernel"
