@@ -109,10 +109,12 @@ def type_of(field: FieldInfo) -> Any:
     return kinds[0] if optional else field.annotation
 
 
-def option_of(field: FieldInfo) -> str:
+def option_of(key: str, field: FieldInfo) -> str:
     """The option that also sets a key, such as --budget or --plan/--no-plan; "" for none."""
     extra = field.json_schema_extra
-    return str(extra["option"]) if isinstance(extra, dict) else ""
+    if not isinstance(extra, dict):
+        return ""
+    return str(extra["option"] or f"--{key.rpartition('.')[2].replace('_', '-')}")
 
 
 def _kind(field: FieldInfo) -> str:
@@ -160,7 +162,7 @@ def table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
         shown = "required" if field.is_required() else "none"
         shown = shown if value is None else f"`{toml_value(value)}`"
         text = ", ".join(filter(None, (_kind(field), bounds(field))))
-        also = f" Option: `{option}`." if (option := option_of(field)) else ""
+        also = f" Option: `{option}`." if (option := option_of(key, field)) else ""
         yield f"| `{key}` | {text} | {unit(key)} | {shown} | {field.description}{also} |"
     yield ""
 

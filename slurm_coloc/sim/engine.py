@@ -23,7 +23,7 @@ from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 from slurm_coloc.sim.waiting import Waiting
 
-#: order of events of one moment: ends first, so that what they free is seen
+#: order of events of one moment: ends first, so that what they free is used
 END, LIMIT, LAUNCH, MEMORY, ARRIVE, TICK = range(6)
 
 
@@ -211,7 +211,7 @@ class Simulation:
             raise AssertionError(f"{self._policy.name}: job {request.id} cannot start there")
 
     def _update(self, slots: Sequence[GpuSlot]) -> None:
-        """New ends of all whose speed changed: by itself, or by the time limit."""
+        """New ends of all jobs whose speed changed: by themselves, or by the time limit."""
         longest_s = self._setting.max_limit_s or INF
         for run in self._floor.update(slots, self.now_s):
             end_s = self.now_s + run.left_s / run.speed if run.speed else INF

@@ -19,8 +19,8 @@ def request_maker(
     ``estimator``: oracle; none; a column of the trace; or error:P[:LEVEL], the truth times a random
     error with P as the median of its absolute value, and a margin so that the part LEVEL of all
     jobs (0.99) stays within it.
-    ``largest_mib``: what the largest GPU offers; who needs more gets whole GPUs. Raises UsageFault
-    for a column that no job has.
+    ``largest_mib``: what the largest GPU offers; a job that needs more gets whole GPUs. Raises
+    UsageFault for a column that no job has.
     """
     of = _memory(estimator, jobs, rng)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs of a simulation and the jobs that run on them: the truth behind what a policy sees.
 
-A job's speed changes only when a neighbour comes or goes on one of its slots. Whoever moves a job
-is handed the runs whose speed changed, to put their ends into the future anew.
+A job's speed changes only when a neighbour comes or goes on one of its slots. `update`
+returns the runs whose speed changed, so that the caller schedules their ends anew.
 """
 
 from collections.abc import Sequence
@@ -146,8 +146,8 @@ class Floor:
     # ---- speeds ----------------------------------------------------------------------------
 
     def update(self, slots: Sequence[GpuSlot], now_s: float) -> list[Run]:
-        """Jobs came or went on these slots: bring all whom it concerns up to date. Returns those
-        whose speed is another one."""
+        """Jobs came or went on these slots: bring all runs that it concerns up to date.
+        Returns those whose speed changed."""
         touched = {slot.index: self.places[slot.index] for slot in slots}
         concerned = {run.job.id: run for place in touched.values() for run in place.runs}
         known: dict[int, dict[int, tuple[float, float]]] = {}

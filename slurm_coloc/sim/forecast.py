@@ -140,7 +140,7 @@ class Forecast:
 
 
 def _run_of(job: TraceJob) -> tuple[str, int, float | None]:
-    """What runs of one length have in common: who trains for more epochs sets another limit."""
+    """What runs of one length have in common: a user who trains more epochs sets another limit."""
     return job.name, job.gpus, job.limit_s
 
 

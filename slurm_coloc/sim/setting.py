@@ -94,7 +94,7 @@ class Setting:
     share one MPS server; without it such a GPU works by streams. ``node_cpus``, ``node_host_mib``:
     what each node has for its jobs; 0 = never short. ``stretch``: a job's time limit grows with the
     slowdown that the scheduler expects of its GPUs, up to ``max_limit_s``, the partition's MaxTime
-    (None: no bound); a job whose limit cannot grow so far closes its GPU. ``believed``: the model
+    (None: no bound); no job joins one whose limit cannot grow so far. ``believed``: the model
     of interference that the limits are stretched by; None: the true one. ``expect_runs``: run times
     are expected from ended jobs of the same name; else only time limits are known. ``guess_runs``:
     where none ended, they are guessed from jobs like it and its limit, again whenever one ends.

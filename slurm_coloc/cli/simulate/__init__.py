@@ -52,29 +52,28 @@ def command(
     file of --scenario.
     """
     given = {
-        key: options[_parameter(field)]
+        key: options[_parameter(option)]
         for key, field in keys().items()
-        if option_of(field) and options[_parameter(field)] not in (None, [])
+        if (option := option_of(key, field)) and options[_parameter(option)] not in (None, [])
     }
     request = request_of(scenario_of(scenario, sets or [], given))
     answer(request, as_json=as_json, plot=plot, markdown=markdown)
 
 
-def _parameter(field: FieldInfo) -> str:
+def _parameter(option: str) -> str:
     """The name of the parameter that an option fills."""
-    return "option_" + option_of(field).partition("/")[0].strip("-").replace("-", "_")
+    return option.partition("/")[0].strip("-").replace("-", "_")
 
 
 def _parameters() -> Iterator[Parameter]:
     """A parameter for each key that has an option, in the order of the keys; then the others."""
     for key, field in keys().items():
-        if option_of(field):
+        if option := option_of(key, field):
             table = tables()[key.rpartition(".")[0]]
             panel = (table.__doc__ or "").rpartition("] ")[2]
-            option = typer.Option(None, option_of(field), help=_help(field), rich_help_panel=panel)
-            kind = _kind(field) | None
-            name = _parameter(field)
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=option, annotation=kind)
+            value = typer.Option(None, option, help=_help(field), rich_help_panel=panel)
+            name, kind = _parameter(option), _kind(field) | None
+            yield Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=kind)
     for one in Signature.from_callable(command).parameters.values():
         if one.kind is not Parameter.VAR_KEYWORD:
             yield one.replace(kind=Parameter.KEYWORD_ONLY)

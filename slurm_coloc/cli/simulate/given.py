@@ -75,7 +75,7 @@ def _assignment(text: str) -> tuple[str, object, str]:
 
 def _label(key: str, value: object) -> str:
     shown = ",".join(map(str, value)) if isinstance(value, list) else value
-    return f"{option_of(keys()[key]).partition('/')[0]} {shown}"
+    return f"{option_of(key, keys()[key]).partition('/')[0]} {shown}"
 
 
 def _of_file(path: Path) -> Iterator[tuple[str, object, str]]:

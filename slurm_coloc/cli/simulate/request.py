@@ -12,9 +12,9 @@ from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, fill, level
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
+from slurm_coloc.sim.policies import BEST, best_assumes, best_policy, best_setting
 from slurm_coloc.sim.policies import policy as policy_named
 from slurm_coloc.sim.power import power
-from slurm_coloc.sim.presets import BEST, best_assumes, best_policy, best_setting
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly

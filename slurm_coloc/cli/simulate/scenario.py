@@ -13,8 +13,13 @@ from pydantic import BeforeValidator, Field
 from slurm_coloc.config.base import Section
 
 
-def _key(default: Any, text: str, option: str = "", **bounds: Any) -> Any:
-    """A key. ``option``: the option that also sets it; "" where there is none."""
+def _key(default: Any, text: str, **bounds: Any) -> Any:
+    """A key that only --set and a file set."""
+    return Field(default, description=text, **bounds)
+
+
+def _option(default: Any, text: str, option: str = "", **bounds: Any) -> Any:
+    """A key that an option sets too: ``option``, or the one of the key's own name."""
     return Field(default, description=text, json_schema_extra={"option": option}, **bounds)
 
 
@@ -35,49 +40,36 @@ Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_item
 class ConditionKeys(Section):
     """[conditions] When jobs may share a GPU."""
 
-    by_plan: bool = _key(
+    by_plan: bool = _option(
         True, "Whether a job must fit beside what is reserved.", "--plan/--no-plan"
     )
-    jobs: int | None = _key(
+    jobs: int | None = _option(
         None, "Most jobs on a GPU. Default: pool.max_jobs_per_gpu.", "--jobs-per-gpu", ge=1, le=48
     )
-    share_with: Literal["user", "account", "anyone"] | None = _key(
-        None,
-        "Who may share a GPU: user, account or anyone. Default: anyone; with --sacct user.",
-        "--share-with",
+    share_with: Literal["user", "account", "anyone"] | None = _option(
+        None, "Who may share a GPU: user, account or anyone. Default: anyone; with --sacct user."
     )
-    budget: float | None = _key(
+    budget: float | None = _option(
         None,
         "Most that the SM activities (alone) of a GPU's jobs may add up to. Default: none; "
         "with --sacct pool.compute_budget.",
-        "--budget",
         ge=0.0,
     )
-    max_slowdown: float | None = _key(
-        None,
-        "Longest time beside others over the time alone, as predicted.",
-        "--max-slowdown",
-        ge=1.0,
+    max_slowdown: float | None = _option(
+        None, "Longest time beside others over the time alone, as predicted.", ge=1.0
     )
-    idle_first: bool = _key(
+    idle_first: bool = _option(
         False, "Share no GPU while one is idle.", "--idle-first/--no-idle-first"
     )
-    margin_mib: int | None = _key(
-        None,
-        "Telemetry must show the memory that a job needs as free, and so much more.",
-        "--margin-mib",
-        ge=0,
+    margin_mib: int | None = _option(
+        None, "Telemetry must show the memory that a job needs as free, and so much more.", ge=0
     )
-    free_mib: int | None = _key(
-        None,
-        "Telemetry must show so much memory as free (the thesis: 2048, 5120).",
-        "--free-mib",
-        ge=0,
+    free_mib: int | None = _option(
+        None, "Telemetry must show so much memory as free (the thesis: 2048, 5120).", ge=0
     )
-    smact_at_most: float | None = _key(
+    smact_at_most: float | None = _option(
         None,
         "Telemetry must show at most this SM activity (ratio; the thesis: 0.75 to 0.85).",
-        "--smact-at-most",
         ge=0.0,
         le=1.0,
     )
@@ -93,7 +85,7 @@ class ConditionKeys(Section):
 class QueueKeys(Section):
     """[queue] The order of waiting jobs, and what is known of their run times."""
 
-    order: Literal["fifo", "backfill", "priority"] = _key(
+    order: Literal["fifo", "backfill", "priority"] = _option(
         "backfill",
         "fifo (strict order), backfill (as Slurm's), or priority: by age and fair share, with "
         "backfill.",
@@ -107,11 +99,10 @@ class QueueKeys(Section):
         "the trace alone.",
         ge=0.0,
     )
-    logs: float | None = _key(
+    logs: float | None = _option(
         None,
-        "Part of the trainings whose log tells how far they are, so that a job's run time is known "
+        "Part of the trainings whose log shows how far they are, so that a job's run time is known "
         "once a twentieth of it is done (ratio). Default: 0.75 with best, else 0.",
-        "--logs",
         ge=0.0,
         le=1.0,
     )
@@ -130,7 +121,7 @@ class MonitorKeys(Section):
 class MemoryKeys(Section):
     """[memory] How the memory of a job appears and what is known of it."""
 
-    fence: bool = _key(
+    fence: bool = _option(
         False,
         "A job that takes more than its reservation runs out of memory itself.",
         "--fence/--no-fence",
@@ -178,85 +169,70 @@ class NodeKeys(Section):
 class AssumeKeys(Section):
     """[assume] What accounting does not record."""
 
-    smact: str = _key(
+    smact: str = _option(
         "mid", "Mean SM activity of jobs: low, mid, high or a ratio.", "--assume-smact"
     )
-    memory: str = _key(
+    memory: str = _option(
         "mid", "Mean GPU memory of jobs: low, mid, high or a ratio of the GPU's.", "--assume-memory"
     )
-    joining: float = _key(
-        1.0, "Part of the jobs of one GPU that ask to share (ratio).", "--joining", ge=0.0, le=1.0
+    joining: float = _option(
+        1.0, "Part of the jobs of one GPU that ask to share (ratio).", ge=0.0, le=1.0
     )
 
 
 class Scenario(Section):
     """What is simulated, under which policy."""
 
-    trace: Path | None = _key(
-        None,
-        "Trace CSV: job,name,submit_s,gpus,run_s,memory_mib,smact[,user][,X_mib...].",
-        "--trace",
+    trace: Path | None = _option(
+        None, "Trace CSV: job,name,submit_s,gpus,run_s,memory_mib,smact[,user][,X_mib...]."
     )
-    sacct: Path | None = _key(
-        None,
-        "Output of sacct -P; prints the admin's page. Its columns: see docs/simulate.md.",
-        "--sacct",
+    sacct: Path | None = _option(
+        None, "Output of sacct -P; prints the admin's page. Its columns: see docs/simulate.md."
     )
-    philly: Path | None = _key(None, "cluster_job_log of Microsoft's Philly trace.", "--philly")
-    helios: Path | None = _key(None, "cluster_log.csv of SenseTime's Helios trace.", "--helios")
-    partition: Names = _key(
-        (), "Of --sacct these partitions alone; may be repeated.", "--partition"
+    philly: Path | None = _option(None, "cluster_job_log of Microsoft's Philly trace.")
+    helios: Path | None = _option(None, "cluster_log.csv of SenseTime's Helios trace.")
+    partition: Names = _option((), "Of --sacct these partitions alone; may be repeated.")
+    history: Path | None = _option(
+        None, "With --sacct: output of coloc history --json, whose peaks of GPU memory are used."
     )
-    history: Path | None = _key(
-        None,
-        "With --sacct: output of coloc history --json, whose peaks of GPU memory are used.",
-        "--history",
-    )
-    gpus: str = _key(
+    gpus: str = _option(
         "",
         "Machines: [NODESx]GPUSxTYPE[:MIG+MIG], joined by commas. Default: 4xa100-40gb; for "
         "accounting files what was in use at once.",
-        "--gpus",
     )
-    pool: int | None = _key(
-        None, "So many GPUs are shared, the others are whole. Default: all.", "--pool", ge=0
+    pool: int | None = _option(
+        None, "So many GPUs are shared, the others are whole. Default: all.", ge=0
     )
-    policy: Names = _key(
+    policy: Names = _option(
         (),
         "A policy's name, best or exclusive; may be repeated. Default: best; for accounting files "
         "first-fit, as Slurm itself places.",
-        "--policy",
     )
-    compare: Names = _key((), "Several policies, joined by commas, in one table.", "--compare")
-    search: int = _key(
+    compare: Names = _option((), "Several policies, joined by commas, in one table.")
+    search: int = _option(
         200_000,
         "Schedules that --policy clairvoyant tries: it knows the whole trace beforehand and "
         "searches the shortest schedule that exists. For traces of some hundred jobs.",
-        "--search",
         ge=1,
     )
-    estimator: str = _key(
+    estimator: str = _option(
         "",
         "What is known of a job's memory: oracle, none, error:RATIO, or X of a column X_mib. "
         "Default: oracle; for accounting files error:0.1.",
-        "--estimator",
     )
-    method: Literal["mps", "streams", "mig"] = _key(
-        "mps", "How kernels share a GPU: mps, streams or mig.", "--method"
+    method: Literal["mps", "streams", "mig"] = _option(
+        "mps", "How kernels share a GPU: mps, streams or mig."
     )
-    interference: str = _key(
-        "reference", "How jobs slow each other down: reference or fitted.", "--interference"
-    )
-    power: str = _key("thesis", "Power of a GPU by its activity: thesis or profiles.", "--power")
-    runs: int = _key(
+    interference: str = _option("reference", "How jobs slow each other down: reference or fitted.")
+    power: str = _option("thesis", "Power of a GPU by its activity: thesis or profiles.")
+    runs: int = _option(
         1,
         "Runs of the trace, each with a little jitter where there are several; the answer has "
         "their means.",
-        "--runs",
         ge=1,
         le=10_000,
     )
-    seed: int = _key(0, "Of jitter, assumptions and simulated errors.", "--seed")
+    seed: int = _option(0, "Of jitter, assumptions and simulated errors.")
     conditions: ConditionKeys = ConditionKeys()
     queue: QueueKeys = QueueKeys()
     monitor: MonitorKeys = MonitorKeys()

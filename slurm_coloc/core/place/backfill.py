@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backfill: where the first waiting job is expected to start, and who may start before it.
+"""Backfill: where the first waiting job is expected to start, and which may start before it.
 
 As in EASY backfill: a later job may go first if, by plan, the first one starts no later for it. The
 plan is what is known: expected ends at present speeds. On shared GPUs a newcomer would slow down

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order in which Slurm considers waiting jobs (sort_job_queue2 of slurmctld, read at 24.11).
 
-Who may preempt whom comes first, then a reservation, the partition's PriorityTier, the priority,
-the time of submission and the id (an array's for its tasks). Under preempt/partition_prio who may
-preempt whom is the order of the tiers.
+Which job may preempt which comes first, then a reservation, the partition's PriorityTier, the
+priority, the time of submission and the id (an array's for its tasks). Under preempt/partition_prio
+preemption follows the order of the tiers.
 """
 
 from collections.abc import Iterable, Mapping

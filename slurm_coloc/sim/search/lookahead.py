@@ -94,7 +94,7 @@ class Lookahead:
 
 
 def _moment(view: View, waiting: int, start: Start | None = None) -> object:
-    """Who waits and who is where, after a start: time alone is no reason for another plan."""
+    """Which jobs wait and which run where, after a start: a plan holds until this changes."""
     gone = -1 if start is None else start.request.id
     taken = () if start is None else tuple(slot.index for slot in start.slots)
     requests = [

@@ -99,7 +99,7 @@ class Learned:
 
     Of two jobs it says what was learned. Of more: what a pair loses beyond the model is added for
     each neighbour; less than the model only as far as it was learned beside every neighbour. So a
-    further neighbour never speeds anybody up, as long as it does not under the base model.
+    further neighbour never speeds a job up, as long as it does not under the base model.
     """
 
     base: Interference

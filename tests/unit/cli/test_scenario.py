@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.cli.simulate.given import keys, option_of, scenario_of
+from slurm_coloc.cli.reference import option_of
+from slurm_coloc.cli.simulate.given import keys, scenario_of
 from slurm_coloc.cli.simulate.request import request_of
 from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.errors import UsageFault
@@ -106,5 +107,5 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_each_option_is_of_one_key() -> None:
-    options = [option_of(field) for field in keys().values() if option_of(field)]
+    options = [one for key, field in keys().items() if (one := option_of(key, field))]
     assert len(options) == len(set(options))

@@ -8,8 +8,7 @@ import pytest
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.forecast import FIRST, FIRST_S, LONGER, Forecast, Logs
 from slurm_coloc.sim.machine import parse_machine
-from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.presets import LOGS, PLANNED, best_policy, best_setting
+from slurm_coloc.sim.policies import LOGS, PLANNED, best_policy, best_setting, policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from slurm_coloc.sim.trace import TraceJob

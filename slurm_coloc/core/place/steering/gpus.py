@@ -47,7 +47,7 @@ class GpuPlan:
         self.pins: list[Pin] = []
         self.slots: list[GpuSlot] = []
         self._nodes = {node.name: node for node in snapshot.nodes}
-        self._closed: set[int] = set()  # slots whose jobs bear no further neighbour
+        self._closed: set[int] = set()  # slots with a job that no other may join
         for number, node in enumerate(snapshot.nodes):
             host = Host(number, node.cpus, node.memory_mib)
             for place, device in enumerate(node.devices):
@@ -89,7 +89,7 @@ class GpuPlan:
         if device.whole and not slot.residents:
             self._put(slot, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
         elif device.used > shares:
-            # Somebody's, on which GPU of the node was not to be found out.
+            # A job's, on which GPU of the node could not be found out.
             need = (device.used - shares) * rules.shard_mib
             self._put(slot, PlaceRequest(-index - 1, 1, need, None, 0.0), None, None)
         return slot
@@ -136,7 +136,7 @@ class GpuPlan:
                     continue
                 need = job.shards * self.snapshot.rules.shard_mib
                 if slot.idle and slot.measured.free_mib < need:
-                    continue  # somebody is there whom Slurm does not know
+                    continue  # a process is there that Slurm does not know
             found.append(slot)
         return found
 
@@ -193,7 +193,7 @@ class GpuPlan:
     def turns(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
         """Those on which a job may wait for its turn, the one that is expected to have room first
         before the others: there is none by plan, or only jobs before it hold it up. GPUs that
-        somebody has whole come last."""
+        a job has whole come last."""
         view = View(self.snapshot.at_s, [request], self.slots, self._plan, FITTED)
         found = []
         for slot in slots:
@@ -210,8 +210,7 @@ class GpuPlan:
         return any(admits(request, slot, self._plan, FITTED) for slot in allowed)
 
     def is_gated(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
-        """Whether telemetry, or somebody's bound on his slowdown, alone keeps a job out
-        everywhere."""
+        """Whether telemetry, or a slowdown limit, alone keeps a job out everywhere."""
         admitted = (
             admits(request, slot, self._gated, FITTED)
             for slot in allowed

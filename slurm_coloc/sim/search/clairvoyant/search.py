@@ -108,7 +108,7 @@ def best_known(
 
 
 def _free(setting: Setting) -> Setting:
-    """A setting without what binds those who do not know everything."""
+    """A setting without what binds a scheduler that does not know everything."""
     return replace(
         setting,
         conditions=Conditions(jobs=setting.conditions.jobs),

@@ -144,7 +144,7 @@ class Rollout:
         )
 
     def _speeds(self) -> None:
-        """New speeds of all whom a change concerns; a job is as fast as on its slowest slot."""
+        """New speeds of all jobs that a change concerns: of each that on its slowest slot."""
         kind, tables, slots_of, speed = self.snapshot.kind, self.tables, self.slots_of, self.speed
         for slot in self.dirty:
             self._refresh(slot)
@@ -170,11 +170,11 @@ class Rollout:
         for job in self.queue:
             slots: tuple[int, ...] | None = None
             if need[job] <= top:
-                if snapshot.gpus[job] == 1:
-                    slot = self._one(job, locked)
-                    slots = (slot,) if slot >= 0 else None
-                else:
-                    slots = self._several(job, locked)
+                scores = self._scores(job, locked)
+                if snapshot.gpus[job] > 1:
+                    slots = self._one_node(job, sorted(scores))
+                elif scores:
+                    slots = (min(scores)[1],)
             if slots is not None:
                 self._start(job, slots)
                 started.append((job, slots))
@@ -226,12 +226,6 @@ class Rollout:
         if style.rule == LEVEL:
             return sum([self.left[one] * snapshot.smact[one] for one in self.on[slot]])
         return float(self.free[slot] - snapshot.need[job])
-
-    def _one(self, job: int, locked: dict[int, float]) -> int:
-        return min(self._scores(job, locked), default=(0.0, -1))[1]
-
-    def _several(self, job: int, locked: dict[int, float]) -> tuple[int, ...] | None:
-        return self._one_node(job, sorted(self._scores(job, locked)))
 
     def _scores(self, job: int, locked: dict[int, float]) -> list[tuple[float, int]]:
         """Of the slots that a job could have now (score, slot), the lower the better."""

@@ -23,7 +23,7 @@ class PlanSnapshot:
 
     ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
     on an idle slot only. ``due``: seconds from now by which it should start. ``group``: of those
-    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where nobody may
+    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where no job may
     join. ``on``: jobs of each slot.
     """
 

@@ -17,9 +17,9 @@ from slurm_coloc.core.draw import Draw
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides besides memory who may join whom, per job: ``lone`` joins nobody; ``group``:
-    only those of one share; ``smact``: SM activity alone (ratio), whose sum on a slot is within
-    ``budget``; ``bound``: highest slowdown that it bears, where ``bounded``."""
+    """What decides besides memory which job may join which. ``lone``: it joins no other;
+    ``group``: only jobs of one group share; ``smact``: SM activity alone (ratio), whose sum on a
+    slot is within ``budget``; ``bound``: highest slowdown that it bears, where ``bounded``."""
 
     lone: Sequence[bool]
     group: Sequence[int]
