@@ -7,8 +7,10 @@ that waits for PCIe or the host, which loses little, from one that fills the SMs
 gain alike, a memory-heavy job goes beside compute-heavy ones: where least DRAM activity is.
 """
 
-from slurm_coloc.core.place.placing import BUSY, GpuSlot, PlaceRequest, Start, View, activities
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Start, View
 from slurm_coloc.core.place.queue_discipline import first_that_starts
+from slurm_coloc.core.place.speeds import BUSY, activities
 
 #: gains (ratio of one GPU's SM activity) that count as alike: a fifth of the model's error in a
 #: speed (RMSE 0.107 over 72 measured pairs)

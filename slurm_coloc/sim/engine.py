@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Policy, Start
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.floor import Floor
 from slurm_coloc.sim.knowledge import Knowledge

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from statistics import NormalDist, StatisticsError
 
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.trace import TraceJob
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.sim.floor import Floor
 from slurm_coloc.sim.forecast import Forecast, Logs
 from slurm_coloc.sim.outcome import Record

@@ -77,6 +77,11 @@ def gpu_type(kind: str) -> str:
     return found[0] if found else ""
 
 
+def notes(*counts: tuple[int, str, str]) -> list[str]:
+    """What was left out or read in a certain way: (number, of what, what about it), none for 0."""
+    return [f"{counted(number, one)} {text}" for number, one, text in counts if number]
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """``1 job``, ``3 jobs``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -4,8 +4,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.power import A100, Power
 from slurm_coloc.sim.telemetry import Monitor
 

@@ -4,7 +4,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.placing import Measured
+from slurm_coloc.core.place.gpu_slot import Measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome

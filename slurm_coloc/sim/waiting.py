@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import View
 from slurm_coloc.sim.setting import Setting
 
 #: recovered before others, then by priority (highest first), then by arrival

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_coloc.core.place.gpu_slot import INF
+from slurm_coloc.core.place.gpu_slot import INF, PlaceRequest
 from slurm_coloc.core.place.interference import REFERENCE
-from slurm_coloc.core.place.placing import PlaceRequest, Policy
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
 from slurm_coloc.sim.engine import Simulation

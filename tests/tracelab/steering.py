@@ -10,7 +10,8 @@ jobs, lets them wait, or leaves them to Slurm.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Policy, Start, View
 from slurm_coloc.core.place.steering import (
     Act,
     Answer,

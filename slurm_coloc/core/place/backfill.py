@@ -10,14 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.place.free_at import alone, fits, free_at
-from slurm_coloc.core.place.gpu_slot import INF, Host
-from slurm_coloc.core.place.placing import (
-    Conditions,
-    GpuSlot,
-    PlaceRequest,
-    Resident,
-    View,
-)
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.speeds import expected_speeds
 
 #: seconds that a first job may start later for a newcomer: rounding, no more

@@ -3,16 +3,8 @@
 
 from collections.abc import Sequence
 
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import (
-    Conditions,
-    GpuSlot,
-    PlaceRequest,
-    Resident,
-    View,
-    admits,
-    may_share_with,
-)
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View, admits, may_share_with
 
 
 def free_at(

@@ -9,29 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, Measured, PlaceRequest, Resident
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.speeds import BUSY, activities, expected_speeds
-
-__all__ = [
-    "BUSY",
-    "Conditions",
-    "GpuSlot",
-    "Host",
-    "Measured",
-    "PlaceRequest",
-    "Policy",
-    "Resident",
-    "ShareWith",
-    "Start",
-    "View",
-    "activities",
-    "admits",
-    "admits_alone",
-    "expected_speeds",
-    "may_share",
-    "may_share_with",
-]
+from slurm_coloc.core.place.speeds import expected_speeds
 
 ShareWith = Literal["user", "account", "anyone"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.place.backfill import Reservation, reservation
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Start, View, admits, admits_alone
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Start, View, admits, admits_alone
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 
 #: Lower is better; the slots of one job are the best ones.

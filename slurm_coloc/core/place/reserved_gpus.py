@@ -10,8 +10,7 @@ All other GPUs stay open to later jobs, and so does an idle one, as it would be 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
 
 
 class ReservedGpus:

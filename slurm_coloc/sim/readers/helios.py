@@ -8,7 +8,7 @@ neither GPU memory nor SM activity nor time limits.
 
 from pathlib import Path
 
-from slurm_coloc.sim.past import Past, PastJob, counted
+from slurm_coloc.sim.past import Past, PastJob, notes
 from slurm_coloc.sim.readers.cells import Cells, Table
 
 NEEDED = ("job_id", "gpu_num", "submit_time", "start_time", "duration")
@@ -28,12 +28,13 @@ def read_helios(path: Path) -> Past:
             not_run += 1
         else:
             jobs.append(_job(row, gpus))
-    notes = []
-    if no_gpu:
-        notes.append(f"{counted(no_gpu, 'job')} without a GPU left out")
-    if not_run:
-        notes.append(f"{counted(not_run, 'job')} that never started left out")
-    return Past(jobs, notes)
+    return Past(
+        jobs,
+        notes(
+            (no_gpu, "job", "without a GPU left out"),
+            (not_run, "job", "that never started left out"),
+        ),
+    )
 
 
 def _job(row: Cells, gpus: int) -> PastJob:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.past import Past, PastJob, counted
+from slurm_coloc.sim.past import Past, PastJob, notes
 from slurm_coloc.sim.readers.cells import Cells, Table
 
 COLUMNS = (
@@ -87,11 +87,7 @@ class _Reader:
             "again": "of requeued jobs counted as jobs of their own",
             "elsewhere": "of other partitions left out",
         }
-        return [
-            f"{counted(self._counts[key], 'run')} {text}"
-            for key, text in words.items()
-            if key in self._counts
-        ]
+        return notes(*((self._counts.get(key, 0), "run", text) for key, text in words.items()))
 
     def _job(self, job_id: str, row: Cells) -> PastJob | None:
         if not job_id:

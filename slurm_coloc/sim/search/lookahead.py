@@ -11,7 +11,8 @@ decides.
 
 from collections.abc import Sequence
 
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start, View, admits
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Policy, Start, View, admits
 from slurm_coloc.policies.interference import POLICY as GREEDY
 from slurm_coloc.sim.search.planning.combos import Combos
 from slurm_coloc.sim.search.planning.search import Search, Spots

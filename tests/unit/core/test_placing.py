@@ -6,17 +6,10 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.gpu_slot import GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE
-from slurm_coloc.core.place.placing import (
-    Conditions,
-    GpuSlot,
-    Host,
-    Measured,
-    PlaceRequest,
-    Resident,
-    admits,
-    expected_speeds,
-)
+from slurm_coloc.core.place.placing import Conditions, admits
+from slurm_coloc.core.place.speeds import expected_speeds
 
 ASK = PlaceRequest(1, 1, 10_000, Activity(0.5), 0.0, user="ada", account="x")
 OTHER = PlaceRequest(2, 1, 20_000, Activity(0.5), 0.0, user="bob", account="x")

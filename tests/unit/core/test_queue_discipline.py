@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.backfill import reservation
 from slurm_coloc.core.place.free_at import free_at
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Resident, Start, View
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Start, View
 from slurm_coloc.core.place.queue_discipline import first_that_starts
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.setting import Setting

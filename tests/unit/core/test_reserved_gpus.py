@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from slurm_coloc.core.place.placing import Conditions, GpuSlot, PlaceRequest, Resident, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.queue_discipline import Guard
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 

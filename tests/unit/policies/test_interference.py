@@ -4,7 +4,7 @@
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.policies.interference import POLICY, gain
 from tests.unit.policies.views import put, request, slots, starts, view
 

@@ -2,7 +2,8 @@
 """Small clusters and queues for tests of policies."""
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Conditions, GpuSlot, PlaceRequest, Resident, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View
 
 
 def request(number: int, smact: float = 0.5, need_gib: int = 10, **other: object) -> PlaceRequest:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest, Start, View
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
+from slurm_coloc.core.place.placing import Conditions, Start, View
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Record

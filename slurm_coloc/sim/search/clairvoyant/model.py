@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The truth of a trace and a machine, as a search over lines needs it (sim/search/schedules)."""
+"""The truth of a trace and a machine, as a search of schedules needs it (sim/search/schedules)."""
 
 from collections.abc import Sequence
 

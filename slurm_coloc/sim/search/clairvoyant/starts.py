@@ -4,7 +4,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from slurm_coloc.core.place.placing import PlaceRequest, Policy
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.policies import fresh
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine

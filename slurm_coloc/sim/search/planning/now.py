@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A snapshot as a problem of lines: what runs stays where it is, what waits goes anywhere."""
+"""A snapshot as a problem of schedules: jobs that run stay, jobs that wait may go anywhere."""
 
 import math
 from collections.abc import Sequence

@@ -58,7 +58,7 @@ class Search:
         return [(self._ids[job], self._spots[job].slots) for job in begun]
 
     def _listed(self, most: int) -> list[Spot]:
-        """The best list schedule as lines."""
+        """The best list schedule as spots."""
         now = self._now
         played = list_schedule(self._snapshot, self._waiting, self._draw, most)
         spots = [Spot((), 0.0, 0)] * self._waiting

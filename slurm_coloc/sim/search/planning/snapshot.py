@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from slurm_coloc.core.place.placing import BUSY, Conditions, GpuSlot, PlaceRequest, Resident, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View
+from slurm_coloc.core.place.speeds import BUSY
 from slurm_coloc.sim.search.planning.combos import Combos
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:

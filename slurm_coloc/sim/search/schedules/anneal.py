@@ -28,7 +28,7 @@ HOT, COLD = 0.05, 0.002
 #: shares of the moves; what is left changes beside how many jobs one may start. All shares and
 #: widths here were tried on the two traces of the thesis.
 MOVE, SWAP = 0.45, 0.40
-#: how often a move stays near the job's place in the order, and how near (places of a line)
+#: how often a move stays near the job's place in the order, and how near (places in a slot's queue)
 NEAR, WIDTH = 0.7, 3.0
 
 
