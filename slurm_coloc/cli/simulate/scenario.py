@@ -33,6 +33,8 @@ def _items(value: object) -> object:
     return [item for item in items if item != ""]
 
 
+#: low, mid, high, or a number
+Level = Annotated[str, BeforeValidator(str)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_items)]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_items)]
 
@@ -169,10 +171,10 @@ class NodeKeys(Section):
 class AssumeKeys(Section):
     """[assume] What accounting does not record."""
 
-    smact: str = _option(
+    smact: Level = _option(
         "mid", "Mean SM activity of jobs: low, mid, high or a ratio.", "--assume-smact"
     )
-    memory: str = _option(
+    memory: Level = _option(
         "mid", "Mean GPU memory of jobs: low, mid, high or a ratio of the GPU's.", "--assume-memory"
     )
     joining: float = _option(

@@ -106,6 +106,14 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
         scenario_of(tmp_path / "none.toml", (), {})
 
 
+def test_texts_lists_and_numbers_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text("policy = 'magm, lug'\npartition = ['a', 'b']\n[assume]\nsmact = 0.5\n")
+    found = scenario_of(path, (), {})
+    assert found.policy == ("magm", "lug") and found.partition == ("a", "b")
+    assert found.assume.smact == "0.5"
+
+
 def test_each_option_is_of_one_key() -> None:
     options = [one for key, field in keys().items() if (one := option_of(key, field))]
     assert len(options) == len(set(options))
