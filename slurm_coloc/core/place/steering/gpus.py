@@ -84,7 +84,7 @@ class GpuPlan:
             if place in one.devices:
                 shares += one.shards
                 young = one.start_s is None or now_s - one.start_s < rules.window_s
-                request = _request_of(one, rules.shard_mib)
+                request = request_of(one, rules.shard_mib)
                 self._put(slot, request, one.ends_s, one.held_mib if young else None)
         if device.whole and not slot.residents:
             self._put(slot, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
@@ -223,35 +223,18 @@ class GpuPlan:
         return any(admits(request, slot, self._unbound, FITTED) for slot in allowed)
 
 
-def _request_of(job: Running, shard_mib: int) -> PlaceRequest:
-    activity = None if job.smact is None else Activity(job.smact)
-    whole = not job.shards
-    need = None if whole else job.shards * shard_mib
-    gpus = max(1, len(job.devices))
-    return PlaceRequest(
+def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
+    """What a policy sees of a job; of a running one neither its CPUs nor its run time."""
+    request = PlaceRequest(
         job.job_id,
-        gpus,
-        need,
-        activity,
-        0.0,
-        user=str(job.uid),
-        share=not whole,
-        max_slowdown=job.max_slowdown,
-    )
-
-
-def request_of(job: Waiting, shard_mib: int) -> PlaceRequest:
-    whole = not job.shards
-    return PlaceRequest(
-        job.job_id,
-        job.gpus,
-        None if whole else job.shards * shard_mib,
+        job.gpus if isinstance(job, Waiting) else max(1, len(job.devices)),
+        job.shards * shard_mib if job.shards else None,
         None if job.smact is None else Activity(job.smact),
         0.0,
-        run_s=job.run_s,
         user=str(job.uid),
-        share=not whole,
-        cpus=job.cpus,
-        host_mib=job.memory_mib,
+        share=bool(job.shards),
         max_slowdown=job.max_slowdown,
     )
+    if isinstance(job, Running):
+        return request
+    return replace(request, run_s=job.run_s, cpus=job.cpus, host_mib=job.memory_mib)
