@@ -11,6 +11,7 @@ from typer.main import get_command
 from slurm_coloc import errors
 from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
+from slurm_coloc.cli.simulate import given
 from slurm_coloc.cli.tries import NEXT, STAYS
 from slurm_coloc.core.decide.decision import TEXTS, Action
 from slurm_coloc.core.gpu.fence import FenceLevel
@@ -40,6 +41,14 @@ CODES = """\
 
 Short words that stand in `coloc jobs`, `coloc history`, `coloc explain`, in their JSON and in
 colocd's log, and what each means.
+"""
+
+SCENARIOS = """\
+# Scenarios
+
+The keys of a scenario, for `coloc simulate --scenario FILE.toml` and `--set KEY=VALUE`. A key in a
+table is written `TABLE.KEY` after `--set`. A path in the file begins at the file's folder. Options
+win over `--set`, and both over the file. [Simulate](../simulate.md) has examples.
 """
 
 ACTIONS = {
@@ -146,6 +155,17 @@ def configuration() -> str:
     return reference.markdown()
 
 
+def scenarios() -> str:
+    """The page of what `coloc simulate` can be given."""
+    lines = [SCENARIOS]
+    for name, model in given.tables().items():
+        about = (model.__doc__ or "").rpartition("] ")[2]
+        lines += [f"## [{name}]" if name else "## Above all tables", "", about, ""]
+        inside = {key: one for key, one in given.keys().items() if key.rpartition(".")[0] == name}
+        lines += reference.table({key.rpartition(".")[2]: one for key, one in inside.items()})
+    return "\n".join(lines)
+
+
 def codes() -> str:
     """The page of the words that answers and logs use."""
     parts: tuple[tuple[str, str, Mapping[Any, str]], ...] = (
@@ -170,6 +190,7 @@ def pages() -> dict[str, str]:
     made = {
         "command-line.md": command_line(),
         "configuration.md": configuration(),
+        "scenarios.md": scenarios(),
         "codes.md": codes(),
     }
     return {name: HEAD + text.rstrip("\n") + "\n" for name, text in made.items()}

@@ -16,7 +16,7 @@ import structlog
 from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.queue_order import QueueOrder, line_of
+from slurm_coloc.core.place.queue_order import QueueOrder, queue_order
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
@@ -84,7 +84,7 @@ class Placer:
         self._writes: set[asyncio.Task[Path]] = set()
 
     def _line(self, shape: ClusterShape) -> QueueOrder:
-        return line_of(shape, self._limits() or NO_LIMITS)
+        return queue_order(shape, self._limits() or NO_LIMITS)
 
     def _stopped(self, shape: ClusterShape) -> bool:
         """Whether this cluster cannot be steered, or nothing is left to do."""
