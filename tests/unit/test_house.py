@@ -15,17 +15,17 @@ SHARED = {
 }
 
 
-#: What does not hold yet. A test fails as well where one of these is mended and still listed: the
-#: lists only shrink.
+#: What does not hold yet. These lists and figures only shrink: lower them with what you mend.
 CROWDED = {"slurm_coloc/summarize"}
-LONG = 19  # modules over 300 lines; 5 are wanted
+LINES = 53_458  # of all Python in slurm_coloc, as `wc -l` counts; 49,000 are wanted
+LONG = 18  # modules over 300 lines; 5 are wanted
 IN_CIRCLES = {
     "slurm_coloc.estimate.api",
-    "slurm_coloc.lab.lab",
     "slurm_coloc.summarize.jobs",
     "slurm_coloc.summarize.worker",
 }
 UNTYPED = 42  # public functions of the store with rows that are dictionaries
+RETIRED_FUNCTIONS = 132  # functions and methods whose names have retired words
 RETIRED_IN = "seat"  # the clients of an MPS server: adapters/mps/seats.py and its tests
 
 
@@ -57,20 +57,29 @@ def test_no_import_circle() -> None:
 
 def test_the_store_hands_out_typed_rows() -> None:
     found = house.untyped_store()
-    assert len(found) == UNTYPED, found
+    assert len(found) <= UNTYPED, found
 
 
 def test_few_modules_are_long() -> None:
     long = {name: lines for name, lines in house.lengths().items() if lines > 300}
-    assert len(long) == LONG, long
+    assert len(long) <= LONG, long
+
+
+def test_the_package_does_not_grow() -> None:
+    assert sum(house.lengths().values()) <= LINES
 
 
 def test_colocd_loads_nothing_of_the_simulator() -> None:
-    assert [name for name in house.closure("slurm_coloc.daemon") if ".sim" in name] == []
+    assert house.simulator_in_colocd() == []
 
 
 def test_no_retired_word_in_a_name() -> None:
     assert [name for name in house.retired() if RETIRED_IN not in name.lower()] == []
+
+
+def test_no_more_retired_words_in_names_of_functions() -> None:
+    found = house.retired_functions()
+    assert len(found) <= RETIRED_FUNCTIONS, found
 
 
 def test_retired_words_are_found() -> None:
