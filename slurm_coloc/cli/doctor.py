@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.admin.doctor import examine
-from slurm_coloc.admin.rules.slurm_conf import Finding, Status
+from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.cli import render
 from slurm_coloc.logs import set_up_log
 

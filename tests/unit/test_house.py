@@ -18,7 +18,7 @@ SHARED = {
 #: What does not hold yet. These lists and figures only shrink: lower them with what you mend.
 CROWDED = {"slurm_coloc/summarize"}
 LINES = 53_458  # of all Python in slurm_coloc, as `wc -l` counts; 49,000 are wanted
-LONG = 18  # modules over 300 lines; 5 are wanted
+LONG = 16  # modules over 300 lines; 5 are wanted
 IN_CIRCLES = {
     "slurm_coloc.estimate.api",
     "slurm_coloc.summarize.jobs",

@@ -3,7 +3,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, words
+from slurm_coloc.admin.rules.finding import Finding, Status
+from slurm_coloc.admin.rules.slurm_conf import Conf, words
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import PARAMETER
 from slurm_coloc.core.place.steerable import refusals
