@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_coloc.config.toml import toml_value
 from slurm_coloc.core.slurm.cluster import MULTI_GPU_RELEASE
 from slurm_coloc.core.slurm.device_types import device_types
 from slurm_coloc.lab.registry import CAPS
@@ -207,21 +208,8 @@ def toml(settings: dict[str, dict[str, object]]) -> str:
     out = ["version = 1"]
     for table, values in settings.items():
         out.append(f"\n[{table}]")
-        out.extend(f"{key} = {_value(value)}" for key, value in values.items())
+        out.extend(f"{key} = {toml_value(value)}" for key, value in values.items())
     return "\n".join(out) + "\n"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'
 
 
 def hook_wrapper(spec: LabSpec, script: Path) -> str:
