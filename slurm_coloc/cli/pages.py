@@ -8,7 +8,6 @@ from typing import Any
 
 from typer.main import get_command
 
-from slurm_coloc import errors
 from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.simulate import given
@@ -102,17 +101,6 @@ PLACES = {
     Why.BOUND: "a slowdown limit, its own or a neighbour's, closes every GPU with room",
 }
 
-EXITS = (
-    (0, "success"),
-    (1, "the answer is no: an unknown job, a check of doctor that failed, a dead lab"),
-    (errors.UsageFault.exit_code, "usage: an unknown option, a value out of range, not allowed"),
-    (errors.ConfigError.exit_code, "the configuration is wrong"),
-    (errors.SlurmError.exit_code, "Slurm does not answer, or refuses"),
-    (errors.GpuError.exit_code, "the GPU or its driver does not answer"),
-    (errors.DaemonUnreachable.exit_code, "colocd cannot be reached"),
-    (errors.SummaryError.exit_code, "the model summary cannot be used"),
-)
-
 
 def _cell(text: str) -> str:
     """Text for one cell of a table, on one line."""
@@ -181,7 +169,7 @@ def codes() -> str:
     lines = [CODES]
     for title, about, words in parts:
         lines += [f"## {title}", "", about, "", *_table("code", "meaning", words.items())]
-    lines += ["## Exit codes of coloc", "", *_table("code", "meaning", EXITS)]
+    lines += ["## Exit codes of coloc", "", *_table("code", "meaning", manual.EXITS)]
     return "\n".join(lines)
 
 

@@ -2,10 +2,8 @@
 """The configuration written out: the values in force, the reference and the sample, all made from
 the model in slurm_coloc.config so that they cannot differ from it."""
 
-import json
 import textwrap
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -13,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from slurm_coloc.config import Config, ModeRule, SharingRule
+from slurm_coloc.config.toml import toml_value
 
 # Suffixes that name a unit (STYLE: units end names).
 UNITS = {"_mib": "MiB", "_kib": "KiB", "_s": "s", "_pct": "%", "_ratio": "ratio"}
@@ -50,17 +49,6 @@ ARRAYS: dict[str, tuple[type[BaseModel], str]] = {
 """,
     ),
 }
-
-
-def toml_value(value: object) -> str:
-    """A plain value as TOML; a basic string is JSON's."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | Path):
-        return json.dumps(str(value))
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    return repr(value)
 
 
 def unit(name: str) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.admin.rules.placement import gate
-from slurm_coloc.admin.rules.slurm_conf import Status
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.gate_wait import Way, age_counts, way_of
 from slurm_coloc.core.slurm.binding import Gpu

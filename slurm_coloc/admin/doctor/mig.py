@@ -9,8 +9,9 @@ from pathlib import Path
 from slurm_coloc.adapters.nvml.mig import mig_uuid
 from slurm_coloc.adapters.slurmd import gpus_of_slurmd
 from slurm_coloc.admin.mig_plan import cut_here
+from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.admin.rules.mig_checks import mig
-from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, value
+from slurm_coloc.admin.rules.slurm_conf import Conf, value
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import ColocError, GpuError
@@ -18,7 +19,7 @@ from slurm_coloc.errors import ColocError, GpuError
 _WHOLE = re.compile(r"whole_type\s*=\s*[\"']([\w.-]+)[\"']")
 
 
-def mig_devices(shape: ClusterShape, conf: Conf) -> Iterator[Finding]:
+def checks(shape: ClusterShape, conf: Conf) -> Iterator[Finding]:
     """The checks; none where there is no MIG. ``conf``: `scontrol show config`."""
     if not any(node.slices for node in shape.nodes):
         return

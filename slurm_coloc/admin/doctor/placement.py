@@ -11,7 +11,8 @@ from pathlib import Path
 from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.slurm import connect
 from slurm_coloc.admin.rules import placement as steerchecks
-from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, value
+from slurm_coloc.admin.rules.finding import Finding, Status
+from slurm_coloc.admin.rules.slurm_conf import Conf, value
 from slurm_coloc.config import Config
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import present
@@ -28,7 +29,7 @@ _STEERED = re.compile(r"\bsteered\s*=\s*[\"']([\w.,\s-]*)[\"']")
 _DETECT = re.compile(r"^\s*AutoDetect\s*=\s*(\w+)", re.IGNORECASE | re.MULTILINE)
 
 
-def placement(
+def checks(
     config: Config, conf: Conf, shape: ClusterShape, limits: SiteLimits | str
 ) -> Iterator[Finding]:
     """The checks. ``conf``: `scontrol show config`; ``limits``: or why they are not known."""

@@ -8,23 +8,22 @@ from typing import Any
 
 from slurm_coloc.adapters.link.address import is_own, resolve
 from slurm_coloc.adapters.link.munge import Munge, MungeError
-from slurm_coloc.admin.rules.slurm_conf import Finding, Status
+from slurm_coloc.admin.doctor.colocd import ANSWER_S, Answer
+from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow.client.request import ask_network, ask_socket
+from slurm_coloc.flow.client.request import ask_network
 
-ANSWER_S = 3.0
 SHOWN = 8  # names of nodes
 
 
-def network(config: Config, shape: ClusterShape | None) -> Iterator[Finding]:
-    """The checks of [network]; none where it is off and no node is elsewhere."""
-    told = _status(config)
-    elsewhere = _elsewhere(shape)
+def checks(config: Config, status: Answer, shape: ClusterShape | None) -> Iterator[Finding]:
+    """The checks of [network]; one only where it is off."""
+    told = None if isinstance(status, ColocError) else status
     used = bool(config.network.listen or config.network.controllers)
-    yield _listen(config, told, elsewhere)
+    yield _listen(config, told, _other_hosts(shape))
     if not used:
         return
     yield _munge(config)
@@ -33,7 +32,7 @@ def network(config: Config, shape: ClusterShape | None) -> Iterator[Finding]:
         yield _links(told)
 
 
-def colocd_is_elsewhere(config: Config) -> bool:
+def colocd_on_another_host(config: Config) -> bool:
     """Whether this is a node or login node: no socket here, and no controller is this host."""
     if config.daemon.socket.exists() or not config.network.controllers:
         return False
@@ -41,34 +40,22 @@ def colocd_is_elsewhere(config: Config) -> bool:
     return not any(is_own(one) for host in hosts for one in resolve(host))
 
 
-def _status(config: Config) -> dict[str, Any] | None:
-    """What the colocd of this host says of itself; None where there is none."""
-    try:
-        return ask_socket(config.daemon.socket, "status", deadline_s=ANSWER_S)
-    except ColocError:
-        return None
-
-
-def _elsewhere(shape: ClusterShape | None) -> list[str]:
+def _other_hosts(shape: ClusterShape | None) -> list[str]:
     """GPU nodes that are other hosts than this one."""
-    found = []
-    for node in shape.nodes if shape else ():
-        where = resolve(node.address or node.name)
-        if not any(map(is_own, where)):
-            found.append(node.name)
-    return found
+    nodes = shape.nodes if shape else ()
+    return [node.name for node in nodes if not any(map(is_own, resolve(node.address or node.name)))]
 
 
-def _listen(config: Config, told: dict[str, Any] | None, elsewhere: list[str]) -> Finding:
+def _listen(config: Config, told: dict[str, Any] | None, others: list[str]) -> Finding:
     check, listen = "network-listen", config.network.listen
     if told is None:
         return Finding(check, Status.NA, "no colocd on this host")
     role = f", role {told.get('role')}"
     if listen:
         return Finding(check, Status.OK, f"colocd listens on {listen}{role}")
-    if not elsewhere:
+    if not others:
         return Finding(check, Status.OK, f"not needed: every GPU node is this host{role}")
-    names = ", ".join(elsewhere[:SHOWN])
+    names = ", ".join(others[:SHOWN])
     return Finding(
         check,
         Status.WARN,
@@ -117,7 +104,7 @@ def _links(told: dict[str, Any]) -> Finding:
     check = "agent-links"
     links = told.get("links")
     if not isinstance(links, list):
-        return Finding(check, Status.NA, "only root and SlurmUser are told")
+        return Finding(check, Status.NA, "colocd tells this to root and SlurmUser only")
     if told.get("role") == "standby":
         return Finding(check, Status.NA, "the other controller's colocd is the active one")
     lost = [link["node"] for link in links if not link["linked"]]
