@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import structlog
@@ -63,13 +64,12 @@ class Agent:
         self._alone_s = time.monotonic()
         while True:
             try:
-                link = await self._open()
-                log.info("linked", to=link.where, node=self._me.node)
-                pause, logged = FIRST_PAUSE_S, ""
-                try:
+                async with AsyncExitStack() as stack:
+                    link = await self._open()
+                    stack.push_async_callback(link.close)
+                    log.info("linked", to=link.where, node=self._me.node)
+                    pause, logged = FIRST_PAUSE_S, ""
                     await self._serve(link)  # until it is lost
-                finally:
-                    await link.close()
             except DaemonUnreachable as err:
                 if err.message != logged:  # the same reason is logged once
                     log.warning("link", error=err.message)
@@ -93,20 +93,17 @@ class Agent:
         here = [path] if path.exists() or not self._settings.controllers else []
         targets: list[Path | str] = [*here, *self._settings.controllers]
         for target in targets:
+            link: Link | None = None
             try:
-                link: Link = (
-                    await Link.open(target, self._me)
-                    if isinstance(target, str)
-                    else await UnixLink.connect(target, {0, self._uid, os.geteuid()})
-                )
-            except DaemonUnreachable as err:
-                why.append(err.message)
-                continue
-            try:
+                if isinstance(target, str):
+                    link = await Link.open(target, self._me)
+                else:
+                    link = await UnixLink.connect(target, {0, self._uid, os.geteuid()})
                 await self._beat(link)
             except DaemonUnreachable as err:
                 why.append(err.message)
-                await link.close()
+                if link:
+                    await link.close()
                 continue
             return link
         raise DaemonUnreachable("; ".join(why))

@@ -19,7 +19,7 @@ from slurm_coloc.core.decide.request import JobRequest  # noqa: E402
 from slurm_coloc.core.records.runs import ModelPeaks  # noqa: E402
 from slurm_coloc.flow.submit.estimate import Estimated  # noqa: E402
 from slurm_coloc.flow.submit.history import Learning  # noqa: E402
-from slurm_coloc.flow.submit.message import ColocOptions, ParsedRequest  # noqa: E402
+from slurm_coloc.flow.submit.message import ColocOptions, Submission  # noqa: E402
 
 QUESTIONS = 2000
 BATCHES = (8, 16, 32, 64)
@@ -63,7 +63,7 @@ def measure(rows: int) -> tuple[float, float]:
             batch=128,
         )
         request = JobRequest(1000, tres_per_node="gres/gpu:1")
-        job = ParsedRequest(ColocOptions(), request, gpu_types=("a100",))
+        job = Submission(ColocOptions(), request, gpu_types=("a100",))
         found = []
         for _ in range(QUESTIONS):
             began = time.perf_counter()

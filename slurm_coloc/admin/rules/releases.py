@@ -6,7 +6,8 @@ As admin/rules/slurm_conf: pure checks of `scontrol show config`.
 
 from collections.abc import Callable
 
-from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, judge, value, words
+from slurm_coloc.admin.rules.finding import Finding, Status, judge
+from slurm_coloc.admin.rules.slurm_conf import Conf, value, words
 from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER
 from slurm_coloc.core.slurm.releases import (
     SEVERAL_GPUS,

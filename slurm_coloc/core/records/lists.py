@@ -21,11 +21,11 @@ class Listed(OfRun):
 @dataclass(slots=True, kw_only=True)
 class Recovery(Listed):
     """A job that is put back after its run ended. ``cause``: whose doing the end was
-    (core/recover/blame); ``way``: what the next try asks for (core/recover/next_try); ``base``: the
-    priority that the job had by itself; ``front``: it goes first in the queue; ``raised_s``: since
-    when, None where it does not or no longer; ``avoid``: a node that it is to be kept from;
-    ``was``: what its owner had excluded before, None until that was read; ``late``: it began after
-    the job had ended."""
+    (core/recover/outcome); ``way``: what the next try asks for (core/recover/next_try);
+    ``base``: the priority that the job had by itself; ``front``: it goes first in the queue;
+    ``raised_s``: since when, None where it does not or no longer; ``avoid``: a node that it is
+    to be kept from; ``was``: what its owner had excluded before, None until that was read;
+    ``late``: it began after the job had ended."""
 
     tres: str
     held: bool = False

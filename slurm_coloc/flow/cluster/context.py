@@ -32,7 +32,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class ShareRequest:
     """A submission whose job will share a GPU, while it is answered. ``smact``: the SM activity
     that is expected (ratio); ``change``: what is to be changed of its request so far."""
 

@@ -25,7 +25,7 @@ from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, plain
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Context, Submission
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.place.snapshot import Closed
 
 log = structlog.get_logger()
@@ -133,7 +133,7 @@ class NodeGate:
             return None
         return asks(pct, [self.carry[name] for name in fitting])
 
-    def at_submit(self, job: Submission, nodes: Collection[str]) -> Rewrite:
+    def at_submit(self, job: ShareRequest, nodes: Collection[str]) -> Rewrite:
         """The change of a share's request with Slurm's gate (native), where every one of ``nodes``,
         which it may get, has the keys."""
         request, change = job.request, job.change

@@ -16,7 +16,7 @@ import structlog
 from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.queue_order import QueueOrder, line_of
+from slurm_coloc.core.place.queue_order import QueueOrder, queue_order
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
@@ -27,7 +27,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.slurm.gres import count_of, with_item, without
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.cluster.context import Context, Submission
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
@@ -84,7 +84,7 @@ class Placer:
         self._writes: set[asyncio.Task[Path]] = set()
 
     def _line(self, shape: ClusterShape) -> QueueOrder:
-        return line_of(shape, self._limits() or NO_LIMITS)
+        return queue_order(shape, self._limits() or NO_LIMITS)
 
     def _stopped(self, shape: ClusterShape) -> bool:
         """Whether this cluster cannot be steered, or nothing is left to do."""
@@ -253,7 +253,7 @@ class Placer:
 
     # submissions
 
-    def at_submit(self, submitted: Submission) -> Rewrite:
+    def at_submit(self, submitted: ShareRequest) -> Rewrite:
         """The change of a request with the GPU that the policy chooses now. Without it Slurm might
         start the job before the next look."""
         snapshot, place, shape = self._last, self._config.placement, self._shape()

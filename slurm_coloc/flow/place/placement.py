@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from slurm_coloc.core.decide.rewrite import Rewrite
-from slurm_coloc.flow.cluster.context import Context, Submission
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.pins import Placer
 from slurm_coloc.flow.place.requests import nodes_for_submission
@@ -37,7 +37,7 @@ class Placement:
         """colocd ends."""
         await self._gate.close()
 
-    def at_submit(self, job: Submission) -> Rewrite:
+    def at_submit(self, job: ShareRequest) -> Rewrite:
         """The change of a share's request with what placing adds to it."""
         job = replace(job, change=self._placer.at_submit(job))
         shape = self._shape()

@@ -7,7 +7,7 @@ from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.steering import Snapshot, Waiting
 from slurm_coloc.core.slurm.cluster import ClusterShape, plain
-from slurm_coloc.flow.cluster.context import Submission
+from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.requests import nodes_for_submission
 
 
@@ -25,7 +25,7 @@ def simple(request: JobRequest, decision: Decision) -> bool:
 
 
 def as_waiting(
-    submitted: Submission, shards: int, shape: ClusterShape, tier: int, snapshot: Snapshot
+    submitted: ShareRequest, shards: int, shape: ClusterShape, tier: int, snapshot: Snapshot
 ) -> Waiting:
     """A submission as a waiting job; its number is none of Slurm's."""
     request = submitted.request

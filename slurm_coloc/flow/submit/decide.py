@@ -23,10 +23,10 @@ from slurm_coloc.core.slurm.admin_comment import NO_DECISION, comment_with
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
-from slurm_coloc.flow.cluster.context import Submission
+from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.submit.estimate import Estimated, Estimating
 from slurm_coloc.flow.submit.history import Learning, Note
-from slurm_coloc.flow.submit.message import ParsedRequest, parse
+from slurm_coloc.flow.submit.message import Submission, submission
 from slurm_coloc.flow.submit.site_rules import Modes, slot_of
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 Answer = dict[str, str]
 
 #: What placing adds to the change of a submission.
-Place = Callable[[Submission], Rewrite]
+Place = Callable[[ShareRequest], Rewrite]
 
 NO_REQUEUE = "after a GPU out-of-memory it is not requeued"
 
@@ -79,7 +79,7 @@ class Decider:
         """Decide one submission; raises UsageFault for a malformed request. ``stale``: slurmctld
         has read slurm.conf since ``shape`` was seen; what it takes now is not known, but it takes a
         whole GPU."""
-        job = parse(message, shape, self._rules.pool, stale=stale)
+        job = submission(message, shape, self._rules.pool, stale=stale)
         mode = self._modes.of(job)
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NO_DECISION, Rewrite(), [])
@@ -108,7 +108,7 @@ class Decider:
         change = rewrite(job.request, decision, job.shape)
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
-            change = self._place(Submission(decision_id, job.request, decision, smact, change))
+            change = self._place(ShareRequest(decision_id, job.request, decision, smact, change))
         lines = [*self._lines(job, decision, estimated), *filter(None, [about_slot])]
         if not more(decision, job.request, job.shape, self._rules.pool):
             lines.append(f"{NO_REQUEUE}: this Slurm cannot give it more")
@@ -119,7 +119,7 @@ class Decider:
         answer["exclusive_gres"] = whole_gpu(job.shape, None, 1, _fewest_shards(job.shape))
         return answer
 
-    def _decide(self, job: ParsedRequest, estimated: Estimated, limits: SiteLimits) -> Decision:
+    def _decide(self, job: Submission, estimated: Estimated, limits: SiteLimits) -> Decision:
         """The decision by estimate and history, under the site's limits and the job's own."""
         if not job.known:
             return Decision(Action.EXCLUSIVE, Reason.NO_SHAPE)
@@ -145,7 +145,7 @@ class Decider:
         self,
         decision_id: str,
         mode: Mode,
-        job: ParsedRequest,
+        job: Submission,
         decision: Decision,
         estimated: Estimated,
         note: Note | None,
@@ -190,7 +190,7 @@ class Decider:
         """Whether colocd chooses the GPUs."""
         return self._config.placement.mode == "steered" and bool(shape.steerable)
 
-    def _lines(self, job: ParsedRequest, decision: Decision, estimated: Estimated) -> list[str]:
+    def _lines(self, job: Submission, decision: Decision, estimated: Estimated) -> list[str]:
         """What the user is told, before time slots."""
         lines = [_text(decision, estimated)]
         if decision.action is not Action.COLLOCATE:

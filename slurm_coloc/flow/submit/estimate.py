@@ -22,8 +22,8 @@ from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
 from slurm_coloc.flow.estimators.calibrations import load_stacks
-from slurm_coloc.flow.estimators.networks import provide
-from slurm_coloc.flow.submit.message import ColocOptions, ParsedRequest, unpack_summary
+from slurm_coloc.flow.estimators.networks import provide, require
+from slurm_coloc.flow.submit.message import ColocOptions, Submission, unpack_summary
 
 log = structlog.get_logger()
 
@@ -156,8 +156,9 @@ class Estimating:
     """Estimates off the event loop, so that a huge text delays no other submission."""
 
     def __init__(self, config: EstimateConfig) -> None:
-        """Raises ConfigError for a calibration that is wrong."""
+        """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
         provide()
+        require(config.estimator)
         self._config = config
         self._stacks = load_stacks(config)
         self._limit_s = config.time_limit_ms / 1000
@@ -205,7 +206,7 @@ class Estimating:
             by_script=True,
         )
 
-    async def of(self, job: ParsedRequest) -> Estimated:
+    async def of(self, job: Submission) -> Estimated:
         """The estimate for a submission; never raises, never takes longer than the limit."""
         options = job.coloc
         if options.auto and options.summary is None:

@@ -23,7 +23,7 @@ from slurm_coloc.core.records.runs import EndedRun, ModelPeaks, Run, StoredDecis
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.submit.estimate import Estimated
-from slurm_coloc.flow.submit.message import ParsedRequest
+from slurm_coloc.flow.submit.message import Submission
 from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ class Learning:
         if config.history:
             warm_up(config.level)
 
-    def corrected(self, job: ParsedRequest, estimated: Estimated) -> tuple[Estimated, Note | None]:
+    def corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note | None]:
         """``estimated`` as history corrects it, and what is to be remembered with the decision.
         Never raises: without history the estimate stands."""
         if not self._config.history or not estimated.key or not estimated.fingerprint:
@@ -71,7 +71,7 @@ class Learning:
             log.warning("history", error=f"{type(err).__name__}: {err}")
             return estimated, None
 
-    def _corrected(self, job: ParsedRequest, estimated: Estimated) -> tuple[Estimated, Note]:
+    def _corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note]:
         found, context_mib = estimated.estimate, estimated.context_mib
         demand = job.request.demand
         note = Note(

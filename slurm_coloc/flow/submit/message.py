@@ -78,7 +78,7 @@ SubmitMessage = create_model("SubmitMessage", __config__=ConfigDict(extra="ignor
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedRequest:
+class Submission:
     """One submission as its stages take it. ``shape``: the cluster's; without nodes where it is not
     ``known``. ``partitions``: those that the job may run in; ``gpu_types``: types of shared GPUs
     that it may get (None: untyped)."""
@@ -104,13 +104,13 @@ def read_message(message: dict[str, Any]) -> tuple[ColocOptions, JobRequest]:
     return coloc, JobRequest(**values, kind=coloc.kind)
 
 
-def parse(
+def submission(
     message: dict[str, Any],
     shape: ClusterShape | None,
     pool: tuple[str, ...],
     *,
     stale: bool = False,
-) -> ParsedRequest:
+) -> Submission:
     """A submission from the hook's message; raises UsageFault. ``pool``: partitions whose GPUs may
     be shared, () for all. ``stale``: slurmctld has read slurm.conf since it showed ``shape``."""
     coloc, request = read_message(message)
@@ -121,7 +121,7 @@ def parse(
     gpus = shared_gpus(request, request.demand.type, shape, pool, request.demand.gpus)
     types = tuple(kind.type for kind in gpus)
     partitions = wanted_partitions(request, shape)
-    return ParsedRequest(coloc, request, shape, known, partitions, types)
+    return Submission(coloc, request, shape, known, partitions, types)
 
 
 def unpack_summary(packed: str) -> str:

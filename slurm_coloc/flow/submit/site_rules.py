@@ -9,7 +9,7 @@ import pwd
 from slurm_coloc.config import Config, Mode, ModeRule, SlotConfig
 from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.time.slot import Rules, Slot, choose
-from slurm_coloc.flow.submit.message import ParsedRequest
+from slurm_coloc.flow.submit.message import Submission
 
 CAREFUL: tuple[Mode, ...] = ("off", "observe", "on")
 
@@ -27,7 +27,7 @@ class Modes:
         """Whether the admin's off file exists."""
         return self._config.daemon.off_file.exists()
 
-    def of(self, job: ParsedRequest) -> Mode:
+    def of(self, job: Submission) -> Mode:
         """on, observe or off for such a job; of several partitions the most careful one counts,
         since Slurm may start the job in any of them."""
         if self.switched_off:
@@ -35,13 +35,13 @@ class Modes:
         found = {self._one(job, name) for name in job.partitions or (None,)}
         return next(mode for mode in CAREFUL if mode in found)
 
-    def _one(self, job: ParsedRequest, partition: str | None) -> Mode:
+    def _one(self, job: Submission, partition: str | None) -> Mode:
         for rule in self._config.mode.rules:
             if self._fits(rule, job, partition):
                 return rule.mode
         return self._config.mode.default
 
-    def _fits(self, rule: ModeRule, job: ParsedRequest, partition: str | None) -> bool:
+    def _fits(self, rule: ModeRule, job: Submission, partition: str | None) -> bool:
         account = job.request.account or job.request.default_account
         return (
             (rule.partition is None or rule.partition == partition)
@@ -59,7 +59,7 @@ def _uid(user: str) -> int | None:
         return None  # `coloc doctor` says so; the rule fits nobody
 
 
-def slot_of(config: SlotConfig, job: ParsedRequest, decision: Decision) -> tuple[Slot | None, str]:
+def slot_of(config: SlotConfig, job: Submission, decision: Decision) -> tuple[Slot | None, str]:
     """The job's time slot, and one line about it for its user, "" where there is none."""
     default_s = next(
         (rule.default_s for rule in config.partitions if rule.partition in job.partitions),

@@ -20,7 +20,7 @@ from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.slurm.binding import Gpu, NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Submission
+from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.place.node_gate import NodeGate
 from tests.unit.flow.contexts import context
@@ -109,12 +109,12 @@ def test_a_job_asks_only_among_nodes_that_can_have_it(tmp_path: Path) -> None:
     slurm = Several("n1", "n2", "n3", "n4", "n5")
     gate = gate_of(tmp_path, shape, slurm)
     nodes, asks = ("n1", "n2", "n3", "n4"), replace(REQUEST, min_cpus=8)
-    assert gate.at_submit(Submission("d", asks, SHARE, 0.2, CHANGE), nodes) == CHANGE, (
+    assert gate.at_submit(ShareRequest("d", asks, SHARE, 0.2, CHANGE), nodes) == CHANGE, (
         "no node has the keys yet"
     )
     asyncio.run(gate.round())
     assert gate.carry == {"n1": 1, "n2": 2, "n3": 3, "n4": 4, "n5": 5}
-    found = gate.at_submit(Submission("d", asks, SHARE, 0.2, CHANGE), nodes)
+    found = gate.at_submit(ShareRequest("d", asks, SHARE, 0.2, CHANGE), nodes)
     assert found.fields["extra"] == "smact<80&(coloc=1|coloc=4)"
 
 
@@ -125,13 +125,13 @@ def test_a_job_asks_only_among_nodes_that_can_have_it(tmp_path: Path) -> None:
 def test_what_is_not_judged_is_not_gated(tmp_path: Path, change: dict[str, Any]) -> None:
     gate = gate_of(tmp_path, SHAPE, Several("n1"))
     asyncio.run(gate.round())
-    assert gate.at_submit(Submission("d", REQUEST, SHARE, 0.2, CHANGE), ("n1",)) != CHANGE
+    assert gate.at_submit(ShareRequest("d", REQUEST, SHARE, 0.2, CHANGE), ("n1",)) != CHANGE
     assert (
-        gate.at_submit(Submission("d", replace(REQUEST, **change), SHARE, 0.2, CHANGE), ("n1",))
+        gate.at_submit(ShareRequest("d", replace(REQUEST, **change), SHARE, 0.2, CHANGE), ("n1",))
         == CHANGE
     )
     other = Rewrite({"tres_per_node": "gres/shard:12,gres/nvme:1"})
-    assert gate.at_submit(Submission("d", REQUEST, SHARE, 0.2, other), ("n1",)) == other
+    assert gate.at_submit(ShareRequest("d", REQUEST, SHARE, 0.2, other), ("n1",)) == other
 
 
 def test_the_switch_off_and_an_orderly_end_open_the_gate(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_node_that_refuses_keeps_no_other_back(tmp_path: Path) -> None:
     gate = gate_of(tmp_path, replace(SHAPE, nodes=nodes), slurm)
     asyncio.run(gate.round())
     assert gate.carry == {"n3": 3}
-    assert gate.at_submit(Submission("d", REQUEST, SHARE, 0.2, CHANGE), ("n1", "n3")) == CHANGE
+    assert gate.at_submit(ShareRequest("d", REQUEST, SHARE, 0.2, CHANGE), ("n1", "n3")) == CHANGE
 
 
 def test_a_restart_opens_no_gate(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.cluster.context import Submission
+from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.pins import Placer
 from tests.unit.flow.placers import (
     CHANGE,
@@ -192,7 +192,7 @@ def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
     async def go() -> list[dict[str, Any]]:
         await one.round()
         found = [
-            dict(one.at_submit(Submission(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
             for asks in requests
         ]
         await asyncio.gather(*one._writes)

@@ -8,12 +8,12 @@ import pytest
 from slurm_coloc.config import Config, load_config, parse_config
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.submit.message import ColocOptions, ParsedRequest
+from slurm_coloc.flow.submit.message import ColocOptions, Submission
 from slurm_coloc.flow.submit.site_rules import Modes
 
 
-def job(uid: int, account: str | None, partitions: tuple[str, ...]) -> ParsedRequest:
-    return ParsedRequest(ColocOptions(), JobRequest(uid, account=account), partitions=partitions)
+def job(uid: int, account: str | None, partitions: tuple[str, ...]) -> Submission:
+    return Submission(ColocOptions(), JobRequest(uid, account=account), partitions=partitions)
 
 
 def config(tmp_path: Path) -> Config:
