@@ -176,7 +176,7 @@ def plain(wanted: str | None) -> bool:
 
 def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
-    partition are shared (may_land_elsewhere)."""
+    partition are shared (may_get_unshared_nodes)."""
     if not wanted or not plain(wanted):
         return True
     if "|" in wanted:
@@ -184,7 +184,7 @@ def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     return all(name in present for name in re.split("[&,]", wanted))
 
 
-def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
+def may_get_unshared_nodes(request: JobRequest, shape: ClusterShape) -> bool:
     """Whether the job may be bound to GPU nodes that have no shards, where it could never start.
 
     Named or excluded nodes, a reservation or a rich constraint are not followed here: they are

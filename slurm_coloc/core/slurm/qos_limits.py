@@ -89,7 +89,7 @@ class LimitOwner:
     preempts: frozenset[str] = frozenset()  # of a QOS: those whose jobs its own may preempt
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """Its name for people."""
         if self.qos:
             return f"QOS {self.qos}"
@@ -108,7 +108,7 @@ class SiteLimits:
     weights: Mapping[str, Weights] = field(default_factory=dict)
     default_qos: str = "normal"
 
-    def holders(self) -> Iterator[LimitOwner]:
+    def owners(self) -> Iterator[LimitOwner]:
         """QOS first, then accounts and users, as they were listed."""
         yield from self.qos.values()
         yield from self.assocs
@@ -136,7 +136,7 @@ def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> l
     return found
 
 
-def holders_of(
+def limit_owners(
     request: JobRequest, partition: str, shape: ClusterShape, site: SiteLimits
 ) -> list[LimitOwner]:
     """Whose limits hold for a job in one partition, the first to set one wins (man sacctmgr:
@@ -168,11 +168,11 @@ class Broken:
     count: int
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """``QOS short: at most gres/shard=20 for a job, 30 asked``."""
         word = "at least" if self.option.minimum else "at most"
         per = self.option.per.removesuffix(", at least")
-        return f"{self.owner.told}: {word} {self.tres}={self.limit} for {per}, {self.count} asked"
+        return f"{self.owner.title}: {word} {self.tres}={self.limit} for {per}, {self.count} asked"
 
 
 def broken(owners: list[LimitOwner], asked: Counts) -> Broken | None:
@@ -219,14 +219,14 @@ def within(
     gpus = request.demand.gpus
     shards = decision.shards * decision.gpus
     for name in wanted_partitions(request, shape):
-        owners = holders_of(request, name, shape, site)
+        owners = limit_owners(request, name, shape, site)
         weights = site.weights.get(name, Weights())
         refused = broken(owners, _counts(weights, 0, shards))
         if refused is None:
             continue
         # The same limits in whole GPUs; where these are broken too, sharing is not what stops it.
         if broken(owners, _counts(weights, gpus, 0)) is None:
-            return Decision(Action.EXCLUSIVE, Reason.LIMIT, detail=refused.told)
+            return Decision(Action.EXCLUSIVE, Reason.LIMIT, detail=refused.text)
     return decision
 
 
@@ -259,7 +259,7 @@ def limits_behind(reason: str, owners: list[LimitOwner]) -> list[str]:
             ]
             if parts:
                 per = option.per.removesuffix(", at least")
-                lines.append(f"{owner.told} allows {per} {word} {', '.join(parts)}")
+                lines.append(f"{owner.title} allows {per} {word} {', '.join(parts)}")
     return lines
 
 
