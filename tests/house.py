@@ -31,8 +31,8 @@ parked sibling siblings people holder holders giveup
 """
 RETIRED = frozenset(RETIRED_WORDS.split())
 WHOLE = RETIRED | {"line", "lines", "comment", "comments", "retries"}
-#: what a signature of the store may not have
-UNTYPED = re.compile(r"\b(dict\[str, Any\]|Row|Mapping\[str, Any\])")
+#: What a signature of the store may not have: a row of the database, or a mapping of anything.
+UNTYPED = re.compile(r"\b(Row|(dict|\w*Mapping)\[str, (Any|object)\])")
 #: Texts and answers that were recorded elsewhere keep their names.
 RECORDED = ("tests/contract/slurm/", "tests/contract/oom/", "etc/examples/")
 
@@ -138,21 +138,25 @@ def lengths() -> dict[str, int]:
     }
 
 
+def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
 def untyped_store() -> list[str]:
     """Public functions of adapters/store whose signature has a mapping or a row."""
     found = []
     for name, path in modules().items():
         if not name.startswith("slurm_coloc.adapters.store"):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-                texts = [ast.unparse(one.annotation) for one in given if one.annotation]
-                texts += [ast.unparse(node.returns)] if node.returns else []
-                if any(
-                    re.search(r"\b(dict\[str, Any\]|Row|Mapping\[str, Any\])", t) for t in texts
-                ):
-                    found.append(f"{name}.{node.name}")
+        for node in _functions(path):
+            args = node.args
+            given = [*args.posonlyargs, *args.args, args.vararg, *args.kwonlyargs, args.kwarg]
+            notes = [one.annotation for one in given if one] + [node.returns]
+            texts = [ast.unparse(note) for note in notes if note]
+            if not node.name.startswith("_") and any(map(UNTYPED.search, texts)):
+                found.append(f"{name}.{node.name}")
     return found
 
 
@@ -185,6 +189,23 @@ def retired() -> list[str]:
     return found
 
 
+def retired_functions() -> list[str]:
+    """Functions and methods of the package, public and private, whose names have retired words."""
+    return [
+        f"{name}.{node.name}"
+        for name, path in modules().items()
+        for node in _functions(path)
+        if words(node.name) & RETIRED
+    ]
+
+
+def simulator_in_colocd() -> list[str]:
+    """Modules of sim/ that `coloc serve` can load."""
+    return [
+        name for name in closure("slurm_coloc.daemon", "slurm_coloc.cli.serve") if ".sim" in name
+    ]
+
+
 def main() -> None:
     """Print every figure."""
     shared = {name: who for name, who in programs_of_flow().items() if len(who) != 1}
@@ -195,12 +216,14 @@ def main() -> None:
         ("files of flow of several programs", {k: sorted(v) for k, v in shared.items()}),
         ("import circles", circles()),
         ("modules over 300 lines", long),
-        ("sim in colocd", [n for n in closure("slurm_coloc.daemon") if ".sim" in n]),
+        ("sim in colocd", simulator_in_colocd()),
         ("untyped signatures of the store", untyped_store()),
-        ("retired words", retired()),
+        ("retired words in files and classes", retired()),
+        ("retired words in functions", retired_functions()),
     ]
     for title, value in rows:
-        print(f"{title}: {value}")
+        count = f" {len(value)}" if isinstance(value, list | dict) else ""
+        print(f"{title}:{count} {value}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc agent: run a GPU node's agent in the foreground."""
 
-from pathlib import Path
-
 import typer
+
+from slurm_coloc.cli.options import ConfigFile
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
         node: str | None = typer.Option(
             None, help="Slurm's name of this node; default $COLOC_NODE, else the host's short name."
         ),
-        config: Path | None = typer.Option(None, help="Configuration file; default $COLOC_CONFIG."),
+        config: ConfigFile = None,
     ) -> None:
         """Measure what each job of a GPU node uses, and keep the node linked to colocd.
 

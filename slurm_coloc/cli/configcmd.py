@@ -8,13 +8,13 @@ import typer
 from pydantic import ValidationError
 
 from slurm_coloc.cli import reference, render
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import config_path, load_config
 from slurm_coloc.errors import ConfigError
 
 config_app = typer.Typer(no_args_is_help=True, help="The configuration file coloc.toml.")
 
 FILE = typer.Argument(None, metavar="FILE", help="Default: $COLOC_CONFIG, else the installed one.")
-JSON = typer.Option(False, "--json", help="Answer as JSON.")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def _wrong(err: ConfigError) -> list[str]:
 
 
 @config_app.command()
-def check(file: Path | None = FILE, as_json: bool = JSON) -> None:
+def check(file: Path | None = FILE, as_json: AsJson = False) -> None:
     """Check a file: exit 0, or 3 with every wrong key named."""
     where = file or config_path()
     errors: list[str] = []
@@ -62,7 +62,7 @@ def show(
         False, "--reference", help="Every key with unit, default and meaning, as Markdown."
     ),
     as_sample: bool = typer.Option(False, "--sample", help="A commented file to start from."),
-    as_json: bool = JSON,
+    as_json: AsJson = False,
 ) -> None:
     """The configuration in force as TOML, defaults included."""
     if as_reference:

@@ -2,14 +2,14 @@
 """coloc doctor: is everything in place?"""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import typer
 from rich.text import Text
 
 from slurm_coloc.admin.doctor import examine
-from slurm_coloc.admin.rules.slurm_conf import Finding, Status
+from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson, ConfigFile
 from slurm_coloc.logs import set_up_log
 
 COLOURS = {
@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def doctor(
-        config: Path | None = typer.Option(None, help="Configuration file; default $COLOC_CONFIG."),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        config: ConfigFile = None,
+        as_json: AsJson = False,
     ) -> None:
         """Check configuration, colocd, Slurm, the hooks and the GPUs; says what to do.
 

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 from rich.console import Console
 from rich.table import Table
 
@@ -28,9 +29,29 @@ from slurm_coloc.flow.estimators.networks import MISSING, provide, require, with
 DEFAULT_GPU = "a100-40gb"
 # A text of 4 MiB can take six characters a byte in JSON.
 MAX_REQUEST = 32 * 2**20
-TEXTS = ("path", "text", "optimizer", "precision", "gpu", "estimator", "alloc_conf")
-NUMBERS = ("batch_size", "seq_len", "gpus", "visible_mib", "world_size")
-RATIOS = ("level",)
+Text = InstanceOf[str]  # JSON's lone surrogates included: the parsers refuse them
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class Request(BaseModel):
+    """One question: a summary by ``path`` or as ``text``, and what is known of the training."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    path: Text | None = None
+    text: Text | None = None
+    batch_size: Count | None = None
+    seq_len: Count | None = None
+    optimizer: Text | None = None
+    precision: Text | None = None
+    gpu: Text | None = None
+    gpus: Count | None = None
+    visible_mib: Count | None = None
+    world_size: Count | None = None
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = None
+    alloc_conf: Text | None = None
+    level: Annotated[float, Field(gt=0, lt=1)] | None = None
+    estimator: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +62,10 @@ class Setting:
     stacks: Stacks
 
 
-def _site(setting: Setting, given: dict[str, Any]) -> Site:
+def _site(setting: Setting, given: Request) -> Site:
     """What configuration, calibration and options say about a GPU. Raises UsageFault for a type
     that is neither known nor calibrated."""
-    config, gpu = setting.config, given.get("gpu") or DEFAULT_GPU
+    config, gpu = setting.config, given.gpu or DEFAULT_GPU
     kind, calibrated = GPU_TYPES.get(gpu), setting.stacks.by_type.get(gpu)
     total = calibrated.total_mib if calibrated else None
     total = total or (kind.total_mib if kind else None)
@@ -52,8 +73,8 @@ def _site(setting: Setting, given: dict[str, Any]) -> Site:
         names = [*GPU_TYPES, *(name for name in setting.stacks.by_type if name not in GPU_TYPES)]
         raise UsageFault(f"unknown GPU {gpu!r}; known are {', '.join(names)}", "unknown_gpu")
     stack = setting.stacks.of(gpu)
-    visible = given.get("visible_mib") or stack.visible_mib
-    rules, notes = rules_of(given.get("alloc_conf") or "")
+    visible = given.visible_mib or stack.visible_mib
+    rules, notes = rules_of(given.alloc_conf or "")
     return Site(
         estimator=config.estimate.estimator,
         stack=replace(stack, allocator=rules, visible_mib=visible, card=gpu),
@@ -84,59 +105,49 @@ def _say_left_out(names: tuple[str, ...]) -> None:
     typer.echo(f"note: {', '.join(names)} left out: {MISSING}", err=True)
 
 
-def _options(config: Config, given: dict[str, Any]) -> TrainingOptions:
+def _options(config: Config, given: Request) -> TrainingOptions:
     """Options with the site's defaults. Raises UsageFault."""
     return TrainingOptions(
-        batch_size=given.get("batch_size"),
-        seq_len=given.get("seq_len"),
-        optimizer=given.get("optimizer") or config.estimate.default_optimizer,
-        precision=given.get("precision") or config.estimate.default_precision,
-        gpus=given.get("gpus") or 1,
-        world_size=given.get("world_size") or 1,
-        zero_stage=given.get("zero_stage") or 0,
+        batch_size=given.batch_size,
+        seq_len=given.seq_len,
+        optimizer=given.optimizer or config.estimate.default_optimizer,
+        precision=given.precision or config.estimate.default_precision,
+        gpus=given.gpus or 1,
+        world_size=given.world_size or 1,
+        zero_stage=given.zero_stage or 0,
         default_seq_len=config.estimate.default_seq_len,
-        level=given.get("level") or config.estimate.level,
-        assumed=tuple(name for name in ("optimizer", "precision") if not given.get(name)),
+        level=given.level or config.estimate.level,
+        assumed=tuple(name for name in ("optimizer", "precision") if not getattr(given, name)),
     )
 
 
-def _ask(setting: Setting, text: str, given: dict[str, Any]) -> Answer:
+def _answer(setting: Setting, text: str, given: Request) -> Answer:
     return answer(
         text,
         _options(setting.config, given),
         _site(setting, given),
-        _names(setting.config, given.get("estimator")),
+        _names(setting.config, given.estimator),
     )
 
 
-def _checked(line: bytes) -> dict[str, Any]:
+def _checked(line: bytes) -> Request:
     """One request. Raises UsageFault bad_request for anything but the documented object."""
     try:
-        data = json.loads(line.decode("utf-8"))
+        given = Request.model_validate(json.loads(line.decode("utf-8")))
+    except ValidationError as err:
+        first = err.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the line"
+        raise UsageFault(f"{where[:120]}: {first['msg'][:120]}", "bad_request") from None
     except (ValueError, RecursionError) as err:
         raise UsageFault(f"the line is not JSON: {str(err)[:120]}", "bad_request") from None
-    if not isinstance(data, dict):
-        raise UsageFault("the line is not a JSON object", "bad_request")
-    data = {key: value for key, value in data.items() if value is not None}
-    if unknown := sorted(set(data) - {*TEXTS, *NUMBERS, *RATIOS, "zero_stage"}):
-        raise UsageFault(f"unknown key: {', '.join(unknown)[:120]!r}", "bad_request")
-    for key, value in data.items():
-        if key in TEXTS and not isinstance(value, str):
-            raise UsageFault(f"{key} must be a string", "bad_request")
-        if key == "zero_stage" and (type(value) is not int or not 0 <= value <= 3):
-            raise UsageFault(f"{key} must be an integer from 0 to 3", "bad_request")
-        if key in NUMBERS and (type(value) is not int or not 1 <= value < 2**31):
-            raise UsageFault(f"{key} must be an integer from 1 to 2147483647", "bad_request")
-        if key in RATIOS and (type(value) is not float or not 0.0 < value < 1.0):
-            raise UsageFault(f"{key} must be a number between 0 and 1", "bad_request")
-    if ("path" in data) == ("text" in data):
+    if (given.path is None) == (given.text is None):
         raise UsageFault("give either path or text", "bad_request")
-    if data.get("path") == "-":
+    if given.path == "-":
         raise UsageFault("path may not be -", "bad_request")
-    return data
+    return given
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+def _requests(stream: BinaryIO) -> Iterator[bytes | None]:
     """Lines of the stream; None for one that is too long."""
     while line := stream.readline(MAX_REQUEST):
         if len(line) < MAX_REQUEST or line.endswith(b"\n"):
@@ -152,8 +163,8 @@ def _one_line(setting: Setting, line: bytes | None) -> dict[str, Any]:
         if line is None:
             raise UsageFault(f"the line has more than {MAX_REQUEST // 2**20} MiB", "bad_request")
         given = _checked(line)
-        text = given["text"] if "text" in given else read_summary(given["path"])
-        return _ask(setting, text, given).as_json()
+        text = given.text if given.text is not None else read_summary(given.path or "")
+        return _answer(setting, text, given).as_json()
     except ColocError as err:
         return error_json(err)
 
@@ -165,7 +176,7 @@ def _many(setting: Setting, name: str) -> None:
             stream = sys.stdin.buffer
             if name != "-":
                 stream = stack.enter_context(Path(name).open("rb"))
-            for line in _lines(stream):
+            for line in _requests(stream):
                 sys.stdout.write(json.dumps(_one_line(setting, line)) + "\n")
                 sys.stdout.flush()
         except BrokenPipeError:
@@ -174,7 +185,7 @@ def _many(setting: Setting, name: str) -> None:
             raise UsageFault(f"{name}: cannot be read: {err}") from None
 
 
-def _show(setting: Setting, found: Answer, given: dict[str, Any]) -> None:
+def _show(setting: Setting, found: Answer, given: Request) -> None:
     """Tables for people on stdout, the talk on stderr."""
     options = settled(found.summary, _options(setting.config, given))
     out, talk = Console(), Console(stderr=True)
@@ -190,17 +201,17 @@ def _show(setting: Setting, found: Answer, given: dict[str, Any]) -> None:
         mark = " (chosen)" if item is found.chosen and len(found.estimates) > 1 else ""
         table.add_row(f"{item.name} {item.version}{mark}", *cells, f"{item.seconds * 1e3:.1f}")
     out.print(table)
-    batch = given.get("batch_size")
+    batch = given.batch_size
     known = model.recording
     recorded = {"optimizer": known and known.optimizer, "precision": known}
     source = {name: " (recorded)" if recorded[name] else " (default)" for name in recorded}
     assumed = [
         f"batch size {batch}" if batch else f"batch size {model.batch_in_text or '?'} (summary)",
-        f"optimizer {options.optimizer}" + ("" if given.get("optimizer") else source["optimizer"]),
-        f"precision {options.precision}" + ("" if given.get("precision") else source["precision"]),
+        f"optimizer {options.optimizer}" + ("" if given.optimizer else source["optimizer"]),
+        f"precision {options.precision}" + ("" if given.precision else source["precision"]),
         _gpu(setting, given),
     ]
-    if given.get("seq_len"):
+    if given.seq_len:
         assumed.append(f"sequence length {options.seq_len}")
     out.print("assumed: " + ", ".join(assumed), highlight=False, soft_wrap=True)
     out.print(_activity(found), highlight=False, soft_wrap=True)
@@ -220,13 +231,13 @@ def _activity(found: Answer) -> str:
     )
 
 
-def _gpu(setting: Setting, given: dict[str, Any]) -> str:
+def _gpu(setting: Setting, given: Request) -> str:
     """The GPU type, and where its figures are from."""
-    name = given.get("gpu") or DEFAULT_GPU
+    name = given.gpu or DEFAULT_GPU
     calibrated = setting.stacks.calibration(name)
     context = f"context {setting.stacks.of(name).context_mib} MiB"
     source = f"calibrated {calibrated.measured}".strip() if calibrated else "not calibrated"
-    return f"GPU {name}{'' if given.get('gpu') else ' (default)'}, {context} ({source})"
+    return f"GPU {name}{'' if given.gpu else ' (default)'}, {context} ({source})"
 
 
 def _estimate(
@@ -265,22 +276,22 @@ def _estimate(
     if jsonl is not None:
         _many(setting, jsonl)
         return
-    given = {
-        "batch_size": batch_size,
-        "seq_len": seq_len,
-        "optimizer": optimizer,
-        "precision": precision,
-        "gpu": gpu,
-        "gpus": gpus,
-        "estimator": estimator,
-        "alloc_conf": alloc_conf,
-        "world_size": world_size,
-        "zero_stage": zero_stage,
-        "visible_mib": visible_mib,
-        "level": level,
-    }
+    given = Request(
+        batch_size=batch_size,
+        seq_len=seq_len,
+        optimizer=optimizer,
+        precision=precision,
+        gpu=gpu,
+        gpus=gpus,
+        visible_mib=visible_mib,
+        world_size=world_size,
+        zero_stage=zero_stage,
+        alloc_conf=alloc_conf,
+        level=level,
+        estimator=estimator,
+    )
     try:
-        found = _ask(setting, read_summary(summary or ""), given)
+        found = _answer(setting, read_summary(summary or ""), given)
     except SummaryError as err:
         if as_json:
             typer.echo(json.dumps(error_json(err)))

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson, JobId
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
@@ -21,8 +22,8 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def explain(
-        job_id: int = typer.Argument(metavar="JOBID", min=1, help="Slurm's job id."),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        job_id: JobId,
+        as_json: AsJson = False,
     ) -> None:
         """Why a job has its size, which GPU it got, why it waits, why it was put back.
 

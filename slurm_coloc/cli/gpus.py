@@ -6,6 +6,7 @@ import sys
 import typer
 
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
 from slurm_coloc.flow.client.request import ask
 
@@ -44,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def gpus(
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        as_json: AsJson = False,
     ) -> None:
         """The GPUs of the nodes whose agents answer: memory, activity, power, jobs.
 

@@ -5,6 +5,7 @@ import typer
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.jobs import COLUMNS, row_of
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
 from slurm_coloc.flow.client.request import ask
 
@@ -30,7 +31,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def history(
         limit: int = typer.Option(50, "--limit", min=1, max=1000, help="At most so many runs."),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        as_json: AsJson = False,
     ) -> None:
         """Newest runs of --coloc jobs, and decisions of observe mode, which changes nothing.
 

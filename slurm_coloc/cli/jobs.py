@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.tries import came_by
 from slurm_coloc.config import load_config
 from slurm_coloc.errors import UsageFault
@@ -52,7 +53,7 @@ def register(app: typer.Typer) -> None:
         ),
         user: str | None = typer.Option(None, "--user", help="Those of this user (name or uid)."),
         limit: int = typer.Option(200, "--limit", min=1, max=1000, help="At most so many."),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        as_json: AsJson = False,
     ) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import MACHINES, LabSpec
@@ -20,7 +21,6 @@ lab_app = typer.Typer(
 
 NAME = typer.Option("lab", "--name", help="Name of the lab; several may be up side by side.")
 DRY = typer.Option(False, "--dry-run", help="Say what would be done and change nothing.")
-JSON = typer.Option(False, "--json", help="Answer as JSON.")
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def up(
         None, "--slurm-conf-extra", help="File whose lines are added to slurm.conf."
     ),
     dry_run: bool = DRY,
-    as_json: bool = JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Bring a lab up; on any failure nothing of it stays."""
     try:
@@ -102,7 +102,7 @@ def _tell_plan(lab: Lab, as_json: bool) -> None:
 
 
 @lab_app.command("down")
-def down(name: str = NAME, dry_run: bool = DRY, as_json: bool = JSON) -> None:
+def down(name: str = NAME, dry_run: bool = DRY, as_json: AsJson = False) -> None:
     """Stop a lab's own processes and remove all of it; no lab is no error."""
     try:
         lab = Lab.attach(name)
@@ -121,7 +121,7 @@ def down(name: str = NAME, dry_run: bool = DRY, as_json: bool = JSON) -> None:
 
 
 @lab_app.command("status")
-def status(name: str = NAME, as_json: bool = JSON) -> None:
+def status(name: str = NAME, as_json: AsJson = False) -> None:
     """Daemons, nodes, GPUs and jobs of a lab; exit 1 when a daemon is not alive."""
     found = Lab.attach(name).status()
     if as_json:

@@ -5,6 +5,7 @@ import typer
 
 from slurm_coloc.admin.limits import Found, apply, look
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
 from slurm_coloc.core.slurm.qos_limits import BILLING
 from slurm_coloc.errors import UsageFault
@@ -19,7 +20,7 @@ def register(app: typer.Typer) -> None:
         dry_run: bool = typer.Option(False, "--dry-run", help="Only show it (the default)."),
         back: bool = typer.Option(False, "--undo", help="Take back what --apply set."),
         yes: bool = typer.Option(False, "--yes", help="With --apply: do not ask."),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        as_json: AsJson = False,
     ) -> None:
         """Find QOS and association limits in GPUs that shares would pass by; mend them.
 

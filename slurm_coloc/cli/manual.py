@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from slurm_coloc import errors
 from slurm_coloc.cli.app import build
 
 HEAD = """\
@@ -34,35 +35,28 @@ the answer is one JSON object with a schema number.
 .SH COMMANDS
 """
 
-TAIL = """\
+HOOKS = """\
 .SS coloc prolog, coloc epilog
 The hooks of slurmd, called by the scripts coloc\\-prolog and coloc\\-epilog and by nobody else; see
 prolog/README.md and epilog/README.md.
 .SH EXIT STATUS
-.TP
-0
-All is well.
-.TP
-1
-What was asked is not so: an unknown job, a check of doctor that failed, a dead daemon of a lab.
-.TP
-2
-Usage: an unknown option or a value out of its range; a request that this user may not make.
-.TP
-3
-Configuration.
-.TP
-4
-Slurm does not answer or refuses.
-.TP
-5
-GPU or driver.
-.TP
-6
-colocd cannot be reached.
-.TP
-7
-A model summary that cannot be used.
+"""
+
+EXITS = (
+    (0, "success"),
+    (1, "the answer is no: an unknown job, a check of doctor that failed, a dead daemon of a lab"),
+    (
+        errors.UsageFault.exit_code,
+        "usage: an unknown option, a value out of range, or a request that this user may not make",
+    ),
+    (errors.ConfigError.exit_code, "the configuration is wrong"),
+    (errors.SlurmError.exit_code, "Slurm does not answer, or refuses"),
+    (errors.GpuError.exit_code, "the GPU or its driver does not answer"),
+    (errors.DaemonUnreachable.exit_code, "colocd cannot be reached"),
+    (errors.SummaryError.exit_code, "the model summary cannot be used"),
+)
+
+TAIL = """\
 .SH ENVIRONMENT
 .TP
 COLOC_CONFIG
@@ -138,6 +132,9 @@ def page() -> str:
     lines: list[str] = []
     for path, command in leaves(get_command(build())):
         lines += _section(path, command)
+    lines.append(HOOKS.rstrip("\n"))
+    for code, text in EXITS:
+        lines += [".TP", str(code), escape(f"{text}.")]
     return HEAD + "\n".join(lines) + "\n" + TAIL
 
 

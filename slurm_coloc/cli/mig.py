@@ -16,6 +16,7 @@ from slurm_coloc.adapters.nvml.mig import MigGpu
 from slurm_coloc.admin.mig_plan import cut_here, gres_lines, past_runs
 from slurm_coloc.admin.rules.mig_plan import Fit, Score, commands, fits, node_gres, plan
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
 from slurm_coloc.core.gpu.cards import GPU_TYPES, shards_of
 from slurm_coloc.core.gpu.mig import card
@@ -40,7 +41,7 @@ def plan_command(
     gpus: int = typer.Option(1, "--gpus", min=1, max=64, help="Cards of a node."),
     cut: int = typer.Option(0, "--cut", min=0, help="Of these to be cut; 0: all."),
     limit: int = typer.Option(1000, "--limit", min=1, max=1000, help="At most so many runs."),
-    as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+    as_json: AsJson = False,
 ) -> None:
     """The static layout that would have served the recorded runs best.
 
@@ -132,7 +133,7 @@ def gres_command(
     multiple: bool = typer.Option(
         False, "--multiple-files", help="All device files of each (Slurm 23.11.5 and later)."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+    as_json: AsJson = False,
     dry_run: bool = typer.Option(False, "--dry-run", help="Write no file."),
 ) -> None:
     """gres.conf lines of the MIG devices that this node has, for AutoDetect=off."""

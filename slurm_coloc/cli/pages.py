@@ -8,16 +8,15 @@ from typing import Any
 
 from typer.main import get_command
 
-from slurm_coloc import errors
 from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
+from slurm_coloc.cli.simulate import given
 from slurm_coloc.cli.tries import NEXT, STAYS
 from slurm_coloc.core.decide.decision import TEXTS, Action
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
-from slurm_coloc.core.recover.blame import WHOSE
 from slurm_coloc.core.recover.next_try import Verdict
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Outcome
 
 MADE_BY = "python -m slurm_coloc.cli.pages docs/reference"
 HEAD = f"""\
@@ -41,6 +40,14 @@ CODES = """\
 
 Short words that stand in `coloc jobs`, `coloc history`, `coloc explain`, in their JSON and in
 colocd's log, and what each means.
+"""
+
+SCENARIOS = """\
+# Scenarios
+
+The keys of a scenario, for `coloc simulate --scenario FILE.toml` and `--set KEY=VALUE`. A key in a
+table is written `TABLE.KEY` after `--set`. A path in the file begins at the file's folder. Options
+win over `--set`, and both over the file. [Simulate](../simulate.md) has examples.
 """
 
 ACTIONS = {
@@ -94,17 +101,6 @@ PLACES = {
     Why.BOUND: "a slowdown limit, its own or a neighbour's, closes every GPU with room",
 }
 
-EXITS = (
-    (0, "success"),
-    (1, "the answer is no: an unknown job, a check of doctor that failed, a dead lab"),
-    (errors.UsageFault.exit_code, "usage: an unknown option, a value out of range, not allowed"),
-    (errors.ConfigError.exit_code, "the configuration is wrong"),
-    (errors.SlurmError.exit_code, "Slurm does not answer, or refuses"),
-    (errors.GpuError.exit_code, "the GPU or its driver does not answer"),
-    (errors.DaemonUnreachable.exit_code, "colocd cannot be reached"),
-    (errors.SummaryError.exit_code, "the model summary cannot be used"),
-)
-
 
 def _cell(text: str) -> str:
     """Text for one cell of a table, on one line."""
@@ -147,6 +143,17 @@ def configuration() -> str:
     return reference.markdown()
 
 
+def scenarios() -> str:
+    """The page of what `coloc simulate` can be given."""
+    lines = [SCENARIOS]
+    for name, model in given.tables().items():
+        about = (model.__doc__ or "").rpartition("] ")[2]
+        lines += [f"## [{name}]" if name else "## Above all tables", "", about, ""]
+        inside = {key: one for key, one in given.keys().items() if key.rpartition(".")[0] == name}
+        lines += reference.table({key.rpartition(".")[2]: one for key, one in inside.items()})
+    return "\n".join(lines)
+
+
 def codes() -> str:
     """The page of the words that answers and logs use."""
     parts: tuple[tuple[str, str, Mapping[Any, str]], ...] = (
@@ -162,7 +169,7 @@ def codes() -> str:
     lines = [CODES]
     for title, about, words in parts:
         lines += [f"## {title}", "", about, "", *_table("code", "meaning", words.items())]
-    lines += ["## Exit codes of coloc", "", *_table("code", "meaning", EXITS)]
+    lines += ["## Exit codes of coloc", "", *_table("code", "meaning", manual.EXITS)]
     return "\n".join(lines)
 
 
@@ -171,6 +178,7 @@ def pages() -> dict[str, str]:
     made = {
         "command-line.md": command_line(),
         "configuration.md": configuration(),
+        "scenarios.md": scenarios(),
         "codes.md": codes(),
     }
     return {name: HEAD + text.rstrip("\n") + "\n" for name, text in made.items()}

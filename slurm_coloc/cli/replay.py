@@ -9,6 +9,7 @@ from rich.text import Text
 
 from slurm_coloc.admin.replay import replay as again
 from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.core.place.steering import Answer
 
 
@@ -20,7 +21,7 @@ def register(app: typer.Typer) -> None:
         snapshot: Path = typer.Argument(
             metavar="SNAPSHOT", help="A file of <daemon.state_dir>/placement."
         ),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        as_json: AsJson = False,
     ) -> None:
         """Decide a recorded snapshot of steered placement again.
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.chart import chart
+from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
@@ -48,7 +49,7 @@ def register(app: typer.Typer) -> None:
     def report(
         job_id: int | None = typer.Argument(None, metavar="[JOBID]", min=1, help="Slurm's job id."),
         days: int = typer.Option(30, "--days", min=1, max=3660, help="Without JOBID: so far back."),
-        as_json: bool = typer.Option(False, "--json", help="Answer as JSON."),
+        as_json: AsJson = False,
     ) -> None:
         """What a job used: memory, SM activity and energy, its neighbours, and what sharing cost
         and gained. Without JOBID: your runs of the last days in sum, everybody's for root.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc serve: run colocd in the foreground, as SlurmUser."""
 
-from pathlib import Path
-
 import typer
+
+from slurm_coloc.cli.options import ConfigFile
 
 
 def register(app: typer.Typer) -> None:
@@ -11,7 +11,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def serve(
-        config: Path | None = typer.Option(None, help="Configuration file; default $COLOC_CONFIG."),
+        config: ConfigFile = None,
     ) -> None:
         """Run colocd, the daemon that decides, follows and recovers jobs."""
         from slurm_coloc.daemon import serve as run

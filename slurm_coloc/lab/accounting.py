@@ -9,14 +9,10 @@ import pwd
 import secrets
 import shutil
 import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.lab import parts, serving
-
-if TYPE_CHECKING:
-    from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab import parts
+from slurm_coloc.lab.daemons import Command, Daemons
 
 PACKAGES = {
     "slurmdbd": "slurmdbd",
@@ -36,18 +32,9 @@ def find_programs() -> dict[str, str]:
     return {name: path for name, path in found.items() if path}
 
 
-def slurm_conf(dbd_port: int, munge_socket: Path) -> list[str]:
-    """Its lines in slurm.conf. AccountingStoragePass is the way to munged, no password."""
-    return [
-        "AccountingStorageType=accounting_storage/slurmdbd",
-        f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={dbd_port}",
-        f"AccountingStoragePass={munge_socket}",
-        "AccountingStorageTRES=gres/gpu,gres/shard",
-        "AccountingStorageEnforce=associations,limits,qos",
-    ]
-
-
-def start(lab: "Lab", hostname: str, db_port: int, dbd_port: int, slurm: pwd.struct_passwd) -> None:
+def start(
+    lab: Daemons, hostname: str, db_port: int, dbd_port: int, slurm: pwd.struct_passwd
+) -> None:
     """Start both and make the cluster known; slurmctld comes after. Raises SlurmError."""
     programs = find_programs()
     password = secrets.token_hex(16)
@@ -65,17 +52,15 @@ def start(lab: "Lab", hostname: str, db_port: int, dbd_port: int, slurm: pwd.str
     os.chown(path, slurm.pw_uid, slurm.pw_gid)
     path.chmod(0o600)  # slurmdbd starts with no other mode
     env = {"PATH": parts.SYSTEM_PATH, "SLURM_CONF": f"{d}/slurm.conf", "LANG": "C.UTF-8"}
-    who = [slurm.pw_uid, slurm.pw_gid]
-    lab.commands["slurmdbd"] = {"argv": [programs["slurmdbd"], "-D"], "env": env, "user": who}
-    lab.start("slurmdbd")
-    serving.wait_daemon(lab, "slurmdbd")
+    who = slurm.pw_uid, slurm.pw_gid
+    lab.launch("slurmdbd", Command([programs["slurmdbd"], "-D"], env, who))
     lab.run(["sacctmgr", "-iQ", "add", "cluster", f"coloc-{lab.spec.name}"])
     lab.run(["sacctmgr", "-iQ", "add", "account", ACCOUNT])
     for user in lab.spec.user_names:
         lab.run(["sacctmgr", "-iQ", "add", "user", user, f"account={ACCOUNT}"])
 
 
-def _start_database(lab: "Lab", programs: dict[str, str], port: int, password: str) -> None:
+def _start_database(lab: Daemons, programs: dict[str, str], port: int, password: str) -> None:
     try:
         mysql = pwd.getpwnam("mysql")
     except KeyError as err:
@@ -104,6 +89,4 @@ def _start_database(lab: "Lab", programs: dict[str, str], port: int, password: s
     argv += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]
     argv += ["--innodb-log-file-size=8M", "--innodb-temp-data-file-path=ibtmp1:1M:autoextend"]
     argv += ["--innodb-lock-wait-timeout=900"]  # as slurmdbd's manual asks
-    lab.commands["mariadbd"] = {"argv": argv, "env": {"PATH": parts.SYSTEM_PATH}, "user": None}
-    lab.start("mariadbd")
-    serving.wait_daemon(lab, "mariadbd")
+    lab.launch("mariadbd", Command(argv, {"PATH": parts.SYSTEM_PATH}))

@@ -1,56 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`coloc lab up`: claim, write, build, start, wait; anything that fails takes all of it down."""
+"""`coloc lab up`: check the wish, claim names and ports, write, build, start, wait."""
 
-import importlib.util
 import os
 import secrets
 import socket
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from slurm_coloc.core.slurm.releases import LEAST_LOADED
 from slurm_coloc.errors import SlurmError, UsageFault
-from slurm_coloc.lab import accounting, conf, parts, registry, runtime, serving
-
-if TYPE_CHECKING:
-    from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab import accounting, conf, layout, parts, registry, runtime
+from slurm_coloc.lab.daemons import Command, Daemons
 
 
-@dataclass
-class Ground:
-    """What up holds while it works."""
-
-    programs: parts.Programs
-    ports: list[int]
-
-
-def up(lab: "Lab") -> "Lab":
-    """Bring ``lab`` up; see Lab.up."""
-    programs = check(lab)
-    _clear_dead(lab)
-    ports = _claim(lab)
-    try:
-        _devices(lab)
-        _raise(lab, Ground(programs, ports))
-    except BaseException:
-        lab.down(grace_s=2.0)
-        raise
-    return lab
-
-
-def check(lab: "Lab") -> parts.Programs:
+def check(lab: Daemons) -> parts.Programs:
     """Everything that can be known before anything is made; raises as Lab.up does."""
     spec = lab.spec
     spec.check()
     if os.geteuid() != 0:
         raise UsageFault("a lab starts daemons and makes accounts: run it as root")
-    if not (runtime.CHECKOUT / "pyproject.toml").is_file():
+    if spec.coloc and not (parts.SOURCES / "etc" / "coloc.lua").is_file():
         raise UsageFault(
-            f"a lab needs a checkout of slurm-coloc; this package lies in {runtime.PACKAGE}"
+            f"no Lua, hooks and SPANK plugin in {parts.SOURCES}: install slurm-coloc by pip from a"
+            " wheel or a checkout, or give --no-coloc for Slurm alone"
         )
     programs = parts.find_programs()
-    if spec.least_loaded and programs.release < (23, 2):
+    if spec.least_loaded and not LEAST_LOADED.holds(programs.release):
         raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
     if spec.accounting:
         accounting.find_programs()
@@ -58,7 +32,7 @@ def check(lab: "Lab") -> parts.Programs:
     return programs
 
 
-def _claim(lab: "Lab") -> list[int]:
+def claim(lab: Daemons) -> list[int]:
     """Take the name and the ports. Written before anything is made, so that down finds it."""
     spec = lab.spec
     with registry.locked() as data:
@@ -74,52 +48,38 @@ def _claim(lab: "Lab") -> list[int]:
     return ports
 
 
-def _devices(lab: "Lab") -> None:
-    with registry.locked() as data:
-        made: list[str] = data["devices_made"]
-        cards = lab.spec.cards
-        caps = [one.cap for one in cards.slices]
-        devices = registry.make_devices(cards.gpus, caps, made)
-        data["labs"][lab.spec.name]["devices"] = devices
+def bring_up(lab: Daemons, programs: parts.Programs, ports: list[int]) -> None:
+    """Make and start everything of a lab that has claimed its name and ``ports``.
 
-
-def _clear_dead(lab: "Lab") -> None:
-    """Take away the remains of a lab of this name whose daemons are all dead."""
-    try:
-        old = type(lab).attach(lab.spec.name)
-    except UsageFault:
-        return
-    if old.daemons and not any(one.alive() for one in old.daemons.values()):
-        old.down()
-
-
-def _raise(lab: "Lab", ground: Ground) -> None:
+    Raises SlurmError; what was made until then is left to the caller.
+    """
     began = time.monotonic()
-    programs = ground.programs
-    _folders(lab, programs)
-    lab.save()
     spec = lab.spec
-    wants = spec.emulator or spec.coloc
+    _devices(lab)
+    layout.make_folders(lab, programs)
+    lab.save()
+    emulated = spec.emulator or spec.coloc
     log = lab.log_file("make-emulator")
-    emulator = parts.Build("slurm_coloc/lab/emulator", lab.dir, log, wants)
+    emulator = parts.Build(parts.EMULATOR, lab.dir, log, emulated)
     # A lab without emulated GPUs needs that one file all the same.
-    bare = not wants and not parts.may_make_namespaces()
-    shim = parts.Build("slurm_coloc/lab/emulator", lab.dir, log, bare, "no-namespaces")
-    spank = parts.Build("spank", lab.dir / "spank", lab.log_file("make-spank"), spec.coloc)
+    bare = not emulated and not parts.may_make_namespaces()
+    shim = parts.Build(parts.EMULATOR, lab.dir, log, bare, "no-namespaces")
+    spank_log = lab.log_file("make-spank")
+    spank = parts.Build(parts.SOURCES / "spank", lab.dir / "spank", spank_log, spec.coloc)
     try:
         _start_munge(lab, programs)
         _accounts(lab)
-        how = runtime.install(lab.dir)
-        lab.notes.append(f"coloc: {how}")
-        site = _site(lab, ground, spank)
-        _write(lab, site)
+        lab.notes.append(f"coloc: {runtime.install(lab.dir)}")
+        site = _site(lab, programs, ports)
+        layout.write_files(lab, site)
+        spank.wait()
         _ledgers(lab, emulator)
         shim.wait()
         if site.dbd_port:
             ends = site.db_port, site.dbd_port
             accounting.start(lab, site.hostname, *ends, programs.slurm)
         _start_slurm(lab, programs)
-        if lab.spec.coloc:
+        if spec.coloc:
             _start_colocd(lab, programs)
     finally:
         for build in (emulator, shim, spank):
@@ -128,30 +88,15 @@ def _raise(lab: "Lab", ground: Ground) -> None:
     lab.save()
 
 
-def _folders(lab: "Lab", programs: parts.Programs) -> None:
-    slurm, munge = programs.slurm, programs.munge
-    lab.dir.mkdir(mode=0o755, parents=True)
-    lab.dir.chmod(0o755)
-    wanted = [("bin", 0o755, 0, 0), ("lib", 0o755, 0, 0), ("hooks", 0o755, 0, 0)]
-    wanted += [("home", 0o755, 0, 0), ("home/root", 0o700, 0, 0), ("spank", 0o755, 0, 0)]
-    wanted += [("log", 0o755, slurm.pw_uid, slurm.pw_gid)]
-    wanted += [("state", 0o700, slurm.pw_uid, slurm.pw_gid)]
-    wanted += [("munge", 0o755, munge.pw_uid, munge.pw_gid), ("nodes", 0o755, 0, 0)]
-    wanted += [("coloc", 0o755, slurm.pw_uid, slurm.pw_gid)]
-    wanted += [("coloc/state", 0o700, slurm.pw_uid, slurm.pw_gid)]
-    wanted += [("coloc/spool", 0o700, slurm.pw_uid, slurm.pw_gid)]
-    for node in lab.spec.node_names:
-        wanted += [(f"nodes/{node}", 0o755, 0, 0), (f"nodes/{node}/spool", 0o755, 0, 0)]
-        wanted += [(f"nodes/{node}/jobs", 0o755, 0, 0)]
-        wanted += [(f"nodes/{node}/reports", 0o700, slurm.pw_uid, slurm.pw_gid)]
-    for name, mode, uid, gid in wanted:
-        path = lab.dir / name
-        path.mkdir()
-        path.chmod(mode)
-        os.chown(path, uid, gid)
+def _devices(lab: Daemons) -> None:
+    cards = lab.spec.cards
+    with registry.locked() as data:
+        made: list[str] = data["devices_made"]
+        devices = registry.make_devices(cards.gpus, [one.cap for one in cards.slices], made)
+        data["labs"][lab.spec.name]["devices"] = devices
 
 
-def _accounts(lab: "Lab") -> None:
+def _accounts(lab: Daemons) -> None:
     users = lab.spec.user_names
     for user in users:
         # Looked at before it is written down as ours: down removes what is written down.
@@ -163,67 +108,22 @@ def _accounts(lab: "Lab") -> None:
         parts.add_user(user, lab.home(user))
 
 
-def _site(lab: "Lab", ground: Ground, spank: parts.Build) -> conf.Site:
-    plugin = None
-    lua = lab.spec.coloc and parts.copy_lua(lab.dir / "etc")
-    if lab.spec.coloc:
-        if spank.wait():
-            plugin = next(iter(sorted((lab.dir / "spank").rglob("*.so"))), None)
-        if not lua:
-            lab.notes.append("no etc/coloc.lua in this checkout: requests are not rewritten")
-        if plugin is None:
-            lab.notes.append("no SPANK plugin in this checkout: sbatch knows no --coloc")
-    ports = ground.ports
+def _site(lab: Daemons, programs: parts.Programs, ports: list[int]) -> conf.Site:
+    spec = lab.spec
+    free = 1 + spec.nodes
     return conf.Site(
         hostname=socket.gethostname().split(".")[0],
-        release=ground.programs.release,
-        slurm_user=ground.programs.slurm.pw_name,
+        release=programs.release,
+        slurm_user=programs.slurm.pw_name,
         ctld_port=ports[0],
-        node_ports=tuple(ports[1 : 1 + lab.spec.nodes]),
-        link_port=ports[-1] if lab.spec.network else 0,
-        lua=lua,
-        spank=plugin,
-        **_accounting_ports(lab, ports),
+        node_ports=tuple(ports[1:free]),
+        link_port=ports[-1] if spec.network else 0,
+        db_port=ports[free] if spec.accounting else 0,
+        dbd_port=ports[free + 1] if spec.accounting else 0,
     )
 
 
-def _accounting_ports(lab: "Lab", ports: list[int]) -> dict[str, int]:
-    first = 1 + lab.spec.nodes
-    if not lab.spec.accounting:
-        return {}
-    return {"db_port": ports[first], "dbd_port": ports[first + 1]}
-
-
-def _write(lab: "Lab", site: conf.Site) -> None:
-    spec, d = lab.spec, lab.dir
-    put(d / "slurm.conf", conf.slurm_conf(spec, site))
-    put(d / "gres.conf", conf.gres_conf(spec))
-    put(d / "cgroup.conf", conf.cgroup_conf(site))
-    put(d / "plugstack.conf", conf.plugstack_conf(spec, site))
-    settings = conf.coloc_settings(spec, site)
-    put(d / "coloc.toml", conf.toml(settings))
-    if site.lua:
-        put(d / "job_submit.lua", conf.job_submit_lua(spec))
-        put(d / "cli_filter.lua", (d / "etc" / "cli_filter.lua").read_text())
-    for node in spec.node_names:
-        put(d / "nodes" / node / "coloc.toml", conf.toml(conf.node_settings(spec, settings, node)))
-    put(d / "login.toml", conf.toml(conf.login_settings(spec, settings)))
-    for kind in ("prolog", "epilog"):
-        script = parts.hook_script(kind) if spec.coloc else None
-        if script is None and spec.coloc:
-            lab.notes.append(f"no {kind}/ script in this checkout")
-        put(d / "hooks" / kind, conf.hook_wrapper(spec, kind, script), 0o755)
-    put(d / "hooks" / "task_prolog", conf.task_prolog(spec), 0o755)
-    put(d / "env.sh", conf.env_sh(lab.env))
-
-
-def put(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file that everybody may read, whatever the umask is."""
-    path.write_text(text)
-    path.chmod(mode)
-
-
-def _ledgers(lab: "Lab", emulator: parts.Build) -> None:
+def _ledgers(lab: Daemons, emulator: parts.Build) -> None:
     """Build the emulator and give each node its GPUs."""
     try:
         built = emulator.wait()
@@ -231,10 +131,7 @@ def _ledgers(lab: "Lab", emulator: parts.Build) -> None:
         if lab.spec.coloc:
             raise
         built = False  # Slurm and shards alone do without
-    if not built and lab.spec.emulator:
-        lab.notes.append(
-            "no emulator from slurm_coloc/lab/emulator: the GPUs are device nodes only"
-        )
+        lab.notes.append("the emulator was not built: the GPUs are device nodes only")
     if not built:
         return
     for node in lab.spec.node_names:
@@ -245,7 +142,7 @@ def _ledgers(lab: "Lab", emulator: parts.Build) -> None:
         ledger.chmod(0o666)
 
 
-def _start_munge(lab: "Lab", programs: parts.Programs) -> None:
+def _start_munge(lab: Daemons, programs: parts.Programs) -> None:
     munge, d = programs.munge, lab.dir / "munge"
     key = d / "key"
     key.write_bytes(secrets.token_bytes(1024))
@@ -253,24 +150,24 @@ def _start_munge(lab: "Lab", programs: parts.Programs) -> None:
     os.chown(key, munge.pw_uid, munge.pw_gid)
     argv = [programs.paths["munged"], "--foreground", f"--socket={d}/socket", f"--key-file={key}"]
     argv += [f"--pid-file={d}/pid", f"--seed-file={d}/seed"]
-    _launch(lab, "munged", argv, {"PATH": parts.SYSTEM_PATH}, (munge.pw_uid, munge.pw_gid))
+    who = munge.pw_uid, munge.pw_gid
+    lab.launch("munged", Command(argv, {"PATH": parts.SYSTEM_PATH}, who))
 
 
-def _start_slurm(lab: "Lab", programs: parts.Programs) -> None:
+def _start_slurm(lab: Daemons, programs: parts.Programs) -> None:
     config = f"{lab.dir}/slurm.conf"
     env = {"PATH": parts.SYSTEM_PATH, "SLURM_CONF": config, "LANG": "C.UTF-8"}
     argv = [programs.paths["slurmctld"], "-D", "-f", config]
-    _launch(lab, "slurmctld", argv, env, None)
+    lab.launch("slurmctld", Command(argv, env))
     env = env | _without_namespaces(lab)
     for node in lab.spec.node_names:
         argv = [programs.paths["slurmd"], "-D", "-f", config, "-N", node]
-        lab.commands[f"slurmd-{node}"] = {"argv": argv, "env": env, "user": None}
-        lab.start(f"slurmd-{node}")
+        lab.start(f"slurmd-{node}", Command(argv, env))
     for node in lab.spec.node_names:
-        serving.wait_daemon(lab, f"slurmd-{node}")
+        lab.wait_daemon(f"slurmd-{node}")
 
 
-def _without_namespaces(lab: "Lab") -> dict[str, str]:
+def _without_namespaces(lab: Daemons) -> dict[str, str]:
     """What keeps slurmd 23.11 and later alive where it may make no namespace, as in a container.
 
     slurm_coloc/lab/emulator/src/no_namespaces.c says how; without the build, --export=NONE ends
@@ -282,15 +179,11 @@ def _without_namespaces(lab: "Lab") -> dict[str, str]:
     return {"LD_PRELOAD": str(shim)}
 
 
-def _start_colocd(lab: "Lab", programs: parts.Programs) -> None:
-    if importlib.util.find_spec("slurm_coloc.daemon") is None:
-        lab.notes.append("no colocd in this checkout")
-        return
+def _start_colocd(lab: Daemons, programs: parts.Programs) -> None:
     slurm = programs.slurm
     env = {**lab.env, "LANG": "C.UTF-8", "HOME": str(lab.dir / "coloc"), "USER": slurm.pw_name}
-    argv = [f"{lab.dir}/bin/coloc", "serve"]
-    who = (slurm.pw_uid, slurm.pw_gid)
-    _launch(lab, "colocd", argv, env, who)
+    coloc = f"{lab.dir}/bin/coloc"
+    lab.launch("colocd", Command([coloc, "serve"], env, (slurm.pw_uid, slurm.pw_gid)))
     for node in lab.spec.node_names:
         own = env | {
             "COLOC_CONFIG": f"{lab.dir}/nodes/{node}/coloc.toml",
@@ -300,12 +193,4 @@ def _start_colocd(lab: "Lab", programs: parts.Programs) -> None:
             "HOME": "/",
             "USER": "root",
         }
-        _launch(lab, f"agent-{node}", [argv[0], "agent", "--node", node], own, None)
-
-
-def _launch(
-    lab: "Lab", name: str, argv: list[str], env: dict[str, str], user: tuple[int, int] | None
-) -> None:
-    lab.commands[name] = {"argv": argv, "env": env, "user": list(user) if user else None}
-    lab.start(name)
-    serving.wait_daemon(lab, name)
+        lab.launch(f"agent-{node}", Command([coloc, "agent", "--node", node], own))

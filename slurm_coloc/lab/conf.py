@@ -4,9 +4,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_coloc.core.slurm.cluster import MULTI_GPU_RELEASE
-from slurm_coloc.core.slurm.device_types import device_types
-from slurm_coloc.lab import accounting
+from slurm_coloc.config.toml import toml_value
+from slurm_coloc.core.slurm.gres import device_types
+from slurm_coloc.core.slurm.releases import CGROUP_DISABLED, SEVERAL_GPUS
 from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec
 
@@ -22,10 +22,6 @@ class Site:
     node_ports: tuple[int, ...]
     #: colocd's, for nodes and login; 0 where they use its Unix socket
     link_port: int
-    #: job_submit.lua is there (etc/coloc.lua was found in the checkout)
-    lua: bool
-    #: file of the SPANK plugin, None when there is none
-    spank: Path | None
     #: of MariaDB and slurmdbd, where there is accounting
     db_port: int = 0
     dbd_port: int = 0
@@ -35,7 +31,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
     """slurm.conf. Choices that a test relies on carry their reason."""
     d = spec.folder
     select = "CR_Core_Memory" + (",LL_SHARED_GRES" if spec.least_loaded else "")
-    if spec.multi_gpu and site.release >= MULTI_GPU_RELEASE:
+    if spec.multi_gpu and SEVERAL_GPUS.holds(site.release):
         select += ",MULTIPLE_SHARING_GRES_PJ"
     cards = spec.cards
     shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
@@ -74,8 +70,14 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         f"PlugStackConfig={d}/plugstack.conf",
     ]
     if site.dbd_port:
-        lines += accounting.slurm_conf(site.dbd_port, d / "munge" / "socket")
-    if site.lua:
+        lines += [
+            "AccountingStorageType=accounting_storage/slurmdbd",
+            f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={site.dbd_port}",
+            f"AccountingStoragePass={d}/munge/socket",  # the way to munged, no password
+            "AccountingStorageTRES=gres/gpu,gres/shard",
+            "AccountingStorageEnforce=associations,limits,qos",
+        ]
+    if spec.coloc:
         lines.append("JobSubmitPlugins=lua")
         if spec.cli_filter:
             lines.append("CliFilterPlugins=lua")
@@ -118,14 +120,15 @@ def gres_conf(spec: LabSpec) -> str:
 
 def cgroup_conf(site: Site) -> str:
     """cgroup.conf: Slurm 23.11 and later want the plugin disabled where cgroups cannot be made."""
-    return "CgroupPlugin=disabled\n" if site.release >= (23, 11) else "CgroupAutomount=no\n"
+    disabled = CGROUP_DISABLED.holds(site.release)
+    return "CgroupPlugin=disabled\n" if disabled else "CgroupAutomount=no\n"
 
 
-def plugstack_conf(spec: LabSpec, site: Site) -> str:
+def plugstack_conf(spec: LabSpec) -> str:
     """plugstack.conf; ``optional`` so that a plugin of another release harms nobody."""
-    if site.spank is None:
-        return "# no SPANK plugin in this checkout\n"
-    return f"optional {site.spank} run_dir={spec.folder}/nodes/%n/jobs\n"
+    if not spec.coloc:
+        return "# no SPANK plugin\n"
+    return f"optional {spec.folder}/spank/coloc.so run_dir={spec.folder}/nodes/%n/jobs\n"
 
 
 def job_submit_lua(spec: LabSpec) -> str:
@@ -206,30 +209,17 @@ def toml(settings: dict[str, dict[str, object]]) -> str:
     out = ["version = 1"]
     for table, values in settings.items():
         out.append(f"\n[{table}]")
-        out.extend(f"{key} = {_value(value)}" for key, value in values.items())
+        out.extend(f"{key} = {toml_value(value)}" for key, value in values.items())
     return "\n".join(out) + "\n"
 
 
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'
-
-
-def hook_wrapper(spec: LabSpec, kind: str, script: Path | None) -> str:
+def hook_wrapper(spec: LabSpec, script: Path) -> str:
     """Prolog or Epilog of slurm.conf: gives the real hook its node's GPUs and configuration.
 
     slurmd starts hooks without PATH and without the environment of a node that has a driver.
     """
     d = spec.folder
-    body = f'exec "{script}"' if script else f"exit 0 # this checkout has no {kind}/ script"
+    body = f'exec "{script}"' if spec.coloc else "exit 0"
     return f"""#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 node="${{SLURMD_NODENAME:-n1}}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab takes from the machine and from the checkout: programs, accounts, builds, files."""
+"""What a lab takes from the machine and from slurm-coloc: programs, accounts, builds, files."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.lab.runtime import CHECKOUT
+from slurm_coloc.lab.runtime import CHECKOUT, PACKAGE
 
 PACKAGES = {
     "slurmctld": "slurmctld",
@@ -19,6 +19,10 @@ PACKAGES = {
     "sbatch": "slurm-client",
     "useradd": "passwd",
 }
+EMULATOR = PACKAGE / "lab" / "emulator"
+#: The folder of spank/, etc/, prolog/ and epilog/: in an installed package etc/setup/wheel.py has
+#: put it beside this file, else it is the checkout.
+SOURCES = next(path for path in (PACKAGE / "lab" / "sources", CHECKOUT) if path.is_dir())
 #: Names a folder with builds to start from, e.g. of a test run that brings up many labs.
 BUILT = "COLOC_LAB_BUILT"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -61,21 +65,21 @@ def find_programs() -> Programs:
 
 
 class Build:
-    """`make -C WHERE BUILD=TARGET [GOAL]` in the background; a missing Makefile is a warning."""
+    """`make -C WHERE BUILD=TARGET [GOAL]` in the background, where it is ``wanted``."""
 
     def __init__(
-        self, where: str, target: Path, log: Path, wanted: bool, goal: str = "all"
+        self, where: Path, target: Path, log: Path, wanted: bool, goal: str = "all"
     ) -> None:
         self.where, self.log = where, log
         self.run: subprocess.Popen[bytes] | None = None
-        if wanted and (CHECKOUT / where / "Makefile").is_file():
+        if wanted:
             # A make that called us must not hand down its flags and its job server.
             env = {key: value for key, value in os.environ.items() if "MAKE" not in key}
             if goal == "all":
                 _start_from_built(where, target)
             with log.open("ab") as out:
                 self.run = subprocess.Popen(
-                    ["make", "-j2", "-C", str(CHECKOUT / where), f"BUILD={target}", goal],
+                    ["make", "-j2", "-C", str(where), f"BUILD={target}", goal],
                     env=env,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -83,7 +87,7 @@ class Build:
                 )
 
     def wait(self, timeout_s: float = 120.0) -> bool:
-        """True when it was built, False when there is nothing to build; raises SlurmError."""
+        """True when it was built, False when it was not wanted; raises SlurmError."""
         if self.run is None:
             return False
         try:
@@ -100,9 +104,9 @@ class Build:
             self.run.wait()
 
 
-def _start_from_built(where: str, target: Path) -> None:
+def _start_from_built(where: Path, target: Path) -> None:
     """Copy a build that lies ready, times and all: make then finds little to do."""
-    ready = Path(os.environ.get(BUILT, "/nonexistent"), Path(where).name)
+    ready = Path(os.environ.get(BUILT, "/nonexistent"), where.name)
     if ready.is_dir():
         shutil.copytree(ready, target, symlinks=True, dirs_exist_ok=True)
 
@@ -153,19 +157,9 @@ def _account(argv: list[str]) -> None:
         raise SlurmError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
 
 
-def hook_script(kind: str) -> Path | None:
-    """The checkout's Prolog or Epilog; None while it has none."""
-    for name in (f"coloc-{kind}", f"{kind}.sh", kind, f"coloc-{kind}.sh", f"coloc_{kind}"):
-        path = CHECKOUT / kind / name
-        if path.is_file():
-            return path
-    return None
-
-
-def copy_lua(target: Path) -> bool:
-    """Copy etc/*.lua to where slurmctld can read it; False when the checkout has no coloc.lua."""
+def copy_lua(target: Path) -> None:
+    """Copy etc/*.lua to where slurmctld can read it."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted((CHECKOUT / "etc").glob("*.lua")):
+    for path in sorted((SOURCES / "etc").glob("*.lua")):
         shutil.copyfile(path, target / path.name)
         (target / path.name).chmod(0o644)
-    return (target / "coloc.lua").is_file()

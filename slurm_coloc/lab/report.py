@@ -2,15 +2,13 @@
 """`coloc lab status`: what of a lab is alive, and what runs on it."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slurm_coloc.errors import SlurmError
-
-if TYPE_CHECKING:
-    from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab.daemons import Daemons
 
 
-def status(lab: "Lab") -> dict[str, Any]:
+def status(lab: Daemons) -> dict[str, Any]:
     """The answer of `coloc lab status --json`; a part that does not answer is null."""
     daemons = {name: {"pid": proc.pid, "alive": proc.alive()} for name, proc in lab.daemons.items()}
     return {
@@ -26,13 +24,13 @@ def status(lab: "Lab") -> dict[str, Any]:
     }
 
 
-def _deaf(lab: "Lab") -> bool:
+def _deaf(lab: Daemons) -> bool:
     """Whether slurmctld is dead: its clients would wait for it for a long time."""
     ctld = lab.daemons.get("slurmctld")
     return ctld is None or not ctld.alive()
 
 
-def _nodes(lab: "Lab") -> list[dict[str, str]] | None:
+def _nodes(lab: Daemons) -> list[dict[str, str]] | None:
     if _deaf(lab):
         return None
     try:
@@ -43,7 +41,7 @@ def _nodes(lab: "Lab") -> list[dict[str, str]] | None:
     return [dict(zip(("node", "state", "cpus", "gres"), row, strict=False)) for row in rows]
 
 
-def _gpus(lab: "Lab", node: str) -> Any:
+def _gpus(lab: Daemons, node: str) -> Any:
     argv = [f"{lab.dir}/bin/coloc-emu", "show", f"{lab.dir}/nodes/{node}/ledger", "--json"]
     try:
         return json.loads(lab.run(argv, timeout=15, cwd="/").stdout)
@@ -51,7 +49,7 @@ def _gpus(lab: "Lab", node: str) -> Any:
         return None
 
 
-def _jobs(lab: "Lab") -> list[dict[str, str]] | None:
+def _jobs(lab: Daemons) -> list[dict[str, str]] | None:
     if _deaf(lab):
         return None
     try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab itself: it comes up, it serves, and it leaves nothing behind."""
 
+import importlib
 import json
 import os
 import pwd
@@ -260,6 +261,38 @@ def test_a_checkout_closed_to_others_still_serves_every_account(
     )
     assert done.returncode == 0, done.stderr
     assert "copied" in done.stdout and "slurm-coloc 0." in done.stdout
+
+
+def test_an_installed_package_brings_up_a_lab(clean: None, tmp_path: Path) -> None:
+    """What a wheel holds is enough: plugin, Lua and hooks come from slurm_coloc/lab/sources."""
+    pytest.importorskip("setuptools", reason="the list of files is part of a setuptools command")
+    wheel = importlib.import_module("etc.setup.wheel")
+    shutil.copytree(runtime.PACKAGE, tmp_path / "slurm_coloc")
+    for name in wheel.sources():
+        target = tmp_path / wheel.TARGET / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(runtime.CHECKOUT / name, target)
+    code = (
+        "from slurm_coloc.lab import parts\n"
+        "from slurm_coloc.lab.lab import Lab; from slurm_coloc.lab.spec import LabSpec\n"
+        f"lab = Lab.up(LabSpec(name={NAME!r}, users=1))\n"
+        "try:\n"
+        "    lab.wait(lab.sbatch('--coloc=auto', wrap='nvidia-smi -L', user=lab.users[0]))\n"
+        "    print(parts.SOURCES, lab.output(1))\n"
+        "finally:\n"
+        "    lab.down()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd="/",
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / wheel.TARGET) in done.stdout and "GPU 0: NVIDIA A100" in done.stdout
 
 
 def test_only_root_may(make_lab: Callable[..., Lab]) -> None:

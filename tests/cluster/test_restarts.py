@@ -3,10 +3,10 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.lab import serving
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import ask, coloc, shards, until
 from tests.cluster.rules import QUIET, fresh, liar, on_whole_gpu, outcomes, starts, told
@@ -21,12 +21,9 @@ def restart(lab: Lab, clear: bool = False) -> None:
     for path in (lab.dir / "state").glob("job_state*") if clear else ():
         path.unlink()
     command = lab.commands["slurmctld"]
-    kept = list(command["argv"])
-    if clear:
-        command["argv"] = [*kept, "-c"]
-    lab.start("slurmctld")
-    command["argv"] = kept
-    serving.wait_daemon(lab, "slurmctld")
+    lab.start("slurmctld", replace(command, argv=[*command.argv, "-c"]) if clear else command)
+    lab.commands["slurmctld"] = command
+    lab.wait_daemon("slurmctld")
 
 
 def answers(lab: Lab, job_id: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from slurm_coloc.admin.rules.slurm_conf import Finding, Status
+from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.core.gpu.mig import slice_mib
 from slurm_coloc.core.slurm.cluster import ClusterShape
 

@@ -3,7 +3,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from slurm_coloc.admin.rules.slurm_conf import Conf, Finding, Status, words
+from slurm_coloc.admin.rules.finding import Finding, Status, judge
+from slurm_coloc.admin.rules.slurm_conf import Conf, words
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import PARAMETER
 from slurm_coloc.core.place.steerable import refusals
@@ -24,30 +25,29 @@ def native(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
     yield Finding("placement", Status.OK, f"native, {text}")
     if node_gate:
         good = PARAMETER in words(conf, "SchedulerParameters")
-        yield Finding(
-            "node-gate",
-            Status.OK if good else Status.FAIL,
-            f"nodes above {gate:.0%} SM activity take no shared job"
-            if good
-            else f"placement.node_gate without {PARAMETER}: it does nothing",
-            "" if good else f"slurm.conf: SchedulerParameters=...,{PARAMETER} (23.11 and later)",
-        )
+        text = f"placement.node_gate without {PARAMETER}: it does nothing"
+        if good:
+            text = f"nodes above {gate:.0%} SM activity take no shared job"
+        todo = f"slurm.conf: SchedulerParameters=...,{PARAMETER} (23.11 and later)"
+        yield judge("node-gate", good, text, todo)
 
 
 def gate(shape: ClusterShape, smact_gate: float) -> Finding:
     """Whether jobs can wait at the gate on present SM activity (steered)."""
     name, way = "placement-gate", way_of(shape)
     if smact_gate >= 1:
-        return Finding(name, Status.OK, "none is wanted (placement.smact_gate = 1)")
+        return Finding(name, Status.OK, "no gate is configured (placement.smact_gate = 1)")
     if way is Way.START:
-        return Finding(name, Status.OK, "who waits for a quieter GPU has a start time ahead")
+        return Finding(
+            name, Status.OK, "a job that waits for a quieter GPU gets a later start time"
+        )
     if way is Way.EXTRA:
-        text = "who waits for a quieter GPU has a constraint, which costs no age"
+        text = "a job that waits for a quieter GPU gets a constraint and keeps its age priority"
         return Finding(name, Status.OK, text)
     return Finding(
         name,
         Status.WARN,
-        "no gate: a start time would cost jobs their age (PriorityWeightAge)",
+        "no gate: a later start time would cost jobs their age priority (PriorityWeightAge)",
         f"slurm.conf: SchedulerParameters=...,{PARAMETER}, which also makes every job's --extra a"
         " constraint; or PriorityFlags=ACCRUE_ALWAYS; or placement.smact_gate = 1",
     )
@@ -63,8 +63,8 @@ def figures(found: Mapping[str, int], away: str = "") -> Finding:
     return Finding(
         name,
         Status.WARN,
-        f"nobody keeps those of {', '.join(old[:SHOWN])} fresh: {away}",
-        "start colocd; each node's agent opens its node after half a minute without one",
+        f"colocd does not update those of {', '.join(old[:SHOWN])}: {away}",
+        "start colocd; without it each agent opens its node's gate after half a minute",
     )
 
 
@@ -92,7 +92,7 @@ def steered(
         yield Finding(
             "placement",
             Status.FAIL,
-            f"steered is asked for and refused: {'; '.join(found[:SHOWN])}",
+            f"steered placement is configured, but not possible: {'; '.join(found[:SHOWN])}",
             'placement.mode = "native", or: gres.conf AutoDetect=off, NodeName=... Name=gpu'
             " Type=MODEL-0 File=/dev/nvidia0 and so on for each GPU, slurm.conf"
             " Gres=gpu:MODEL-0:1,gpu:MODEL-1:1,...,shard:N Feature=MODEL",
@@ -111,12 +111,11 @@ def _features(shape: ClusterShape) -> Finding:
         for node in shape.nodes
         if node.gpu_type in models and node.gpu_type not in node.features
     )
-    if not without:
-        return Finding("placement-features", Status.OK, ", ".join(sorted(models)))
-    return Finding(
+    text = f"the model is not a feature of {', '.join(without[:SHOWN])}"
+    return judge(
         "placement-features",
-        Status.FAIL,
-        f"the model is no feature: {', '.join(without[:SHOWN])}",
+        not without,
+        text if without else ", ".join(sorted(models)),
         "slurm.conf: NodeName=... Feature=MODEL; without it a request by the model waits for ever",
     )
 
@@ -124,14 +123,11 @@ def _features(shape: ClusterShape) -> Finding:
 def _hook(shape: ClusterShape, hook: Sequence[str]) -> Finding:
     models = sorted(shape.steerable)
     missing = [model for model in models if model not in hook]
-    if not missing:
-        return Finding("placement-hook", Status.OK, f"gpu:MODEL:N is rewritten for {models}")
-    return Finding(
-        "placement-hook",
-        Status.FAIL,
-        f"requests by {', '.join(missing)} are refused by Slurm as they stand",
-        f'in job_submit.lua: coloc.setup{{ steered = "{",".join(models)}" }}',
-    )
+    text = f"gpu:MODEL:N is rewritten for {models}"
+    if missing:
+        text = f"Slurm refuses requests by {', '.join(missing)} as they stand"
+    todo = f'in job_submit.lua: coloc.setup{{ steered = "{",".join(models)}" }}'
+    return judge("placement-hook", not missing, text, todo)
 
 
 def inner_steps(asked: Mapping[str, int]) -> Finding:
@@ -145,5 +141,5 @@ def inner_steps(asked: Mapping[str, int]) -> Finding:
         "placement-steps",
         Status.WARN,
         f"{sum(asked.values())} steps of the last week name a model and would fail: {told}",
-        "let them name no type: a step inherits the GPUs of its job",
+        "leave the type out there: a step inherits the GPUs of its job",
     )

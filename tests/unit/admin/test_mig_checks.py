@@ -3,8 +3,8 @@
 
 from dataclasses import replace
 
+from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.admin.rules.mig_checks import mig
-from slurm_coloc.admin.rules.slurm_conf import Status
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 
 NODE = NodeShape("n1", ("main",), (), "a100", 1, 39, slices=(("1g.5gb", 7),))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
-from slurm_coloc.admin.rules import releases, slurm_conf
+from slurm_coloc.admin.rules import accounting, releases, shard_checks, slurm_conf
+from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.admin.rules.limit_plan import plan
-from slurm_coloc.admin.rules.slurm_conf import Status
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
 
@@ -29,7 +29,7 @@ def _recorded(release: str) -> dict[str, str]:
     ],
 )
 def test_recorded(release: str, bad: dict[str, str]) -> None:
-    every = (*releases.RELEASE_CHECKS, *slurm_conf.SLURM_CHECKS)
+    every = (*releases.RELEASE_CHECKS, *slurm_conf.SETTINGS, accounting.accounting)
     found = {one.check: one for one in (check(_recorded(release)) for check in every)}
     wrong = {k: str(f.status) for k, f in found.items() if f.status in (Status.WARN, Status.FAIL)}
     assert wrong == bad
@@ -86,7 +86,7 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
         (slurm_conf.min_job_age, {}, Status.FAIL),
         (slurm_conf.priority_type, {"PriorityType": "priority/basic"}, Status.WARN),
         (
-            slurm_conf.accounting,
+            accounting.accounting,
             {
                 "AccountingStorageType": "accounting_storage/slurmdbd",
                 "AccountingStorageTRES": "cpu",
@@ -126,7 +126,7 @@ def test_shard_counts(
     gpu_type: str | None, gpus: int, shards: int, shard_mib: int, status: Status
 ) -> None:
     node = NodeShape("n1", ("main",), (), gpu_type, gpus, shards)
-    assert slurm_conf.shard_counts(_shape(node), shard_mib).status is status
+    assert shard_checks.shard_counts(_shape(node), shard_mib).status is status
 
 
 TWO_CONTROLLERS = {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2"}
@@ -143,11 +143,11 @@ TWO_CONTROLLERS = {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2"}
     ],
 )
 def test_shards_without_a_type_under_two_controllers(lines: list[str], status: Status) -> None:
-    found = slurm_conf.shard_types(TWO_CONTROLLERS, lines)
+    found = shard_checks.shard_types(TWO_CONTROLLERS, lines)
     assert found.status is status
     if status is Status.WARN:
         assert "shard:a100:156" in found.todo
-    assert slurm_conf.shard_types({"SlurmctldHost[0]": "ctl1"}, lines).status is Status.NA
+    assert shard_checks.shard_types({"SlurmctldHost[0]": "ctl1"}, lines).status is Status.NA
 
 
 DBD = {"AccountingStorageType": "accounting_storage/slurmdbd"}
@@ -157,11 +157,11 @@ def test_billing() -> None:
     two = ("main", "old")
     shape = ClusterShape("c", (24, 11, 5), (NodeShape("g", two, (), "a100", 2, 78),))
     weights = {"main": "CPU=1.0,GRES/gpu=39.0,GRES/shard=1.0", "old": "CPU=1.0"}
-    assert slurm_conf.billing(DBD, shape, weights, {"main"}).status is Status.OK
-    found = slurm_conf.billing(DBD, shape, weights, {"main", "old"})
+    assert accounting.billing(DBD, shape, weights, {"main"}).status is Status.OK
+    found = accounting.billing(DBD, shape, weights, {"main", "old"})
     assert found.status is Status.WARN and "old: shares are billed no GPU" in found.found
     assert "TRESBillingWeights=CPU=1.0,GRES/gpu=39,GRES/shard=1" in found.todo
-    assert slurm_conf.billing({}, shape, weights, {"old"}).status is Status.NA
+    assert accounting.billing({}, shape, weights, {"old"}).status is Status.NA
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_billing() -> None:
 )
 def test_shares_dearer_or_cheaper_than_their_gpu(weights: str, said: str) -> None:
     shape = ClusterShape("c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),))
-    assert said in slurm_conf.billing(DBD, shape, {"main": weights}, {"main"}).found
+    assert said in accounting.billing(DBD, shape, {"main": weights}, {"main"}).found
 
 
 def test_a_weighed_type_must_be_accounted() -> None:
     weights = {"main": "GRES/gpu:a100=39,GRES/shard=1"}
     bare = {"AccountingStorageTRES": "gres/gpu,gres/shard"}
-    assert slurm_conf.typed_tres(bare, weights).status is Status.WARN
+    assert accounting.typed_tres(bare, weights).status is Status.WARN
     full = {"AccountingStorageTRES": "gres/gpu,gres/gpu:a100,gres/shard"}
-    assert slurm_conf.typed_tres(full, weights).status is Status.OK
+    assert accounting.typed_tres(full, weights).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_weighed_type_must_be_accounted() -> None:
     [("associations", Status.WARN), ("associations,limits,qos", Status.OK), ("safe", Status.OK)],
 )
 def test_limits_bind_only_where_they_are_enforced(said: str, status: Status) -> None:
-    assert slurm_conf.enforced({**DBD, "AccountingStorageEnforce": said}).status is status
+    assert accounting.enforced({**DBD, "AccountingStorageEnforce": said}).status is status
 
 
 def test_limits_in_gpus_that_shares_pass_by() -> None:
@@ -197,6 +197,6 @@ def test_limits_in_gpus_that_shares_pass_by() -> None:
         "c", (24, 11, 5), (NodeShape("g", ("main",), (), "a100", 2, 78),), (PartitionShape("main"),)
     )
     holder = LimitOwner(qos="q", limits={"MaxTRESPerUser": {"gres/gpu": 1}})
-    found = slurm_conf.gpu_limits(plan(SiteLimits({"q": holder}), shape))
+    found = accounting.gpu_limits(plan(SiteLimits({"q": holder}), shape))
     assert found.status is Status.WARN and "QOS q, MaxTRESPerUser: gres/shard=39" in found.found
-    assert slurm_conf.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK
+    assert accounting.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters import probe
-from slurm_coloc.admin import doctor_sharing
-from slurm_coloc.admin.rules.slurm_conf import Status
+from slurm_coloc.admin.doctor import gpus
+from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from tests.unit.cli.conftest import Site
@@ -122,9 +122,9 @@ def test_rules_for_single_gpus() -> None:
     rules = [{"node": "gpu[01-04]", "method": "mps"}, {"node": "gpx1", "method": "streams"}]
     config = Config.model_validate({"sharing": {"rules": rules}})
     shape = ClusterShape("c", (24, 11), (NodeShape("gpu03", ("main",), (), "a100", 1, 39),))
-    lost, here = doctor_sharing.sharing(config, shape)
+    lost, here = gpus.sharing(config, shape)
     assert (lost.status, here.check) == (Status.WARN, "sharing-here")
     assert lost.found == "of no GPU node of this cluster: gpx1"
     fine = Config.model_validate({"sharing": {"rules": rules[:1]}})
-    assert next(iter(doctor_sharing.sharing(fine, shape))).status is Status.OK
-    assert list(doctor_sharing.sharing(Config(), shape)) == []
+    assert next(iter(gpus.sharing(fine, shape))).status is Status.OK
+    assert list(gpus.sharing(Config(), shape)) == []

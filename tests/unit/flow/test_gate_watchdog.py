@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.admin.rules.placement import figures
-from slurm_coloc.admin.rules.slurm_conf import Status
 from slurm_coloc.flow.measure.gate_watchdog import open_gate
 
 SCRIPT = """#!/bin/sh

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``coloc doctor``: is this machine, this Slurm and this configuration fit for slurm-coloc?
+
+It works while colocd is dead. A check that cannot be made here is not-applicable, with the reason.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from slurm_coloc.admin.doctor import colocd, gpus, hooks, mig, network, placement, slurm
+from slurm_coloc.admin.rules.finding import Finding, Status
+from slurm_coloc.config import Config, config_path, load_config
+from slurm_coloc.errors import ConfigError, SlurmError
+
+
+def examine(path: Path | None) -> Iterator[Finding]:
+    """All checks, in the order in which an admin would mend things."""
+    try:
+        config = load_config(path)
+    except ConfigError as err:
+        todo = "correct the file, then run coloc doctor again"
+        yield Finding("configuration", Status.FAIL, err.message, todo)
+        config = Config()
+    else:
+        where = path or config_path()
+        text = str(where) if where.exists() else f"{where} is not there: built-in defaults"
+        yield Finding("configuration", Status.OK, text)
+        yield from colocd.settings(config)
+    status = colocd.read_status(config)
+    if network.colocd_on_another_host(config):
+        text = f"on another host: {', '.join(config.network.controllers)}; see network-answer"
+        yield Finding("colocd", Status.NA, text)
+    else:
+        yield from colocd.daemon(config, status)
+        yield colocd.state_folder(config)
+    found = None
+    try:
+        found = slurm.read(config)
+    except SlurmError as err:
+        todo = "start slurmctld; check munged and the PATH"
+        yield Finding("slurm", Status.FAIL, err.message, todo)
+        yield Finding("slurm-conf", Status.NA, "Slurm does not answer")
+    else:
+        yield from slurm.checks(config, found)
+    yield hooks.lua_posix()
+    if found:
+        yield from hooks.checks(found)
+    shape = found.shape if found else None
+    yield from network.checks(config, status, shape)
+    if found:
+        yield from mig.checks(found.shape, found.conf)
+        yield from placement.checks(config, found.conf, found.shape, found.limits)
+    yield from colocd.unfit_gpus(status)
+    yield from gpus.sharing(config, shape)
+    yield gpus.memory(config, shape)
+    yield gpus.accounting(config)

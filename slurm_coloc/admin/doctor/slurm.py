@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``coloc doctor``: Slurm's release, slurm.conf, shards, billing and limits."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_coloc.adapters import probe
+from slurm_coloc.adapters.slurm import connect
+from slurm_coloc.admin.rules import accounting, releases, shard_checks, slurm_conf
+from slurm_coloc.admin.rules.finding import Finding, Status, judge
+from slurm_coloc.admin.rules.limit_plan import plan
+from slurm_coloc.admin.rules.slurm_conf import Conf
+from slurm_coloc.config import Config
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.qos_limits import SiteLimits
+from slurm_coloc.errors import SlurmError
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """What slurmctld answered."""
+
+    conf: dict[str, str]
+    shape: ClusterShape
+    weights: dict[str, str]
+    limits: SiteLimits | str  # or why they are not known
+
+
+def read(config: Config) -> Slurm:
+    """Ask slurmctld and slurmdbd; raises SlurmError where slurmctld does not answer."""
+    return asyncio.run(_read(config))
+
+
+async def _read(config: Config) -> Slurm:
+    slurm = connect(config.daemon, briefly=True)
+    shape = await slurm.shape()
+    limits: SiteLimits | str
+    try:
+        limits = await slurm.limits(shape.name)
+    except SlurmError as err:
+        limits = "no slurmdbd" if err.code == "no-accounting" else err.message
+    return Slurm(await slurm.config(), shape, await slurm.billing_weights(), limits)
+
+
+def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
+    """slurm.conf, the shards and the limits."""
+    user = slurm_conf.value(slurm.conf, "SlurmUser").split("(")[0]
+    same = user == config.daemon.slurm_user
+    text = f"SlurmUser={user}, daemon.slurm_user={config.daemon.slurm_user}"
+    yield judge("slurm-user", same, text, f'coloc.toml: [daemon] slurm_user = "{user}"')
+    every: tuple[Callable[[Conf], Finding], ...] = (
+        *releases.RELEASE_CHECKS,
+        *slurm_conf.SETTINGS,
+        accounting.accounting,
+    )
+    for check in every:
+        found = check(slurm.conf)
+        if found.check == "priority-type" and config.recovery.raise_by != "priority":
+            continue
+        yield found
+    yield shard_checks.shard_counts(slurm.shape, config.pool.shard_mib)
+    lines = probe.plugstack(Path(slurm_conf.value(slurm.conf, "SLURM_CONF")))
+    yield shard_checks.shard_types(slurm.conf, lines)
+    shared = {part for node in slurm.shape.nodes if node.shards for part in node.partitions}
+    if config.pool.partitions:
+        shared &= set(config.pool.partitions)
+    yield shard_checks.suspending(slurm.shape, shared)
+    yield accounting.enforced(slurm.conf)
+    yield accounting.billing(slurm.conf, slurm.shape, slurm.weights, shared)
+    yield accounting.typed_tres(slurm.conf, slurm.weights)
+    yield _limits(config, slurm)
+
+
+def _limits(config: Config, slurm: Slurm) -> Finding:
+    if isinstance(slurm.limits, str):
+        return Finding("gpu-limits", Status.NA, slurm.limits)
+    return accounting.gpu_limits(plan(slurm.limits, slurm.shape, config.pool.partitions))
