@@ -73,7 +73,7 @@ def up(
         slurm_conf_extra=extra,
     )
     if dry_run:
-        _tell_plan(Lab.plan(spec), as_json)
+        _print_plan(Lab.plan(spec), as_json)
         return
     # An orderly kill must take down what is up so far, too.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -90,7 +90,7 @@ def up(
     print(f"end it  coloc lab down --name {name}")
 
 
-def _tell_plan(lab: Lab, as_json: bool) -> None:
+def _print_plan(lab: Lab, as_json: bool) -> None:
     spec = lab.spec
     if as_json:
         print(json.dumps(lab.describe() | {"dry_run": True}))

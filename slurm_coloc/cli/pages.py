@@ -130,11 +130,6 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
-def configuration() -> str:
-    """The page of coloc.toml."""
-    return reference.markdown()
-
-
 def codes() -> str:
     """The page of the words that answers and logs use."""
     parts: tuple[tuple[str, str, Mapping[Any, str]], ...] = (
@@ -158,7 +153,7 @@ def pages() -> dict[str, str]:
     """Every page by its file name, complete."""
     made = {
         "command-line.md": command_line(),
-        "configuration.md": configuration(),
+        "configuration.md": reference.markdown(),
         "codes.md": codes(),
     }
     return {name: HEAD + text.rstrip("\n") + "\n" for name, text in made.items()}
