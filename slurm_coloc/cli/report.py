@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""coloc report: what a job used of its GPU, beside what it asked for; like seff, for a share."""
+"""coloc report: what a job used of its GPU and what it requested; like seff, for a share."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -99,7 +99,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Speed", _speed(answer)
     if limit := answer.get("time_limit"):
         given, became, lost = (words(limit[name]) for name in ("base_s", "set_s", "lost_s"))
-        yield "Time limit", f"{given} given, {became} in the end: {lost} lost beside others"
+        yield "Time limit", f"{given} given, {became} in the end: {lost} lost by sharing"
     if answer["sooner_s"] >= 60:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:
@@ -163,7 +163,7 @@ def _neighbours(found: list[dict[str, Any]]) -> str:
 def _speed(answer: dict[str, Any]) -> str:
     factor = answer["slower"]
     if answer["slower_how"] == "alone":
-        return "nobody was beside it"
+        return "it had no neighbour"
     if factor is None:
         return "not known: the activity of it or of a neighbour was not measured"
     how = {

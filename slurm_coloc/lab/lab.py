@@ -23,7 +23,7 @@ class Lab(Daemons):
     def up(cls, spec: LabSpec) -> Self:
         """Bring a lab up, or leave nothing behind.
 
-        Raises UsageFault (no root, a wish that cannot be met, a lab of this name is up) or
+        Raises UsageFault (no root, a specification that cannot be met, a lab of this name is up) or
         SlurmError (Slurm missing, or a daemon failed: its log's tail is in the message).
         """
         lab = cls(spec)
@@ -39,7 +39,7 @@ class Lab(Daemons):
 
     @classmethod
     def plan(cls, spec: LabSpec) -> Self:
-        """Check a wish as ``up`` does and change nothing; raises as ``up`` does."""
+        """Check a specification as ``up`` does and change nothing; raises as ``up`` does."""
         lab = cls(spec)
         bringup.check(lab)
         return lab
@@ -140,13 +140,13 @@ class Lab(Daemons):
             "jobs": self._jobs(),
         }
 
-    def _deaf(self) -> bool:
-        """Whether slurmctld is dead: its clients would wait for it for a long time."""
+    def _ctld_dead(self) -> bool:
+        """Whether slurmctld is dead: its commands would hang for a long time."""
         ctld = self.daemons.get("slurmctld")
         return ctld is None or not ctld.alive()
 
     def _nodes(self) -> list[dict[str, str]] | None:
-        if self._deaf():
+        if self._ctld_dead():
             return None
         try:
             text = self.run(["sinfo", "-h", "-N", "-o", "%N %T %C %G"], timeout=15, cwd="/").stdout
@@ -163,7 +163,7 @@ class Lab(Daemons):
             return None
 
     def _jobs(self) -> list[dict[str, str]] | None:
-        if self._deaf():
+        if self._ctld_dead():
             return None
         try:
             jobs = self.jobs()

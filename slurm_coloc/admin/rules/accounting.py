@@ -72,7 +72,7 @@ def enforced(conf: Conf) -> Finding:
         "limits-enforced",
         "limits" in found or "safe" in found or "all" in found,
         ",".join(found) or "none",
-        "QOS and association limits bind nobody; where you want them, slurm.conf:"
+        "QOS and association limits are not enforced; where you want them, slurm.conf:"
         " AccountingStorageEnforce=associations,limits,qos",
         Status.WARN,
     )
