@@ -29,7 +29,7 @@ from slurm_coloc.flow.node.deliver import read_spooled, settle_spooled
 
 log = structlog.get_logger()
 
-LOOK_S = 2.0  # between two looks into the spool: one system call
+POLL_S = 2.0  # between two reads of the spool: one system call
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # between two tries to reach a colocd
 SLOW_AGAIN_S = 60.0  # a report that colocd cannot judge yet is sent again after
 ALONE_S = 30.0  # without any colocd; one that is started again is back sooner
@@ -59,25 +59,26 @@ class Agent:
                 group.create_task(self._sampler.run())
 
     async def _link(self) -> None:
-        pause, told = FIRST_PAUSE_S, ""
+        pause, logged = FIRST_PAUSE_S, ""
         self._alone_s = time.monotonic()
         while True:
             try:
                 async with _ClosedAtEnd(await self._open()) as link:
                     log.info("linked", to=link.where, node=self._me.node)
-                    pause, told = FIRST_PAUSE_S, ""
+                    pause, logged = FIRST_PAUSE_S, ""
                     await self._serve(link)  # until it is lost
             except DaemonUnreachable as err:
-                if err.message != told:  # the same reason is told once
+                if err.message != logged:  # the same reason is logged once
                     log.warning("link", error=err.message)
-                told = err.message
+                logged = err.message
                 await self._alone()
             # Jitter: a thousand agents must not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _alone(self) -> None:
-        """Without a colocd for a while: what it last said of this node must not hold jobs off."""
+        """After ALONE_S without a colocd, open the node's gate: its last figure must not keep jobs
+        away."""
         since = self._alone_s
         if since is not None and time.monotonic() - since >= ALONE_S:
             self._alone_s = None if await asyncio.to_thread(open_gate, self._node) else since
@@ -114,17 +115,17 @@ class Agent:
             self._alone_s = time.monotonic()
             if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
                 await self._drain(link)
-            await asyncio.sleep(min(LOOK_S, beat_s))
+            await asyncio.sleep(min(POLL_S, beat_s))
             if time.monotonic() >= next_beat:
                 await self._beat(link)
                 next_beat = time.monotonic() + beat_s
 
     async def _beat(self, link: Link) -> None:
-        """Say that we are there; raises DaemonUnreachable where it is a standby's, or refused."""
-        told = self._sampler.told() if self._sampler else {}
+        """Send a heartbeat; raises DaemonUnreachable where a standby answers, or colocd refuses."""
+        figures = self._sampler.heartbeat() if self._sampler else {}
         node = self._me.node
         answer = await link.ask(
-            "beat", node=node, version=__version__, spooled=len(self._names()), **told
+            "beat", node=node, version=__version__, spooled=len(self._names()), **figures
         )
         if code := error_code(answer):
             error = answer.get("error")

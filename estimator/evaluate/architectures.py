@@ -59,8 +59,9 @@ def _texts(name: str, config: str, settings: Settings) -> dict[str, str]:
     import torchinfo
     import transformers
 
-    from slurm_coloc.summarize.jobs import Wish, job_of
+    from slurm_coloc.summarize.jobs import Wish
     from slurm_coloc.summarize.making import made
+    from slurm_coloc.summarize.target import job_of
 
     torch.set_num_threads(1)
     wish = Wish(batch_size=SAMPLES, seq_len=TOKENS)

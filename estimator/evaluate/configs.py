@@ -259,8 +259,9 @@ def _plain(name: str, side: int) -> str:
 
 
 def _recorded(name: str, side: int) -> str:
-    from slurm_coloc.summarize.jobs import Wish, job_of
+    from slurm_coloc.summarize.jobs import Wish
     from slurm_coloc.summarize.making import made
+    from slurm_coloc.summarize.target import job_of
 
     known = MODELS[name]
     words = isinstance(known, Words)

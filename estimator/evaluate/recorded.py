@@ -24,9 +24,9 @@ def prepared() -> None:
         [sys.executable, "-c", "import torchvision"], capture_output=True, check=False
     )
     if loads.returncode:
-        from slurm_coloc.summarize.compat import torchvision_without_operators
+        from slurm_coloc.summarize.worker import without_operators
 
-        torchvision_without_operators()
+        without_operators()
 
 
 def record(models: list[str], folder: Path) -> None:

@@ -28,7 +28,7 @@ from estimator.measured import family as timm_family
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.recording import Event, Recording, Scratch
 from slurm_coloc.estimate.summary import Layer, Summary
-from slurm_coloc.summarize.fake import fake
+from slurm_coloc.summarize.fake.mode import fake
 from slurm_coloc.summarize.step import record
 
 DRAW: dict[str, Callable[[Random], Drawn]] = {

@@ -55,44 +55,35 @@ class HookSettings(NamedTuple):
 
 
 # Every other field stands in [hooks].
-_SECTION = {
-    "socket": "daemon",
-    "slurm_user": "daemon",
-    "controllers": "network",
-    "munge_socket": "network",
-    "shard_mib": "pool",
-    "method": "sharing",
-    "rules": "sharing",
-    "users": "sharing",
-    "several_gpus": "sharing",
-    "thread_percentage": "sharing",
-    "cgroup": "sharing",
-    "frameworks": "sharing",
-    "mps_control": "sharing",
-    "sample": "agent",
-    "dcgmi": "agent",
-    "job_stats": "agent",
-    "idle_after_s": "agent",
-    "window_s": "agent",
-    "beat_s": "agent",
-    "job_mapping_dir": "agent",
+_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "daemon": ("socket", "slurm_user"),
+    "network": ("controllers", "munge_socket"),
+    "pool": ("shard_mib",),
+    "sharing": (
+        *("method", "rules", "users", "several_gpus", "thread_percentage", "cgroup"),
+        *("frameworks", "mps_control"),
+    ),
+    "agent": (
+        *("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s"),
+        "job_mapping_dir",
+    ),
 }
-_KINDS: Mapping[str, type] = {
-    "log_tail_kib": int,
-    "nvml": bool,
-    "controllers": list,
-    "shard_mib": int,
-    "thread_percentage": int,
-    "sample": bool,
-    "job_stats": bool,
-    "idle_after_s": int,
-    "window_s": int,
-    "beat_s": int,
+_SECTION = {name: section for section, names in _SECTIONS.items() for name in names}
+_RANGES = {
+    "log_tail_kib": (4, 16384),
+    "shard_mib": (64, 65536),
+    "thread_percentage": (0, 100),
+    "idle_after_s": (0, 30 * 86400),
+    "window_s": (1, 3600),
+    "beat_s": (1, 30),
 }
-_PATHS = (
-    *("socket", "spool_dir", "run_dir", "munge_socket", "mps_control"),
-    *("dcgmi", "job_mapping_dir"),
-)
+_WORDS = {
+    "method": ("auto", "mps", "streams", "mig"),
+    "users": ("one", "all"),
+    "several_gpus": ("streams", "tasks"),
+    "cgroup": ("auto", "off"),
+    "frameworks": ("known", "always", "off"),
+}
 
 
 def read_settings(environ: Mapping[str, str]) -> HookSettings:
@@ -116,62 +107,53 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
         section = data.get(_SECTION.get(name, "hooks"), {})
         if not isinstance(section, dict) or name not in section:
             continue
-        value = section[name]
-        if name == "rules":
-            values[name] = _rules(path, value)
-            continue
-        kind = _KINDS.get(name, str)
-        if type(value) is not kind:
-            raise ConfigError(f"{path}: {name}: must be {kind.__name__}")
-        if name in _PATHS:
-            value = Path(str(value))
-        if isinstance(value, list):
-            if not all(isinstance(item, str) for item in value):
-                raise ConfigError(f"{path}: {name}: must be a list of strings")
-            value = tuple(value)
-        values[name] = value
-    settings = HookSettings(**values)  # type: ignore[arg-type]
-    _within(path, "log_tail_kib", settings.log_tail_kib, 4, 16384)
-    _within(path, "shard_mib", settings.shard_mib, 64, 65536)
-    _within(path, "thread_percentage", settings.thread_percentage, 0, 100)
-    _within(path, "idle_after_s", settings.idle_after_s, 0, 30 * 86400)
-    _within(path, "window_s", settings.window_s, 1, 3600)
-    _within(path, "beat_s", settings.beat_s, 1, 30)
-    _known(path, "method", settings.method, ("auto", "mps", "streams", "mig"))
-    _known(path, "users", settings.users, ("one", "all"))
-    _known(path, "several_gpus", settings.several_gpus, ("streams", "tasks"))
-    _known(path, "cgroup", settings.cgroup, ("auto", "off"))
-    _known(path, "frameworks", settings.frameworks, ("known", "always", "off"))
-    return settings
+        try:
+            values[name] = _setting(name, section[name])
+        except ConfigError as err:
+            raise ConfigError(f"{path}: {name}: {err.message}") from None
+    return HookSettings(**values)  # type: ignore[arg-type]
 
 
-def _rules(path: Path, value: object) -> tuple[Rule, ...]:
+def _setting(name: str, value: object) -> object:
+    """A value of the file, as the type of its default is; raises ConfigError."""
+    if name == "rules":
+        return _rules(value)
+    default = HookSettings._field_defaults[name]
+    # TOML has lists and strings; an optional setting is a path.
+    kind = {tuple: list, bool: bool, int: int}.get(type(default), str)
+    if type(value) is not kind:
+        raise ConfigError(f"must be {kind.__name__}")
+    if isinstance(value, list):
+        if not all(isinstance(item, str) for item in value):
+            raise ConfigError("must be a list of strings")
+        return tuple(value)
+    if isinstance(value, int) and name in _RANGES:
+        least, most = _RANGES[name]
+        if not least <= value <= most:
+            raise ConfigError(f"must be {least} to {most}")
+    if name in _WORDS and value not in _WORDS[name]:
+        raise ConfigError(f"must be one of {', '.join(_WORDS[name])}")
+    return Path(str(value)) if default is None or isinstance(default, Path) else value
+
+
+def _rules(value: object) -> tuple[Rule, ...]:
     """[[sharing.rules]]; raises ConfigError."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise ConfigError(f"{path}: rules: must be an array of tables")
+        raise ConfigError("must be an array of tables")
     found = []
     for one in value:
         if not one.keys() <= {"node", "gpu", "method"}:
-            raise ConfigError(f"{path}: rules: unknown key")
+            raise ConfigError("unknown key")
         if not all(isinstance(each, str) for each in one.values()):
-            raise ConfigError(f"{path}: rules: must be strings")
-        _known(path, "rules: method", one.get("method", ""), ("mps", "streams"))
+            raise ConfigError("must be strings")
+        if one.get("method") not in ("mps", "streams"):
+            raise ConfigError("method: must be one of mps, streams")
         if "gpu" in one and not GPU_NAME.fullmatch(one["gpu"]):
-            raise ConfigError(f"{path}: rules: gpu: neither a number nor a UUID")
+            raise ConfigError("gpu: neither a number nor a UUID")
         if "node" in one and not NODE_NAMES.fullmatch(one["node"]):
-            raise ConfigError(f"{path}: rules: node: no list of nodes")
+            raise ConfigError("node: no list of nodes")
         found.append(Rule(one["method"], one.get("node"), one.get("gpu")))
     return tuple(found)
-
-
-def _within(path: Path, name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"{path}: {name}: must be {least} to {most}")
-
-
-def _known(path: Path, name: str, word: str, words: tuple[str, ...]) -> None:
-    if word not in words:
-        raise ConfigError(f"{path}: {name}: must be one of {', '.join(words)}")
 
 
 class HookJob(NamedTuple):
@@ -197,6 +179,19 @@ class HookJob(NamedTuple):
     uuids: tuple[str, ...]
     exit_code: int | None
     signal: int | None
+
+
+class HookCall(NamedTuple):
+    """One call of the Prolog or Epilog: its job, the settings, and the environment of both."""
+
+    job: HookJob
+    settings: HookSettings
+    environ: Mapping[str, str]
+
+
+def read_call(environ: Mapping[str, str]) -> HookCall:
+    """Raises UsageFault for the environment, ConfigError for the settings."""
+    return HookCall(read_job(environ), read_settings(environ), environ)
 
 
 def read_job(environ: Mapping[str, str]) -> HookJob:

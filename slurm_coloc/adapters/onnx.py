@@ -2,11 +2,20 @@
 """Runs the networks of slurm_coloc/estimate/baselines/nets with onnxruntime, on one CPU thread."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 NETS = Path(__file__).resolve().parents[1] / "estimate" / "baselines" / "nets"
+
+
+def installed() -> bool:
+    """Whether onnxruntime, the extra ``networks``, can be imported; it is not loaded for that."""
+    try:
+        return find_spec("onnxruntime") is not None
+    except ImportError:
+        return False
 
 
 class Onnx:

@@ -24,7 +24,6 @@ class Node:
     uid: int
     mode: int
     is_socket: bool
-    is_folder: bool
 
 
 def look(path: Path) -> Node | None:
@@ -37,7 +36,6 @@ def look(path: Path) -> Node | None:
         found.st_uid,
         stat.S_IMODE(found.st_mode),
         stat.S_ISSOCK(found.st_mode),
-        stat.S_ISDIR(found.st_mode),
     )
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import struct
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -18,15 +17,13 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.peer import Connections, Peer
 from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 
 log = structlog.get_logger()
 
 MAX_LINE = 262144  # bytes; a forwarded summary is at most 65536
 IDLE_S = 30.0  # a connection that says nothing is closed
-MAX_CONNECTIONS = 256  # of all who are not trusted
-MAX_A_USER = 8  # connections of one of them: nobody may crowd the others out
 BACKLOG = 128
 
 Message = dict[str, Any]
@@ -81,9 +78,8 @@ class Server:
     def __init__(self, path: Path, handler: Handler, trusted: Collection[int]) -> None:
         self._path = path
         self._handler = handler
-        self._trusted = trusted
         self._server: asyncio.Server | None = None
-        self._open: Counter[int] = Counter()
+        self._connections = Connections(trusted)
 
     async def start(self) -> None:
         """Bind and listen; a socket that nobody serves any more is replaced."""
@@ -115,10 +111,9 @@ class Server:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer)
-        if peer.uid not in self._trusted and self._crowded(peer.uid):
+        if not self._connections.enter(peer.uid):
             writer.close()
             return
-        self._open[peer.uid] += 1
         try:
             while line := await asyncio.wait_for(reader.readline(), IDLE_S):
                 writer.write(await self.answer(peer, line))
@@ -126,15 +121,10 @@ class Server:
         except (TimeoutError, OSError, ValueError):
             pass  # ValueError: a line over MAX_LINE
         finally:
-            self._open[peer.uid] -= 1
-            self._open += Counter()  # drops the zeros
+            self._connections.leave(peer.uid)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
-
-    def _crowded(self, uid: int) -> bool:
-        others = sum(n for who, n in self._open.items() if who not in self._trusted)
-        return self._open[uid] >= MAX_A_USER or others >= MAX_CONNECTIONS
 
     async def answer(self, peer: Peer, line: bytes) -> bytes:
         """The answer to one request, with its newline; never raises."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slurmd has as its GPUs, in the order of its own numbers.
+"""The GPUs of a node as slurmd lists them, in the order of its own numbers.
 
 SLURM_JOB_GPUS counts the gpu gres of a node as slurmd has merged them: in slurm.conf's order of
 types, within a type in gres.conf's, whatever the device files are called (tried 22.05 and 24.11).

@@ -53,8 +53,8 @@ def opened_dir(path: Path, mode: int | None, owner: int | None = None) -> Iterat
     except OSError as err:
         raise ConfigError(f"{path}: not a folder that can be used: {err.strerror}") from err
     try:
-        seen = os.fstat(fd)
-        if seen.st_uid not in {0, os.geteuid(), owner} or seen.st_mode & 0o022:
+        status = os.fstat(fd)
+        if status.st_uid not in {0, os.geteuid(), owner} or status.st_mode & 0o022:
             raise ConfigError(f"{path}: writable by others than root and SlurmUser")
         yield fd
     finally:
@@ -104,9 +104,9 @@ def read_file(dir_fd: int, name: str, owners: set[int], limit: int = MAX_REPORT)
     except OSError as err:
         raise ColocError(f"{name}: {err.strerror}", "bad-file") from err
     try:
-        seen = os.fstat(fd)
-        sound = stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 and seen.st_size <= limit
-        if not sound or seen.st_uid not in owners or seen.st_mode & 0o022:
+        status = os.fstat(fd)
+        sound = stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_size <= limit
+        if not sound or status.st_uid not in owners or status.st_mode & 0o022:
             raise ColocError(f"{name}: not a file that the hooks wrote", "bad-file")
         return os.read(fd, limit)
     finally:

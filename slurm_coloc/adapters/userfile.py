@@ -168,10 +168,10 @@ def _read_one(path: str, want: Want, limit: int) -> Tail:
     handle = fd = -1
     try:
         handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        seen = os.fstat(handle)
-        if stat.S_ISLNK(seen.st_mode):
+        status = os.fstat(handle)
+        if stat.S_ISLNK(status.st_mode):
             return Tail(path, b"", 0, "a symlink")
-        if not stat.S_ISREG(seen.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return Tail(path, b"", 0, "not a regular file")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         fd = os.open(f"/proc/self/fd/{handle}", flags)

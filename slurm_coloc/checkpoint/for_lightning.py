@@ -42,12 +42,12 @@ class SlotCallback(Callback):
         rng.restore(state_dict["rng"])
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Listen."""
+        """Start to listen for the slot's end."""
         self.slot.__enter__()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Listen no more."""
-        self.slot.__exit__(None, None, None)
+        """Stop listening."""
+        self.slot.__exit__()
 
     def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
         """Save and leave where it is time; every rank comes here."""

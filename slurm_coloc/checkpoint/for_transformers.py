@@ -38,18 +38,18 @@ class SlotCallback(TrainerCallback):
         self._leaves = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Listen."""
+        """Start to listen for the slot's end."""
         self.slot.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Have it saved, and stopped, where it is time; every rank comes here."""
+        """Ask the Trainer to save and stop when the slot ends; every rank calls this."""
         if ranks.anyone(self.slot.due):
             control.should_save = True
             control.should_training_stop = True
             self._leaves = state.global_step < state.max_steps
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A checkpoint is written; on this rank, so the others are waited for."""
+        """A checkpoint is written on this rank: wait for the others."""
         ranks.barrier()
         if ranks.rank() == 0:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
@@ -57,7 +57,7 @@ class SlotCallback(TrainerCallback):
             next_slot.say(f"{next_slot.SAVED}, step {state.global_step}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave, where the end is only the slot's."""
-        self.slot.__exit__(None, None, None)
+        """Leave if the slot ended and not the training."""
+        self.slot.__exit__()
         if self._leaves:
             next_slot.leave()

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from slurm_coloc.checkpoint import files, next_slot, ranks, rng
@@ -57,13 +56,8 @@ class Checkpointer:
         self._restore()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.slot.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.slot.__exit__(*error)
 
     # the loop
 
@@ -115,7 +109,7 @@ class Checkpointer:
         return ranks.anyone(self.slot.due)
 
     def _settle(self) -> None:
-        """The states that were read are in use: what comes next is drawn anew."""
+        """The restored random states are in use now and are not restored again."""
         self._resume_rng = None
 
     # the file

@@ -40,9 +40,9 @@ def anyone(flag: bool) -> bool:
         return flag
     torch = sys.modules["torch"]
     device = "cuda" if group.get_backend() == "nccl" else "cpu"
-    told = torch.tensor([int(flag)], device=device)
-    group.all_reduce(told, op=group.ReduceOp.MAX)
-    return bool(told.item())
+    flags = torch.tensor([int(flag)], device=device)
+    group.all_reduce(flags, op=group.ReduceOp.MAX)
+    return bool(flags.item())
 
 
 def gathered(value: Any) -> list[Any]:

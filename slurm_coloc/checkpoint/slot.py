@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a job's time slot ends: by its own clock, or by the signal that colocd sends.
 
-Either alone will do: the clock needs nobody, also while colocd is away; the signal comes to
-programs that know nothing of the clock.
+Either is enough: the clock works while colocd is away; the signal reaches programs that do not
+watch the clock.
 """
 
 import os
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 NAME = "COLOC_SLOT"  # in the job's environment: "seconds,seconds before the end,signal"
@@ -44,10 +44,10 @@ def _process_start_s() -> float:
 
 def _start_s(environ: Mapping[str, str]) -> float:
     """When this run of the job began; where Slurm does not tell (22.05), when this process did."""
-    told = environ.get("SLURM_JOB_START_TIME", "")
+    start = environ.get("SLURM_JOB_START_TIME", "")
     now = time.time()
-    if told.isdigit() and now - OLDEST_S < float(told) <= now + 60:
-        return float(told)
+    if start.isdigit() and now - OLDEST_S < float(start) <= now + 60:
+        return float(start)
     return _process_start_s()
 
 
@@ -68,7 +68,7 @@ class Slot:
         self.length_s = found[0] if found else None
         self._deadline_s = None if found is None else _start_s(environ) + found[0] - found[1]
         self._names = tuple(dict.fromkeys(name for name in (own, *also) if name))
-        self._told = False
+        self._signalled = False
         self._before: dict[int, Any] = {}
 
     @property
@@ -79,7 +79,7 @@ class Slot:
     @property
     def due(self) -> bool:
         """Whether it is time to save and leave."""
-        return self._told or (self._deadline_s is not None and time.time() >= self._deadline_s)
+        return self._signalled or (self._deadline_s is not None and time.time() >= self._deadline_s)
 
     @property
     def left_s(self) -> float | None:
@@ -88,10 +88,10 @@ class Slot:
 
     def end(self) -> None:
         """It is time now, whatever the clock says."""
-        self._told = True
+        self._signalled = True
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        self._told = True
+        self._signalled = True
         before = self._before.get(number)
         if callable(before):
             before(number, frame)
@@ -105,12 +105,7 @@ class Slot:
                     signal.signal(number, self._heard)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, signal.SIG_DFL if before is None else before)
         self._before.clear()

@@ -10,13 +10,13 @@ from typer.main import get_command
 
 from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
+from slurm_coloc.cli.simulate import given
 from slurm_coloc.cli.tries import NEXT, STAYS
 from slurm_coloc.core.decide.decision import TEXTS, Action
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
-from slurm_coloc.core.recover.blame import WHOSE
 from slurm_coloc.core.recover.next_try import Verdict
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Outcome
 
 MADE_BY = "python -m slurm_coloc.cli.pages docs/reference"
 HEAD = f"""\
@@ -40,6 +40,14 @@ CODES = """\
 
 Short words that stand in `coloc jobs`, `coloc history`, `coloc explain`, in their JSON and in
 colocd's log, and what each means.
+"""
+
+SCENARIOS = """\
+# Scenarios
+
+The keys of a scenario, for `coloc simulate --scenario FILE.toml` and `--set KEY=VALUE`. A key in a
+table is written `TABLE.KEY` after `--set`. A path in the file begins at the file's folder. Options
+win over `--set`, and both over the file. [Simulate](../simulate.md) has examples.
 """
 
 ACTIONS = {
@@ -130,6 +138,17 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
+def scenarios() -> str:
+    """The page of what `coloc simulate` can be given."""
+    lines = [SCENARIOS]
+    for name, model in given.tables().items():
+        about = (model.__doc__ or "").rpartition("] ")[2]
+        lines += [f"## [{name}]" if name else "## Above all tables", "", about, ""]
+        inside = {key: one for key, one in given.keys().items() if key.rpartition(".")[0] == name}
+        lines += reference.table({key.rpartition(".")[2]: one for key, one in inside.items()})
+    return "\n".join(lines)
+
+
 def codes() -> str:
     """The page of the words that answers and logs use."""
     parts: tuple[tuple[str, str, Mapping[Any, str]], ...] = (
@@ -154,6 +173,7 @@ def pages() -> dict[str, str]:
     made = {
         "command-line.md": command_line(),
         "configuration.md": reference.markdown(),
+        "scenarios.md": scenarios(),
         "codes.md": codes(),
     }
     return {name: HEAD + text.rstrip("\n") + "\n" for name, text in made.items()}

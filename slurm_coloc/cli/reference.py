@@ -3,7 +3,7 @@
 the model in slurm_coloc.config so that they cannot differ from it."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -90,18 +90,35 @@ def _default(field: FieldInfo) -> Any:
     return None if field.default is PydanticUndefined else field.default
 
 
+def type_of(field: FieldInfo) -> Any:
+    """The type of a field, without the None that it may also be."""
+    kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
+    optional = type(None) in get_args(field.annotation)
+    return kinds[0] if optional else field.annotation
+
+
+def option_of(key: str, field: FieldInfo) -> str:
+    """The option that also sets a key, such as --budget or --plan/--no-plan; "" for none."""
+    extra = field.json_schema_extra
+    if not isinstance(extra, dict):
+        return ""
+    return str(extra["option"] or f"--{key.rpartition('.')[2].replace('_', '-')}")
+
+
 def _kind(field: FieldInfo) -> str:
     """The type in words; a choice with its values."""
-    words = [str(arg) for arg in get_args(field.annotation) if isinstance(arg, str)]
+    kind = type_of(field)
+    words = [str(arg) for arg in get_args(kind) if isinstance(arg, str)]
     if words:
         return " \\| ".join(f"`{word}`" for word in words)
-    text = str(getattr(field.annotation, "__name__", field.annotation))
+    text = str(getattr(kind, "__name__", kind))
     names = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
     names |= {"Path": "path", "tuple": "list", "Optional": "text", "Union": "text"}
     return names.get(text.split("[")[0], "path" if "Path" in text else "text")
 
 
-def _bounds(field: FieldInfo) -> str:
+def bounds(field: FieldInfo) -> str:
+    """The range of a field, e.g. >= 1 and <= 48; "" for none."""
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
     found = [
         f"{sign} {getattr(item, name)}"
@@ -109,7 +126,7 @@ def _bounds(field: FieldInfo) -> str:
         for name, sign in signs.items()
         if getattr(item, name, None) is not None
     ]
-    return f", {' and '.join(found)}" if found else ""
+    return " and ".join(found)
 
 
 def markdown() -> str:
@@ -119,18 +136,23 @@ def markdown() -> str:
     for name, kind in sections():
         title = f"[[{name}]]" if name in ARRAYS else f"[{name}]"
         about = (kind.__doc__ or "").strip().split("] ", 1)[-1]
-        out += [f"## {title}", "", about, ""]
-        out += ["| key | type | unit | default | description |", "|---|---|---|---|---|"]
-        for key, field in kind.model_fields.items():
-            if key == "rules":
-                continue
-            value = _default(field)
-            shown = "required" if field.is_required() else "none"
-            shown = shown if value is None else f"`{toml_value(value)}`"
-            text = f"{_kind(field)}{_bounds(field)}"
-            out.append(f"| `{key}` | {text} | {unit(key)} | {shown} | {field.description} |")
-        out.append("")
+        fields = {key: field for key, field in kind.model_fields.items() if key != "rules"}
+        out += [f"## {title}", "", about, "", *table(fields)]
     return "\n".join(out)
+
+
+def table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    """The keys of a table of a file, as a table of a page."""
+    yield "| key | type | unit | default | description |"
+    yield "|---|---|---|---|---|"
+    for key, field in fields.items():
+        value = _default(field)
+        shown = "required" if field.is_required() else "none"
+        shown = shown if value is None else f"`{toml_value(value)}`"
+        text = ", ".join(filter(None, (_kind(field), bounds(field))))
+        also = f" Option: `{option}`." if (option := option_of(key, field)) else ""
+        yield f"| `{key}` | {text} | {unit(key)} | {shown} | {field.description}{also} |"
+    yield ""
 
 
 def sample() -> str:

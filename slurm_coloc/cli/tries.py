@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from slurm_coloc.cli import render
-from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import Verdict, Way
+from slurm_coloc.core.recover.outcome import WHOSE, Blame
 
 Row = dict[str, Any]
 

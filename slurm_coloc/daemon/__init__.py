@@ -73,7 +73,7 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._hup)
-        loops = [self.loops.asking()]
+        loops = [self.loops.refreshing()]
         await asyncio.gather(self.parts.decider.warm_up(), self._first_shape())
         await self._server.start()
         if self._link:
@@ -100,8 +100,8 @@ class Daemon:
         """Give the cluster FIRST_SHAPE_S to be learned before the first answer; a slurmctld that is
         away is not waited for."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.parts.seen.asked.wait(), FIRST_SHAPE_S)
-        if self.parts.seen.shape is None:
+            await asyncio.wait_for(self.parts.cluster.answered.wait(), FIRST_SHAPE_S)
+        if self.parts.cluster.shape is None:
             log.warning("refresh", result="jobs get whole GPUs until Slurm has answered")
 
     def _hup(self) -> None:

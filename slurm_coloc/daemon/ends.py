@@ -20,26 +20,26 @@ class Ends:
         self.recovering = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, told: epilog.RunReport) -> None:
+    async def take(self, report: epilog.RunReport) -> None:
         """Take an Epilog's report. Where it tells of an out-of-memory the answer waits for the
         requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
         state has never failed for the jobs that depend on it."""
-        epilog.keep(self._parts.store, told)
-        self._parts.recorder.late(told.job_id)
-        looked = self.look_at(told.job_id)
-        goes_on = told.checkpoint is not None and told.checkpoint.goes_on
-        if goes_on or (told.evidence is not None and told.evidence.oom):
+        epilog.keep(self._parts.store, report)
+        self._parts.recorder.late(report.job_id)
+        polled = self.poll(report.job_id)
+        goes_on = report.checkpoint is not None and report.checkpoint.goes_on
+        if goes_on or (report.evidence is not None and report.evidence.oom):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(looked.wait(), ANSWER_S)
+                await asyncio.wait_for(polled.wait(), ANSWER_S)
 
-    def look_at(self, job_id: int) -> asyncio.Event:
+    def poll(self, job_id: int) -> asyncio.Event:
         """Look at a job until it has left COMPLETING; the event: its recovery has begun, or there
         is none."""
         begun, parts = asyncio.Event(), self._parts
 
-        async def look() -> None:
+        async def follow() -> None:
             try:
-                await parts.watcher.look_once(job_id)
+                await parts.watcher.poll_once(job_id)
                 await parts.recoverer.at_once(job_id)
                 await parts.slots.at_once(job_id)
             finally:
@@ -48,7 +48,7 @@ class Ends:
             await parts.slots.at_once(job_id)
             self.recovering.set()
 
-        self.background(look())
+        self.background(follow())
         return begun
 
     def background(self, what: Coroutine[None, None, None]) -> None:

@@ -30,19 +30,19 @@ class Loops:
         self._parts = parts
         self._ends = ends
 
-    def asking(self) -> asyncio.Task[None]:
+    def refreshing(self) -> asyncio.Task[None]:
         """The one that asks for the cluster; it asks on when a start no longer waits for it."""
         return asyncio.create_task(self._every(self.refresh_pause, self._refresh))
 
     def others(self) -> list[asyncio.Task[None]]:
         """All that follow the start."""
         every = (
-            (lambda: self._parts.role.pause_s, self._look_at_role),
+            (lambda: self._parts.role.pause_s, self._refresh_role),
             (self.refresh_pause, self._read_limits),
             (self._reconcile_pause, self._reconcile),
             (lambda: RECOVER_S, self._recover),
             (lambda: self._parts.placement.interval_s, self._place),
-            (lambda: SLOTS_S, self._look_at_slots),
+            (lambda: SLOTS_S, self._slots),
             (lambda: self._parts.stretcher.interval_s, self._stretch),
             (lambda: DAY_S, self._forget),
         )
@@ -61,32 +61,32 @@ class Loops:
             await asyncio.sleep(pause())
 
     async def _refresh(self) -> None:
-        await self._parts.seen.look()
+        await self._parts.cluster.refresh()
 
     def refresh_pause(self) -> float:
         """Seconds to the next question for the cluster."""
         refresh_s = self._parts.config.daemon.refresh_s
-        return refresh_s if self._parts.seen.shape else min(FIRST_SHAPE_S, refresh_s)
+        return refresh_s if self._parts.cluster.shape else min(FIRST_SHAPE_S, refresh_s)
 
     async def _read_limits(self) -> None:
         """QOS and association limits; while slurmdbd is away the last known ones hold."""
         parts = self._parts
-        if parts.seen.shape is None:
+        if parts.cluster.shape is None:
             return
         try:
-            parts.limits = await parts.slurm.limits(parts.seen.shape.name)
+            parts.limits = await parts.slurm.limits(parts.cluster.shape.name)
         except SlurmError as err:
             if err.code != "no-accounting":
                 raise
             parts.limits = NO_LIMITS
         parts.limits_known = True
 
-    async def _look_at_role(self) -> None:
+    async def _refresh_role(self) -> None:
         parts = self._parts
         before = parts.role.part
-        await parts.role.look()
+        await parts.role.refresh()
         if parts.role.part is Part.ACTIVE and before is not Part.ACTIVE:
-            if parts.seen.shape is None:
+            if parts.cluster.shape is None:
                 await self._refresh()
             await parts.watcher.see_all()
             self._ends.recovering.set()
@@ -97,13 +97,13 @@ class Loops:
             return
         for job_id in epilog.drain(parts.store, parts.config.hooks.spool_dir):
             log.info("spool", jobid=job_id)
-            self._ends.look_at(job_id)
+            self._ends.poll(job_id)
         await parts.watcher.reconcile()
         self._ends.recovering.set()
 
     def _reconcile_pause(self) -> float:
         daemon = self._parts.config.daemon
-        return daemon.reconcile_s if self._parts.store.unbound() else daemon.idle_s
+        return daemon.reconcile_s if self._parts.store.decisions.unbound() else daemon.idle_s
 
     async def _forget(self) -> None:
         before_s = time.time() - self._parts.config.daemon.history_days * DAY_S
@@ -116,8 +116,8 @@ class Loops:
 
     async def _recover(self) -> None:
         parts, recovering = self._parts, self._ends.recovering
-        due = parts.store.works.open() or parts.store.works.raised()
-        if not (due or parts.store.open_siblings() or parts.store.putbacks.open()):
+        due = parts.store.recoveries.open() or parts.store.recoveries.raised()
+        if not (due or parts.store.arrays.open() or parts.store.putbacks.open()):
             recovering.clear()
             await recovering.wait()
         if not parts.standby:
@@ -125,7 +125,7 @@ class Loops:
             await parts.recoverer.round()
             await parts.resizer.round()
 
-    async def _look_at_slots(self) -> None:
+    async def _slots(self) -> None:
         if not self._parts.standby:
             await self._parts.slots.round()
 

@@ -22,7 +22,7 @@ from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.submit.decide import Decider
-from slurm_coloc.flow.submit.mode import Modes
+from slurm_coloc.flow.submit.site_rules import Modes
 from slurm_coloc.flow.time.limits import Stretcher
 from slurm_coloc.flow.time.slots import Slots
 from slurm_coloc.flow.watch.adopt import adopt
@@ -46,11 +46,11 @@ class Parts:
         self.trusted = {0, slurm_uid(config), os.geteuid()}
         self.store = Store.open(config.daemon.state_dir)
         self.slurm = slurm.connect(config.daemon)
-        self.seen = ShapeCache(self.slurm)
+        self.cluster = ShapeCache(self.slurm)
         self.limits = NO_LIMITS
         self.limits_known = False  # they were read, or there are none
         self.role = Role(self.slurm)
-        self.nodes = Nodes(lambda: self.seen.shape, self.trusted, self.store)
+        self.nodes = Nodes(lambda: self.cluster.shape, self.trusted, self.store)
         self.use(config)
 
     @property
@@ -62,57 +62,27 @@ class Parts:
         """Take a configuration into use; the socket and the database stay as they are."""
         self.config = config
         self.modes = Modes(config)
-        around = Context(
+        context = Context(
             config,
             self.store,
             self.slurm,
             self.nodes.live,
             lambda: self.modes.switched_off,
-            lambda: self.seen.shape,
+            lambda: self.cluster.shape,
             lambda: self.limits if self.limits_known else None,
         )
-        self.stretcher = Stretcher(around)
-        self.placement = Placement(around, lambda: self.stretcher.closed)
+        self.stretcher = Stretcher(context)
+        self.placement = Placement(context, lambda: self.stretcher.closed)
         self.decider = Decider(config, self.store, self.placement.at_submit)
-        self.recorder = Recorder(config, self.store, self.seen.gpu_type)
+        self.recorder = Recorder(config, self.store, self.cluster.gpu_type)
         self.watcher = Watcher(
             self.store,
             self.slurm,
             self.recorder,
-            lambda view: adopt(self.config, self.store, self.seen.shape, view),
+            lambda view: adopt(config, self.store, self.cluster.shape, view),
         )
-        self.recoverer = Recoverer(
-            config,
-            self.store,
-            self.slurm,
-            lambda: self.modes.switched_off,
-            self.watcher.see,
-            lambda: self.seen.shape,
-        )
-        self.gate = Gate(
-            config.gate,
-            self.store,
-            self.slurm,
-            lambda: self.modes.switched_off,
-            lambda: self.seen.shape,
-            self.watcher.see,
-            places=config.recovery.raise_by == "priority",
-        )
-        self.slots = Slots(
-            config.slots,
-            config.slowdown,
-            self.store,
-            self.slurm,
-            lambda: self.modes.switched_off,
-            self.watcher.look_once,
-        )
-        self.resizer = Resizer(self.store, self.slurm, lambda: self.modes.switched_off)
-        self.people = Queries(
-            config,
-            self.store,
-            self.slurm,
-            self.seen,
-            lambda: self.limits,
-            self.nodes,
-            self.watcher,
-        )
+        self.recoverer = Recoverer(context, self.watcher.see)
+        self.gate = Gate(context, self.watcher.see)
+        self.slots = Slots(context, self.watcher.poll_once)
+        self.resizer = Resizer(context)
+        self.queries = Queries(context, self.nodes, self.watcher)

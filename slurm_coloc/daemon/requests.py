@@ -2,7 +2,6 @@
 """What colocd answers: the hook in slurmctld, the nodes' hooks and agents, people."""
 
 import os
-import time
 from collections.abc import Callable
 
 from slurm_coloc.adapters.server import Message
@@ -45,9 +44,11 @@ class Requests:
         seen_as = None if peer.uid in parts.trusted else peer.uid
         match op:
             case "submit":
-                stale = await parts.seen.is_stale(message.get("loaded_ms"), LOOK_S)
+                stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
                 return dict(
-                    await parts.decider.submit(message, parts.seen.shape, parts.limits, stale=stale)
+                    await parts.decider.submit(
+                        message, parts.cluster.shape, parts.limits, stale=stale
+                    )
                 )
             case "reload":
                 self._reload()
@@ -56,7 +57,7 @@ class Requests:
                 return {"pid": os.getpid()}
             case "status":
                 return self._status(trusted=seen_as is None)
-        found = await parts.people.answer(op, peer, seen_as, message)
+        found = await parts.queries.answer(op, peer, seen_as, message)
         if found is not None:
             return found
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
@@ -64,16 +65,13 @@ class Requests:
     def _status(self, *, trusted: bool) -> Message:
         parts = self._parts
         mode = "off" if parts.modes.switched_off else parts.config.mode.default
-        return answers.status(
-            parts.store,
-            parts.seen.shape,
-            seen_s=parts.seen.at_s,
-            mode=mode,
-            role=str(parts.role.part),
-            now_s=time.time(),
-            links=parts.nodes.links() if self.linked else [],
-            trusted=trusted,
-        )
+        links = parts.nodes.links() if self.linked else []
+        return {
+            "mode": mode,
+            "role": str(parts.role.part),
+            "seen_s": parts.cluster.at_s,
+            **answers.status(parts.store, parts.cluster.shape, links, trusted=trusted),
+        }
 
     async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
         """Report, launch or heartbeat. A remote node speaks for itself alone; root on this host,
@@ -85,18 +83,18 @@ class Requests:
             node = await parts.nodes.speaker(peer)
         if op == "beat":
             return parts.nodes.hear(node, peer, message)
-        asked = read_launch(message) if op == "launch" else epilog.read(message)
+        request = read_launch(message) if op == "launch" else epilog.read(message)
         if node is not None:
-            if asked.node != node:
-                raise UsageFault(f"{node} may not speak for {asked.node}", "not-yours")
-            if asked.restart is None:
+            if request.node != node:
+                raise UsageFault(f"{node} may not speak for {request.node}", "not-yours")
+            if request.restart is None:
                 raise UsageFault("report: restart: which run is it", "bad-request")
-            await parts.nodes.require_run(parts.slurm, asked.job_id, asked.restart, node)
-        if isinstance(asked, LaunchMessage):
+            await parts.nodes.require_run(parts.slurm, request.job_id, request.restart, node)
+        if isinstance(request, LaunchMessage):
             see = parts.watcher.see
-            answer = await launched(parts.store, parts.slurm, see, parts.gate, asked)
+            answer = await launched(parts.store, parts.slurm, see, parts.gate, request)
             if answer.get("unfit"):
                 self._ends.recovering.set()
             return answer
-        await self._ends.take(asked)
+        await self._ends.take(request)
         return {}

@@ -13,6 +13,8 @@ from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
 SCHEMA = 1
+FIGURES = ("name", "version", "memory_mib", "upper_mib")
+ACTIVITY = ("smact", "smact_low", "smact_high", "dram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +53,14 @@ class Answer:
                 "layers": len(self.summary.layers),
             },
             "estimates": [
-                {
-                    "name": item.name,
-                    "version": item.version,
-                    "memory_mib": item.memory_mib,
-                    "upper_mib": item.upper_mib,
-                    "seconds": round(item.seconds, 6),
-                }
+                {**{key: getattr(item, key) for key in FIGURES}, "seconds": round(item.seconds, 6)}
                 for item in self.estimates
             ],
             "chosen": {
                 "name": self.chosen.name,
                 "memory_mib": self.chosen.memory_mib if shared else None,
                 "upper_mib": self.chosen.upper_mib if shared else None,
-                "smact": self.chosen.smact,
-                "smact_low": self.chosen.smact_low,
-                "smact_high": self.chosen.smact_high,
-                "dram": self.chosen.dram,
+                **{key: getattr(self.chosen, key) for key in ACTIVITY},
                 "shards": self.shards,
                 "reason": self.reason,
             },

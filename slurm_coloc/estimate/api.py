@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of the estimators, their registry, and the one way to ask them.
+"""The registry of the estimators, and the one way to call them.
 
 An estimator is a module of slurm_coloc.estimate.estimators, or of slurm_coloc.estimate.baselines
-where it is there for comparison alone, with ESTIMATOR; adding one edits no other file. What no
+where it is there for comparison alone, with ESTIMATORS; adding one edits no other file. What no
 summary says (optimizer, precision, batch where the text has none) comes as TrainingOptions. On
 doubt the answer is no figure, which means a whole GPU, never a small number.
 """
@@ -10,21 +10,19 @@ doubt the answer is no figure, which means a whole GPU, never a small number.
 import pkgutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Protocol
 
-from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, LEVELS
-from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import baselines, estimators
 from slurm_coloc.estimate.activity.head import predicted
-from slurm_coloc.estimate.replay.parallel import Ranks
+from slurm_coloc.estimate.estimator import PRECISIONS, Estimate, Estimator, TrainingOptions
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
 
-PRECISIONS = ("fp32", "amp", "bf16")
+__all__ = ["PRECISIONS", "Estimate", "TrainingOptions", "estimate", "estimate_all", "registry"]
+
 AUTO = "auto"  #: the recording of `coloc summarize` where the text has one, else the text
 #: For backend:cudaMallocAsync. A choice: the model was never compared with a card, and a public
 #: report (pytorch issue 110194) has more taken than with PyTorch's own allocator.
@@ -35,88 +33,6 @@ RANKS_MARGIN, NCCL_MIB = 1.1, 512
 LARGEST_MIB = 2**40  # an answer above it is nonsense, not a GPU
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingOptions:
-    """What the summary does not say.
-
-    ``batch_size``: samples of one process in a step; None: the text's. ``seq_len``: tokens a
-    sample; None: the text's, else ``default_seq_len``. ``gpus``: GPUs of one process
-    (DataParallel). ``assumed``: those of ``optimizer`` and ``precision`` that nobody named, so that
-    a recording knows better. ``level``: probability that the bound holds. ``world_size``:
-    data-parallel processes of the job, of which this is one; ``zero_stage``: what they divide among
-    them, see replay/parallel. Raises UsageFault for a value out of its range.
-    """
-
-    batch_size: int | None = None
-    seq_len: int | None = None
-    optimizer: str = "adam"
-    precision: str = "fp32"
-    gpus: int = 1
-    default_seq_len: int = 512
-    assumed: tuple[str, ...] = ()
-    level: float = DEFAULT_LEVEL
-    world_size: int = 1
-    zero_stage: int = 0
-
-    @property
-    def ranks(self) -> Ranks:
-        """The data-parallel processes of which this is one."""
-        return Ranks(self.world_size, self.zero_stage)
-
-    def __post_init__(self) -> None:
-        if not LEVELS[0] <= self.level <= LEVELS[-1]:
-            text = f"level must be from {LEVELS[0]} to {LEVELS[-1]}, not {self.level}"
-            raise UsageFault(text, "bad_option")
-        for name in ("batch_size", "seq_len", "gpus", "default_seq_len", "world_size"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value < 2**31:
-                raise UsageFault(f"{name} must be from 1 to 2147483647, not {value}", "bad_option")
-        if not 0 <= self.zero_stage <= 3:
-            raise UsageFault(f"zero_stage must be from 0 to 3, not {self.zero_stage}", "bad_option")
-        if self.optimizer not in OPTIMIZERS:
-            raise UsageFault(f"optimizer must be one of {', '.join(OPTIMIZERS)}", "bad_option")
-        if self.precision not in PRECISIONS:
-            raise UsageFault(f"precision must be one of {', '.join(PRECISIONS)}", "bad_option")
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """GPU memory (MiB) of the fullest GPU of the process.
-
-    ``memory_mib`` None: no figure, the job needs a whole GPU, ``reason`` says why. ``upper_mib``:
-    the bound to reserve. ``smact``, ``dram``: SM and DRAM activity of the training alone on the GPU
-    (0 to 1), ``smact_low`` and ``smact_high`` an interval; None where they are not predicted.
-    """
-
-    name: str
-    version: str
-    memory_mib: int | None
-    upper_mib: int | None
-    smact: float | None = None
-    smact_low: float | None = None
-    smact_high: float | None = None
-    dram: float | None = None
-    reason: str = ""
-    seconds: float = 0.0
-    notes: tuple[str, ...] = field(default=())
-
-
-class Estimator(Protocol):
-    """One way to estimate. One that also answers for families that the rows do not tell has
-    ``any_family`` = True."""
-
-    name: str
-    version: str
-
-    def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
-        """Pure and bounded in time. ``options.batch_size`` is never None here.
-
-        ``stack``: what a process takes beside its tensors on that type of GPU, and how its
-        allocator is set. Raises SummaryError where a figure leaves 63 bits, or the step does not
-        fit in the memory that the process sees.
-        """
-
-
 @lru_cache(maxsize=1)
 def registry() -> dict[str, Estimator]:
     """Every estimator by name."""
@@ -124,9 +40,8 @@ def registry() -> dict[str, Estimator]:
     for package in (estimators, baselines):
         for info in pkgutil.iter_modules(package.__path__):
             module = import_module(f"{package.__name__}.{info.name}")
-            estimator: Estimator | None = getattr(module, "ESTIMATOR", None)
-            if estimator is not None:
-                found[estimator.name] = estimator
+            estimators_of: tuple[Estimator, ...] = getattr(module, "ESTIMATORS", ())
+            found |= {one.name: one for one in estimators_of}
     return dict(sorted(found.items()))
 
 
@@ -143,7 +58,7 @@ def _resolve(
         notes.append(f"batch size {stated} taken from the summary")
     elif stated is not None and stated != options.batch_size:
         notes.append(f"batch size {options.batch_size} given, {stated} in the summary: given wins")
-    return options, (*notes, *_told(summary, options)), ""
+    return options, (*notes, *_from_recording(summary, options)), ""
 
 
 def settled(summary: Summary, options: TrainingOptions) -> TrainingOptions:
@@ -158,7 +73,7 @@ def settled(summary: Summary, options: TrainingOptions) -> TrainingOptions:
     return options
 
 
-def _told(summary: Summary, options: TrainingOptions) -> list[str]:
+def _from_recording(summary: Summary, options: TrainingOptions) -> list[str]:
     known = settled(summary, options)
     return [
         f"{name} {getattr(known, name)} taken from the recording"
@@ -179,42 +94,52 @@ def estimate(
         raise UsageFault(f"no estimator is named {estimator!r}; there are {known}", "bad_option")
     begin = time.perf_counter()
     resolved, notes, reason = _resolve(summary, options)
-    answer = Estimate(chosen.name, chosen.version, None, None, reason=reason)
     if not reason and summary.family == "other" and not getattr(chosen, "any_family", False):
-        answer = replace(answer, reason="unknown model family")
-    elif not reason:
-        try:
-            answer = chosen.estimate(summary, settled(summary, resolved), stack)
-        except (SummaryError, OverflowError) as err:
-            answer = replace(answer, reason=str(err))
-        answer = _less_sure(answer, stack, resolved)
-        answer = _active(answer, summary, settled(summary, resolved), stack)
-        if answer.memory_mib is not None and answer.memory_mib > LARGEST_MIB:
-            answer = replace(
-                answer, memory_mib=None, upper_mib=None, reason="the model is larger than any GPU"
-            )
-    return replace(answer, seconds=time.perf_counter() - begin, notes=(*notes, *answer.notes))
+        reason = "unknown model family"
+    answer = Estimate(reason=reason) if reason else _answer(chosen, summary, resolved, stack)
+    return replace(
+        answer,
+        name=chosen.name,
+        version=chosen.version,
+        seconds=time.perf_counter() - begin,
+        notes=(*notes, *answer.notes),
+    )
+
+
+def _answer(
+    chosen: Estimator, summary: Summary, options: TrainingOptions, stack: Stack
+) -> Estimate:
+    """The estimator's answer, with activity and margins for those that decide."""
+    options = settled(summary, options)
+    try:
+        answer = chosen.estimate(summary, options, stack)
+    except (SummaryError, OverflowError) as err:
+        return Estimate(reason=str(err))
+    memory_mib = answer.memory_mib
+    if memory_mib is None:
+        return answer
+    if chosen.name in REPLAYED:
+        answer = _active(_less_sure(answer, stack, options), summary, options, stack)
+    if memory_mib > LARGEST_MIB:
+        reason = "the model is larger than any GPU"
+        return replace(answer, memory_mib=None, upper_mib=None, reason=reason)
+    return answer
 
 
 def _active(answer: Estimate, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
-    """With the activity of the training alone, for the estimators that decide."""
-    if answer.memory_mib is None or answer.name not in REPLAYED:
-        return answer
+    """``answer`` with the activity of the training alone, if that can be predicted."""
     found = predicted(summary, options, stack.card)
     if found is None:
         return answer
-    smact, low, high, dram = (
-        round(value, 3) for value in (found.smact, found.low, found.high, found.dram)
-    )
+    values = (found.smact, found.low, found.high, found.dram)
+    smact, low, high, dram = (round(value, 3) for value in values)
     return replace(answer, smact=smact, smact_low=low, smact_high=high, dram=dram)
 
 
 def _less_sure(answer: Estimate, stack: Stack, options: TrainingOptions) -> Estimate:
     """A wider bound for what is modelled and was never compared: the driver's pool, and several
     processes, whose NCCL buffers come on top."""
-    upper, notes = answer.upper_mib, answer.notes
-    if upper is None or answer.name not in REPLAYED:
-        return answer
+    upper, notes = answer.upper_mib or 0, answer.notes
     if stack.allocator.driver_pool:
         upper = int(upper * DRIVER_POOL_MARGIN)
         notes += ("wider margin: how cudaMallocAsync's pool splits and merges is not published",)

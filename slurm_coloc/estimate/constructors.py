@@ -2,6 +2,7 @@
 """Sizes that a module's constructor prints, and the parameters that follow from them."""
 
 import re
+from math import prod
 
 from slurm_coloc.estimate.kinds import Role, role
 from slurm_coloc.estimate.lexing import bounded, fail
@@ -34,11 +35,7 @@ def attributes_of(kind: str, arguments: str) -> Attributes:
             found["second"] = int(lead[2])
     pair = _PAIR.search(arguments)
     if pair:
-        sides = [int(side) for side in pair.groups() if side]
-        area = 1
-        for side in sides:
-            area *= side
-        found["kernel_elements"] = bounded(area)
+        found["kernel_elements"] = bounded(prod(int(side) for side in pair.groups() if side))
     if "bias=False" in arguments:
         found["no_bias"] = 1
     if role(kind) is Role.NORM and "bias=True" in arguments:

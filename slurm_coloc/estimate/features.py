@@ -2,18 +2,15 @@
 """Figures of a model for the history and the learned estimators: no names, no text."""
 
 import hashlib
-from typing import TYPE_CHECKING
 
+from slurm_coloc.estimate.estimator import TrainingOptions
 from slurm_coloc.estimate.kinds import Role, role
 from slurm_coloc.estimate.summary import Summary
-
-if TYPE_CHECKING:
-    from slurm_coloc.estimate.api import TrainingOptions
 
 SCHEMA = 1
 
 
-def features(summary: Summary, options: "TrainingOptions") -> dict[str, int | float | str]:
+def features(summary: Summary, options: TrainingOptions) -> dict[str, int | float | str]:
     """Counts by role and the options, schema 1. Strings are from closed sets only."""
     roles = dict.fromkeys((f"n_{kind.value}" for kind in Role), 0)
     widest = 0

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role, role
-from slurm_coloc.estimate.lexing import (
-    UNKNOWN_DIM,
-    Shape,
-    bounded,
-    fail,
-    parse_count,
-    parse_shapes,
-)
+from slurm_coloc.estimate.lexing import UNKNOWN_DIM, Shape, bounded, fail, parse_count, parse_shapes
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import footer_of, per_sample, trainable_of
 

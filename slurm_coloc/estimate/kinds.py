@@ -27,25 +27,18 @@ class Role(StrEnum):
     BLOCK = "block"  # everything else: a container, or a module that was not opened
 
 
-_EXACT: dict[str, Role] = {
-    "relu": Role.ACT_OUT, "leakyrelu": Role.ACT_OUT, "sigmoid": Role.ACT_OUT,
-    "tanh": Role.ACT_OUT, "softmax": Role.ACT_OUT, "softmax2d": Role.ACT_OUT,
-    "logsoftmax": Role.ACT_OUT, "elu": Role.ACT_OUT, "threshold": Role.ACT_OUT,
-    "relu6": Role.ACT_IN, "hardtanh": Role.ACT_IN, "gelu": Role.ACT_IN, "silu": Role.ACT_IN,
-    "swish": Role.ACT_IN, "mish": Role.ACT_IN, "hardswish": Role.ACT_IN, "celu": Role.ACT_IN,
-    "hardsigmoid": Role.ACT_IN, "selu": Role.ACT_IN, "prelu": Role.ACT_IN, "rrelu": Role.ACT_IN,
-    "softplus": Role.ACT_IN, "softsign": Role.ACT_IN, "hardshrink": Role.ACT_IN,
-    "softshrink": Role.ACT_IN, "tanhshrink": Role.ACT_IN, "logsigmoid": Role.ACT_IN,
-    "activation": Role.ACT_IN, "multiply": Role.ACT_IN,
-    "identity": Role.ALIAS, "flatten": Role.ALIAS, "unflatten": Role.ALIAS,
-    "reshape": Role.ALIAS, "permute": Role.ALIAS, "inputlayer": Role.INPUT,
-    "rnn": Role.RECURRENT, "lstm": Role.RECURRENT, "gru": Role.RECURRENT,
-    "simplernn": Role.RECURRENT, "bidirectional": Role.RECURRENT, "rnncell": Role.RECURRENT,
-    "lstmcell": Role.RECURRENT, "grucell": Role.RECURRENT, "convlstm2d": Role.RECURRENT,
-    "dense": Role.LINEAR, "conv1d": Role.LINEAR, "einsumdense": Role.LINEAR,
-    "modulelist": Role.ALIAS, "moduledict": Role.ALIAS, "parameterlist": Role.ALIAS,
-    "droppath": Role.ALIAS, "stochasticdepth": Role.ALIAS,
-}  # fmt: skip
+#: whole names
+_NAMES = {
+    Role.ACT_OUT: "relu leakyrelu sigmoid tanh softmax softmax2d logsoftmax elu threshold",
+    Role.ACT_IN: "relu6 hardtanh gelu silu swish mish hardswish celu hardsigmoid selu prelu rrelu"
+    " softplus softsign hardshrink softshrink tanhshrink logsigmoid activation multiply",
+    Role.ALIAS: "identity flatten unflatten reshape permute modulelist moduledict parameterlist"
+    " droppath stochasticdepth",
+    Role.INPUT: "inputlayer",
+    Role.RECURRENT: "rnn lstm gru simplernn bidirectional rnncell lstmcell grucell convlstm2d",
+    Role.LINEAR: "dense conv1d einsumdense",
+}
+_EXACT = {name: what for what, names in _NAMES.items() for name in names.split()}
 # Substrings, the first that fits decides. "conv1d" above is GPT-2's Linear in PyTorch texts; the
 # Keras parsers write Keras' own as Conv1DKeras.
 _PARTS: tuple[tuple[str, Role], ...] = (

@@ -6,7 +6,7 @@ and 1,200 rows, so 4 MiB and 50,000 rows leave a factor of 25.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import lru_cache, wraps
 from typing import TypeVar
 
@@ -32,8 +32,8 @@ _DIGITS = re.compile(r"\d+\Z")
 _LIST = re.compile(r"\[[0-9]{1,18}(?:, [0-9]{1,18}){0,15}\]\Z")
 
 
-def kept(read: Callable[[str], Made]) -> Callable[[str], Made]:
-    """``read`` with a memory: cells come again and again. Long ones are hostile and not kept."""
+def remembered(read: Callable[[str], Made]) -> Callable[[str], Made]:
+    """``read`` with a cache, for equal cells are common. Long cells are hostile: not cached."""
     short = lru_cache(maxsize=4096)(read)
 
     def known(cell: str) -> Made:
@@ -43,9 +43,15 @@ def kept(read: Callable[[str], Made]) -> Callable[[str], Made]:
 
 
 def fail(code: str, message: str) -> SummaryError:
-    """The one way to refuse a summary: ``code`` for machines, one line for people."""
+    """The error for a summary that is refused: ``code`` for machines, one line for people."""
     safe = "".join(char if char.isprintable() else "?" for char in message)
     return SummaryError(safe, code)
+
+
+def bound_rows(rows: Sized) -> None:
+    """Raises too_many_layers where there are more than MAX_ROWS."""
+    if len(rows) > MAX_ROWS:
+        raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
 
 
 def clean_lines(text: str) -> list[str]:
@@ -76,7 +82,7 @@ def clean_lines(text: str) -> list[str]:
     return lines
 
 
-@kept
+@remembered
 def parse_count(cell: str) -> int | None:
     """``1,234`` as 1234, None if the cell is no count; raises number_out_of_range over 2^63-1."""
     cell = cell.strip()
@@ -89,7 +95,7 @@ def parse_count(cell: str) -> int | None:
 
 
 def _too_big(digits: str) -> int:
-    raise fail("number_out_of_range", f"a number of {len(digits)} digits stands in the summary")
+    raise fail("number_out_of_range", f"the summary holds a number of {len(digits)} digits")
 
 
 def bounded(number: int) -> int:
@@ -109,7 +115,7 @@ def product(shape: Shape) -> int | None:
     return total
 
 
-@kept
+@remembered
 def parse_shapes(cell: str) -> tuple[Shape, ...] | None:
     """The innermost integer lists of a cell: ``[8, 3]``, ``[(None, 4)]``, ``[[-1, 2], [-1, 3]]``.
 

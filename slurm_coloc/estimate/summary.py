@@ -19,10 +19,10 @@ NOT_KNOWN = -1
 class Layer:
     """One row. ``parameters`` are those counted by this row and by no other row (integers).
 
-    ``count``: how often the row stands in the model (``12 x BertLayer``). ``leaf``: no rows below
-    it. ``recursive``: the module was listed before and runs again. ``enters``: a container whose
-    rows follow it (torchinfo, repr tree); in torchsummary and Keras containers come after.
-    ``frozen``: none of its parameters is trained.
+    ``count``: how often the row is in the model (``12 x BertLayer``). ``leaf``: no rows are below
+    it. ``recursive``: the module was listed before and runs again. ``frozen``: none of its
+    parameters is trained. A container comes before its rows in torchinfo's tables and in
+    print(model), after them in those of torchsummary and Keras.
     """
 
     kind: str

@@ -13,6 +13,12 @@ def is_rule(line: str, char: str) -> bool:
     return len(body) >= 3 and not body.strip(char)
 
 
+def ruled_below(lines: Sequence[str], index: int, char: str) -> bool:
+    """The next line but blank ones, one at most, is a horizontal rule of ``char``."""
+    below = [line for line in lines[index + 1 : index + 3] if line]
+    return bool(below) and is_rule(below[0], char)
+
+
 @dataclass(frozen=True, slots=True)
 class Footer:
     """The counts below a table; None where the line is missing."""

@@ -76,9 +76,7 @@ def resized(summary: Summary, text: int, seq_len: int) -> Summary:
 
     hidden = -(-summary.hidden_outputs * seq_len // text)
     return replace(
-        summary,
-        layers=tuple(change(layer) for layer in summary.layers),
-        hidden_outputs=hidden,
+        summary, layers=tuple(change(layer) for layer in summary.layers), hidden_outputs=hidden
     )
 
 

@@ -6,6 +6,7 @@ import secrets
 import socket
 import time
 
+from slurm_coloc.core.slurm.releases import LEAST_LOADED
 from slurm_coloc.errors import SlurmError, UsageFault
 from slurm_coloc.lab import accounting, conf, layout, parts, registry, runtime
 from slurm_coloc.lab.daemons import Command, Daemons
@@ -23,7 +24,7 @@ def check(lab: Daemons) -> parts.Programs:
             " wheel or a checkout, or give --no-coloc for Slurm alone"
         )
     programs = parts.find_programs()
-    if spec.least_loaded and programs.release < (23, 2):
+    if spec.least_loaded and not LEAST_LOADED.holds(programs.release):
         raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
     if spec.accounting:
         accounting.find_programs()

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_coloc.config.toml import toml_value
-from slurm_coloc.core.slurm.cluster import MULTI_GPU_RELEASE
-from slurm_coloc.core.slurm.device_types import device_types
+from slurm_coloc.core.slurm.gres import device_types
+from slurm_coloc.core.slurm.releases import CGROUP_DISABLED, SEVERAL_GPUS
 from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec
 
@@ -31,7 +31,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
     """slurm.conf. Choices that a test relies on carry their reason."""
     d = spec.folder
     select = "CR_Core_Memory" + (",LL_SHARED_GRES" if spec.least_loaded else "")
-    if spec.multi_gpu and site.release >= MULTI_GPU_RELEASE:
+    if spec.multi_gpu and SEVERAL_GPUS.holds(site.release):
         select += ",MULTIPLE_SHARING_GRES_PJ"
     cards = spec.cards
     shards = cards.gpus * cards.shards_per_gpu(spec.shard_mib)
@@ -120,7 +120,8 @@ def gres_conf(spec: LabSpec) -> str:
 
 def cgroup_conf(site: Site) -> str:
     """cgroup.conf: Slurm 23.11 and later want the plugin disabled where cgroups cannot be made."""
-    return "CgroupPlugin=disabled\n" if site.release >= (23, 11) else "CgroupAutomount=no\n"
+    disabled = CGROUP_DISABLED.holds(site.release)
+    return "CgroupPlugin=disabled\n" if disabled else "CgroupAutomount=no\n"
 
 
 def plugstack_conf(spec: LabSpec) -> str:

@@ -7,6 +7,7 @@ given to them and are the same for all.
 """
 
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -23,14 +24,13 @@ def registry() -> MappingProxyType[str, Policy]:
     return MappingProxyType({policy.name: policy for policy in found})
 
 
-def policy(name: str) -> Policy:
-    """The policy called ``name``; raises UsageFault naming those that exist."""
-    try:
-        return registry()[name]
-    except KeyError:
-        raise UsageFault(
-            f"unknown policy {name!r}: one of {', '.join(sorted(registry()))}"
-        ) from None
+def policy(name: str, known: Mapping[str, Policy] | None = None) -> Policy:
+    """The policy called ``name`` of ``known``, by default of this package; raises UsageFault naming
+    those that exist."""
+    among = registry() if known is None else known
+    if name not in among:
+        raise UsageFault(f"unknown policy {name!r}: one of {', '.join(sorted(among))}")
+    return among[name]
 
 
 def fresh(policy: Policy) -> Policy:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Best fit: the GPU with the least free memory that admits the job."""
 
-from slurm_coloc.core.place.by_order import ByOrder
+from slurm_coloc.core.place.queue_discipline import ByOrder
 
-POLICY = ByOrder("best-fit", lambda ask, seat, view: (seat.free_mib, seat.index))
+POLICY = ByOrder("best-fit", lambda request, slot, view: (slot.free_mib, slot.index))

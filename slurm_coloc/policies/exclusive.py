@@ -12,7 +12,7 @@ class Exclusive:
 
     def next(self, view: View) -> Start | None:
         """As the protocol says."""
-        return first_that_starts(view, lambda ask, seat, view: (seat.index,), idle_only=True)
+        return first_that_starts(view, lambda request, slot, view: (slot.index,), idle_only=True)
 
 
 POLICY = Exclusive()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """First fit: the first GPU that admits the job. Slurm's own shards do this."""
 
-from slurm_coloc.core.place.by_order import ByOrder
+from slurm_coloc.core.place.queue_discipline import ByOrder
 
-POLICY = ByOrder("first-fit", lambda ask, seat, view: (seat.index,))
+POLICY = ByOrder("first-fit", lambda request, slot, view: (slot.index,))

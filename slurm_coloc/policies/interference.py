@@ -7,22 +7,24 @@ that waits for PCIe or the host, which loses little, from one that fills the SMs
 gain alike, a memory-heavy job goes beside compute-heavy ones: where least DRAM activity is.
 """
 
-from slurm_coloc.core.place.placing import BUSY, GpuSlot, PlaceRequest, Start, View, activities
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Start, View
 from slurm_coloc.core.place.queue_discipline import first_that_starts
+from slurm_coloc.core.place.speeds import BUSY, activities
 
 #: gains (ratio of one GPU's SM activity) that count as alike: a fifth of the model's error in a
 #: speed (RMSE 0.107 over 72 measured pairs)
 ALIKE = 0.02
 
 
-def gain(ask: PlaceRequest, seat: GpuSlot, view: View) -> float:
-    """By how much the throughput of a seat grows: the sum of SM activity times speed (ratio)."""
-    before = activities(seat)
-    mine = ask.activity or BUSY
+def gain(request: PlaceRequest, slot: GpuSlot, view: View) -> float:
+    """By how much the throughput of a slot grows: the sum of SM activity times speed (ratio)."""
+    before = activities(slot)
+    mine = request.activity or BUSY
     if not before:
         return mine.smact
     after = [*before, mine]
-    model, method = view.interference, seat.method
+    model, method = view.interference, slot.method
     used = sum(
         job.smact * speed for job, speed in zip(after, model.speeds(after, method), strict=True)
     )
@@ -31,11 +33,14 @@ def gain(ask: PlaceRequest, seat: GpuSlot, view: View) -> float:
     )
 
 
-def _key(ask: PlaceRequest, seat: GpuSlot, view: View) -> tuple[float, ...]:
-    grows = round(gain(ask, seat, view) / ALIKE)
-    drama = sum(one.drama or 0.0 for one in activities(seat))
-    heavy = ask.activity is not None and (ask.activity.drama or 0.0) > ask.activity.smact / 2
-    return (-grows, drama if heavy else 0.0, seat.free_mib, seat.index)
+def _key(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
+    grows = round(gain(request, slot, view) / ALIKE)
+    drama = sum(one.drama or 0.0 for one in activities(slot))
+    heavy = (
+        request.activity is not None
+        and (request.activity.drama or 0.0) > request.activity.smact / 2
+    )
+    return (-grows, drama if heavy else 0.0, slot.free_mib, slot.index)
 
 
 class Interference:

@@ -2,31 +2,28 @@
 """A trace under one policy: jobs arrive, wait, run at the speeds of their neighbours, and end.
 
 Event by event, in one thread, from numbers alone: the same input gives the same output. When a
-job's speed changes its end is pushed again and the older one is void (its version tells).
+job's speed changes its end is pushed again and the older one is void (its version is older).
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Policy, Start
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.floor import Floor, Run
-from slurm_coloc.sim.forecast import Forecast
-from slurm_coloc.sim.logs import Logs
+from slurm_coloc.sim.floor import Floor
+from slurm_coloc.sim.knowledge import Knowledge
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece, Record
-from slurm_coloc.sim.peaks import Peaks
+from slurm_coloc.sim.places import Run
 from slurm_coloc.sim.priority import Standing
-from slurm_coloc.sim.recovering import after_oom
-from slurm_coloc.sim.search.run_times import Expected
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 from slurm_coloc.sim.waiting import Waiting
 
-#: order of events of one moment: ends first, so that what they free is seen
+#: order of events of one moment: ends first, so that what they free is used
 END, LIMIT, LAUNCH, MEMORY, ARRIVE, TICK = range(6)
 
 
@@ -40,40 +37,35 @@ class Simulation:
         machine: Machine,
         policy: Policy,
         setting: Setting,
-        ask_of: Callable[[TraceJob], PlaceRequest],
+        request_of: Callable[[TraceJob], PlaceRequest],
         seed: str = "",
     ) -> None:
-        self._jobs: Mapping[int, TraceJob] = {job.id: job for job in jobs}
-        if len(self._jobs) != len(jobs):
+        self._records = {job.id: Record(job) for job in jobs}
+        if len(self._records) != len(jobs):
             raise UsageFault("trace: a job id stands there twice")
         self._policy, self._setting = policy, setting
         self._floor = Floor(machine, setting, max((job.gpus for job in jobs), default=1))
-        self._ask_of = ask_of
-        logs = Logs(setting.logs, seed) if setting.logs else None
-        self._forecast = Forecast(
-            setting.expect_runs, setting.guess_runs, setting.run_error, seed, logs
-        )
-        self._peaks = Peaks()
-        self._waiting = Waiting(self._floor.seats, setting)
+        self._request_of = request_of
+        self._waiting = Waiting(self._floor.slots, setting)
+        self._knowledge = Knowledge(setting, seed, self._floor, self._waiting, self._records)
         self._standing = None if setting.priority is None else Standing(setting.priority)
         # (time, kind, serial, job, version): in one moment and kind, what was pushed first
         self._events: list[tuple[float, int, int, int, int]] = []
         self._serial = count()
-        self._records = {job.id: Record(job) for job in jobs}
         self._oom = self._timeouts = self._shared_timeouts = 0
         self._busy_until_s = -INF
         self._measured_s = float("nan")
         self._tick_s = INF
         self._pieces: list[Piece] = []
         self.now_s = 0.0
-        _check(jobs, self._floor.seats, setting)
+        self._floor.check(jobs)
 
     # ---- the loop --------------------------------------------------------------------------
 
     def run(self) -> Outcome:
         """Play the trace to its end."""
-        for job in self._jobs.values():
-            self._push(job.submit_s, ARRIVE, job.id)
+        for job_id, record in self._records.items():
+            self._push(record.job.submit_s, ARRIVE, job_id)
         events = self._events
         while events:
             self.now_s = events[0][0]
@@ -82,7 +74,7 @@ class Simulation:
                 self._handle(kind, job_id, version)
             self._schedule()
         if len(self._waiting):
-            names = ", ".join(str(ask.id) for ask in self._waiting.first(5))
+            names = ", ".join(str(request.id) for request in self._waiting.first(5))
             raise UsageFault(
                 f"trace: {len(self._waiting)} jobs fit nowhere under {self._policy.name}: {names}"
             )
@@ -105,10 +97,10 @@ class Simulation:
             self._arrive(job_id)
             return
         if kind == TICK:
-            # One that an earlier look has replaced is void, or looks would multiply.
+            # A tick that an earlier one has replaced is void, or ticks would multiply.
             if self.now_s >= self._tick_s:
                 self._tick_s = INF
-                self._waiting.look_again()
+                self._waiting.reconsider()
             return
         run = self._floor.runs.get(job_id)
         if run is None:
@@ -120,23 +112,23 @@ class Simulation:
             self._end(run, timed_out=kind == LIMIT)
 
     def _arrive(self, job_id: int) -> None:
-        record, job, setting = self._records[job_id], self._jobs[job_id], self._setting
-        ask = record.ask
-        if ask is None:
-            ask = self._known(job, self._ask_of(job))
-            ask = record.ask = replace(
-                ask,
+        record, setting = self._records[job_id], self._setting
+        request, job = record.request, record.job
+        if request is None:
+            request = self._knowledge.with_peak(job, self._request_of(job))
+            request = record.request = replace(
+                request,
                 cpus=job.cpus,
                 host_mib=job.host_mib,
-                share=ask.share and self._floor.pool_holds(ask),
-                max_slowdown=_bound(ask.max_slowdown, job, setting),
+                share=request.share and self._floor.pool_holds(request),
+                max_slowdown=setting.slowdown_limit(request.max_slowdown, job.limit_s),
             )
-        ask = _expecting(ask, self._forecast.expect(job, self._going()))
+        request = self._knowledge.with_run_time(job, request, self.now_s)
         pace = setting.pace
         if pace.asleep and not len(self._waiting):
             self._busy_until_s = max(self._busy_until_s, self.now_s + pace.idle_s)
-        priority = 0.0 if self._standing is None else self._standing.priority(ask, self.now_s)
-        self._waiting.add(ask, record.tries > 0 and setting.recovery.first, priority)
+        priority = 0.0 if self._standing is None else self._standing.priority(request, self.now_s)
+        self._waiting.add(request, record.tries > 0 and setting.recovery.first, priority)
 
     # ---- starting --------------------------------------------------------------------------
 
@@ -145,9 +137,9 @@ class Simulation:
         if self._standing is not None and len(waiting) and self._standing.due(self.now_s):
             standing, now_s = self._standing, self.now_s
             standing.charge(self._floor.runs.values(), now_s)
-            waiting.rank(lambda ask: standing.priority(ask, now_s))
+            waiting.rank(lambda request: standing.priority(request, now_s))
         if setting.logs and len(waiting):
-            self._read_logs()
+            self._knowledge.read_logs(self.now_s)
         again = False
         while len(waiting):
             if self.now_s < self._busy_until_s:
@@ -155,19 +147,20 @@ class Simulation:
                 return
             if setting.conditions.telemetry:
                 self._measure()
-            start = self._policy.next(waiting.view(self.now_s))
-            more = waiting.looked()
+            waiting.now_s = self.now_s
+            start = self._policy.next(waiting)
+            more = waiting.end_pass()
             if start is not None:
                 self._start(start)
                 again = False
             elif more and not again:
-                again = True  # once: what is kept for two sorts of jobs could change for ever
+                again = True  # once: reservations of two sorts of jobs could change for ever
             else:
-                self._look_later()
+                self._wake_later()
                 return
 
-    def _look_later(self) -> None:
-        """Nothing starts now: when the scheduler looks again unless something happens before."""
+    def _wake_later(self) -> None:
+        """Nothing starts now: when the scheduler tries again, unless something happens before."""
         pace = self._setting.pace
         if not (self._floor.runs or self._events):
             return  # nothing will ever change
@@ -183,45 +176,44 @@ class Simulation:
             self._push(when_s, TICK)
 
     def _measure(self) -> None:
-        """Let every seat show what the monitor saw when it looked last."""
+        """Let every slot show what the monitor measured at its last poll."""
         monitor = self._setting.monitor
-        looked_s = self.now_s // monitor.refresh_s * monitor.refresh_s
-        if looked_s == self._measured_s:
+        polled_s = self.now_s // monitor.refresh_s * monitor.refresh_s
+        if polled_s == self._measured_s:
             return
-        self._measured_s = looked_s
-        self._floor.look(looked_s)
-        self._waiting.look_again()
+        self._measured_s = polled_s
+        self._floor.poll(polled_s)
+        self._waiting.reconsider()
 
     def _start(self, start: Start) -> None:
-        ask, job = start.ask, self._jobs[start.ask.id]
+        request, record, pace = start.request, self._records[start.request.id], self._setting.pace
         self._assert_legal(start)
-        record, pace = self._records[ask.id], self._setting.pace
-        shared = any(seat.residents for seat in start.seats)
+        shared = any(slot.residents for slot in start.slots)
         self._busy_until_s = self.now_s + (pace.shared_s if shared else pace.idle_s)
         if record.start_s is None:
             record.start_s = self.now_s
         record.tries += 1
-        self._waiting.remove(ask, start.seats[-1].index)
-        self._floor.start(ask, job, start.seats, self.now_s)
-        self._update(start.seats)
+        self._waiting.remove(request, start.slots[-1].index)
+        self._floor.start(request, record.job, start.slots, self.now_s)
+        self._update(start.slots)
         works_s = self.now_s + self._setting.launch_s
-        if not self._floor.runs[job.id].launched:
-            self._push(works_s, LAUNCH, job.id, record.tries)
-        self._push(works_s + self._setting.ramp_s, MEMORY, job.id, record.tries)
+        if not self._floor.runs[request.id].launched:
+            self._push(works_s, LAUNCH, request.id, record.tries)
+        self._push(works_s + self._setting.ramp_s, MEMORY, request.id, record.tries)
 
     def _assert_legal(self, start: Start) -> None:
         """A policy that answers nonsense must not make figures."""
-        ask, seats = start.ask, start.seats
-        wrong = len({seat.index for seat in seats}) != ask.gpus
-        wrong = wrong or ask.id in self._floor.runs
-        wrong = wrong or any(seat.residents and (seat.whole or not ask.share) for seat in seats)
+        request, slots = start.request, start.slots
+        wrong = len({slot.index for slot in slots}) != request.gpus
+        wrong = wrong or request.id in self._floor.runs
+        wrong = wrong or any(slot.residents and (slot.whole or not request.share) for slot in slots)
         if wrong:
-            raise AssertionError(f"{self._policy.name}: job {ask.id} cannot start there")
+            raise AssertionError(f"{self._policy.name}: job {request.id} cannot start there")
 
-    def _update(self, seats: Sequence[GpuSlot]) -> None:
-        """New ends of all whose speed changed: by itself, or by the time limit."""
+    def _update(self, slots: Sequence[GpuSlot]) -> None:
+        """New ends of all jobs whose speed changed: by themselves, or by the time limit."""
         longest_s = self._setting.max_limit_s or INF
-        for run in self._floor.update(seats, self.now_s):
+        for run in self._floor.update(slots, self.now_s):
             end_s = self.now_s + run.left_s / run.speed if run.speed else INF
             limit_s = self.now_s + run.limit_left_s / run.planned
             limit_s = min(limit_s, run.start_s + longest_s)
@@ -234,19 +226,19 @@ class Simulation:
 
     def _leave(self, run: Run) -> None:
         self._floor.leave(run, self.now_s)
-        for seat in run.seats:
-            for place in self._floor.places[seat.index].bank.places:
-                self._waiting.freed(place.seat)
+        for slot in run.slots:
+            for place in self._floor.places[slot.index].bank.places:
+                self._waiting.freed(place.slot)
         record = self._records[run.job.id]
         record.ran_s += self.now_s - run.start_s
         if self._standing is not None:
             self._standing.ended(run, self.now_s)
-        self._update(run.seats)
+        self._update(run.slots)
         if self._setting.record:
-            need_mib = run.ask.need_mib if run.ask.share else None
+            need_mib = run.request.need_mib if run.request.share else None
             self._pieces.extend(
-                Piece(run.job.id, seat.index, run.start_s, self.now_s, need_mib)
-                for seat in run.seats
+                Piece(run.job.id, slot.index, run.start_s, self.now_s, need_mib)
+                for slot in run.slots
             )
 
     def _end(self, run: Run, timed_out: bool) -> None:
@@ -254,110 +246,42 @@ class Simulation:
         record = self._records[run.job.id]
         record.end_s, record.last_s = self.now_s, self.now_s - run.start_s
         if not timed_out:
-            self._forecast.learn(run.job)
-            self._peaks.learn(run.job)
-            if self._setting.guess_runs or self._setting.learn_peaks:
-                self._expect_again()
+            self._knowledge.ended(run.job, self.now_s)
             return
         record.timed_out = True
         self._timeouts += 1
         alone_s = min(run.job.limit_s or INF, self._setting.max_limit_s or INF)
         self._shared_timeouts += run.job.run_s <= alone_s
 
-    def _going(self) -> list[tuple[TraceJob, float]]:
-        """Jobs that run and the seconds alone that each has done, where guesses need them."""
-        if not (self._setting.guess_runs or self._setting.logs):
-            return []
-        return [(run.job, run.done_s(self.now_s)) for run in self._floor.runs.values()]
-
-    def _expect_again(self) -> None:
-        """An ended run tells something of those that wait and of those that run."""
-        going = self._going()
-        for ask in list(self._waiting.first(self._setting.depth)):
-            job = self._jobs[ask.id]
-            news = _expecting(ask, self._forecast.expect(job, going))
-            if not self._records[ask.id].oom:
-                news = self._known(job, news)
-            if news != ask:
-                self._waiting.update(news)
-        for run in self._floor.runs.values():
-            run.ask = _expecting(run.ask, self._forecast.expect(run.job, going))
-            self._floor.expect(run, self.now_s)
-
-    def _read_logs(self) -> None:
-        """What the logs say now: of those that run, and the first time also of those like them."""
-        if self._forecast.news(self._going()):
-            self._expect_again()
-            return
-        for run in self._floor.runs.values():
-            told = self._forecast.log(run.job, run.done_s(self.now_s))
-            if told is not None:
-                run.ask = _expecting(run.ask, told)
-                self._floor.expect(run, self.now_s)
-
-    def _known(self, job: TraceJob, ask: PlaceRequest) -> PlaceRequest:
-        """The ask with what ended runs of the same training took, where that counts."""
-        if not self._setting.learn_peaks:
-            return ask
-        return self._peaks.ask(job, ask, self._floor.pool_holds)
-
     def _launch(self, run: Run) -> None:
         """A job begins to work, and its neighbours feel it."""
         run.launched = True
-        self._update(run.seats)
+        self._update(run.slots)
 
     def _memory(self, run: Run) -> None:
         """A job's memory appears: it fits, or the newcomer runs out."""
-        need, floor = run.ask.need_mib, self._floor
+        need, floor = run.request.need_mib, self._floor
         fenced = (
-            self._setting.fence and run.ask.share and need is not None and run.job.memory_mib > need
+            self._setting.fence
+            and run.request.share
+            and need is not None
+            and run.job.memory_mib > need
         )
         full = not floor.has_room(run)
-        if full and (not run.ask.share or need is None) and floor.alone(run):
+        if full and (not run.request.share or need is None) and floor.alone(run):
             full = False  # larger than the GPU: the trace says that it ran, so let it
         if not fenced and not full:
             floor.appear(run, self.now_s)
             if self._setting.settle:
-                for seat in run.seats:
-                    self._waiting.freed(seat)
+                for slot in run.slots:
+                    self._waiting.freed(slot)
             return
         self._oom += 1
         record = self._records[run.job.id]
         record.oom += 1
         self._leave(run)
-        record.ask = after_oom(run, record.oom, self._setting.recovery, self._floor.pool_holds)
-        self._push(self.now_s + self._setting.recovery.delay_s, ARRIVE, run.job.id)
-
-
-def _bound(asked: float | None, job: TraceJob, setting: Setting) -> float | None:
-    """The slowdown that a job's time limit can be stretched by: to the partition's MaxTime."""
-    if not setting.stretch or setting.max_limit_s is None or job.limit_s is None:
-        return asked
-    room = max(1.0, setting.max_limit_s / max(job.limit_s, 1.0))
-    return room if asked is None else min(asked, room)
-
-
-def _check(jobs: Sequence[TraceJob], seats: Sequence[GpuSlot], setting: Setting) -> None:
-    """Raise UsageFault for jobs that can never start."""
-    gpus = {(seat.node, seat.gpu) for seat in seats}
-    nodes = [node for node, _ in gpus]
-    largest = max(nodes.count(node) for node in set(nodes))
-    cpus, host_mib = setting.node_cpus or INF, setting.node_host_mib or INF
-    wrong = []
-    for job in jobs:
-        part = min(1.0, largest / job.gpus)  # of what it asks for, on one node
-        if job.gpus > len(gpus):
-            wrong.append(f"job {job.id} asks for {job.gpus} GPUs, there are {len(gpus)}")
-        elif job.cpus * part > cpus:
-            wrong.append(f"job {job.id} asks for {job.cpus} CPUs, a node has {cpus}")
-        elif job.host_mib * part > host_mib:
-            wrong.append(f"job {job.id} asks for {job.host_mib} MiB, a node has {host_mib}")
-    if wrong:
-        raise UsageFault(f"trace: {len(wrong)} jobs fit nowhere: {'; '.join(wrong[:5])}")
-
-
-def _expecting(ask: PlaceRequest, found: Expected | None) -> PlaceRequest:
-    """The ask with what is expected of its run time."""
-    if found is None:
-        return replace(ask, run_s=None, run_spread=0.0)
-    return replace(ask, run_s=found.run_s, run_spread=found.spread)
+        rule, job = self._setting.recovery, run.job
+        record.request = rule.next_request(
+            run.request, job.memory_mib, record.oom, floor.pool_holds
+        )
+        self._push(self.now_s + rule.delay_s, ARRIVE, job.id)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scheduler is told of a job: an estimator's column, the truth, or a simulated error."""
+"""What the scheduler knows of a job: an estimator's column, the truth, or a simulated error."""
 
 import math
 from collections.abc import Callable, Sequence
 from random import Random
 from statistics import NormalDist, StatisticsError
 
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.trace import TraceJob
 
 
-def ask_maker(
+def request_maker(
     estimator: str, jobs: Sequence[TraceJob], rng: Random, largest_mib: int, shard_mib: int = 1024
 ) -> Callable[[TraceJob], PlaceRequest]:
     """How a job of the trace becomes what a policy sees.
@@ -19,30 +19,20 @@ def ask_maker(
     ``estimator``: oracle; none; a column of the trace; or error:P[:LEVEL], the truth times a random
     error with P as the median of its absolute value, and a margin so that the part LEVEL of all
     jobs (0.99) stays within it.
-    ``largest_mib``: what the largest GPU offers; who needs more gets whole GPUs. Raises UsageFault
-    for a column that no job has.
+    ``largest_mib``: what the largest GPU offers; a job that needs more gets whole GPUs. Raises
+    UsageFault for a column that no job has.
     """
     of = _memory(estimator, jobs, rng)
 
-    def ask(job: TraceJob) -> PlaceRequest:
+    def request(job: TraceJob) -> PlaceRequest:
         found = of(job)
         need = None
         if found is not None:
             need = max(1, math.ceil(found / shard_mib)) * shard_mib
         share = job.coloc and (estimator == "none" or (need is not None and need <= largest_mib))
-        return PlaceRequest(
-            job.id,
-            job.gpus,
-            need if share or need is None else None,
-            job.activity,
-            job.submit_s,
-            None,
-            job.user,
-            job.account,
-            share,
-        )
+        return job.request(need if share else None, share)
 
-    return ask
+    return request
 
 
 def _memory(

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from slurm_coloc.core.gpu.cards import GPU_TYPES, GpuType, shards_of
+from slurm_coloc.core.gpu.mig import Card, Profile, card, place
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.mig import halves, layout
 
 #: GPUs of one node where the text does not say
 NODE = 8
@@ -19,6 +19,8 @@ ALIASES = {"a100": "a100-40gb", "h100": "h100-80gb", "h200": "h200-141gb", "b200
 #: MiB of a GPU's total that no program finds: usable are about 40.4 GB of an A100's 40,960 MiB
 DRIVER_MIB = 550
 _PART = re.compile(r"(?:(\d+)x)?(\d+)x([a-z][a-z0-9-]*)(?::([0-9a-z.+/]+)(?:@(\d+))?)?", re.I)
+#: a GPU instance, and the compute instances that share it: `7g.40gb/3c/3c`
+_INSTANCE = re.compile(r"([1-7]g\.\d+gb)((?:/[1-7]c)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,20 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Halves:
-    """What a GPU offers by method mig when it has no layout: halves of so much memory and these
-    fractions of its SMs, of a half and of the whole."""
+class Instance:
+    """A GPU instance. ``mib``: its memory. ``fractions``: of the GPU's SMs, of each compute
+    instance in it; one where it is not divided."""
 
-    usable_mib: int
-    true_mib: int
+    mib: int
+    fractions: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How method mig uses a GPU without a layout: in two, or in one for a job that needs it.
+    ``half`` and ``whole``: fractions of the GPU's SMs; ``mib``: memory of a half."""
+
+    mib: int
     half: float
     whole: float
 
@@ -68,11 +78,11 @@ class Machine:
         """Nodes."""
         return len({device.node for device in self.devices})
 
-    def halves(self, device: Device) -> Halves:
-        """How MIG cuts a whole GPU in two; raises UsageFault where it cannot."""
+    def halves(self, device: Device) -> tuple[int, Cut]:
+        """MiB that can be reserved on each half of a whole GPU that MIG cuts in two, and the
+        halves; raises UsageFault where it cannot be cut."""
         cut = halves(GPU_TYPES[device.kind])
-        usable = shards_of(cut.mib, self.shard_mib, self.margin_mib) * self.shard_mib
-        return Halves(usable, cut.mib, cut.half, cut.whole)
+        return shards_of(cut.mib, self.shard_mib, self.margin_mib) * self.shard_mib, cut
 
 
 def parse_machine(text: str, shard_mib: int = 1024, margin_mib: int = 512) -> Machine:
@@ -130,3 +140,42 @@ def _parts(kind: GpuType, mig: str | None) -> list[tuple[int, float, int]]:
         for number, instance in enumerate(layout(kind, mig))
         for fraction in instance.fractions
     ]
+
+
+def layout(kind: GpuType, text: str) -> list[Instance]:
+    """The instances of one GPU, e.g. of `3g.20gb+4g.20gb`. Raises UsageFault."""
+    found = _card(kind)
+    parts = [_instance(found, part) for part in text.lower().split("+")]
+    if place(found, [profile.name for profile, _ in parts]) is None:
+        raise UsageFault(f"--gpus: {text} does not fit one {kind.name}")
+    return [instance for _, instance in parts]
+
+
+def _instance(found: Card, part: str) -> tuple[Profile, Instance]:
+    hit = _INSTANCE.fullmatch(part)
+    profile = found.profile(hit[1]) if hit else None
+    if hit is None or profile is None:
+        raise UsageFault(f"--gpus: {part!r} is no MIG profile of {found.kind}, such as 3g.20gb")
+    parts = [int(one[0]) for one in hit[2].split("/")[1:]] or [profile.compute]
+    if sum(parts) > profile.compute:
+        raise UsageFault(f"--gpus: {part}: compute instances of more than {profile.compute} slices")
+    slices = profile.compute * found.sms
+    return profile, Instance(profile.mib, tuple(one * profile.sms / slices for one in parts))
+
+
+def halves(kind: GpuType) -> Cut:
+    """Two instances with half the memory, of three slices of seven each (of four: two)."""
+    found = _card(kind)
+    half = next(
+        one
+        for one in found.profiles
+        if (one.memory, one.compute) == (found.memory // 2, found.compute // 2)
+    )
+    return Cut(half.mib, half.sms / found.sms, found.profiles[-1].sms / found.sms)
+
+
+def _card(kind: GpuType) -> Card:
+    try:
+        return card(kind.name)
+    except UsageFault as err:
+        raise UsageFault(f"--gpus: {err.message}") from None

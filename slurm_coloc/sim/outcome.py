@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
 
@@ -16,7 +16,7 @@ class Record:
     ``ran_s``: of all its runs."""
 
     job: TraceJob
-    ask: PlaceRequest | None = None
+    request: PlaceRequest | None = None
     start_s: float | None = None
     end_s: float | None = None
     last_s: float = 0.0
@@ -28,11 +28,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run on one seat, for pictures. ``need_mib``: what was reserved; None: the whole seat, or
-    nothing where nobody knew."""
+    """A run on one slot, for pictures. ``need_mib``: what was reserved; None: the whole slot, or
+    nothing where its need was not known."""
 
     job_id: int
-    seat: int
+    slot: int
     start_s: float
     end_s: float
     need_mib: int | None
@@ -41,7 +41,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Of a whole trace; ``joules``: of all GPUs until the last end. ``shared_timeouts``: jobs that
-    would have ended in time alone. ``pieces`` and ``tracks`` (what happened on each seat) are there
+    would have ended in time alone. ``pieces`` and ``tracks`` (what happened on each slot) are there
     where the setting records them."""
 
     records: Sequence[Record]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an accounting file tells of jobs that ran: times and GPUs, seldom memory or activity."""
+"""What an accounting file records of jobs that ran: times and GPUs, seldom memory or activity."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -75,6 +75,11 @@ def gpu_type(kind: str) -> str:
     found = [name for name in GPU_TYPES if all(part in words for part in name.split("-"))]
     found += [ALIASES[name] for name in ALIASES if name in words]
     return found[0] if found else ""
+
+
+def notes(*counts: tuple[int, str, str]) -> list[str]:
+    """What was left out or read in a certain way: (number, of what, what about it), none for 0."""
+    return [f"{counted(number, one)} {text}" for number, one, text in counts if number]
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -94,7 +94,7 @@ POWERS: Mapping[str, Power] = MappingProxyType({one.name: one for one in (THESIS
 
 
 def power(name: str) -> Power:
-    """The curve of a name. Raises UsageFault that tells the names."""
+    """The curve of a name. Raises UsageFault with the names."""
     try:
         return POWERS[name]
     except KeyError:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.place.gpu_slot import PlaceRequest
-from slurm_coloc.sim.floor import Run
+from slurm_coloc.sim.places import Run
 from slurm_coloc.sim.setting import Priority
 
 
@@ -49,14 +49,14 @@ class Standing:
 
     def pay(self, run: Run, seconds: float) -> None:
         """Charge a job's user for so long."""
-        ask = run.ask
-        gpus = float(ask.gpus)
-        if ask.share and ask.need_mib is not None:
-            gpus = sum(min(1.0, ask.need_mib / seat.usable_mib) for seat in run.seats)
-        self.used[ask.user] = self.used.get(ask.user, 0.0) + gpus * seconds
+        request = run.request
+        gpus = float(request.gpus)
+        if request.share and request.need_mib is not None:
+            gpus = sum(min(1.0, request.need_mib / slot.usable_mib) for slot in run.slots)
+        self.used[request.user] = self.used.get(request.user, 0.0) + gpus * seconds
 
-    def priority(self, ask: PlaceRequest, now_s: float) -> float:
+    def priority(self, request: PlaceRequest, now_s: float) -> float:
         """Higher goes first."""
-        age = min(1.0, max(0.0, now_s - ask.submit_s) / self.rule.age_s)
-        share = self._factors.get(ask.user, 1.0)
+        age = min(1.0, max(0.0, now_s - request.submit_s) / self.rule.age_s)
+        share = self._factors.get(request.user, 1.0)
         return self.rule.age_weight * age + self.rule.share_weight * share

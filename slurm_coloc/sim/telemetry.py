@@ -4,13 +4,13 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.placing import Measured
+from slurm_coloc.core.place.gpu_slot import Measured
 
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """How telemetry looks. ``window_s``: seconds that a figure is the mean of. ``refresh_s``:
-    seconds between two looks; a decision between them sees the older one. ``reserve_mib``: MiB that
+    """How telemetry measures. ``window_s``: seconds that a figure is the mean of. ``refresh_s``:
+    seconds between two polls; a decision between them sees the older one. ``reserve_mib``: MiB that
     the monitor takes off what is free. ``statistic``: mean, or risk, CARMA's blend of mean, median,
     95th percentile and a moving average.
     """

@@ -2,10 +2,10 @@
 """The thesis' own servers as settings: what its published rows were measured with.
 
 Two states of CARMA's code. `thesis_way`: the one that the thesis' chapter 6 was run with (75e5b71).
-It sleeps 30 s before every look at the queue and 30 s more in every branch that shares, sees
+It sleeps 30 s before every pass over the queue and 30 s more in every branch that shares, sees
 telemetry of up to 90 s ago, tries the first job only, uses the first idle GPUs where there are
 enough, and after an out-of-memory puts the job first in the queue for idle GPUs, where others may
-join it. `carma_way`: the later published one (e044017): a look each second, 30 samples blended into
+join it. `carma_way`: the later published one (e044017): a pass each second, 30 samples blended into
 a risk, a newcomer where SM activity or both occupancy and DRAM activity are low, no launch beside
 one that has not settled. All that is theirs alone is here; policies and the engine do not know it.
 """
@@ -14,8 +14,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
@@ -25,8 +26,8 @@ from slurm_coloc.sim.setting import Pace, Recovery, Setting
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.trace import TraceJob
 
-#: seconds of one look at idle GPUs, and at shared ones (facts of the thesis-era code)
-IDLE_LOOK_S, SHARED_LOOK_S = 35.0, 65.0
+#: seconds of one pass over idle GPUs, and over shared ones (facts of the thesis-era code)
+IDLE_PASS_S, SHARED_PASS_S = 35.0, 65.0
 #: SMACT that a newcomer needs occupancy or DRAM activity below, and these (facts of CARMA's code)
 CARMA_SMACT, CARMA_SMOCC, CARMA_DRAMA = 0.80, 0.45, 0.40
 CARMA_MARGIN_MIB, CARMA_FREE_MIB, CARMA_RESERVE_MIB = 2048, 5120, 512
@@ -34,7 +35,7 @@ CARMA_MARGIN_MIB, CARMA_FREE_MIB, CARMA_RESERVE_MIB = 2048, 5120, 512
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A published way of running a trace: a policy's name, a setting, and what it is told of a
+    """A published way of running a trace: a policy's name, a setting, and what it knows of a
     job's memory: none, oracle, or a column of the trace."""
 
     policy: str
@@ -53,7 +54,7 @@ def thesis_way(
     power: Power = A100,
 ) -> Way:
     """A row of the thesis' tables. ``smact_at_most``: ratio; ``free_mib``: that telemetry must
-    show; ``margin_mib``: beyond the estimate. Round robin looks at none of them."""
+    show; ``margin_mib``: beyond the estimate. Round robin heeds none of them."""
     exclusive, blind = order == "exclusive", order == "round-robin"
     conditions = Conditions(
         by_plan=False,
@@ -64,13 +65,13 @@ def thesis_way(
         jobs=99,
         idle_first=True,
     )
-    shared_s = IDLE_LOOK_S if exclusive else SHARED_LOOK_S
+    shared_s = IDLE_PASS_S if exclusive else SHARED_PASS_S
     setting = Setting(
         conditions=conditions,
         interference=interference,
         method=method,
         monitor=Monitor(window_s=90.0, refresh_s=90.0),
-        pace=Pace(idle_s=IDLE_LOOK_S, shared_s=shared_s, asleep=True),
+        pace=Pace(idle_s=IDLE_PASS_S, shared_s=shared_s, asleep=True),
         recovery=Recovery(delay_s=5.0, joinable=True, first=True),
         power=power,
         expect_runs=False,
@@ -101,7 +102,7 @@ def carma_way(
         interference=interference,
         method=method,
         monitor=Monitor(30.0, 1.0, CARMA_RESERVE_MIB, "risk"),
-        # It looks every second. Here at every event and four times a minute: a window of 30 s
+        # It polls every second. Here at every event and four times a minute: a window of 30 s
         # cannot change much faster, and a second's step costs minutes.
         pace=Pace(tick_s=15.0, idle_s=1.0, shared_s=1.0),
         recovery=Recovery(delay_s=5.0, joinable=True, first=True),
@@ -112,34 +113,26 @@ def carma_way(
     return Way(order, estimator, setting)
 
 
-def told(way: Way, jobs: Sequence[TraceJob]) -> Callable[[TraceJob], PlaceRequest]:
-    """What that server is told of a job: MiB as they stand, no shards. A job that an estimator has
+def requests_of(way: Way, jobs: Sequence[TraceJob]) -> Callable[[TraceJob], PlaceRequest]:
+    """What that server knows of a job: MiB as they stand, no shards. A job that an estimator has
     no answer for starts on idle GPUs only, and others may join it there."""
     known = {name for job in jobs for name in job.estimates} | {"none", "oracle"}
     if way.estimator not in known:
         raise KeyError(way.estimator)
 
-    def ask(job: TraceJob) -> PlaceRequest:
+    def request(job: TraceJob) -> PlaceRequest:
         found: float | None = None
         if way.estimator == "oracle":
             found = job.memory_mib
         elif way.estimator != "none":
             found = job.estimates.get(way.estimator)
-        return PlaceRequest(
-            job.id,
-            job.gpus,
-            None if found is None else math.ceil(found),
-            job.activity,
-            job.submit_s,
-            user=job.user,
-            account=job.account,
-            idle_only=found is None and way.estimator != "none",
-        )
+        need = None if found is None else math.ceil(found)
+        return job.request(need, idle_only=need is None and way.estimator != "none")
 
-    return ask
+    return request
 
 
 def run_way(way: Way, jobs: Sequence[TraceJob], machine: Machine) -> Outcome:
     """Play a trace that way."""
-    simulation = Simulation(jobs, machine, policy(way.policy), way.setting, told(way, jobs))
+    simulation = Simulation(jobs, machine, policy(way.policy), way.setting, requests_of(way, jobs))
     return simulation.run()

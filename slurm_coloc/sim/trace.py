@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 
 NONE: Mapping[str, int | None] = MappingProxyType({})
 
@@ -35,6 +36,22 @@ class TraceJob:
     cpus: int = 0
     host_mib: int = 0
     estimates: Mapping[str, int | None] = field(default_factory=lambda: NONE)
+
+    def request(
+        self, need_mib: int | None, share: bool = True, idle_only: bool = False
+    ) -> PlaceRequest:
+        """What the scheduler sees of the job, without its node's CPUs and memory."""
+        return PlaceRequest(
+            self.id,
+            self.gpus,
+            need_mib,
+            self.activity,
+            self.submit_s,
+            user=self.user,
+            account=self.account,
+            share=share,
+            idle_only=idle_only,
+        )
 
     @property
     def work_s(self) -> float:

@@ -36,7 +36,7 @@ _HINTS = (
 )
 
 
-def told(err: BaseException) -> dict[str, Any]:
+def described(err: BaseException) -> dict[str, Any]:
     """``message``, ``where`` (file and line of the user's), ``hint``, ``code``."""
     if isinstance(err, ColocError):
         return {"message": err.message, "where": "", "hint": "", "code": err.code}

@@ -15,9 +15,7 @@ from typing import Any
 
 import torch
 
-from slurm_coloc.errors import UsageFault
 from slurm_coloc.summarize.losses import Loss, guessed
-from slurm_coloc.summarize.resize import leading, resized
 
 Inputs = Callable[[int], Any]
 
@@ -31,6 +29,18 @@ class Wish:
     seq_len: int | None = None
     optimizer: str | None = None
     precision: str = "fp32"
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> Wish:
+        """From the request that `coloc summarize` writes for the worker."""
+        shape = request.get("shape")
+        return cls(
+            batch_size=request.get("batch_size"),
+            shape=tuple(shape) if shape else None,
+            seq_len=request.get("seq_len"),
+            optimizer=request.get("optimizer"),
+            precision=request.get("precision") or "fp32",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,63 +61,3 @@ def arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(given, Mapping):
         return (), dict(given)
     return (tuple(given) if isinstance(given, (tuple, list)) else (given,)), {}
-
-
-def job_of(made: Any, wish: Wish, what: str) -> Job:
-    """The job of what a user's callable gave. Raises UsageFault that says what it should give."""
-    if isinstance(made, torch.nn.Module):
-        return _of_module(made, wish, what)
-    if isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
-        return _of_example(made[0], made[1], wish)
-    model, inputs = getattr(made, "model", None), getattr(made, "inputs", None)
-    if isinstance(model, torch.nn.Module) and callable(inputs):
-        return Job(
-            model,
-            inputs,
-            getattr(made, "loss", None) or guessed,
-            optimizer_name(getattr(made, "optimizer", "")),
-            int(getattr(made, "batch_size", 0) or 0),
-            int(getattr(made, "seq_len", 0) or 0),
-        )
-    raise UsageFault(
-        f"{what} gave a {type(made).__name__}: it must give a torch.nn.Module, (module, example"
-        " inputs), or an object with model and inputs(batch_size)",
-        "bad_target",
-    )
-
-
-def optimizer_name(found: Any) -> str:
-    """Of an optimizer or a name; empty where there is none."""
-    if isinstance(found, str) or found is None:
-        return found or ""
-    from slurm_coloc.summarize.optimizers import name_of
-
-    return name_of(found)[0]
-
-
-def _of_module(model: torch.nn.Module, wish: Wish, what: str) -> Job:
-    from slurm_coloc.summarize import sources
-
-    known = sources.of_module(model, wish)
-    if known is not None:
-        return known
-    if wish.shape:
-        shape = wish.shape
-        return Job(model, lambda batch: (torch.randn(batch, *shape),))
-    if wish.seq_len:
-        tokens = wish.seq_len
-        return Job(
-            model, lambda batch: (torch.zeros(batch, tokens, dtype=torch.long),), seq_len=tokens
-        )
-    raise UsageFault(
-        f"{what} gave a {type(model).__name__} and nothing says what it reads: give --input"
-        " 3x224x224 or --seq-len 512, or let it give (module, example inputs)",
-        "no_inputs",
-    )
-
-
-def _of_example(model: torch.nn.Module, example: Any, wish: Wish) -> Job:
-    batch = leading(example)
-    if batch is None:
-        raise UsageFault("the example inputs hold no tensor with a batch dimension", "no_inputs")
-    return Job(model, lambda size: resized(example, batch, size), batch_size=batch)

@@ -16,8 +16,8 @@ from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate.block.text import block
 from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.parsers import parse_summary
-from slurm_coloc.summarize.devices import OnCpu
-from slurm_coloc.summarize.fake import fake
+from slurm_coloc.summarize.cuda.devices import OnCpu
+from slurm_coloc.summarize.fake.mode import fake
 from slurm_coloc.summarize.jobs import Job, Wish, arguments
 from slurm_coloc.summarize.rows import Rows
 from slurm_coloc.summarize.sized import Facts, Taken, traced

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every storage that a piece of PyTorch code makes and drops, in order.
+"""Records every storage that PyTorch code makes and drops, in order.
 
 The code runs under PyTorch's own FakeTensorMode: shapes, autograd and the order of frees are real,
 no number is computed. Storages are seen where operators return (TorchDispatchMode) and are freed
@@ -9,6 +9,7 @@ when their last reference goes, which is what CUDA's allocator sees too.
 from __future__ import annotations
 
 import weakref
+from math import prod
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
-from slurm_coloc.summarize.shapes import DEVICE, shortly
+from slurm_coloc.summarize.fake.shapes import DEVICE, shortly
 
 _ATEN = torch.ops.aten
 
@@ -129,17 +130,6 @@ class Recorder(TorchDispatchMode):
     def _scratch(
         self, work: Work, given: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, groups: int
     ) -> None:
-        kernel = 1
-        for side in weight.shape[2:]:
-            kernel *= side
-        self.events.append(
-            Scratch(
-                work,
-                read=given.numel() * given.element_size(),
-                written=out.numel() * out.element_size(),
-                weight=weight.numel() * weight.element_size(),
-                kernel=kernel,
-                groups=groups,
-                channels=weight.shape[0],
-            )
-        )
+        read, written, held = (x.numel() * x.element_size() for x in (given, out, weight))
+        kernel, channels = prod(weight.shape[2:]), weight.shape[0]
+        self.events.append(Scratch(work, read, written, held, kernel, groups, channels))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 
 from slurm_coloc.estimate.block.traced import Size, SizedEvent, SizedScratch, Traced
@@ -145,20 +145,11 @@ def _made(
     scales: bool,
 ) -> Traced:
     return Traced(
-        batch=facts.batch,
+        step.parameters,
+        step.constants,
+        inputs,
+        events,
+        step.gradients,
         scales=scales,
-        precision=facts.precision,
-        optimizer=facts.optimizer,
-        accumulate=facts.accumulate,
-        seq_len=facts.seq_len,
-        models=facts.models,
-        family=facts.family,
-        torch=facts.torch,
-        elements=facts.elements,
-        trainable=facts.trainable,
-        parameters=step.parameters,
-        constants=step.constants,
-        inputs=inputs,
-        events=events,
-        gradients=step.gradients,
+        **asdict(facts),
     )

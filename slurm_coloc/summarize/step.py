@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any
 from unittest import mock
@@ -14,12 +14,11 @@ from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from slurm_coloc.estimate.replay.recording import Recording
-from slurm_coloc.summarize.asgpu import AsGpu
-from slurm_coloc.summarize.autocast import amp
+from slurm_coloc.summarize.cuda.asgpu import AsGpu
+from slurm_coloc.summarize.cuda.autocast import amp
+from slurm_coloc.summarize.losses import Loss
 from slurm_coloc.summarize.recorder import Recorder
 from slurm_coloc.summarize.rows import Rows
-
-Loss = Callable[[Any], torch.Tensor]
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -10,9 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.summarize import sources
-from slurm_coloc.summarize.jobs import Job, Wish, job_of
+from slurm_coloc.summarize.jobs import Job, Wish
+from slurm_coloc.summarize.losses import guessed
+from slurm_coloc.summarize.optimizers import name_of
+from slurm_coloc.summarize.resize import leading, resized
 
 
 def maker(target: str, wish: Wish) -> Callable[[], Job]:
@@ -67,3 +72,59 @@ def _module(place: str) -> Any:
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
+
+
+def job_of(made: Any, wish: Wish, what: str) -> Job:
+    """The job of what a user's callable gave. Raises UsageFault that says what it should give."""
+    if isinstance(made, torch.nn.Module):
+        return _of_module(made, wish, what)
+    if isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
+        return _of_example(made[0], made[1], wish)
+    model, inputs = getattr(made, "model", None), getattr(made, "inputs", None)
+    if isinstance(model, torch.nn.Module) and callable(inputs):
+        return Job(
+            model,
+            inputs,
+            getattr(made, "loss", None) or guessed,
+            _optimizer_name(getattr(made, "optimizer", "")),
+            int(getattr(made, "batch_size", 0) or 0),
+            int(getattr(made, "seq_len", 0) or 0),
+        )
+    raise UsageFault(
+        f"{what} gave a {type(made).__name__}: it must give a torch.nn.Module, (module, example"
+        " inputs), or an object with model and inputs(batch_size)",
+        "bad_target",
+    )
+
+
+def _optimizer_name(found: Any) -> str:
+    """Of an optimizer or a name; empty where there is none."""
+    if isinstance(found, str) or found is None:
+        return found or ""
+    return name_of(found)[0]
+
+
+def _of_module(model: torch.nn.Module, wish: Wish, what: str) -> Job:
+    known = sources.of_module(model, wish)
+    if known is not None:
+        return known
+    if wish.shape:
+        shape = wish.shape
+        return Job(model, lambda batch: (torch.randn(batch, *shape),))
+    if wish.seq_len:
+        tokens = wish.seq_len
+        return Job(
+            model, lambda batch: (torch.zeros(batch, tokens, dtype=torch.long),), seq_len=tokens
+        )
+    raise UsageFault(
+        f"{what} gave a {type(model).__name__} and nothing says what it reads: give --input"
+        " 3x224x224 or --seq-len 512, or let it give (module, example inputs)",
+        "no_inputs",
+    )
+
+
+def _of_example(model: torch.nn.Module, example: Any, wish: Wish) -> Job:
+    batch = leading(example)
+    if batch is None:
+        raise UsageFault("the example inputs hold no tensor with a batch dimension", "no_inputs")
+    return Job(model, lambda size: resized(example, batch, size), batch_size=batch)

@@ -47,15 +47,12 @@ class Watch:
         say: Callable[[str], None] = _say,
     ) -> None:
         self._summary = None if summary is None else str(summary)
+        named = {"optimizer": optimizer, "precision": precision}
         self._options = TrainingOptions(
             batch_size=batch_size,
             optimizer=optimizer or "adam",
             precision=precision or "fp32",
-            assumed=tuple(
-                name
-                for name, value in (("optimizer", optimizer), ("precision", precision))
-                if value is None
-            ),
+            assumed=tuple(name for name, value in named.items() if value is None),
         )
         self._say = say
         self._done = False

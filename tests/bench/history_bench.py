@@ -16,8 +16,10 @@ from slurm_coloc.adapters.store import Store  # noqa: E402
 from slurm_coloc.config import EstimateConfig  # noqa: E402
 from slurm_coloc.core.decide.decision import Estimate  # noqa: E402
 from slurm_coloc.core.decide.request import JobRequest  # noqa: E402
+from slurm_coloc.core.records.runs import ModelPeaks  # noqa: E402
 from slurm_coloc.flow.submit.estimate import Estimated  # noqa: E402
 from slurm_coloc.flow.submit.history import Learning  # noqa: E402
+from slurm_coloc.flow.submit.message import ColocOptions, Submission  # noqa: E402
 
 QUESTIONS = 2000
 BATCHES = (8, 16, 32, 64)
@@ -29,20 +31,20 @@ def fill(store: Store, rows: int) -> None:
         for number in range(rows):
             mine = number < 40
             store.peaks.add(
-                {
-                    "fingerprint": "model" if mine else f"model-{number // 8}",
-                    "uid": 1000 if mine else 1000 + number % 50,
-                    "options": "1/1/0/adam/fp32",
-                    "gpu": "a100",
-                    "batch": number + 1 if mine else BATCHES[number % 4],
-                    "peak_mib": 5000 + number % 3000,
-                    "at_least_mib": 0,
-                    "oom_mib": 0,
-                    "estimator": "text 1",
-                    "memory_mib": 5200 + number % 3000,
-                    "context_mib": 1900,
-                    "last_s": float(number),
-                }
+                ModelPeaks(
+                    fingerprint="model" if mine else f"model-{number // 8}",
+                    uid=1000 if mine else 1000 + number % 50,
+                    options="1/1/0/adam/fp32",
+                    gpu="a100",
+                    batch=number + 1 if mine else BATCHES[number % 4],
+                    peak_mib=5000 + number % 3000,
+                    at_least_mib=0,
+                    oom_mib=0,
+                    estimator="text 1",
+                    memory_mib=5200 + number % 3000,
+                    context_mib=1900,
+                    last_s=float(number),
+                )
             )
 
 
@@ -61,10 +63,11 @@ def measure(rows: int) -> tuple[float, float]:
             batch=128,
         )
         request = JobRequest(1000, tres_per_node="gres/gpu:1")
+        job = Submission(ColocOptions(), request, gpu_types=("a100",))
         found = []
         for _ in range(QUESTIONS):
             began = time.perf_counter()
-            _, note = learning.corrected(estimated, request, ("a100",))
+            _, note = learning.corrected(job, estimated)
             found.append(1000 * (time.perf_counter() - began))
             assert rows == 0 or (note and note.why)
         store.close()

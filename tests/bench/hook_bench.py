@@ -30,7 +30,7 @@ from tests.bench import link_bench  # noqa: E402
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 USER = 65534  # nobody: MPS daemons run as their users
-SEATS, TRAININGS = 12, 8
+JOBS, TRAININGS = 12, 8
 HOOKS = {
     "prolog": ROOT / "prolog" / "coloc-prolog",
     "epilog": ROOT / "epilog" / "coloc-epilog",
@@ -166,7 +166,7 @@ def _gpu() -> Iterator[tuple[Path, dict[str, str]]]:
 @contextlib.contextmanager
 def _busy(folder: Path, env: dict[str, str]) -> Iterator[None]:
     """Other jobs of the same user on that GPU; trainings of some, as clients of its daemon."""
-    jobs = [env | {"SLURM_JOB_ID": str(100 + number)} for number in range(SEATS)]
+    jobs = [env | {"SLURM_JOB_ID": str(100 + number)} for number in range(JOBS)]
     running = []
     try:
         for one in jobs:

@@ -161,7 +161,7 @@ class Round:
 
 
 def leftovers(lab: Lab) -> list[str]:
-    """What a round must not leave: MPS programs, seats, states of jobs, processes on GPUs."""
+    """What a round must not leave: MPS programs, their jobs, states of jobs, processes on GPUs."""
     run_dir = lab.dir / "nodes" / "n1" / "jobs"
     found = [f"MPS {pid}" for pid in daemons(lab)]
     found += [str(path.relative_to(run_dir)) for path in run_dir.glob("mps/*/jobs/*")]

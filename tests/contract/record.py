@@ -22,8 +22,11 @@ import sys
 import time
 from pathlib import Path
 
-from slurm_coloc.adapters.slurm.commands import ENDED, FORMAT, NEED_FORMAT, SACCT
-from slurm_coloc.adapters.slurm.commands.data import FIRST_RELEASE, LAYOUT
+from slurm_coloc.adapters.slurm.commands.accounting import ENDED, SACCT
+from slurm_coloc.adapters.slurm.commands.data import LAYOUT
+from slurm_coloc.adapters.slurm.commands.parse import JOB
+from slurm_coloc.adapters.slurm.commands.use import NEED
+from slurm_coloc.core.slurm.releases import JSON_LAYOUT
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
 
@@ -146,9 +149,9 @@ def main() -> int:
             "config": ["scontrol", "show", "config"],
             "nodes": ["scontrol", "show", "node", "-d", "-o"],
             "partitions": ["scontrol", "show", "partition", "-o"],
-            "jobs": ["squeue", "--noheader", "--states=all", "--array", f"--Format={FORMAT}"],
+            "jobs": ["squeue", "--noheader", "--states=all", "--array", f"--Format={JOB.form}"],
             "ping": ["scontrol", "ping"],
-            "needs": ["squeue", "--noheader", "--states=all", "--array", f"--Format={NEED_FORMAT}"],
+            "needs": ["squeue", "--noheader", "--states=all", "--array", f"--Format={NEED.form}"],
         }
         for name, argv in asked.items():
             (folder / f"{name}.txt").write_text(scrub(lab.run(argv).stdout))
@@ -157,7 +160,7 @@ def main() -> int:
         (folder / "unknown-job.json").write_text(json.dumps(told, indent=1) + "\n")
         jobs_file = {"slurm": lab.version, "jobs": jobs}
         (folder / "jobs.json").write_text(json.dumps(jobs_file, indent=1) + "\n")
-        if lab.release >= FIRST_RELEASE:
+        if JSON_LAYOUT.holds(lab.release):
             record_data(lab, folder / "data")
         print(folder)
     finally:

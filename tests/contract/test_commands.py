@@ -12,25 +12,23 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands import data
+from slurm_coloc.adapters.slurm.commands.accounting import parse_ended
 from slurm_coloc.adapters.slurm.commands.parse import (
+    JOB,
     job_view,
     parse_config,
-    parse_ended,
     parse_exit,
-    parse_job_line,
     parse_jobs,
     parse_pairs,
     parse_ping,
     parse_reason,
-    parse_release,
     tasks_in,
     words,
 )
 from slurm_coloc.adapters.slurm.commands.shape import cluster_shape
 from slurm_coloc.adapters.slurm.commands.use import (
-    NEED_COLUMNS,
+    NEED,
     node_use,
-    parse_columns,
     parse_mib,
     parse_need,
     parse_placement,
@@ -41,6 +39,7 @@ from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import Gpu, Need
 from slurm_coloc.core.slurm.cluster import Controller, active_controller
 from slurm_coloc.core.slurm.job import TERMINAL, JobView
+from slurm_coloc.core.slurm.releases import parse_release, shown
 from slurm_coloc.errors import SlurmError
 
 RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() if path.is_dir())
@@ -200,8 +199,7 @@ def test_configuration(recorded: Recorded) -> None:
     assert words(config, "PrivateData") == frozenset()
     assert words(config, "SelectTypeParameters") == {"CR_CORE_MEMORY"}
     assert "gres/gpu" not in words(config, "AccountingStorageTRES")
-    release = ".".join(f"{part:02}" for part in parse_release(config["SLURM_VERSION"])[:2])
-    assert release == recorded.release
+    assert shown(parse_release(config["SLURM_VERSION"])) == recorded.release
 
 
 def test_use_of_the_nodes(recorded: Recorded) -> None:
@@ -318,6 +316,6 @@ def test_placement() -> None:
 
 def test_another_layout_is_an_error() -> None:
     with pytest.raises(SlurmError):
-        parse_job_line("1 RUNNING")
+        JOB.parse("1 RUNNING")
     with pytest.raises(SlurmError):
-        parse_columns("1 1", NEED_COLUMNS)
+        NEED.parse("1 1")

@@ -3,7 +3,7 @@
 
 import pytest
 
-from slurm_coloc.adapters.slurm.commands.reservations import parse_reservations
+from slurm_coloc.adapters.slurm.commands.shape import parse_reservations
 
 MEND = (
     "ReservationName=mend StartTime=1795411344 EndTime=1795411944 Duration=00:10:00 Nodes=n[2-3]"

@@ -128,15 +128,15 @@ def two_users(place: Place) -> list[Found]:
     rules = Rules(users="one")
     run_dir = place.scratch / "run"
     run_dir.mkdir(mode=0o755)
-    from slurm_coloc.adapters.mps.seats import Gpu, Seat
+    from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
 
     gpu = Gpu(run_dir, place.gpu.uuid, place.control, place.environment())
-    seats = [Seat(1, 0, place.uid, place.uid), Seat(2, 0, other, other)]
-    for seat in seats:
-        (run_dir / f"{seat.job_id}.json").write_text("{}")
-    first, second = (gpu.sit(seat, rules)[0] for seat in seats)
-    for seat in seats:
-        gpu.leave(seat)
+    jobs = [MpsJob(1, 0, place.uid, place.uid), MpsJob(2, 0, other, other)]
+    for job in jobs:
+        (run_dir / f"{job.job_id}.json").write_text("{}")
+    first, second = (gpu.join(job, rules)[0] for job in jobs)
+    for job in jobs:
+        gpu.leave(job)
     ruled = judged(
         "the second user takes turns",
         (str(first.method), str(second.method)) == ("mps", "streams"),

@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from slurm_coloc.sim.presets import BEST
+from slurm_coloc.sim.policies import BEST
 from slurm_coloc.sim.setting import Pace
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.thesis import Way, carma_way, thesis_way

@@ -11,12 +11,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from slurm_coloc.sim.bound import bound_s
-from slurm_coloc.sim.jitter import Jitter, variation
 from slurm_coloc.sim.machine import Machine, parse_machine
-from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.presets import BEST, best_policy, best_setting
+from slurm_coloc.sim.policies import BEST, best_policy, best_setting, policy
 from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.simulate import Experiment, play
+from slurm_coloc.sim.simulate import Experiment, Jitter, play, variation
 from slurm_coloc.sim.thesis import run_way
 from slurm_coloc.sim.trace import TraceJob
 from tests.paper.cases import Case, baseline, exclusive

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_coloc.core.place.gpu_slot import INF
+from slurm_coloc.core.place.gpu_slot import INF, PlaceRequest
 from slurm_coloc.core.place.interference import REFERENCE
-from slurm_coloc.core.place.placing import PlaceRequest, Policy
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
 from slurm_coloc.sim.engine import Simulation
@@ -64,7 +64,7 @@ def predict(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
     needs = {one.job.id: one.need_mib for one in jobs}
     unlimited = [replace(one.job, limit_s=None) for one in jobs]
 
-    def ask(job: TraceJob) -> PlaceRequest:
+    def request(job: TraceJob) -> PlaceRequest:
         need = needs[job.id]
         return PlaceRequest(
             job.id, job.gpus, need, job.activity, job.submit_s, user="one", share=need is not None
@@ -72,7 +72,7 @@ def predict(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
 
     found = parse_machine(gpus_text(machine), SHARD_MIB)
     how = steered(jobs, way, machine, scale) if way.telemetry else policy(way.policy)
-    return Simulation(unlimited, found, how, setting(way, scale), ask).run()
+    return Simulation(unlimited, found, how, setting(way, scale), request).run()
 
 
 def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) -> Policy:

@@ -10,7 +10,8 @@ jobs, lets them wait, or leaves them to Slurm.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Policy, Start, View
 from slurm_coloc.core.place.steering import (
     Act,
     Answer,
@@ -63,15 +64,15 @@ class Steered:
     name: str = "steered"
     _states: dict[int, _State] = field(default_factory=dict)
     _began_s: dict[int, float] = field(default_factory=dict)
-    _looked_s: float = float("-inf")
+    _polled_s: float = float("-inf")
     _turn: int = 0
 
     def next(self, view: View) -> Start | None:
         """As the protocol says."""
-        new = [ask.id for ask in view.queue if ask.id not in self._states]
-        if view.now_s - self._looked_s >= self.times.look_s - 1e-6:
-            self._looked_s = view.now_s
-            self._look(view, {ask.id for ask in view.queue})
+        new = [request.id for request in view.queue if request.id not in self._states]
+        if view.now_s - self._polled_s >= self.times.look_s - 1e-6:
+            self._polled_s = view.now_s
+            self._look(view, {request.id for request in view.queue})
         elif new:
             self._look(view, set(new))
         return self._start(view)
@@ -79,29 +80,31 @@ class Steered:
     # ---- Slurm ---------------------------------------------------------------------------------
 
     def _start(self, view: View) -> Start | None:
-        for ask in view.queue:
-            state = self._states[ask.id]
+        for request in view.queue:
+            state = self._states[request.id]
             if state.until_s > view.now_s:
                 continue
-            seats = self._room(ask, state.pin, view)
-            if seats is None:
+            slots = self._room(request, state.pin, view)
+            if slots is None:
                 return None
-            del self._states[ask.id]
-            self._began_s[ask.id] = view.now_s
-            return Start(ask, seats)
+            del self._states[request.id]
+            self._began_s[request.id] = view.now_s
+            return Start(request, slots)
         return None
 
-    def _room(self, ask: PlaceRequest, pin: Pin | None, view: View) -> tuple[GpuSlot, ...] | None:
+    def _room(
+        self, request: PlaceRequest, pin: Pin | None, view: View
+    ) -> tuple[GpuSlot, ...] | None:
         """First fit, or the pin: by what is reserved, whatever telemetry says."""
-        if not ask.share:
-            idle = [seat for seat in view.seats if not seat.residents]
-            return tuple(idle[: ask.gpus]) if len(idle) >= ask.gpus else None
-        assert ask.need_mib is not None
-        for seat in view.seats:
-            if pin is not None and pin.kind != _kind(seat):
+        if not request.share:
+            idle = [slot for slot in view.slots if not slot.residents]
+            return tuple(idle[: request.gpus]) if len(idle) >= request.gpus else None
+        assert request.need_mib is not None
+        for slot in view.slots:
+            if pin is not None and pin.kind != _kind(slot):
                 continue
-            if not seat.whole and seat.reserved_mib + ask.need_mib <= seat.usable_mib:
-                return (seat,)
+            if not slot.whole and slot.reserved_mib + request.need_mib <= slot.usable_mib:
+                return (slot,)
         return None
 
     # ---- colocd --------------------------------------------------------------------------------
@@ -110,10 +113,10 @@ class Steered:
         """A look, of which the answers for ``changed`` are carried out."""
         answers, self._turn = steer(self._snapshot(view), self.policy)
         told = {one.job_id: one for one in answers}
-        for ask in view.queue:
-            state = self._states.setdefault(ask.id, _State())
-            if ask.id in changed and ask.id in told:
-                self._apply(told[ask.id], state, view.now_s)
+        for request in view.queue:
+            state = self._states.setdefault(request.id, _State())
+            if request.id in changed and request.id in told:
+                self._apply(told[request.id], state, view.now_s)
 
     def _apply(self, answer: Answer, state: _State, now_s: float) -> None:
         if answer.act is Act.WAIT:
@@ -131,19 +134,19 @@ class Steered:
         return Snapshot(
             at_s=view.now_s,
             rules=self.rules,
-            nodes=(Node(NODE, tuple(map(self._device, view.seats)), cpus=999, memory_mib=10**9),),
+            nodes=(Node(NODE, tuple(map(self._device, view.slots)), cpus=999, memory_mib=10**9),),
             running=tuple(self._running(view)),
-            waiting=tuple(self._waiting(ask) for ask in view.queue),
+            waiting=tuple(self._waiting(request) for request in view.queue),
             turn=self._turn,
         )
 
-    def _device(self, seat: GpuSlot) -> Device:
-        shard_mib, shown = self.rules.shard_mib, seat.measured
+    def _device(self, slot: GpuSlot) -> Device:
+        shard_mib, shown = self.rules.shard_mib, slot.measured
         return Device(
-            _kind(seat),
-            seat.usable_mib // shard_mib,
-            0 if seat.whole else seat.reserved_mib // shard_mib,
-            seat.whole,
+            _kind(slot),
+            slot.usable_mib // shard_mib,
+            0 if slot.whole else slot.reserved_mib // shard_mib,
+            slot.whole,
             None if shown is None else 0.0,
             0 if shown is None else shown.free_mib,
             None if shown is None else shown.smact,
@@ -151,47 +154,47 @@ class Steered:
 
     def _running(self, view: View) -> list[Running]:
         places: dict[int, list[int]] = {}
-        asks: dict[int, PlaceRequest] = {}
-        for seat in view.seats:
-            for one in seat.residents:
-                places.setdefault(one.ask.id, []).append(seat.index)
-                asks[one.ask.id] = one.ask
+        requests: dict[int, PlaceRequest] = {}
+        for slot in view.slots:
+            for one in slot.residents:
+                places.setdefault(one.request.id, []).append(slot.index)
+                requests[one.request.id] = one.request
         return [
             Running(
-                ask.id,
+                request.id,
                 0,
                 NODE,
-                tuple(places[ask.id]),
-                self._shards(ask),
-                self._began_s[ask.id],
-                self._began_s[ask.id] + self.times.limit_s,
-                self.expected.get(ask.id),
-                self.memory_mib[ask.id]
-                if view.now_s - self._began_s[ask.id] >= self.times.shows_s
+                tuple(places[request.id]),
+                self._shards(request),
+                self._began_s[request.id],
+                self._began_s[request.id] + self.times.limit_s,
+                self.expected.get(request.id),
+                self.memory_mib[request.id]
+                if view.now_s - self._began_s[request.id] >= self.times.shows_s
                 else 0,
             )
-            for ask in asks.values()
+            for request in requests.values()
         ]
 
-    def _waiting(self, ask: PlaceRequest) -> Waiting:
-        state = self._states.get(ask.id, _State())
+    def _waiting(self, request: PlaceRequest) -> Waiting:
+        state = self._states.get(request.id, _State())
         return Waiting(
-            ask.id,
+            request.id,
             "",
             0,
-            ask.gpus,
-            self._shards(ask),
+            request.gpus,
+            self._shards(request),
             (NODE,),
-            ours=ask.share,
+            ours=request.share,
             pin=state.pin,
             since_s=state.since_s,
             run_s=self.times.limit_s,
-            smact=self.expected.get(ask.id),
+            smact=self.expected.get(request.id),
         )
 
-    def _shards(self, ask: PlaceRequest) -> int:
-        return (ask.need_mib or 0) // self.rules.shard_mib if ask.share else 0
+    def _shards(self, request: PlaceRequest) -> int:
+        return (request.need_mib or 0) // self.rules.shard_mib if request.share else 0
 
 
-def _kind(seat: GpuSlot) -> str:
-    return f"gpu-{seat.index}"
+def _kind(slot: GpuSlot) -> str:
+    return f"gpu-{slot.index}"

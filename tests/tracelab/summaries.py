@@ -9,8 +9,8 @@ decision.
 from functools import cache
 
 from slurm_coloc.config import EstimateConfig
+from slurm_coloc.core.decide.decide import shards_needed
 from slurm_coloc.core.decide.decision import Estimate
-from slurm_coloc.core.decide.sizing import shards_needed
 from slurm_coloc.errors import ColocError
 from slurm_coloc.estimate.api import Estimate as Estimated
 from slurm_coloc.estimate.api import TrainingOptions, estimate

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from slurm_coloc.core.decide.decision import Estimate
-from slurm_coloc.core.decide.sizing import Sizing, shards_needed
+from slurm_coloc.core.decide.decide import shards_needed
+from slurm_coloc.core.decide.decision import Estimate, Sizing
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.trace import TraceJob
 from tests.paper import facts
@@ -59,9 +59,9 @@ def asked(
 ) -> list[Submission]:
     """What each job reserves where so much is known of its memory: what --estimator of
     `coloc simulate` takes. ``shares``: False gives whole GPUs to all. Raises UsageFault."""
-    ask = ask_maker(estimator, jobs, Random(0), shards_per_gpu * SHARD_MIB)
+    request_of = request_maker(estimator, jobs, Random(0), shards_per_gpu * SHARD_MIB)
     return [
-        Submission(job, _shards(ask(job).need_mib, job, shards_per_gpu) if shares else 0)
+        Submission(job, _shards(request_of(job).need_mib, job, shards_per_gpu) if shares else 0)
         for job in jobs
     ]
 

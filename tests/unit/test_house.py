@@ -15,18 +15,9 @@ SHARED = {
 }
 
 
-#: What does not hold yet. These lists and figures only shrink: lower them with what you mend.
-CROWDED = {"slurm_coloc/summarize"}
-LINES = 53_432  # of all Python in slurm_coloc, as `wc -l` counts; 49,000 are wanted
-LONG = 16  # modules over 300 lines; 5 are wanted
-IN_CIRCLES = {
-    "slurm_coloc.estimate.api",
-    "slurm_coloc.summarize.jobs",
-    "slurm_coloc.summarize.worker",
-}
-UNTYPED = 42  # public functions of the store with rows that are dictionaries
-RETIRED_FUNCTIONS = 123  # functions and methods whose names have retired words
-RETIRED_IN = "seat"  # the clients of an MPS server: adapters/mps/seats.py and its tests
+#: What does not hold yet. These figures only shrink: lower them with what you mend.
+LINES = 52_933  # of all Python in slurm_coloc, as `wc -l` counts; 49,000 are wanted
+RETIRED_FUNCTIONS = 37  # functions and methods whose names have retired words
 
 
 def test_no_folder_is_crowded() -> None:
@@ -35,7 +26,7 @@ def test_no_folder_is_crowded() -> None:
         for folder, count in house.folders().items()
         if count > (16 if folder.startswith(SMALL_ROOMS) else 24)
     }
-    assert over == CROWDED
+    assert over == set()
 
 
 def test_a_file_of_flow_is_part_of_one_program() -> None:
@@ -49,20 +40,16 @@ def test_no_file_of_flow_is_dead() -> None:
 
 
 def test_no_import_circle() -> None:
-    """None beside those that are listed, each by one of its modules."""
-    circles = house.circles()
-    assert len(circles) == len(IN_CIRCLES), circles
-    assert all(IN_CIRCLES & set(circle) for circle in circles), circles
+    assert house.circles() == []
 
 
 def test_the_store_hands_out_typed_rows() -> None:
-    found = house.untyped_store()
-    assert len(found) <= UNTYPED, found
+    assert house.untyped_store() == []
 
 
 def test_few_modules_are_long() -> None:
     long = {name: lines for name, lines in house.lengths().items() if lines > 300}
-    assert len(long) <= LONG, long
+    assert len(long) <= 5, long
 
 
 def test_the_package_does_not_grow() -> None:
@@ -74,7 +61,7 @@ def test_colocd_loads_nothing_of_the_simulator() -> None:
 
 
 def test_no_retired_word_in_a_name() -> None:
-    assert [name for name in house.retired() if RETIRED_IN not in name.lower()] == []
+    assert house.retired() == []
 
 
 def test_no_more_retired_words_in_names_of_functions() -> None:

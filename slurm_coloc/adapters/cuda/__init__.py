@@ -29,7 +29,7 @@ class Job:
         """``uuid``: of the GPU or MIG device. ``python``: the interpreter that has torch. Raises
         GpuError where it cannot be started."""
         self._end = time.monotonic() + limit_s
-        kept = {k: v for k, v in os.environ.items() if "ALLOC_CONF" not in k}
+        environ = {k: v for k, v in os.environ.items() if "ALLOC_CONF" not in k}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the job
         try:
             self._process = subprocess.Popen(
@@ -38,7 +38,7 @@ class Job:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 bufsize=0,  # select must see what was not read yet
-                env={**kept, "CUDA_VISIBLE_DEVICES": uuid, "CUDA_MODULE_LOADING": "LAZY"},
+                env={**environ, "CUDA_VISIBLE_DEVICES": uuid, "CUDA_MODULE_LOADING": "LAZY"},
             )
         except OSError as err:
             raise GpuError(f"{python}: cannot be started: {err}", "cuda-job") from err
@@ -58,13 +58,13 @@ class Job:
         assert self._process.stdin is not None
         while (line := self._line()) is not None:
             try:
-                told: dict[str, Any] = json.loads(line)
+                stage: dict[str, Any] = json.loads(line)
             except ValueError:
                 continue  # what a library prints
-            if "error" in told:
-                raise GpuError(str(told["error"]), "cuda-job")
-            if "stage" in told:
-                yield told
+            if "error" in stage:
+                raise GpuError(str(stage["error"]), "cuda-job")
+            if "stage" in stage:
+                yield stage
                 try:
                     self._process.stdin.write(b"\n")
                     self._process.stdin.flush()

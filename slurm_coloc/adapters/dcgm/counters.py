@@ -13,7 +13,7 @@ import time
 
 import structlog
 
-from slurm_coloc.adapters.dcgm.program import Dcgmi, first
+from slurm_coloc.adapters.dcgm import Dcgmi, first
 from slurm_coloc.core.gpu.telemetry.reading import Profile
 
 log = structlog.get_logger()
@@ -76,29 +76,27 @@ def read_line(line: str, kind: str = "GPU") -> tuple[int, Profile | None] | None
     return int(words[1]), Profile(**values) if values else None
 
 
+#: a GPU by its UUID, a GPU instance by NVML's numbers of GPU and instance
+Device = str | tuple[int, int]
+
+
 class Dcgm:
     """The last figures of each GPU. ``why``: the reason where there are none."""
 
     def __init__(self, dcgmi: Dcgmi) -> None:
         self._dcgmi = dcgmi
-        self._latest: dict[str, tuple[float, Profile | None]] = {}
-        self._instances: dict[tuple[int, int], tuple[float, Profile | None]] = {}
+        self._latest: dict[Device, tuple[float, Profile | None]] = {}
         self.numbers: dict[str, int] = {}
         self.why = "DCGM has not answered yet"
         self.there = False
 
-    def read(self, uuid: str) -> Profile | None:
-        """A GPU's figures, where they are fresh."""
-        at_s, profile = self._latest.get(uuid, (0.0, None))
-        return profile if time.monotonic() - at_s < STALE_S else None
-
-    def read_instance(self, gpu: int, instance: int | None) -> Profile | None:
-        """Figures of a GPU instance, by NVML's numbers, where they are fresh."""
-        at_s, profile = self._instances.get((gpu, instance or 0), (0.0, None))
+    def read(self, device: Device) -> Profile | None:
+        """The figures of a GPU or GPU instance, where they are fresh."""
+        at_s, profile = self._latest.get(device, (0.0, None))
         return profile if time.monotonic() - at_s < STALE_S else None
 
     async def run(self) -> None:
-        """Read for ever; a node without dcgmi is looked at again every five minutes."""
+        """Read for ever; a node without dcgmi is checked again every five minutes."""
         pause_s = FIRST_PAUSE_S
         while True:
             began_s = time.monotonic()
@@ -151,7 +149,7 @@ class Dcgm:
             try:
                 line = await asyncio.wait_for(child.stdout.readline(), 30.0)
             except TimeoutError:
-                return "DCGM: dcgmi dmon says nothing"
+                return "DCGM: dcgmi dmon prints nothing"
             except ValueError:
                 return "DCGM: a line without end"
             if not line:
@@ -159,7 +157,7 @@ class Dcgm:
             last = line.decode("utf-8", "replace").strip()[:120] or last
             found = read_line(last, "GPU-I")
             if found is not None and found[0] in cut:
-                self._instances[cut[found[0]]] = (time.monotonic(), found[1])
+                self._latest[cut[found[0]]] = (time.monotonic(), found[1])
             found = read_line(last)
             if found is None or found[0] not in gpus:
                 continue

@@ -13,14 +13,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_coloc.adapters.dcgm.program import Dcgmi, first
+from slurm_coloc.adapters.dcgm import Dcgmi, first
 from slurm_coloc.errors import GpuError
 
 #: of the names of our groups and jobs in the host engine
 PREFIX = "coloc-"
 WATCH_MS, KEPT_S = 10_000, 86_400
 MOST = 1e12  # DCGM's blanks are far above; a kW for thirty years is below
-MOST_COUNT = 2**24  # what is above is told as this
+MOST_COUNT = 2**24  # larger counts are reported as this
 
 _GPU = re.compile(r"^\|\s*GPU ID:\s*(\d+)\s*\|")
 _ITEM = re.compile(r"^\|\s*(\S.*?)\s*\|\s*(\S.*?)\s*\|\s*$")

@@ -15,7 +15,7 @@ MOST = 20_000  # names
 
 
 def plain(address: str) -> str:
-    """An IP address in one spelling: an IPv4 address in IPv6's dress is IPv4; "" if it is none."""
+    """An IP address in one spelling, one that IPv6 maps as IPv4; "" where it is none."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -60,11 +60,11 @@ class Names:
 def resolve(name: str) -> frozenset[str]:
     """The addresses of ``name``; none where it cannot be resolved in time. Blocks."""
 
-    def ask() -> frozenset[str]:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-        return frozenset(plain(str(one[4][0])) for one in found) - {""}
+    def found() -> frozenset[str]:
+        rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        return frozenset(plain(str(one[4][0])) for one in rows) - {""}
 
     try:
-        return limited(ask, LOOKUP_S)
+        return limited(found, LOOKUP_S)
     except OSError:  # TimeoutError is one
         return frozenset()

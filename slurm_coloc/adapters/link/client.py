@@ -34,6 +34,25 @@ class Me(NamedTuple):
     node: str | None = None
     munge_socket: Path | None = None
 
+    def hello(self, nonce: str, limit_s: float) -> tuple[bytes, frames.Session]:
+        """The client's first line in answer to a greeting's nonce, and the session that it opens.
+        Blocks; raises MungeError."""
+        hello = frames.Hello(nonce, os.urandom(32), self.cluster, self.node)
+        munge = Munge(self.munge_socket)
+        made = munge.encode(frames.hello_payload(hello), self.server_uid, limit_s)
+        return frames.hello_line(made), frames.Session(hello.key, nonce, server=False)
+
+
+def served_by(sock: socket.socket) -> int:
+    """The uid of the process at the other end of a Unix socket."""
+    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", peer)[1])
+
+
+def words(err: Exception) -> str:
+    """What went wrong, of an error of ours or of the system's."""
+    return getattr(err, "message", None) or getattr(err, "strerror", None) or str(err)
+
 
 class Wire:
     """Lines over a socket until a deadline (seconds from now)."""
@@ -78,8 +97,8 @@ class Wire:
         except OSError as err:
             raise DaemonUnreachable(f"{self.where}: {err.strerror or err}: {HINT}") from err
         except (frames.ProtocolError, frames.Refused) as err:
-            told = "refused" if isinstance(err, frames.Refused) else "the answer is not colocd's"
-            raise DaemonUnreachable(f"{self.where}: {told}: {err.message}") from err
+            what = "refused" if isinstance(err, frames.Refused) else "the answer is not colocd's"
+            raise DaemonUnreachable(f"{self.where}: {what}: {err.message}") from err
 
     def _seal(self, text: bytes) -> bytes:
         return text + b"\n"
@@ -122,11 +141,10 @@ class UnixWire(Wire):
         super().__init__(str(path), deadline_s)
         try:
             self._connect(socket.AF_UNIX, os.fspath(path), deadline_s)
-            peer = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            uid = served_by(self._sock)
         except OSError as err:  # a full backlog is EAGAIN here: the caller spools
             self.close()
             raise DaemonUnreachable(f"{path}: {err.strerror or err}: {HINT}") from err
-        uid = struct.unpack("3i", peer)[1]
         if trusted and uid not in trusted:
             self.close()
             raise DaemonUnreachable(f"{path}: served by uid {uid}, not by SlurmUser")
@@ -145,26 +163,21 @@ class NetWire(Wire):
             self._reach(target, connect_s)
             greeting = frames.read_greeting(self._line(frames.MAX_HELLO))
             self.standby = greeting.standby
-            hello = frames.Hello(greeting.nonce, os.urandom(32), me.cluster, me.node)
-            munge = Munge(me.munge_socket)
-            made = munge.encode(frames.hello_payload(hello), me.server_uid, self._left())
+            self._first, self._session = me.hello(greeting.nonce, self._left())
         except (OSError, ValueError, frames.ProtocolError, MungeError) as err:
             self.close()
-            told = getattr(err, "message", None) or getattr(err, "strerror", None) or str(err)
-            raise DaemonUnreachable(f"{target}: {told}") from err
-        self._session = frames.Session(hello.key, hello.nonce, server=False)
-        self._first = frames.hello_line(made)
+            raise DaemonUnreachable(f"{target}: {words(err)}") from err
 
     def _reach(self, target: str, connect_s: float) -> None:
         """Connect to the first address of the name that takes it; raises OSError, ValueError."""
         host, port = address(target)
         end = time.monotonic() + connect_s
 
-        def look_up() -> list[tuple[int, object]]:
+        def resolve() -> list[tuple[int, object]]:
             kind = socket.SOCK_STREAM
             return [(one[0], one[4]) for one in socket.getaddrinfo(host or None, port, type=kind)]
 
-        found = limited(look_up, min(self._left(), connect_s))
+        found = limited(resolve, min(self._left(), connect_s))
         for number, (family, place) in enumerate(found, start=1):
             try:
                 self._connect(family, place, max(0.01, end - time.monotonic()))

@@ -18,7 +18,6 @@ MAX_TEXT = 65536  # bytes of a request; the longest is a report, about 10 KiB
 MAX_LINE = MAX_TEXT + 128
 MAX_ANSWER = 64 * 2**20  # bytes; 1000 runs with their evidence are about 2 MiB
 MAX_HELLO = 4096  # bytes of the client's first line; a credential is about 500
-MAX_NODE = 256
 
 _GREETING = re.compile(rb"coloc/1 ([0-9a-f]{32}) (active|standby)\n")
 _HELLO = re.compile(rb"auth (MUNGE:[A-Za-z0-9+/=]{1,4000}:)\n")
@@ -70,13 +69,7 @@ def read_greeting(line: bytes) -> Greeting:
 
 def hello_payload(hello: Hello) -> bytes:
     """What goes into the credential."""
-    body = {
-        "v": 1,
-        "nonce": hello.nonce,
-        "key": hello.key.hex(),
-        "cluster": hello.cluster,
-        "node": hello.node,
-    }
+    body = {"v": 1, **hello._asdict(), "key": hello.key.hex()}
     return json.dumps(body, separators=(",", ":")).encode()
 
 

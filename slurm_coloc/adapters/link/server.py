@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """colocd's TCP side of ``coloc/1``: who connects, and their requests, one after the other.
 
-Strangers cost little: until its credential was accepted a connection has a place among few, the
-oldest of an address goes when a newer one comes (an honest hello takes milliseconds, so an attacker
-cannot hold the places), and munged is asked by few threads at once. After that the caps are those
-of the Unix socket: so many connections for each ordinary user; root and SlurmUser are let in.
+Until its credential is accepted a connection costs little: it has one of few places, where the
+oldest of an address makes room for a newer one (an honest hello takes milliseconds, so an attacker
+cannot keep the places), and few threads at once ask munged. After that the caps are those of the
+Unix socket: so many connections for each ordinary user; root and SlurmUser are always let in.
 """
 
 import asyncio
 import secrets
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ import structlog
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.munge import Credential, Munge, MungeError
-from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.peer import Connections, Peer
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ConfigError
 
@@ -31,10 +30,8 @@ DECODE_S = 3.0
 DECODERS = 4  # threads that ask munged
 WAITING = 256  # connections without an accepted credential; of one address:
 WAITING_A_HOST = 16
-MAX_CONNECTIONS = 256  # of all ordinary users
-MAX_A_USER = 8
 BACKLOG = 1024
-TOLD_EVERY_S = 1.0
+LOG_EVERY_S = 1.0
 
 Answering = Callable[[Peer, bytes], Awaitable[bytes]]
 
@@ -54,15 +51,14 @@ class LinkServer:
         self._listen = listen
         self._munge = munge
         self._answer = answer
-        self._trusted = trusted
         self._standby = standby
         self._server: asyncio.Server | None = None
         self._decoders = ThreadPoolExecutor(DECODERS, "munge")
         # Connections without a credential yet, the oldest first, and the host of each.
         self._waiting: dict[asyncio.StreamWriter, str] = {}
-        self._open: Counter[int] = Counter()
+        self._connections = Connections(trusted)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told_s, self._untold = 0.0, 0
+        self._logged_s, self._unlogged = 0.0, 0
 
     async def start(self) -> None:
         """Bind and listen; raises ConfigError."""
@@ -93,40 +89,38 @@ class LinkServer:
         try:
             peer, session = await asyncio.wait_for(self._hello(reader, writer, host), HELLO_S)
             self._waiting.pop(writer, None)
-            if peer.uid not in self._trusted and self._crowded(peer.uid):
+            if not self._connections.enter(peer.uid):
                 writer.write(frames.refused("busy", "too many connections of this user"))
                 return
             uid = peer.uid
-            self._open[uid] += 1
             await self._talk(reader, writer, peer, session)
         except frames.ProtocolError as err:
-            self._tell(host, err.message)
+            self._log(host, err.message)
             writer.write(frames.refused(err.code, err.message))
         except MungeError as err:
-            self._tell(host, err.message)
+            self._log(host, err.message)
             writer.write(frames.refused("busy" if err.away else err.code, err.message))
         except (TimeoutError, OSError, ValueError, asyncio.CancelledError):
             pass  # ValueError: a line over MAX_LINE
         finally:
             self._waiting.pop(writer, None)
             if uid is not None:
-                self._open[uid] -= 1
-                self._open += Counter()  # drops the zeros
+                self._connections.leave(uid)
             writer.close()
             with suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    def _tell(self, host: str, error: str) -> None:
+    def _log(self, host: str, error: str) -> None:
         """A line in the log, one in a second: nobody may fill the disk from outside."""
         now = time.monotonic()
-        if now - self._told_s >= TOLD_EVERY_S:
-            log.warning("link", address=host, error=error, untold=self._untold)
-            self._told_s, self._untold = now, 0
+        if now - self._logged_s >= LOG_EVERY_S:
+            log.warning("link", address=host, error=error, untold=self._unlogged)
+            self._logged_s, self._unlogged = now, 0
         else:
-            self._untold += 1
+            self._unlogged += 1
 
     def _admit(self, writer: asyncio.StreamWriter, host: str) -> None:
-        """A place among those who have not said who they are; the oldest makes room."""
+        """A place among the connections without a credential; the oldest makes room."""
         self._waiting[writer] = host
         same = [one for one, where in self._waiting.items() if where == host]
         if len(same) > WAITING_A_HOST:
@@ -136,10 +130,6 @@ class LinkServer:
             first = next(iter(self._waiting))
             first.transport.abort()
             self._waiting.pop(first)
-
-    def _crowded(self, uid: int) -> bool:
-        others = sum(n for who, n in self._open.items() if who not in self._trusted)
-        return self._open[uid] >= MAX_A_USER or others >= MAX_CONNECTIONS
 
     async def _hello(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str

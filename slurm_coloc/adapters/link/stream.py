@@ -3,16 +3,13 @@
 
 import asyncio
 import json
-import secrets
-import socket
-import struct
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from slurm_coloc.adapters.link import frames
-from slurm_coloc.adapters.link.client import HINT, Me
-from slurm_coloc.adapters.link.munge import Munge, MungeError
+from slurm_coloc.adapters.link.client import HINT, Me, served_by, words
+from slurm_coloc.adapters.link.munge import MungeError
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import DaemonUnreachable
 
@@ -40,8 +37,7 @@ class Link:
         except TimeoutError:
             raise DaemonUnreachable(f"{target}: no answer within {OPEN_S:g} s") from None
         except (OSError, ValueError, frames.ProtocolError, MungeError) as err:
-            told = getattr(err, "message", None) or getattr(err, "strerror", None) or str(err)
-            raise DaemonUnreachable(f"{target}: {told}: {HINT}") from err
+            raise DaemonUnreachable(f"{target}: {words(err)}: {HINT}") from err
 
     @classmethod
     async def _open(cls, target: str, me: Me) -> "Link":
@@ -51,12 +47,8 @@ class Link:
         try:
             greeting = frames.read_greeting(await reader.readline())
             link.standby = greeting.standby
-            hello = frames.Hello(greeting.nonce, secrets.token_bytes(32), me.cluster, me.node)
-            munge = Munge(me.munge_socket)
-            payload = frames.hello_payload(hello)
-            made = await asyncio.to_thread(munge.encode, payload, me.server_uid, OPEN_S)
-            writer.write(frames.hello_line(made))
-            link._session = frames.Session(hello.key, hello.nonce, server=False)
+            line, link._session = await asyncio.to_thread(me.hello, greeting.nonce, OPEN_S)
+            writer.write(line)
         except BaseException:
             writer.close()
             raise
@@ -75,8 +67,7 @@ class Link:
                 raise frames.ProtocolError("the connection was closed")
             return frames.read_answer(self._opened(line))
         except (OSError, ValueError, frames.ProtocolError, frames.Refused) as err:
-            told = getattr(err, "message", None) or str(err) or "no answer in time"
-            raise DaemonUnreachable(f"{self.where}: {told}") from err
+            raise DaemonUnreachable(f"{self.where}: {words(err) or 'no answer in time'}") from err
 
     def _seal(self, text: bytes) -> bytes:
         assert self._session is not None
@@ -105,11 +96,9 @@ class UnixLink(Link):
             opening = asyncio.open_unix_connection(path, limit=2**20)
             reader, writer = await asyncio.wait_for(opening, OPEN_S)
         except (OSError, TimeoutError) as err:
-            told = getattr(err, "strerror", None) or "no answer in time"
-            raise DaemonUnreachable(f"{path}: {told}: {HINT}") from err
-        sock: socket.socket = writer.get_extra_info("socket")
-        peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        uid = struct.unpack("3i", peer)[1]
+            text = f"{path}: {words(err) or 'no answer in time'}: {HINT}"
+            raise DaemonUnreachable(text) from err
+        uid = served_by(writer.get_extra_info("socket"))
         if uid not in trusted:
             writer.close()
             raise DaemonUnreachable(f"{path}: served by uid {uid}, not by SlurmUser")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """MPS control daemons of a node: one for a GPU and a user, from the first job to the last.
 
-``seats``: which jobs use the daemon of a GPU. ``daemon``: start and stop one. ``processes``: who is
-still there, by pid and start time. ``lock``: one hook at a time. ``removal``: what a user left in
-the folders of a daemon, with the user's rights and behind the hook.
+``jobs``: which jobs use the daemon of one GPU. ``node``: the daemons of all GPUs, when a job ends.
+``daemon``: start and stop one. ``processes``: which are alive, by pid and start time. ``lock``: one
+hook at a time. ``aside``: work that goes on behind a hook. ``removal``: what a user left in the
+folders of a daemon, with the user's rights and behind the hook.
 
 Layout, below the hooks' run_dir, all folders root's and writable by root alone but pipe/ and log/
 and the folder that holds them:

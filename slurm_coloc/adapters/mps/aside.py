@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that a hook begins and need not see the end of: it goes on in a process of its own."""
+"""Work that a hook starts and need not wait for: a child process finishes it."""
 
 import os
 import select
 import signal
 from collections.abc import Callable
 
+from slurm_coloc.adapters.mps import processes
 from slurm_coloc.errors import GpuError
 
 _MOST = 400  # bytes of a reason
 
 
 def aside(work: Callable[[], None], patience_s: float) -> bool:
-    """Have a child do ``work``; whether it was done within ``patience_s``, else it goes on. What
-    the caller has locked by flock stays locked until the child, too, has ended, however it does.
-    Raises GpuError where ``work`` did in that time."""
+    """Run ``work`` in a child process; whether it finished within ``patience_s``, else the child
+    goes on. A file that the caller has locked by flock stays locked until the child has ended, too.
+    Raises GpuError where ``work`` failed in that time."""
     readable, writable = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -37,13 +38,7 @@ def aside(work: Callable[[], None], patience_s: float) -> bool:
 def _child(writable: int, work: Callable[[], None]) -> None:
     """The child's whole life; never returns."""
     try:
-        os.setsid()  # slurmd ends the hook's process group
-        # slurmd waits for whoever holds the hook's output open: keep none of it.
-        null = os.open("/dev/null", os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-        for number in (signal.SIGPIPE, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        processes.leave_caller()
         work()
     except BaseException as err:
         said = getattr(err, "message", "") or f"{type(err).__name__}: {err}"

@@ -23,14 +23,14 @@ ROOM = 107 - _LONGEST
 
 
 class Who(NamedTuple):
-    """Whose daemon it is; root's serves all users (``-multiuser-server``)."""
+    """The user that a daemon runs as and serves; root's serves all (``-multiuser-server``)."""
 
     uid: int
     gid: int
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of its folder."""
         return str(self.uid) if self.uid else "all"
 
 
@@ -74,7 +74,7 @@ def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str
 
 
 def listens(pipe: Path) -> bool:
-    """Somebody accepts at the control socket."""
+    """Whether a daemon accepts connections at the control socket."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(0.2)
         try:
@@ -85,7 +85,7 @@ def listens(pipe: Path) -> bool:
 
 
 def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[str, str]) -> None:
-    """End its clients and quit as MPS wants it, then end what did not, and remove the folders.
+    """End the daemon's clients, send it ``quit``, kill what is left, and remove its folders.
     ``process``: the daemon as it was started, dead or alive; None where that is not known. Raises
     GpuError for what cannot be ended, OSError for folders that stay in their place."""
     left = processes.of_daemon(folder / "pipe", process)
@@ -108,8 +108,8 @@ def end_clients(
 ) -> list[int]:
     """Have the server end the GPU work of clients (by pid) before anybody kills them: NVIDIA's MPS
     guide calls the server's state undefined after a client that was killed amid its work, while
-    terminate_client leaves the others alone. Their processes stay. Those that were ended; what is
-    left after CLIENTS_S is left."""
+    terminate_client leaves the others alone. Their processes stay. Returns the pids of the clients
+    that were ended; those that remain after CLIENTS_S stay."""
     ended: list[int] = []
     end_s = time.monotonic() + CLIENTS_S
     for server in _numbers(_command(control, folder, "get_server_list", environ)):
@@ -129,7 +129,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str]) -> str:
-    """What the daemon answers; "" where it does not in time. Asked as the daemon's own user."""
+    """The daemon's answer; "" where it gives none in time. The daemon's user runs the program."""
     try:
         owner = folder.stat()
         done = subprocess.run(
@@ -152,7 +152,7 @@ def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str])
 
 
 def _environment(environ: Mapping[str, str], uuid: str, pipe: Path, log: Path) -> dict[str, str]:
-    """The hook's own, without what Slurm and the user say of the job."""
+    """The hook's own environment, without the variables of Slurm and of the user."""
     own = {
         name: value
         for name, value in environ.items()

@@ -34,10 +34,10 @@ def _opened(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:
-        seen = os.fstat(fd)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise GpuError(f"{path} is not root's own file and cannot be a lock", "mps")
-        if stat.S_IMODE(seen.st_mode) != 0o600:
+        if stat.S_IMODE(status.st_mode) != 0o600:
             # Earlier releases made it 0644. The same file: another hook may hold it now.
             os.fchmod(fd, 0o600)
     except BaseException:

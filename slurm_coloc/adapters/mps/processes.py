@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes by pid and start time: a number that was given to another process is not the same."""
+"""Processes by pid and start time, which tells when the kernel gave a pid to another process."""
 
 import contextlib
 import os
@@ -8,10 +8,9 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+from slurm_coloc.core.gpu.telemetry import whose
+
 PROC = Path("/proc")
-#: programs of MPS; what a user calls by such a name and gives our variables is ended, too
-NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
-_COMM_MAX = 15  # the kernel cuts a program's name in /proc/PID/comm
 
 
 class Process(NamedTuple):
@@ -19,6 +18,17 @@ class Process(NamedTuple):
 
     pid: int
     started: int
+
+
+def leave_caller() -> None:
+    """In a child that goes on behind a hook: slurmd ends the hook's process group, and waits for
+    whoever holds the hook's output open."""
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def started(pid: int) -> int | None:
@@ -31,7 +41,7 @@ def started(pid: int) -> int | None:
 
 
 def alive(process: Process) -> bool:
-    """The very process is there."""
+    """Whether this process still runs."""
     return started(process.pid) == process.started
 
 
@@ -40,13 +50,13 @@ def of_daemon(pipe: Path, leader: Process | None) -> list[Process]:
     session keeps its number from being given away), and those whose environment names this pipe
     directory, which root may not read in every container."""
     wanted = f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()
-    names = {name[:_COMM_MAX].encode() for name in NAMES}
     found = []
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if (entry / "comm").read_bytes().strip() not in names:
+            # A user's own program of such a name, with our variables, is ended, too.
+            if not whose.is_named((entry / "comm").read_text(errors="replace").strip(), whose.MPS):
                 continue
             began = started(int(entry.name))
             if began is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that a user can fill are removed with the user's rights, later, behind the caller.
+"""The folders of MPS daemons, which users can fill, are removed later, with the users' rights.
 
 The folder of an MPS daemon is its user's, who may nest and fill it without an end. So no hook and
 no agent walks it. It is renamed into ``<run_dir>/mps/.old``, which is root's and 0700. Then a
@@ -50,8 +50,8 @@ def remove(folder: Path) -> None:
 
 
 def sweep(mps: Path) -> None:
-    """Begin a round over what was put away, in a process that nobody waits for. Never raises: it
-    can be done later."""
+    """Start to remove the folders that were put away, in a process that nobody waits for. Never
+    raises: the next call tries again."""
     try:
         if not any(_NAME.fullmatch(entry.name) for entry in (mps / OLD).iterdir()):
             return
@@ -71,10 +71,10 @@ def opened(mps: Path) -> Iterator[int]:
         (mps / OLD).mkdir(0o700)
     fd = os.open(mps / OLD, _FOLDER)
     try:
-        seen = os.fstat(fd)
-        if seen.st_uid != os.geteuid():
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, f"{mps / OLD} is another user's")
-        if stat.S_IMODE(seen.st_mode) != 0o700:
+        if stat.S_IMODE(status.st_mode) != 0o700:
             os.fchmod(fd, 0o700)
         yield fd
     finally:
@@ -103,32 +103,27 @@ def _ending(work: Callable[[], object]) -> NoReturn:
 
 
 def _go_on_behind(mps: Path) -> None:
-    """Be of nobody's session (slurmd ends the hook's process group), hold nothing of the caller's:
-    neither its locks, nor the output whose end slurmd waits for."""
-    os.setsid()
+    """In a session of its own, without anything of the caller's: neither its locks nor its
+    output."""
     _close_all_but()
-    null = os.open("/dev/null", os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
+    processes.leave_caller()
     os.chdir("/")
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.nice(19)
     if os.fork() == 0:
         _ending(lambda: _round(mps))
 
 
-def _close_all_but(*kept: int) -> None:
+def _close_all_but(*needed: int) -> None:
     for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-        if fd not in kept:
+        if fd not in needed:
             with contextlib.suppress(OSError):  # that of the listing itself
                 os.close(fd)
 
 
 def _round(mps: Path) -> None:
-    """One at a time for a node. Who finds it taken ends: the one that has it looks again after it
-    has let go."""
+    """Remove folders, one process at a time on a node. A process that finds the lock taken ends:
+    its holder checks for new folders after it has released the lock."""
     tried: set[str] = set()
     with opened(mps) as old:
         while _next(old, tried):
@@ -149,7 +144,7 @@ def _next(old: int, tried: set[str]) -> str | None:
 
 
 def _try(old: int, name: str) -> str:
-    """Have one emptied and remove it; its name, a later one where it is still there."""
+    """Have a folder emptied and remove it; its name, a new one where it could not be removed."""
     match = _NAME.fullmatch(name)
     uid = int(match[1]) if match else 0
     with contextlib.suppress(OSError):
@@ -169,12 +164,12 @@ def _try(old: int, name: str) -> str:
 
 
 def _have_emptied(top: int, uid: int) -> None:
-    """By a child that is the user, who may stop it by a signal: the one that waits here is root's,
-    and ends it. Raises OSError."""
-    seen = os.fstat(top)
-    if seen.st_uid != uid:
+    """Have a child with the user's rights empty the folder. The user may stop that child by a
+    signal: this process, root's, kills it after TREE_S. Raises OSError."""
+    status = os.fstat(top)
+    if status.st_uid != uid:
         os.fchown(top, uid, -1)
-    gid = seen.st_gid if uid == 0 or seen.st_gid else 65534  # never root's group for a user
+    gid = status.st_gid if uid == 0 or status.st_gid else 65534  # never root's group for a user
     pid = os.fork()
     if pid == 0:
         _ending(lambda: _empty_as(top, uid, gid))

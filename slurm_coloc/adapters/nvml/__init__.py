@@ -6,10 +6,9 @@ from the functions here; what one device or driver does not tell is a ``Missing`
 never 0.
 """
 
-import functools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.errors import GpuError
@@ -20,7 +19,11 @@ US = 1e-6  # accounting tells microseconds since the epoch, and milliseconds of 
 MS = 1e-3
 #: NVML_DEVICE_MEMORY_LIMIT_MAX
 NO_LIMIT = 2**64 - 1
+MOST_ON_A_GPU = (
+    16  # MIG devices; NVML itself says how many, but a driver that lies must hold nobody
+)
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Missing(NamedTuple):
@@ -80,7 +83,8 @@ class Nvml:
         for minor in minors:
             handle: Any = Missing("not in /proc/driver/nvidia")
             if minor in bus_ids:
-                handle = self.maybe(functools.partial(self._by_bus_id, bus_ids[minor]))
+                bus_id = bus_ids[minor].encode("ascii")
+                handle = self.maybe(self.call, "nvmlDeviceGetHandleByPciBusId", bus_id)
             if isinstance(handle, Missing):
                 # The index in NVML's order is not the minor number: ask each device for its own.
                 by_scan = self._handles_by_minor() if by_scan is None else by_scan
@@ -91,30 +95,23 @@ class Nvml:
             found.append(self._gpu(handle))
         return found
 
-    def _by_bus_id(self, bus_id: str) -> Any:
-        return self.call("nvmlDeviceGetHandleByPciBusId", bus_id.encode("ascii"))
-
     def by_uuid(self, uuids: Sequence[str]) -> list[Gpu]:
         """The GPUs (or MIG devices) with these UUIDs, in order. Raises GpuError."""
-        return [
-            self._gpu(self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii")))
-            for uuid in uuids
-        ]
+        return [self._gpu(self._handle(uuid)) for uuid in uuids]
+
+    def _handle(self, uuid: str) -> Any:
+        return self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
 
     def accounted(self, uuid: str, pids: Collection[int] | None = None) -> list[Use]:
         """Processes that took memory of this GPU and that the driver remembers, ended or not; those
         of ``pids`` alone, where it is given. Raises GpuError, also where accounting mode is off
         (`nvidia-smi -am 1` switches it on)."""
-        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
-        if not self.call("nvmlDeviceGetAccountingMode", handle):
-            raise GpuError("accounting mode is off: nvidia-smi -am 1", "nvml")
+        handle = self._accounting(uuid)
         found = []
         if pids is None:
             pids = dict.fromkeys(self.call("nvmlDeviceGetAccountingPids", handle))
         for pid in pids:
-            stats = self.maybe(
-                functools.partial(self.call, "nvmlDeviceGetAccountingStats", handle, pid)
-            )
+            stats = self.maybe(self.call, "nvmlDeviceGetAccountingStats", handle, pid)
             if isinstance(stats, Missing) or stats.maxMemoryUsage is None:
                 continue  # it left the driver's buffer meanwhile
             start_s = stats.startTime * US
@@ -125,17 +122,23 @@ class Nvml:
     def accounted_pids(self, uuid: str) -> list[int]:
         """Every pid that the accounting of this GPU remembers, the same perhaps twice. Raises
         GpuError."""
-        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        return [
+            int(pid) for pid in self.call("nvmlDeviceGetAccountingPids", self._accounting(uuid))
+        ]
+
+    def _accounting(self, uuid: str) -> Any:
+        """The handle of a GPU whose accounting mode is on. Raises GpuError for any other."""
+        handle = self._handle(uuid)
         if not self.call("nvmlDeviceGetAccountingMode", handle):
             raise GpuError("accounting mode is off: nvidia-smi -am 1", "nvml")
-        return [int(pid) for pid in self.call("nvmlDeviceGetAccountingPids", handle)]
+        return handle
 
     def not_accounted(self) -> list[str]:
         """UUIDs of the GPUs whose accounting mode is off or not supported. Raises GpuError."""
         found = []
         for index in range(self.call("nvmlDeviceGetCount")):
             handle = self.call("nvmlDeviceGetHandleByIndex", index)
-            mode = self.maybe(functools.partial(self.call, "nvmlDeviceGetAccountingMode", handle))
+            mode = self.maybe(self.call, "nvmlDeviceGetAccountingMode", handle)
             if isinstance(mode, Missing) or not mode:
                 found.append(as_text(self.call("nvmlDeviceGetUUID", handle)))
         return found
@@ -146,7 +149,7 @@ class Nvml:
         return [self._gpu(self.call("nvmlDeviceGetHandleByIndex", i)) for i in range(count)]
 
     def driver(self) -> str:
-        """The driver's version, "" where it is not told."""
+        """The driver's version, "" where it is not known."""
         found = self.maybe(lambda: as_text(self.call("nvmlSystemGetDriverVersion")))
         return "" if isinstance(found, Missing) else found
 
@@ -156,21 +159,19 @@ class Nvml:
         limits = self._struct("c_nvmlSetMemoryLimits_v1_t")
         limits.nameSpace = folder.encode()
         limits.softLimit, limits.hardLimit = 0, hard_mib * MIB
-        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
-        self.call("nvmlDeviceSetMemoryLimits_v1", handle, limits)
+        self.call("nvmlDeviceSetMemoryLimits_v1", self._handle(uuid), limits)
 
     def group_limit_mib(self, uuid: str, folder: str) -> int | None:
         """A cgroup's hard limit on a GPU's memory; None where it has none, or where the driver does
         not tell one that was never set from an unknown kind. Raises GpuError."""
         limits = self._struct("c_nvmlGetMemoryLimits_v1_t")
         limits.nameSpace = folder.encode()
-        handle = self.call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii"))
+        handle = self._handle(uuid)
         try:
             self.call("nvmlDeviceGetMemoryLimits_v1", handle, limits)
         except GpuError as err:
-            lib = self._started()
-            told = getattr(err.__cause__, "value", None)
-            if told in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_NOT_SUPPORTED):
+            none = ("NVML_ERROR_NOT_FOUND", "NVML_ERROR_NOT_SUPPORTED")
+            if getattr(err.__cause__, "value", None) in [self.constant(one) for one in none]:
                 return None
             raise
         return None if limits.hardLimit == NO_LIMIT else int(limits.hardLimit) // MIB
@@ -196,13 +197,13 @@ class Nvml:
         memory = self.call("nvmlDeviceGetMemoryInfo", handle)
         return Gpu(
             uuid=as_text(self.call("nvmlDeviceGetUUID", handle)),
-            minor=self.maybe(lambda: int(self.call("nvmlDeviceGetMinorNumber", handle))),
+            minor=self.minor(handle),
             pci_bus_id=self._bus_id(handle),
             name=as_text(self.call("nvmlDeviceGetName", handle)),
             total_mib=int(memory.total) // MIB,
             free_mib=int(memory.free) // MIB,
             used_mib=int(memory.used) // MIB,
-            processes=self.maybe(lambda: self._processes(handle)),
+            processes=self.maybe(self._processes, handle),
         )
 
     def _bus_id(self, handle: Any) -> str:
@@ -215,17 +216,33 @@ class Nvml:
         return tuple(
             Process(
                 int(each.pid),
-                Missing("not told by the driver")
+                Missing("the driver does not report it")
                 if each.usedGpuMemory is None
                 else int(each.usedGpuMemory) // MIB,
             )
             for each in running
         )
 
-    def maybe(self, ask: Callable[[], T]) -> T | Missing:
+    def minor(self, handle: Any) -> int | Missing:
+        """The N of a GPU's /dev/nvidiaN."""
+        return self.maybe(lambda: int(self.call("nvmlDeviceGetMinorNumber", handle)))
+
+    def mig_handles(self, handle: Any) -> list[Any] | None:
+        """Handles of a GPU's MIG devices, as it is cut now; None where MIG is off or not known."""
+        mode = self.maybe(self.call, "nvmlDeviceGetMigMode", handle)
+        if isinstance(mode, Missing) or not mode[0]:
+            return None
+        every = (
+            self.maybe(self.call, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+            for number in range(MOST_ON_A_GPU)
+        )
+        # There are gaps in the numbers, where an instance was taken away.
+        return [one for one in every if not isinstance(one, Missing)]
+
+    def maybe(self, ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Missing:
         """What ``ask`` answers, or why it does not."""
         try:
-            return ask()
+            return ask(*args, **kwargs)
         except GpuError as err:
             return Missing(err.message)
 
@@ -236,6 +253,10 @@ class Nvml:
             return getattr(lib, name)(*args)
         except lib.NVMLError as err:
             raise GpuError(f"{name}: {err}", "nvml") from err
+
+    def constant(self, name: str) -> int:
+        """A number of nvml.h. Raises GpuError where NVML does not start."""
+        return int(getattr(self._started(), name))
 
     def _started(self) -> Any:
         if self._lib is None:

@@ -7,14 +7,13 @@ started it, so that another's end does not take the library away under a wait.
 """
 
 import ctypes
-import functools
 from dataclasses import dataclass
 from typing import Any
 
-from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
-from slurm_coloc.adapters.nvml.mig import MOST_ON_A_GPU
+from slurm_coloc.adapters.nvml import Nvml, as_text
 from slurm_coloc.errors import GpuError
 
+KIND = "nvmlEventTypeXidCriticalError"
 NO_INSTANCE = 0xFFFFFFFF
 
 
@@ -27,15 +26,8 @@ class Xid:
     uuids: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mig:
-    uuid: str
-    gi: int
-    ci: int
-
-
 class Events:
-    """Xids of all GPUs of this node. ``why``: reasons of GPUs that tell of none, by index."""
+    """Xids of all GPUs of this node. ``why``: reasons of GPUs that report none, by index."""
 
     def __init__(self, lib: Nvml) -> None:
         self._lib = lib
@@ -44,18 +36,18 @@ class Events:
         self.why: dict[int, str] = {}
 
     def open(self) -> int:
-        """Register every GPU; the number of those that will tell. Raises GpuError where the driver
-        knows no events at all."""
+        """Register every GPU; the number of those that report Xids. Raises GpuError where the
+        driver knows no events at all."""
         call = self._lib.call
         count = int(call("nvmlDeviceGetCount"))
-        kind = self._kind()
+        kind = self._lib.constant(KIND)
         self._set = call("nvmlEventSetCreate")
         self.why, self._uuids = {}, {}
         for index in range(count):
             try:
                 handle = call("nvmlDeviceGetHandleByIndex", index)
                 if not int(call("nvmlDeviceGetSupportedEventTypes", handle)) & kind:
-                    self.why[index] = "this GPU tells of no Xids"
+                    self.why[index] = "this GPU does not report Xids"
                     continue
                 call("nvmlDeviceRegisterEvents", handle, kind, self._set)
                 self._uuids[_address(handle)] = as_text(call("nvmlDeviceGetUUID", handle))
@@ -67,7 +59,7 @@ class Events:
         """Give the set back; ``open`` makes a new one."""
         taken, self._set = self._set, None
         if taken is not None:
-            self._lib.maybe(lambda: self._lib.call("nvmlEventSetFree", taken))
+            self._lib.maybe(self._lib.call, "nvmlEventSetFree", taken)
         self._lib.close()
 
     def wait(self, limit_s: float) -> Xid | None:
@@ -75,10 +67,10 @@ class Events:
         try:
             data = self._lib.call("nvmlEventSetWait_v2", self._set, int(limit_s * 1000))
         except GpuError as err:
-            if getattr(err.__cause__, "value", None) == self._timeout():
+            if getattr(err.__cause__, "value", None) == self._lib.constant("NVML_ERROR_TIMEOUT"):
                 return None
             raise
-        if data.eventType != self._kind():
+        if data.eventType != self._lib.constant(KIND):
             return None
         uuid = self._uuids.get(_address(data.device)) or as_text(
             self._lib.call("nvmlDeviceGetUUID", data.device)
@@ -86,40 +78,18 @@ class Events:
         return Xid(int(data.eventData), uuid, self._concerned(uuid, data))
 
     def _concerned(self, uuid: str, data: Any) -> frozenset[str]:
+        call = self._lib.call
         found = {uuid}
-        for one in self._devices(data.device):
-            told = data.gpuInstanceId in (NO_INSTANCE, one.gi)
-            if told and data.computeInstanceId in (NO_INSTANCE, one.ci):
-                found.add(one.uuid)
+        # Asked anew: an admin may have cut the GPU since.
+        for mig in self._lib.mig_handles(data.device) or ():
+            gi = call("nvmlDeviceGetGpuInstanceId", mig)
+            ci = call("nvmlDeviceGetComputeInstanceId", mig)
+            if data.gpuInstanceId in (NO_INSTANCE, gi) and data.computeInstanceId in (
+                NO_INSTANCE,
+                ci,
+            ):
+                found.add(as_text(call("nvmlDeviceGetUUID", mig)))
         return frozenset(found)
-
-    def _devices(self, handle: Any) -> list[_Mig]:
-        """The MIG devices of a GPU, asked anew: an admin may have cut it since."""
-        call, maybe = self._lib.call, self._lib.maybe
-        mode = maybe(lambda: call("nvmlDeviceGetMigMode", handle))
-        if isinstance(mode, Missing) or not mode[0]:
-            return []
-        found = []
-        for number in range(MOST_ON_A_GPU):
-            ask = functools.partial(call, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
-            mig = maybe(ask)
-            if isinstance(mig, Missing):
-                continue
-            gi, ci = (call(f"nvmlDeviceGet{name}InstanceId", mig) for name in ("Gpu", "Compute"))
-            found.append(_Mig(as_text(call("nvmlDeviceGetUUID", mig)), int(gi), int(ci)))
-        return found
-
-    @staticmethod
-    def _kind() -> int:
-        import pynvml
-
-        return int(pynvml.nvmlEventTypeXidCriticalError)
-
-    @staticmethod
-    def _timeout() -> int:
-        import pynvml
-
-        return int(pynvml.NVML_ERROR_TIMEOUT)
 
 
 def _address(handle: Any) -> int | None:

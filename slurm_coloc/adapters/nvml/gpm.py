@@ -92,4 +92,4 @@ class Gpm:
     def _drop(self, uuid: str) -> None:
         sample = self._last.pop(uuid, None)
         if sample is not None:
-            self._lib.maybe(lambda: self._lib.call("nvmlGpmSampleFree", sample))
+            self._lib.maybe(self._lib.call, "nvmlGpmSampleFree", sample)

@@ -8,19 +8,17 @@ are fixed by the driver for each GPU minor, GPU instance and compute instance, a
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from slurm_coloc.adapters.nvml import Missing, Nvml, as_text
+from slurm_coloc.adapters.nvml import MIB, Missing, Nvml, as_text
 from slurm_coloc.core.gpu.mig import CARDS, kind_of
 from slurm_coloc.errors import GpuError
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 CAPS = "/dev/nvidia-caps/nvidia-cap"
-MOST_ON_A_GPU = 16  # NVML itself says how many; a driver that lies must not hang a Prolog
-MIB = 2**20
-T = TypeVar("T")
+Caps = Mapping[tuple[int, int, int | None], int]
 _LINE = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci(\d+))?/access (\d+)")
 
 
@@ -71,7 +69,7 @@ def cap_minor(gpu: int, gi: int, ci: int | None = None) -> int:
     return 3 + 135 * gpu + 9 * gi + (0 if ci is None else 1 + ci)
 
 
-def read_caps(path: Path = MINORS) -> dict[tuple[int, int, int | None], int]:
+def read_caps(path: Path = MINORS) -> Caps:
     """(GPU minor, GPU instance, compute instance or None) -> minor number, as the driver lists
     them; {} where there is no list."""
     try:
@@ -98,43 +96,31 @@ class Mig:
         caps = read_caps(self._minors)
         found = []
         for index in range(self._call("nvmlDeviceGetCount")):
-            gpu = self._try(lambda index=index: self._gpu(index, caps))  # type: ignore[misc]
-            if gpu is not None:
+            gpu = self._lib.maybe(self._gpu, index, caps)
+            if gpu is not None and not isinstance(gpu, Missing):
                 found.append(gpu)
         return found
 
-    def devices(self) -> list[MigDevice]:
-        """All MIG devices of the node. Raises GpuError."""
-        return [device for gpu in self.gpus() for device in gpu.devices]
-
-    def _gpu(self, index: int, caps: dict[tuple[int, int, int | None], int]) -> MigGpu | None:
+    def _gpu(self, index: int, caps: Caps) -> MigGpu | None:
         handle = self._call("nvmlDeviceGetHandleByIndex", index)
-        current, _pending = self._call("nvmlDeviceGetMigMode", handle)
-        if not current:
+        cut = self._lib.mig_handles(handle)
+        if cut is None:
             return None
         minor = int(self._call("nvmlDeviceGetMinorNumber", handle))
         name = as_text(self._call("nvmlDeviceGetName", handle))
-        whole = _Whole(
-            as_text(self._call("nvmlDeviceGetUUID", handle)),
-            index,
-            minor,
-            as_text(self._call("nvmlDeviceGetPciInfo", handle).busId),
-            kind_of(name, int(self._call("nvmlDeviceGetMemoryInfo", handle).total) // MIB),
-        )
-        most = min(MOST_ON_A_GPU, self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
-        found = []
-        for number in range(most):
-            mine = self._try(
-                lambda number=number: self._call(  # type: ignore[misc]
-                    "nvmlDeviceGetMigDeviceHandleByIndex", handle, number
-                )
-            )
-            if mine is not None:
-                found.append(self._device(mine, whole, caps))
-        return MigGpu(whole.uuid, index, minor, name, tuple(found))
+        uuid = as_text(self._call("nvmlDeviceGetUUID", handle))
+        parent = {
+            "parent_uuid": uuid,
+            "parent_minor": minor,
+            "parent_pci_bus_id": as_text(self._call("nvmlDeviceGetPciInfo", handle).busId),
+            "parent_index": index,
+        }
+        kind = kind_of(name, int(self._call("nvmlDeviceGetMemoryInfo", handle).total) // MIB)
+        found = tuple(self._device(mine, parent, kind, caps) for mine in cut)
+        return MigGpu(uuid, index, minor, name, found)
 
     def _device(
-        self, handle: Any, whole: "_Whole", caps: dict[tuple[int, int, int | None], int]
+        self, handle: Any, parent: Mapping[str, Any], kind: str | None, caps: Caps
     ) -> MigDevice:
         gi = int(self._call("nvmlDeviceGetGpuInstanceId", handle))
         ci = int(self._call("nvmlDeviceGetComputeInstanceId", handle))
@@ -142,37 +128,20 @@ class Mig:
         memory = self._call("nvmlDeviceGetMemoryInfo", handle)
         name = as_text(self._call("nvmlDeviceGetName", handle))
         sms = int(has.multiprocessorCount)
-        gpu = whole.minor
+        gpu = parent["parent_minor"]
         return MigDevice(
             uuid=as_text(self._call("nvmlDeviceGetUUID", handle)),
-            parent_uuid=whole.uuid,
-            parent_minor=gpu,
-            parent_pci_bus_id=whole.pci_bus_id,
-            parent_index=whole.nvml_index,
+            **parent,
             gi=gi,
             ci=ci,
             profile=_profile(name),
             sms=sms,
-            fraction=sms / CARDS[whole.kind].sms if whole.kind else None,
+            fraction=sms / CARDS[kind].sms if kind else None,
             total_mib=int(memory.total) // MIB,
             free_mib=int(memory.free) // MIB,
             gi_cap=caps.get((gpu, gi, None), cap_minor(gpu, gi)),
             ci_cap=caps.get((gpu, gi, ci), cap_minor(gpu, gi, ci)),
         )
-
-    def _try(self, ask: Callable[[], T]) -> T | None:
-        found = self._lib.maybe(ask)
-        return None if isinstance(found, Missing) else found
-
-
-class _Whole(NamedTuple):
-    """What is asked once of a GPU for all its instances."""
-
-    uuid: str
-    nvml_index: int
-    minor: int
-    pci_bus_id: str
-    kind: str | None
 
 
 def _profile(name: str) -> str:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """All GPUs of a node, sampled each second: memory, processes, power, profiling counters by GPM.
 
-A GPU that is cut by MIG is sampled as its MIG devices. Handles are kept and looked for anew once a
-minute and after a fault; what a device does not support is not asked again until then.
+A GPU that is cut by MIG is sampled as its MIG devices. Handles are kept for a minute, then
+asked for again; so is what a device did not support.
 """
 
-import functools
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,14 +14,13 @@ from slurm_coloc.adapters.nvml.gpm import Gpm
 from slurm_coloc.core.gpu.telemetry.reading import Profile
 from slurm_coloc.errors import GpuError
 
-LOOK_AGAIN_S = 60.0
-MOST_MIG = 16
+REFRESH_S = 60.0
 
 
 @dataclass(slots=True)
 class Unit:
     """A GPU, or a MIG device of the GPU ``parent``. ``index``: NVML's number of the GPU; ``minor``:
-    of /dev/nvidiaN, None where it is not told."""
+    of /dev/nvidiaN, None where it is not known."""
 
     uuid: str
     index: int
@@ -42,9 +40,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A device at one moment, its processes not attributed yet. ``busy``: by pid, 0..1, the share
-    of time with a kernel of this process; None where the driver does not tell. ``why``: reasons of
-    what is None."""
+    """A device at one moment, its processes not yet with their jobs. ``processes``: MiB by pid;
+    ``busy``: by pid, 0..1, the share of time with a kernel of this process; None where the driver
+    does not report it. ``why``: reasons of what is None."""
 
     unit: Unit
     total_mib: int
@@ -64,16 +62,16 @@ class Sampling:
         self._lib = lib
         self._gpm = Gpm(lib)
         self._units: list[Unit] = []
-        self._looked_s: float | None = None
+        self._refreshed_s: float | None = None
         self.lost: dict[str, str] = {}
 
     def take(self, *, profile: bool) -> list[Sample]:
         """One sample of each device; ``profile``: with GPM's counters. Raises GpuError where NVML
         does not start at all."""
         now_s = time.monotonic()
-        if self._looked_s is None or now_s - self._looked_s >= LOOK_AGAIN_S:
-            self._look()
-            self._looked_s = now_s
+        if self._refreshed_s is None or now_s - self._refreshed_s >= REFRESH_S:
+            self._refresh()
+            self._refreshed_s = now_s
         found = []
         for unit in self._units:
             try:
@@ -83,7 +81,7 @@ class Sampling:
                 self.lost[unit.uuid] = err.message
         return found
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._gpm.forget()
         before = {unit.uuid: unit for unit in self._units}
         units: list[Unit] = []
@@ -104,19 +102,15 @@ class Sampling:
     def _units_at(self, index: int) -> list[Unit]:
         call = self._lib.call
         handle = call("nvmlDeviceGetHandleByIndex", index)
-        mode = self._lib.maybe(lambda: call("nvmlDeviceGetMigMode", handle))
-        if isinstance(mode, Missing) or not mode[0]:
+        cut = self._lib.mig_handles(handle)
+        if cut is None:
             name = as_text(call("nvmlDeviceGetName", handle))
-            minor = self._lib.maybe(lambda: int(call("nvmlDeviceGetMinorNumber", handle)))
+            minor = self._lib.minor(handle)
             unit = Unit(as_text(call("nvmlDeviceGetUUID", handle)), index, name, handle)
             unit.minor = None if isinstance(minor, Missing) else minor
             return [unit]
         units = []
-        for number in range(MOST_MIG):
-            ask = functools.partial(call, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
-            mig = self._lib.maybe(ask)
-            if isinstance(mig, Missing):
-                continue  # there are gaps in the numbers, where an instance was taken away
+        for mig in cut:
             uuid, name = call("nvmlDeviceGetUUID", mig), call("nvmlDeviceGetName", mig)
             instance = int(call("nvmlDeviceGetGpuInstanceId", mig))
             units.append(Unit(as_text(uuid), index, as_text(name), mig, handle, instance))
@@ -127,11 +121,11 @@ class Sampling:
         memory = self._lib.call("nvmlDeviceGetMemoryInfo", unit.handle)
         counters: Profile | None = None
         if profile:
-            told = self._gpm.read(unit.uuid, unit.handle, unit.parent, unit.instance)
-            if isinstance(told, Missing):
-                why["smact"] = told.reason
+            found = self._gpm.read(unit.uuid, unit.handle, unit.parent, unit.instance)
+            if isinstance(found, Missing):
+                why["smact"] = found.reason
             else:
-                counters = told
+                counters = found
         power = self._figure(unit, "nvmlDeviceGetPowerUsage", "power", why)
         energy = self._figure(unit, "nvmlDeviceGetTotalEnergyConsumption", "energy", why)
         return Sample(
@@ -173,7 +167,7 @@ class Sampling:
                 continue
             for one in running:
                 if one.usedGpuMemory is None:
-                    why["memory"] = "the driver does not tell the memory of a process"
+                    why["memory"] = "the driver does not report the memory of a process"
                 mib = int(one.usedGpuMemory or 0) // MIB
                 found[int(one.pid)] = max(mib, found.get(int(one.pid), 0))
         return found

@@ -20,8 +20,6 @@ from slurm_coloc.core.gpu.telemetry import whose
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-#: programs that hold GPU memory for others: MPS' server and control daemon
-HELPERS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
 DEEPEST = 64  # parents that are looked at
 STEPD_UIDS = frozenset({0})
 MAX_READ = 262144  # bytes of an environment
@@ -73,15 +71,15 @@ def is_helper(found: Found) -> bool:
     """Whether it is a program of MPS. Told by its file where that can be read: a name is its
     user's."""
     try:
-        return (PROC / str(found.pid) / "exe").readlink().name in HELPERS
+        return (PROC / str(found.pid) / "exe").readlink().name in whose.MPS
     except OSError:
-        return found.name in [name[: whose.COMM] for name in HELPERS]
+        return whose.is_named(found.name, whose.MPS)
 
 
 def is_system(found: Found) -> bool:
     """Whether it is a program of the system's that uses GPUs for nobody: a display server, the
     driver's, DCGM's or MPS' own. A name is its user's: it counts for root's process or program."""
-    if not whose.is_system(found.name):
+    if not whose.is_named(found.name):
         return False
     if found.uid == 0:
         return True

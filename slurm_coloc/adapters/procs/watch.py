@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a node seen again and again: what was found once is kept while they live, and
-what is new is looked at for profilers."""
+"""The processes of a node, asked for every second: what was found is kept while a process lives,
+and new processes are checked for profilers."""
 
 import os
 import time
@@ -19,7 +19,7 @@ ASKED = b"COLOC_PROFILING=1"
 
 @dataclass(slots=True)
 class Whose:
-    """What is known of one process. ``job_id`` None: of no job that can be told."""
+    """What is known of one process. ``job_id`` None: of no job that is known."""
 
     started: int
     start_s: float
@@ -75,7 +75,7 @@ class Procs:
 
     def profiled(self, uids: Mapping[int, int], now_s: float) -> int | None:
         """A job on this node whose program is a profiler, or that was started with
-        COLOC_PROFILING=1; None where there is none. Each call looks at what is new."""
+        COLOC_PROFILING=1; None where there is none. Each call checks what is new."""
         try:
             entries = os.listdir(procs.PROC)  # noqa: PTH208
         except OSError:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm, behind one interface (api.py): by its commands, as every release has them, or by pyslurm
-where that is installed for slurmctld's release."""
+"""Slurm behind one client: by its commands, as every release has them, or by pyslurm where that is
+installed for slurmctld's release."""
 
 from importlib.util import find_spec
 
-from slurm_coloc.adapters.slurm.api import SlurmClient
 from slurm_coloc.adapters.slurm.bindings import SlurmBindings
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
 from slurm_coloc.config import DaemonConfig
 
-__all__ = ["SlurmClient", "connect"]
+#: what colocd asks Slurm with
+SlurmClient = SlurmCommands
 
 
 def connect(daemon: DaemonConfig, *, briefly: bool = False) -> SlurmClient:

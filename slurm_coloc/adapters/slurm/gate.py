@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door to slurmctld, and one to slurmdbd: few questions at once, few waiting, none while
+"""Bounds the questions to slurmctld, and those to slurmdbd: few at once, few that wait, none while
 it is away.
 
 A slurmctld that is busy or restarting makes every question last its whole time limit. Without a
-bound colocd's loops would pile up processes, and load a slurmctld that just comes back.
+bound colocd's loops would pile up processes, and load a slurmctld that has just come back.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ class Gate:
         self._misses = 0
         self._until_s = 0.0
 
-    async def through(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer of ``ask``, which must end by itself.
+    async def through(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The answer to ``question``, which must end by itself.
 
         Raises SlurmError at once, without asking: ``slurm-away`` while the peer is away,
         ``slurm-busy`` when too many wait already.
@@ -50,13 +50,13 @@ class Gate:
             self._check()
             # The others stay outside while one tries whether it is back.
             self._until_s = self._clock() + self._pause_s()
-            return await self._asked(ask)
+            return await self._answer(question)
         finally:
             self._slots.release()
 
-    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _answer(self, question: Callable[[], Awaitable[T]]) -> T:
         try:
-            answer = await ask()
+            answer = await question()
         except SlurmError as err:
             self._misses = self._misses + 1 if err.away else 0
             self._until_s = self._clock() + self._pause_s()

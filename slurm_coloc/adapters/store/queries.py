@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people ask of the history: `coloc jobs`, `history`, `report`, `status`. It only reads."""
 
-import json
-from typing import Any
-
 from sqlite_utils import Database
 
-Row = dict[str, Any]
+from slurm_coloc.adapters.store.table import records
+from slurm_coloc.core.records.queries import Counts, RunWithDecision, UserSum
+from slurm_coloc.core.records.runs import StoredDecision
 
 
 class Queries:
@@ -15,13 +14,14 @@ class Queries:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def _rows(self, sql: str, *values: object) -> list[Row]:
-        return list(self._db.query(sql, values))
-
-    def recent_runs(self, uid: int | None, limit: int, *, only_open: bool = False) -> list[Row]:
+    def recent_runs(
+        self, uid: int | None, limit: int, *, only_open: bool = False
+    ) -> list[RunWithDecision]:
         """Newest runs with their decisions, and the recovery that a run came by; of one user where
         ``uid`` is given."""
-        return self._rows(
+        return records(
+            RunWithDecision,
+            self._db,
             f"""SELECT runs.*, decisions.account, decisions.partition, decisions.action,
                        decisions.reason, decisions.shards, decisions.shard_mib,
                        decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
@@ -32,38 +32,15 @@ class Queries:
                   AND work.restart = runs.restart - 1
                 WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",
-            uid,
-            uid,
-            limit,
+            *(uid, uid, limit),
         )
 
-    def alone_s(self, run: Row, decision: Row) -> list[float]:
-        """Run times (s) of this user's completed runs of the same model with the same options that
-        had their GPU for themselves, the newest 20."""
-        rows = self._rows(
-            """SELECT runs.end_s - runs.start_s AS lasted_s, runs.used AS used
-               FROM runs JOIN decisions ON decisions.id = runs.decision
-               WHERE runs.uid = ? AND decisions.fingerprint = ? AND decisions.options = ?
-                 AND runs.outcome = 'completed' AND runs.start_s IS NOT NULL
-                 AND runs.used IS NOT NULL AND NOT (runs.job_id = ? AND runs.restart = ?)
-               ORDER BY runs.rowid DESC LIMIT 100""",
-            run["uid"],
-            decision.get("fingerprint"),
-            decision.get("options"),
-            run["job_id"],
-            run["restart"],
-        )
-        alone = [
-            row["lasted_s"]
-            for row in rows
-            if not any(one.get("neighbours") for one in json.loads(row["used"]))
-        ]
-        return alone[:20]
-
-    def used_by_user(self, uid: int | None, since_s: float) -> list[Row]:
+    def used_by_user(self, uid: int | None, since_s: float) -> list[UserSum]:
         """Runs that ended after ``since_s`` by user: how many, how they ended, GPU hours, and sums
         (MiB) over those whose estimate, reservation and peak are known."""
-        return self._rows(
+        return records(
+            UserSum,
+            self._db,
             """SELECT runs.uid AS uid, count(*) AS runs,
                  sum(runs.share_mib > 0) AS shared, sum(runs.outcome = 'completed') AS completed,
                  sum(runs.outcome = 'oom-gpu') AS oom, sum(runs.outcome = 'put-back') AS put_back,
@@ -76,29 +53,27 @@ class Queries:
                JOIN decisions ON decisions.id = runs.decision
                WHERE runs.open = 0 AND runs.end_s > ? AND (? IS NULL OR runs.uid = ?)
                GROUP BY runs.uid ORDER BY hours DESC""",
-            since_s,
-            uid,
-            uid,
+            *(since_s, uid, uid),
         )
 
-    def observed(self, uid: int | None, limit: int) -> list[Row]:
+    def observed(self, uid: int | None, limit: int) -> list[StoredDecision]:
         """Newest decisions made in observe mode; of one user where ``uid`` is given."""
-        return self._rows(
-            """SELECT id, made_s, uid, account, partition, action, reason, detail, shards,
-                      shard_mib, shards_per_gpu, estimator, memory_mib, upper_mib
-               FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
+        return records(
+            StoredDecision,
+            self._db,
+            """SELECT * FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
                ORDER BY rowid DESC LIMIT ?""",
-            uid,
-            uid,
-            limit,
+            *(uid, uid, limit),
         )
 
-    def counts(self) -> Row:
+    def counts(self) -> Counts:
         """Rows by kind, for `status`."""
-        rows = self._rows(
+        rows = records(
+            Counts,
+            self._db,
             """SELECT (SELECT count(*) FROM decisions) AS decisions,
                       (SELECT count(*) FROM decisions WHERE bound = 0) AS unbound,
                       (SELECT count(*) FROM runs WHERE open = 1) AS open_runs,
-                      (SELECT count(*) FROM work WHERE state = 'open') AS open_work"""
+                      (SELECT count(*) FROM work WHERE state = 'open') AS open_work""",
         )
         return rows[0]

@@ -4,32 +4,35 @@
 As admin/rules/slurm_conf: pure checks of `scontrol show config`.
 """
 
-import re
 from collections.abc import Callable
 
 from slurm_coloc.admin.rules.finding import Finding, Status, judge
 from slurm_coloc.admin.rules.slurm_conf import Conf, value, words
-from slurm_coloc.core.slurm.cluster import (
-    FIRST_SOUND_BACKFILL,
-    FIRST_SOUND_RELEASE,
-    MULTI_GPU_PARAMETER,
-    MULTI_GPU_RELEASE,
+from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER
+from slurm_coloc.core.slurm.releases import (
+    SEVERAL_GPUS,
+    SOUND_BACKFILL,
+    SPREAD_JOB_CRASH,
+    SUPPORTED,
+    WHOLE_APART,
+    Release,
+    parse_release,
 )
 
 
-def _release(conf: Conf) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", value(conf, "SLURM_VERSION"))[:3])
+def _release(conf: Conf) -> Release:
+    return parse_release(value(conf, "SLURM_VERSION"))
 
 
 def release(conf: Conf) -> Finding:
     """22.05 to 23.11.4 put a whole-GPU job and shard jobs on one device."""
     text = value(conf, "SLURM_VERSION")
     number = _release(conf)
-    if number < (22, 5):
+    if not SUPPORTED.holds(number):
         return Finding("slurm-release", Status.FAIL, text, "slurm-coloc needs Slurm 22.05 or later")
     return judge(
         "slurm-release",
-        number >= FIRST_SOUND_RELEASE,
+        WHOLE_APART.holds(number),
         text,
         "before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: jobs of --coloc ask for"
         " all shards instead, other users' --gpus=1 may still meet them; upgrade",
@@ -39,10 +42,10 @@ def release(conf: Conf) -> Finding:
 
 def backfill(conf: Conf) -> Finding:
     """24.11.5 plans as if a GPU that the other kind holds were free; 26.05.5 does not (ADR 20)."""
-    text = value(conf, "SLURM_VERSION")
+    text, number = value(conf, "SLURM_VERSION"), _release(conf)
     return judge(
         "slurm-backfill",
-        not FIRST_SOUND_RELEASE <= _release(conf) < FIRST_SOUND_BACKFILL,
+        not WHOLE_APART.holds(number) or SOUND_BACKFILL.holds(number),
         text,
         "a job that waits for a whole GPU where shares run, or for a share where a whole GPU is"
         " held, keeps backfill from that node until it starts (seen on 24.11.5, not on 26.05.5):"
@@ -66,11 +69,10 @@ def several_gpus(conf: Conf) -> Finding:
         f"{MULTI_GPU_PARAMETER}: a job with one GPU a task shares each; Slurm may split shards that"
         " users ask for themselves over several GPUs, those of --coloc it does not"
     )
-    if number < MULTI_GPU_RELEASE:
+    if not SEVERAL_GPUS.holds(number):
         todo = f"untried before 24.11: no job is shared; take {MULTI_GPU_PARAMETER} out"
         return Finding("several-gpus", Status.WARN, found, f"{todo} of slurm.conf")
-    # Tried without any plugin of ours: `sbatch -n1 --gpus=1 --spread-job`, by any user.
-    if number[:2] == MULTI_GPU_RELEASE:
+    if number[:2] == SPREAD_JOB_CRASH:
         return Finding(
             "several-gpus",
             Status.WARN,

@@ -4,7 +4,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,14 +135,14 @@ def _page_json(made: Page) -> Figures:
         "gpus_needed": made.gpus_needed,
         "gpu_hours_saved": made.saved_hours,
         "recorded_wait_s": made.recorded_wait_s,
-        "whole": pagetext.json_of(made.whole),
-        "shared": pagetext.json_of(made.shared),
+        "whole": asdict(made.whole),
+        "shared": asdict(made.shared),
         "cases": [
             {
                 "name": case.name,
                 "assumed_smact": case.assumed.smact,
                 "assumed_memory_ratio": case.assumed.memory,
-                **pagetext.json_of(case.side),
+                **asdict(case.side),
             }
             for case in made.cases
         ],
@@ -192,7 +192,7 @@ def context(request: Request) -> Figures:
         "method": request.setting.method,
         "interference": request.setting.interference.name,
         "seed": request.seed,
-        "conditions": {name: getattr(rules, name) for name in rules.__slots__},
+        "conditions": asdict(rules),
         "assumed": list(request.said()),
     }
 

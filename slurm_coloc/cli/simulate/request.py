@@ -3,65 +3,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-from slurm_coloc.core.place.placing import Policy
+from slurm_coloc.cli.simulate.scenario import Scenario
+from slurm_coloc.config import PoolConfig, load_config
+from slurm_coloc.core.place.interference import model as interference
+from slurm_coloc.core.place.placing import Conditions, Policy
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, Filled, fill, level
+from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, fill, level
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
+from slurm_coloc.sim.policies import BEST, best_assumes, best_policy, best_setting
 from slurm_coloc.sim.policies import policy as policy_named
-from slurm_coloc.sim.presets import BEST, best_assumes, best_policy, best_setting
+from slurm_coloc.sim.power import power
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
 from slurm_coloc.sim.readers.philly import read_philly
 from slurm_coloc.sim.readers.sacct import read_sacct
 from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.search.clairvoyant import Clairvoyant
-from slurm_coloc.sim.setting import Setting
+from slurm_coloc.sim.setting import Priority, Recovery, Setting
 from slurm_coloc.sim.simulate import Experiment
+from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.trace import TraceJob
 
+#: How Slurm itself places shares (select/cons_tres without LL_SHARED_GRES): what an admin gets now.
+PLACED_TODAY = "first-fit"
+SOURCES = ("trace", "sacct", "philly", "helios")
 DEFAULT_GPUS = "4xa100-40gb"
 EXCLUSIVE = "exclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the jobs come from: one of four files. ``partitions``: sacct's, empty for all.
-    ``history``: peaks of memory to sacct's runs."""
-
-    trace: Path | None = None
-    sacct: Path | None = None
-    philly: Path | None = None
-    helios: Path | None = None
-    partitions: frozenset[str] = frozenset()
-    history: Path | None = None
-
-    def named(self) -> str:
-        """Which option was given; raises UsageFault unless it is exactly one."""
-        given = [
-            name
-            for name in ("trace", "sacct", "philly", "helios")
-            if getattr(self, name) is not None
-        ]
-        if len(given) != 1:
-            wrong = " and ".join(f"--{name}" for name in given) or "none"
-            raise UsageFault(f"give one of --trace, --sacct, --philly, --helios (here: {wrong})")
-        if (self.partitions or self.history) and self.sacct is None:
-            raise UsageFault("--partition and --history need --sacct")
-        return given[0]
-
-    def past(self) -> Past:
-        """The runs of an accounting file."""
-        if self.sacct is not None:
-            past = read_sacct(self.sacct, partitions=self.partitions)
-            return past if self.history is None else with_peaks(past, self.history)
-        if self.philly is not None:
-            return read_philly(self.philly)
-        assert self.helios is not None
-        return read_helios(self.helios)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,45 +86,102 @@ class Request:
         return best_setting(self.setting, self.world.machine.gpus)
 
 
-def policies(named: Sequence[str], compare: str, search: int, default: str) -> list[Policy]:
-    """The policies that were asked for, each once, in that order; raises UsageFault. ``search``:
-    schedules that clairvoyant tries."""
-    names = [*named, *(name.strip() for name in compare.split(",") if name.strip())] or [default]
-    searched, best = Clairvoyant(search), best_policy()
+def request_of(scenario: Scenario) -> Request:
+    """Read the jobs and lay out the GPUs; raises UsageFault."""
+    own = _source(scenario) != "trace"
+    pool = load_config().pool
+    compares = bool(scenario.compare) or len(scenario.policy) > 1
+    return Request(
+        world=_world(scenario, pool.margin_mib),
+        setting=_setting(scenario, pool, own),
+        policies=_policies(scenario, PLACED_TODAY if own else BEST),
+        compares=compares,
+        estimator=scenario.estimator or ("error:0.1" if own else "oracle"),
+        runs=scenario.runs,
+        seed=scenario.seed,
+    )
+
+
+def _source(scenario: Scenario) -> str:
+    """The key that names the file of jobs; raises UsageFault unless it is exactly one."""
+    given = [name for name in SOURCES if getattr(scenario, name) is not None]
+    if len(given) != 1:
+        wrong = " and ".join(f"--{name}" for name in given) or "none"
+        raise UsageFault(f"give one of --trace, --sacct, --philly, --helios (here: {wrong})")
+    if (scenario.partition or scenario.history) and scenario.sacct is None:
+        raise UsageFault("--partition and --history need --sacct")
+    return given[0]
+
+
+def _setting(scenario: Scenario, pool: PoolConfig, own: bool) -> Setting:
+    """All that is assumed. ``own``: the jobs are those of an accounting file."""
+    keys, order, nodes = scenario.conditions, scenario.queue, scenario.nodes
+    conditions = keys.model_dump() | {
+        "jobs": keys.jobs or pool.max_jobs_per_gpu,
+        "share_with": keys.share_with or ("user" if own else "anyone"),
+        "budget": pool.compute_budget if keys.budget is None and own else keys.budget,
+    }
+    return Setting(
+        conditions=Conditions(**conditions),
+        interference=interference(scenario.interference),
+        method=scenario.method,
+        depth=1 if order.order == "fifo" else order.depth,
+        priority=Priority() if order.order == "priority" else None,
+        monitor=Monitor(**scenario.monitor.model_dump()),
+        recovery=Recovery(**scenario.recovery.model_dump()),
+        power=power(scenario.power),
+        node_cpus=nodes.cpus,
+        node_host_mib=nodes.memory_mib,
+        multi_user_mps=nodes.multi_user_mps,
+        stretch=nodes.stretch,
+        max_limit_s=nodes.max_limit_s,
+        run_error=order.run_error,
+        logs=order.logs,
+        pool=scenario.pool,
+        **scenario.memory.model_dump(),
+    )
+
+
+def _policies(scenario: Scenario, default: str) -> list[Policy]:
+    """The policies that were asked for, each once, in that order; raises UsageFault."""
+    searched, best = Clairvoyant(scenario.search), best_policy()
     return [
         searched if name == searched.name else best if name == BEST else policy_named(name)
-        for name in dict.fromkeys(names)
+        for name in dict.fromkeys([*scenario.policy, *scenario.compare] or [default])
     ]
 
 
-def chosen(option: str, value: str, *allowed: str) -> Any:
-    """The value; raises UsageFault where it is none of those that are allowed."""
-    if value not in allowed:
-        raise UsageFault(f"{option} {value}: one of {', '.join(allowed)}")
-    return value
-
-
-def world(source: Source, gpus: str, assumed: Assumed, seed: int, margin: int) -> World:
-    """Read the file and lay out the GPUs. ``gpus``: "" = a DGX Station, or what the file shows."""
+def _world(scenario: Scenario, margin_mib: int) -> World:
+    """The jobs and the GPUs. ``margin_mib``: that is left of each GPU."""
     said: list[str] = []
-    if source.named() == "trace":
-        assert source.trace is not None
-        jobs = read_trace(source.trace, said)
-        return World(jobs, parse_machine(gpus or DEFAULT_GPUS, margin_mib=margin), said)
-    past = source.past()
+    if scenario.trace is not None:
+        jobs = read_trace(scenario.trace, said)
+        machine = parse_machine(scenario.gpus or DEFAULT_GPUS, margin_mib=margin_mib)
+        return World(jobs, machine, said)
+    keys = scenario.assume
+    assumed = Assumed(
+        level(keys.smact, SMACT, "--assume-smact"),
+        level(keys.memory, MEMORY, "--assume-memory"),
+        keys.joining,
+    )
+    past = _past(scenario)
     said += past.notes
-    machine = parse_machine(gpus or _seen(past, said), margin_mib=margin)
+    machine = parse_machine(scenario.gpus or _gpus_of(past, said), margin_mib=margin_mib)
     gpu_mib = _largest_mib(machine)
-    filled: Filled = fill(past, assumed, seed, gpu_mib)
+    filled = fill(past, assumed, scenario.seed, gpu_mib)
     said += filled.said
     return World(filled.jobs, machine, said, past, assumed, gpu_mib)
 
 
-def assumption(smact: str, memory: str, joining: float) -> Assumed:
-    """The options about what accounting does not record."""
-    return Assumed(
-        level(smact, SMACT, "--assume-smact"), level(memory, MEMORY, "--assume-memory"), joining
-    )
+def _past(scenario: Scenario) -> Past:
+    """The runs of an accounting file."""
+    if scenario.philly is not None:
+        return read_philly(scenario.philly)
+    if scenario.helios is not None:
+        return read_helios(scenario.helios)
+    assert scenario.sacct is not None
+    past = read_sacct(scenario.sacct, partitions=frozenset(scenario.partition))
+    return past if scenario.history is None else with_peaks(past, scenario.history)
 
 
 def _largest_mib(machine: Machine) -> int:
@@ -166,7 +192,7 @@ def _largest_mib(machine: Machine) -> int:
     return max(per_gpu.values())
 
 
-def _seen(past: Past, said: list[str]) -> str:
+def _gpus_of(past: Past, said: list[str]) -> str:
     """As many GPUs as the file shows in use at once, of each type that it names."""
     kinds = {job.kind: _type_of(job.kind) for job in past.jobs}
     parts = []

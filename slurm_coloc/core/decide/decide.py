@@ -4,14 +4,21 @@
 Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a guess.
 """
 
+import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
-from slurm_coloc.core.decide.sizing import Sizing
-from slurm_coloc.core.decide.slices import Method, Wish, or_slice
+from slurm_coloc.core.decide.decision import (
+    Action,
+    Decision,
+    Estimate,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.slices import or_slice
 from slurm_coloc.core.slurm.cluster import (
     ClusterShape,
     SharedGpu,
@@ -23,39 +30,27 @@ from slurm_coloc.core.slurm.cluster import (
 )
 from slurm_coloc.core.slurm.gres import count_of
 
+#: what --coloc-policy may name
+POLICIES = ("collocate", "exclusive")
 # What --gpus-per-task=1 sets by itself: each task sees the one GPU that is its own.
 _OWN_GPU = re.compile(r"(?:gres[:/])?gpu:(?:per_task|single):1")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The part of the configuration that decides."""
+def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> int:
+    """Shards that the job must reserve on a GPU of ``shards_per_gpu``; may exceed the GPU.
 
-    sizing: Sizing
-    pool: tuple[str, ...] = ()
-    method: Method = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What is known of the same model and options: the largest share (MiB) that was too small."""
-
-    oom_share_mib: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One submission: the request, and the estimate or why there is none."""
-
-    request: JobRequest
-    estimate: Estimate | None = None
-    no_estimate: Reason = Reason.NO_SUMMARY
-    detail: str = ""
-
-
-#: Turns the estimate of a job that may share into a reservation on one GPU, from the shared GPUs
-#: that it may get, smallest first.
-Reserve = Callable[[Question, tuple[SharedGpu, ...], History, Rules], Decision]
+    The larger of what its memory needs, of its part of the compute budget (where the SM activity
+    is known), and of one GPU's shards over the jobs that a GPU may hold.
+    """
+    memory = math.ceil(estimate.upper_mib / sizing.shard_mib)
+    jobs = math.ceil(shards_per_gpu / sizing.max_jobs_per_gpu)
+    compute = 0
+    if estimate.smact is not None and sizing.compute_budget is not None:
+        # A job alone may use all SMs; it must still be placeable, hence the bound.
+        compute = min(
+            math.ceil(estimate.smact / sizing.compute_budget * shards_per_gpu), shards_per_gpu - 1
+        )
+    return max(1, memory, jobs, compute)
 
 
 def exclusive(reason: Reason, detail: str = "") -> Decision:
@@ -63,12 +58,40 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
     return Decision(Action.EXCLUSIVE, reason, detail=detail)
 
 
+def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> Decision:
+    """Shards on the smallest of ``kinds`` that holds the job with room to spare; they are those
+    that it may get, smallest first."""
+    if question.policy != "collocate":
+        return exclusive(Reason.USER_EXCLUSIVE)
+    estimate = question.estimate
+    if estimate is None:
+        return exclusive(question.no_estimate, question.detail)
+    if not kinds:
+        return exclusive(Reason.NO_SHARED_GPU)
+    typed = question.request.demand.type
+    for position, kind in enumerate(kinds):
+        shards = shards_needed(estimate, kind.shards, rules.sizing)
+        if shards >= kind.shards:
+            continue
+        share_mib = shards * rules.sizing.shard_mib
+        if question.oom_mib is not None and question.oom_mib >= share_mib:
+            return exclusive(Reason.HISTORY_OOM, f"{question.oom_mib} MiB")
+        # On the smallest kind any GPU will do; on a larger one the type must be named, or
+        # Slurm would let the job wait for a GPU that can never hold it.
+        named = typed or (kind.type if position else None)
+        if position and named is None:
+            break
+        return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
+    largest_mib = kinds[-1].shards * rules.sizing.shard_mib
+    return exclusive(Reason.FILLS_GPU, f"{estimate.upper_mib} MiB of {largest_mib} MiB")
+
+
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
     """Whether the tasks may not fit one node. A request that is shared is put on one node."""
     if request.max_nodes == 1:
         return False
     cpus = fewest_cpus(request, shape)
-    demand = gpu_demand(request)
+    demand = request.demand
     each = request.cpus_per_task or 1
     if demand.one_per_task:
         each = max(each, count_of(request.cpus_per_tres, "gpu") or 1)
@@ -78,7 +101,7 @@ def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
 def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
     """The decision for a job of several GPUs that cannot share them, or of one that Slurm might
     split over several."""
-    demand = gpu_demand(request)
+    demand = request.demand
     if demand.nodes > 1:
         return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes")
     if (demand.total or 1) > 1:
@@ -100,7 +123,7 @@ def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
 
 def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
     """The decision for a job that is not a candidate for sharing, whatever its memory."""
-    demand = gpu_demand(request)
+    demand = request.demand
     if demand.total == 0:
         return Decision(Action.ASIS, Reason.NO_GPU_ASKED)
     if request.het:
@@ -122,19 +145,17 @@ def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
     return None
 
 
-def decide(
-    question: Question, reserve: Reserve, shape: ClusterShape, history: History, rules: Rules
-) -> Decision:
+def decide(question: Question, shape: ClusterShape, rules: Rules) -> Decision:
     """Decide one submission. Never more shards than one GPU has, never a guess."""
-    early = _not_shareable(question.request, shape)
-    if early:
+    if question.policy not in POLICIES:
+        text = f"unknown policy {question.policy!r}: one of {', '.join(POLICIES)}"
+        return exclusive(Reason.USER_EXCLUSIVE, text)
+    request = question.request
+    if early := _not_shareable(request, shape):
         return early
-    demand = gpu_demand(question.request)
-    gpus = max(1, demand.total or 1)
-    kinds = shared_gpus(question.request, demand.type, shape, rules.pool, gpus)
-    decision = reserve(question, kinds, history, rules)
-    wish = Wish(rules.method, history.oom_share_mib)
-    decision = or_slice(decision, question.estimate, question.request, shape, rules.pool, wish)
+    gpus = request.demand.gpus
+    kinds = shared_gpus(request, request.demand.type, shape, rules.pool, gpus)
+    decision = or_slice(_reserve(question, kinds, rules), question, shape, rules)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision
     return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was decided for a job, and why: one reason code a decision."""
+"""The question that a submission puts, the rules, and the decision with its reason."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+from slurm_coloc.core.codes import Code
+from slurm_coloc.core.decide.request import JobRequest
+
+Method = Literal["auto", "mps", "streams", "mig"]
 
 
 class Action(StrEnum):
@@ -13,74 +19,54 @@ class Action(StrEnum):
     ASIS = "asis"  # as submitted
 
 
-class Reason(StrEnum):
+class Reason(Code):
     """Why; stands in AdminComment, in the history and in `coloc explain`."""
 
-    FITS = "fits"
-    FITS_SLICE = "fits-slice"
-    SRUN_STEP = "srun-step"
-    GPU_OPTIONS = "gpu-options"
-    MANY_TASKS = "many-tasks"
-    NAMED_NODES = "named-nodes"
-    OBSERVE = "observe"
-    OFF = "off"
-    NO_GPU_ASKED = "no-gpu-asked"
-    USER_EXCLUSIVE = "user-exclusive"
-    MULTI_GPU = "multi-gpu"
-    MULTI_GPU_SITE = "multi-gpu-site"
-    SPLIT_SHARE = "split-share"
-    HET_JOB = "het-job"
-    WHOLE_NODE = "whole-node"
-    SUSPENDS = "suspends"
-    NO_SUMMARY = "no-summary"
-    NO_SCRIPT = "no-script"
-    FIRST_RUN = "first-run"
-    BAD_SUMMARY = "bad-summary"
-    NO_ESTIMATE = "no-estimate"
-    SLOW_ESTIMATE = "slow-estimate"
-    NO_SHARED_GPU = "no-shared-gpu"
-    FILLS_GPU = "fills-gpu"
-    HISTORY_OOM = "history-oom"
-    NO_SHAPE = "no-shape"
-    LIMIT = "limit"
-    MAX_SLOWDOWN = "max-slowdown"
+    FITS = "fits", "the estimate fits beside other jobs"
+    FITS_SLICE = "fits-slice", "the estimate fits a MIG device"
+    SRUN_STEP = "srun-step", "srun asks for the GPU again for its own step"
+    GPU_OPTIONS = "gpu-options", "options per GPU (--gpu-freq, --ntasks-per-gpu) need a whole one"
+    MANY_TASKS = "many-tasks", "its tasks may need several nodes"
+    NAMED_NODES = "named-nodes", "it may get nodes whose GPUs are not shared"
+    OBSERVE = "observe", "observe mode: nothing is changed"
+    OFF = "off", "slurm-coloc is off for this job"
+    NO_GPU_ASKED = "no-gpu-asked", "the job asks for no GPU"
+    USER_EXCLUSIVE = "user-exclusive", "--coloc-policy=exclusive"
+    MULTI_GPU = (
+        "multi-gpu",
+        "several GPUs are shared only with one for each task, on one node (-n N --gpus-per-task=1)",
+    )
+    MULTI_GPU_SITE = (
+        "multi-gpu-site",
+        "sharing several GPUs needs Slurm 24.11 or later and "
+        "SelectTypeParameters=MULTIPLE_SHARING_GRES_PJ",
+    )
+    SPLIT_SHARE = (
+        "split-share",
+        "this Slurm may split a share over GPUs, except that of one task "
+        "(MULTIPLE_SHARING_GRES_PJ)",
+    )
+    HET_JOB = "het-job", "heterogeneous jobs are not shared"
+    WHOLE_NODE = "whole-node", "--exclusive takes the whole node"
+    SUSPENDS = "suspends", "its partition suspends jobs, and a suspended job keeps its GPU memory"
+    NO_SUMMARY = "no-summary", "no model summary was given"
+    NO_SCRIPT = "no-script", "--coloc=auto knows a job by its batch script, and this one has none"
+    FIRST_RUN = (
+        "first-run",
+        "no earlier run of this script was measured yet; this one is, so that later ones can share",
+    )
+    BAD_SUMMARY = "bad-summary", "the model summary cannot be used"
+    NO_ESTIMATE = "no-estimate", "no estimate could be made"
+    SLOW_ESTIMATE = "slow-estimate", "the estimate took too long"
+    NO_SHARED_GPU = "no-shared-gpu", "no GPU that this job may get is shared"
+    FILLS_GPU = "fills-gpu", "the job needs a whole GPU"
+    HISTORY_OOM = "history-oom", "the same model ran out of GPU memory before in such a share"
+    NO_SHAPE = "no-shape", "colocd does not know the cluster yet"
+    LIMIT = "limit", "as a share it could never start under a limit"
+    MAX_SLOWDOWN = "max-slowdown", "no share can keep its --coloc-max-slowdown"
 
 
-# One line a reason, for people; {figures} are filled by explain_reason.
-TEXTS: dict[Reason, str] = {
-    Reason.FITS: "the estimate fits beside other jobs",
-    Reason.FITS_SLICE: "the estimate fits a MIG device",
-    Reason.SRUN_STEP: "srun asks for the GPU again for its own step",
-    Reason.GPU_OPTIONS: "options per GPU (--gpu-freq, --ntasks-per-gpu) need a whole one",
-    Reason.MANY_TASKS: "its tasks may need several nodes",
-    Reason.NAMED_NODES: "it may get nodes whose GPUs are not shared",
-    Reason.OBSERVE: "observe mode: nothing is changed",
-    Reason.OFF: "slurm-coloc is off for this job",
-    Reason.NO_GPU_ASKED: "the job asks for no GPU",
-    Reason.USER_EXCLUSIVE: "--coloc-policy=exclusive",
-    Reason.MULTI_GPU: "several GPUs are shared only with one for each task, on one node"
-    " (-n N --gpus-per-task=1)",
-    Reason.MULTI_GPU_SITE: "sharing several GPUs needs Slurm 24.11 or later and"
-    " SelectTypeParameters=MULTIPLE_SHARING_GRES_PJ",
-    Reason.SPLIT_SHARE: "this Slurm may split a share over GPUs, except that of one task"
-    " (MULTIPLE_SHARING_GRES_PJ)",
-    Reason.HET_JOB: "heterogeneous jobs are not shared",
-    Reason.SUSPENDS: "its partition suspends jobs, and a suspended job keeps its GPU memory",
-    Reason.WHOLE_NODE: "--exclusive takes the whole node",
-    Reason.NO_SUMMARY: "no model summary was given",
-    Reason.NO_SCRIPT: "--coloc=auto knows a job by its batch script, and this one has none",
-    Reason.FIRST_RUN: "no earlier run of this script was measured yet; this one is, so that later"
-    " ones can share",
-    Reason.BAD_SUMMARY: "the model summary cannot be used",
-    Reason.NO_ESTIMATE: "no estimate could be made",
-    Reason.SLOW_ESTIMATE: "the estimate took too long",
-    Reason.NO_SHARED_GPU: "no GPU that this job may get is shared",
-    Reason.FILLS_GPU: "the job needs a whole GPU",
-    Reason.HISTORY_OOM: "the same model ran out of GPU memory before in such a share",
-    Reason.NO_SHAPE: "colocd does not know the cluster yet",
-    Reason.LIMIT: "as a share it could never start under a limit",
-    Reason.MAX_SLOWDOWN: "no share can keep its --coloc-max-slowdown",
-}
+TEXTS = {reason: reason.text for reason in Reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +83,8 @@ class Estimate:
 class Decision:
     """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE; it is that of each
     of ``gpus`` GPUs. ``slice_mib``: memory of the MIG device of type ``gpu_type`` that it gets
-    instead of shards (0: none); that is one share of its size. ``max_slowdown``: time beside others
-    over time alone that it bears (None: any)."""
+    instead of shards (0: none); that is one share of its size. ``max_slowdown``: its
+    slowdown limit, time beside others over time alone (None: none)."""
 
     action: Action
     reason: Reason
@@ -113,5 +99,37 @@ class Decision:
     @property
     def why(self) -> str:
         """The reason as a sentence without a full stop."""
-        text = TEXTS[self.reason]
-        return f"{text}: {self.detail}" if self.detail else text
+        return f"{self.reason.text}: {self.detail}" if self.detail else self.reason.text
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One submission: the request, and the estimate or why there is none. ``oom_mib``: the largest
+    share in which the same model ran out of memory before; ``policy``: --coloc-policy."""
+
+    request: JobRequest
+    estimate: Estimate | None = None
+    no_estimate: Reason = Reason.NO_SUMMARY
+    detail: str = ""
+    oom_mib: int | None = None
+    policy: str = "collocate"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a GPU is cut: MiB a shard, jobs a GPU, bound on the sum of solo SM activities (None: SM
+    activity takes no shards)."""
+
+    shard_mib: int = 1024
+    max_jobs_per_gpu: int = 8
+    compute_budget: float | None = 1.7
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The part of the configuration that decides. ``pool``: partitions whose GPUs may be shared, ()
+    for all that have shards; ``method`` of [sharing]."""
+
+    sizing: Sizing
+    pool: tuple[str, ...] = ()
+    method: Method = "auto"

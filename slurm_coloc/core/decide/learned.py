@@ -77,7 +77,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """``estimate`` corrected, by how many ``runs``, and ``why`` as words for the user."""
+    """``estimate`` as ``runs`` earlier runs correct it, and ``why``, for the user."""
 
     estimate: Estimate
     runs: int

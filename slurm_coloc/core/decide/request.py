@@ -3,17 +3,18 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
-from slurm_coloc.core.slurm.gres import Gres, parse_gres
+from slurm_coloc.core.slurm.gres import Gres, parse_gres, with_item, without
 
 GPU_FIELDS = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobRequest:
     """Fields of job_desc (slurm.h's names); None where the user set nothing.
 
-    Memory is in MiB, ``time_limit`` in minutes.
+    Memory is in MiB, ``time_limit`` in minutes. What follows from the fields is parsed once.
     """
 
     uid: int
@@ -52,6 +53,20 @@ class JobRequest:
     kind: str = "batch"
     env: tuple[str, ...] = ()
 
+    @cached_property
+    def demand(self) -> "GpuDemand":
+        """The GPUs that it asks for."""
+        return _demand(self)
+
+    @cached_property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that it names, () for none (Slurm allows a list)."""
+        return tuple(part for part in (self.partition or "").split(",") if part)
+
+    def per_node(self, item: str) -> str:
+        """Its tres_per_node with ``item`` in place of GPUs and shards."""
+        return with_item(without(self.tres_per_node, "gpu", "shard"), item)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuDemand:
@@ -66,12 +81,22 @@ class GpuDemand:
     tasks: int
     one_per_task: bool = False
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the job gets: one where it names none."""
+        return max(1, self.total or 1)
+
+    @property
+    def processes(self) -> int:
+        """Processes of its training, each on a GPU of its own."""
+        return self.gpus if self.one_per_task else 1
+
 
 def _gpus(text: str | None) -> tuple[Gres, ...]:
     return tuple(item for item in parse_gres(text) if item.name == "gpu")
 
 
-def gpu_demand(request: JobRequest) -> GpuDemand:
+def _demand(request: JobRequest) -> GpuDemand:
     """Count the GPUs of a request over tres_per_node, _job, _task and _socket.
 
     The largest of the four is taken where several are given: Slurm wants them consistent.

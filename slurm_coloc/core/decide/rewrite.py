@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.decision import Action, Decision
-from slurm_coloc.core.decide.request import GPU_FIELDS, JobRequest, gpu_demand
-from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
+from slurm_coloc.core.decide.request import GPU_FIELDS, JobRequest
+from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape, nodes_of, wanted_partitions
 from slurm_coloc.core.slurm.gres import (
     PER_TASK,
     count_of,
@@ -57,15 +57,13 @@ def whole_gpu(
     return f"gres/gpu:{kind}{count}"
 
 
-def _shards_per_gpu(request: JobRequest, shape: ClusterShape, gpu_type: str | None) -> int:
+def _shards_per_gpu(request: JobRequest, shape: ClusterShape) -> int:
     """The fewest shards of a GPU that the job may get: asking for more might wait for ever."""
-    wanted = set(wanted_partitions(request, shape))
+    gpu_type = request.demand.type
     found = [
         node.shards_per_gpu
-        for node in shape.nodes
-        if node.shards_per_gpu
-        and wanted & set(node.partitions)
-        and (gpu_type is None or node.gpu_type == gpu_type)
+        for node in nodes_of(request, shape)
+        if node.shards_per_gpu and gpu_type in (None, node.gpu_type)
     ]
     return min(found, default=0)
 
@@ -73,25 +71,22 @@ def _shards_per_gpu(request: JobRequest, shape: ClusterShape, gpu_type: str | No
 def per_task(request: JobRequest, shape: ClusterShape) -> bool:
     """Whether the job's shards are asked for per task: for several GPUs, and wherever Slurm would
     split a share over them."""
-    return shape.shares_several and (shape.splits_shares or gpu_demand(request).one_per_task)
+    return shape.shares_several and (shape.splits_shares or request.demand.one_per_task)
 
 
 def exclusive_tres(request: JobRequest, shape: ClusterShape) -> str:
     """The same job on whole GPUs, other gres kept, as core/slurm/gres.gpu_request: for a
     requeue."""
-    demand = gpu_demand(request)
     if per_task(request, shape):
-        return PER_TASK + with_item(
-            without(request.tres_per_task, "gpu", "shard"), whole_gpu(shape, demand.type)
-        )
+        gpu = whole_gpu(shape, request.demand.type)
+        return PER_TASK + with_item(without(request.tres_per_task, "gpu", "shard"), gpu)
     return _on_a_whole_gpu(request, shape)
 
 
 def _on_a_whole_gpu(request: JobRequest, shape: ClusterShape) -> str:
     """tres_per_node of the same job on one whole GPU of its type, other gres kept."""
-    wanted = gpu_demand(request).type
-    gpu = whole_gpu(shape, wanted, 1, _shards_per_gpu(request, shape, wanted))
-    return with_item(without(request.tres_per_node, "gpu", "shard"), gpu)
+    shards = _shards_per_gpu(request, shape)
+    return request.per_node(whole_gpu(shape, request.demand.type, 1, shards))
 
 
 def _drop_gpus(request: JobRequest) -> dict[str, Value]:
@@ -104,17 +99,20 @@ def _drop_gpus(request: JobRequest) -> dict[str, Value]:
     return changed
 
 
+def _first_partition(request: JobRequest, shape: ClusterShape) -> PartitionShape | None:
+    names = wanted_partitions(request, shape)
+    return shape.partition(names[0]) if names else None
+
+
 def _cpus(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
     """--cpus-per-gpu or the partition's DefCpuPerGPU as cpus_per_task."""
     asked = count_of(request.cpus_per_tres, "gpu")
     changed: dict[str, Value] = {"cpus_per_tres": ""} if request.cpus_per_tres else {}
     if asked is None and request.cpus_per_task is None:
-        names = wanted_partitions(request, shape)
-        part = shape.partition(names[0]) if names else None
+        part = _first_partition(request, shape)
         asked = part.def_cpu_per_gpu if part else None
     if asked:
-        demand = gpu_demand(request)
-        each = math.ceil(asked * (demand.total or 1) / demand.tasks)
+        each = math.ceil(asked * (request.demand.total or 1) / request.demand.tasks)
         changed["cpus_per_task"] = max(request.cpus_per_task or 1, each)
     return changed
 
@@ -124,11 +122,10 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
     asked = count_of(request.mem_per_tres, "gpu")
     changed: dict[str, Value] = {"mem_per_tres": ""} if request.mem_per_tres else {}
     if asked is None and request.min_mem_per_node is None and request.min_mem_per_cpu is None:
-        names = wanted_partitions(request, shape)
-        part = shape.partition(names[0]) if names else None
+        part = _first_partition(request, shape)
         asked = part.def_mem_per_gpu_mib if part else None
     if asked:
-        changed["min_mem_per_node"] = asked * (gpu_demand(request).total or 1)
+        changed["min_mem_per_node"] = asked * (request.demand.total or 1)
     return changed
 
 
@@ -167,13 +164,22 @@ def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> 
     if per_task(request, shape):
         fields |= _share_per_task(request, share)
     else:
-        kept = without(request.tres_per_node, "gpu", "shard")
-        fields["tres_per_node"] = with_item(kept, share)
-    fields |= _cpus(request, shape) | _memory(request, shape)
-    fields |= {"min_nodes": 1, "max_nodes": 1}
+        fields["tres_per_node"] = request.per_node(share)
+    fields |= _cpus(request, shape) | _memory(request, shape) | _recoverable(request)
+    return _rewrite(request, fields)
+
+
+def _recoverable(request: JobRequest) -> dict[str, Value]:
+    """One node, and Requeue=1, without which a job cannot be recovered; --no-requeue is the user's
+    word and stays."""
+    fields: dict[str, Value] = {"min_nodes": 1, "max_nodes": 1}
     if request.batch and request.requeue is None:
-        # Only a job with Requeue=1 can be recovered; --no-requeue is the user's word and stays.
         fields["requeue"] = 1
+    return fields
+
+
+def _rewrite(request: JobRequest, fields: dict[str, Value]) -> Rewrite:
+    """A change that takes the named GPUs away, so that srun must not read them back."""
     return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
 
 
@@ -196,13 +202,9 @@ def _typed(request: JobRequest, kind: str) -> dict[str, Value]:
 def _to_slice(request: JobRequest, kind: str) -> Rewrite:
     """One MIG device. It is a gpu to Slurm, so all options per GPU go on meaning what they did."""
     fields = _typed(request, kind)
-    if gpu_demand(request).total is None:
-        kept = without(request.tres_per_node, "gpu", "shard")
-        fields["tres_per_node"] = with_item(kept, f"gres/gpu:{kind}:1")
-    fields |= {"min_nodes": 1, "max_nodes": 1}
-    if request.batch and request.requeue is None:
-        fields["requeue"] = 1
-    return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+    if request.demand.total is None:
+        fields["tres_per_node"] = request.per_node(f"gres/gpu:{kind}:1")
+    return _rewrite(request, fields | _recoverable(request))
 
 
 def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
@@ -213,16 +215,15 @@ def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rew
         return _to_shards(request, decision, shape)
     if decision.action is Action.ASIS:
         return Rewrite()
-    demand = gpu_demand(request)
+    demand = request.demand
     if demand.total is None:  # --coloc without any GPU means one
         return Rewrite({"tres_per_node": _on_a_whole_gpu(request, shape)})
     # srun asks for the GPU again for its own step, and options per GPU need one by name.
     named = request.kind == "srun" or request.tres_freq or request.ntasks_per_tres
     one = demand.total == 1 and demand.nodes == 1 and not named
-    if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape, demand.type):
+    if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape):
         fields = _drop_gpus(request) | {"tres_per_node": _on_a_whole_gpu(request, shape)}
-        fields |= _cpus(request, shape) | _memory(request, shape)
-        return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
+        return _rewrite(request, fields | _cpus(request, shape) | _memory(request, shape))
     if shape.whole_type:
         return Rewrite(_typed(request, shape.whole_type))
     return Rewrite()

@@ -8,68 +8,51 @@ profile with seven (of an A30: four) on a GPU goes to a MIG device, a larger one
 there are any.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
+from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
-from slurm_coloc.core.slurm.gres import parse_gres, with_item, without
+from slurm_coloc.core.slurm.gres import parse_gres
+from slurm_coloc.core.slurm.releases import MIG_STAYS
 
-Method = Literal["auto", "mps", "streams", "mig"]
+#: reasons that follow from the job's memory
+BY_MEMORY = (Reason.FITS, Reason.NO_SHARED_GPU, Reason.FILLS_GPU, Reason.HISTORY_OOM)
 
 # An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program does
 # not find all that the profile's list says.
 HELD_MIB = 64
-# From here on, and before FIRST_SOUND_RELEASE, nobody has tried to change a type of gres.
-UNTRIED = (23,)
 # Compute slices of a profile with the highest degree of sharing, 7 on a GPU.
 SMALLEST = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is wanted of MIG: ``method`` of [sharing]; ``oom_mib``: the largest share in which the
-    same model ran out of memory before."""
-
-    method: Method = "auto"
-    oom_mib: int | None = None
-
-
-def smallest(estimate: Estimate, kinds: tuple[MigType, ...], wish: Wish) -> MigType | None:
+def smallest(question: Question, kinds: tuple[MigType, ...]) -> MigType | None:
     """The smallest kind of MIG device that holds the job.
 
     The estimate counts the CUDA context of a whole card; that on a slice was not measured and is no
     larger, so nothing is taken off.
     """
-    least = max(estimate.upper_mib, (wish.oom_mib or 0) + 1) + HELD_MIB
+    upper_mib = question.estimate.upper_mib if question.estimate else 0
+    least = max(upper_mib, (question.oom_mib or 0) + 1) + HELD_MIB
     return next((kind for kind in kinds if kind.mib >= least), None)
 
 
 def _may(request: JobRequest) -> bool:
     """Whether the request can be put on one MIG device: one GPU, of no named type, and all of it
     for one node. A user who names a card's type wants that card."""
-    demand = gpu_demand(request)
+    demand = request.demand
     return (demand.total or 1) == 1 and demand.type is None and demand.nodes == 1
 
 
-def or_slice(
-    decision: Decision,
-    estimate: Estimate | None,
-    request: JobRequest,
-    shape: ClusterShape,
-    pool: tuple[str, ...],
-    wish: Wish,
-) -> Decision:
+def or_slice(decision: Decision, question: Question, shape: ClusterShape, rules: Rules) -> Decision:
     """``decision``, or a MIG device instead of it."""
-    judged = decision.reason in (Reason.FITS, Reason.NO_SHARED_GPU, Reason.FILLS_GPU)
-    known = judged or decision.reason is Reason.HISTORY_OOM
-    if estimate is None or not known or wish.method in ("mps", "streams") or not _may(request):
+    request, known = question.request, decision.reason in BY_MEMORY
+    if question.estimate is None or not known or not _may(request):
         return decision
-    kind = smallest(estimate, mig_types(request, shape, pool), wish)
-    if kind is None or not _better(decision, kind, wish):
+    if rules.method in ("mps", "streams"):
+        return decision
+    kind = smallest(question, mig_types(request, shape, rules.pool))
+    if kind is None or not _better(decision, kind, rules):
         return decision
     detail = f"{kind.type}, {kind.mib} MiB"
     return Decision(
@@ -77,9 +60,9 @@ def or_slice(
     )
 
 
-def _better(decision: Decision, kind: MigType, wish: Wish) -> bool:
+def _better(decision: Decision, kind: MigType, rules: Rules) -> bool:
     """Whether a MIG device is preferred to what was decided without MIG."""
-    if decision.action is not Action.COLLOCATE or wish.method == "mig":
+    if decision.action is not Action.COLLOCATE or rules.method == "mig":
         return True
     found = slice_of(kind.type)
     return found is not None and found.whole and found.of == SMALLEST
@@ -97,7 +80,7 @@ def more(
     """
     if not decision.slice_mib or shape.keeps_whole_apart:
         return exclusive_tres(request, shape)
-    if shape.release >= UNTRIED:
+    if MIG_STAYS.holds(shape.release):
         return ""
     larger = [
         kind.type
@@ -106,8 +89,7 @@ def more(
     ]
     if not larger:
         return ""
-    kept = without(request.tres_per_node, "gpu", "shard")
-    return with_item(kept, f"gres/gpu:{larger[-1]}:1")
+    return request.per_node(f"gres/gpu:{larger[-1]}:1")
 
 
 def _whole(kind: MigType) -> bool:
@@ -121,5 +103,5 @@ def on_slice(tres: str) -> bool:
 
 
 def called(tres: str) -> str:
-    """What a request after an out-of-memory asks for, for people."""
+    """What a request after an out-of-memory asks for, in words."""
     return "a larger MIG device" if on_slice(tres) else "a whole GPU"

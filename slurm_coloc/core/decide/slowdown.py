@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sharing cost a run, and what it gained: figures for `coloc report`.
+"""What sharing costs a job: figures for `coloc report`, and --coloc-max-slowdown at submission.
 
 Slower: by a model of interference from the SM activities of the jobs that were on the GPU, so a
 prediction after the fact; or measured, where the same training ran alone before. Sooner: alone on
 this GPU it would have begun when those had gone who were there at its start.
+
+A slowdown limit: where GPUs are steered, one is left out where the job or a neighbour would be
+slower than its limit allows, so a share keeps any limit that allows a neighbour at all. Elsewhere
+Slurm chooses the GPU: a job that would pass its limit beside one job like itself gets a whole GPU.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from slurm_coloc.core.decide.decision import Action, Decision, Reason
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import FITTED
 
 #: what is assumed of a job whose activity nobody knows, as in core/place/speeds
 BUSY = 1.0
-#: A GPU that is so busy may hold its jobs back by more than their parts of it show: near the
-#: capacity of the model (core/place/interference/reference.py) every larger wish looks alike.
+#: A GPU that is so busy may slow its jobs down by more than their parts of it show: near the
+#: capacity of the model (core/place/interference/reference.py) larger wishes cannot be told apart.
 FULL = 0.9
 #: A job's part of a GPU, over its speed there, is what it would have alone; but its speed follows
 #: from that. From what was expected a few rounds lead to what explains the figures.
 ROUNDS = 4
 #: earlier runs alone that differ more than this say nothing about how long this one would have been
 ALIKE = 0.1
+#: a slowdown limit below this (a ratio) allows no neighbour
+ALONE = 1.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +104,20 @@ class Load:
 
 
 def wishes(loads: Sequence[Load], total: float | None, method: str) -> list[float]:
-    """What each of these jobs would keep busy alone (SM activity).
+    """The SM activity that each of these jobs would have alone.
 
-    A job beside others shows less than that: its part, over its speed there. Several wishes may
-    explain the same parts (jobs that block each other show little, as small ones do), so it is
-    begun at what was expected, or at busy where nobody knows. On a GPU that is full (``total``:
-    its activity as measured) parts tell less still: a job that was never measured alone counts as
-    busy there. Whoever is slowed down is to be believed.
+    Beside others a job has less: its part is what it wishes times its speed there. Several wishes
+    may explain the same parts (jobs that block each other have small parts, as small jobs do), so
+    the search begins at what was expected, or at busy where nothing is known. On a full GPU
+    (``total``: its activity as measured) parts say even less: a job that was never measured alone
+    counts as busy there.
     """
     full = total is not None and total >= FULL and len(loads) > 1
     least, found = [], []
     for one in loads:
         expected = BUSY if one.alone is None or (full and not one.sure) else one.alone
-        told = one.settled and one.now is not None and not (full or one.sure)
-        least.append(0.0 if told else expected)
+        measured = one.settled and one.now is not None and not (full or one.sure)
+        least.append(0.0 if measured else expected)
         found.append(max(expected, one.now or 0.0))
     for _ in range(ROUNDS):
         speeds = FITTED.speeds([Activity(smact) for smact in found], method)
@@ -127,7 +134,37 @@ def speed(mine: float, others: Sequence[float], method: str) -> float:
 
 
 def smallest(smact: float | None, method: str = "mps") -> float:
-    """The smallest slowdown that a job is to expect which shares: beside one other job like itself,
-    as the runs of a sweep are. Nobody who shares can count on lighter company."""
+    """The smallest slowdown that a job which shares must expect: beside one other job like itself,
+    as the runs of a sweep are. It cannot count on a lighter neighbour."""
     mine = BUSY if smact is None else smact
     return 1.0 / speed(mine, [mine], method)
+
+
+def within_slowdown(
+    decision: Decision, limit: float, smact: float | None, *, steered: bool
+) -> Decision:
+    """The decision under a slowdown limit. ``smact``: SM activity that is expected alone. A MIG
+    device has no neighbours."""
+    if decision.action is not Action.COLLOCATE or decision.slice_mib:
+        return decision
+    least = ALONE if steered else max(ALONE, smallest(smact))
+    if limit >= least:
+        return replace(decision, max_slowdown=limit)
+    why = "no neighbour is possible under this limit"
+    if limit >= ALONE:
+        why = f"beside one job like it {least:.2f} is to be expected, and Slurm chooses GPUs here"
+    return Decision(Action.EXCLUSIVE, Reason.MAX_SLOWDOWN, detail=f"{limit:g}: {why}")
+
+
+def limit_text(limit: float, *, steered: bool, node_gate: bool) -> str:
+    """One line about its slowdown limit for the user of a share."""
+    if steered:
+        return (
+            f"takes at most {limit:g} times its time alone: its GPU is chosen, and closed, by that"
+        )
+    if node_gate:
+        return (
+            f"--coloc-max-slowdown={limit:g} is watched: Slurm chooses the GPU, and leaves out"
+            " nodes whose GPUs are all busy or closed"
+        )
+    return f"--coloc-max-slowdown={limit:g} is watched, not kept: Slurm chooses the GPU here"

@@ -13,28 +13,27 @@ class GpuType(NamedTuple):
     total_mib: int
 
 
-def _types(*pairs: tuple[str, int]) -> Mapping[str, GpuType]:
-    return MappingProxyType({name: GpuType(name, mib) for name, mib in pairs})
-
-
 # Totals as nvidia-smi prints them for the data-centre boards (NVIDIA data sheets and drivers 5xx).
-GPU_TYPES: Mapping[str, GpuType] = _types(
-    ("t4-16gb", 15360),
-    ("v100-16gb", 16384),
-    ("v100-32gb", 32768),
-    ("rtx3090-24gb", 24576),
-    ("rtx4090-24gb", 24564),
-    ("a10-24gb", 23028),
-    ("a30-24gb", 24576),
-    ("l4-24gb", 23034),
-    ("l40s-48gb", 46068),
-    ("a40-48gb", 46068),
-    ("a100-40gb", 40960),
-    ("a100-80gb", 81920),
-    ("h100-80gb", 81559),
-    ("h100-94gb", 95830),
-    ("h200-141gb", 143771),
-    ("b200-180gb", 183359),
+_TOTAL_MIB = {
+    "t4-16gb": 15360,
+    "v100-16gb": 16384,
+    "v100-32gb": 32768,
+    "rtx3090-24gb": 24576,
+    "rtx4090-24gb": 24564,
+    "a10-24gb": 23028,
+    "a30-24gb": 24576,
+    "l4-24gb": 23034,
+    "l40s-48gb": 46068,
+    "a40-48gb": 46068,
+    "a100-40gb": 40960,
+    "a100-80gb": 81920,
+    "h100-80gb": 81559,
+    "h100-94gb": 95830,
+    "h200-141gb": 143771,
+    "b200-180gb": 183359,
+}
+GPU_TYPES: Mapping[str, GpuType] = MappingProxyType(
+    {name: GpuType(name, mib) for name, mib in _TOTAL_MIB.items()}
 )
 
 

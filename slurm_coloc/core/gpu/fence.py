@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ladder of memory fences, the strongest first. Rules and words only, no I/O.
+"""The levels of the memory fence, the strongest first. Rules and words only, no I/O.
 
 1. ``cgroup``: the kernel counts all device memory of all processes of the job and refuses what is
    above the limit (driver r615 / CUDA 13.4, cgroup v2, no MIG).
@@ -27,7 +27,7 @@ class FenceLevel(StrEnum):
     NONE = "none"
 
 
-#: Who holds the limit that a run met, for people.
+#: What holds the limit that a run met, for messages.
 HOLDER = {
     FenceLevel.CGROUP: "which the kernel holds for all of its processes",
     FenceLevel.MPS: "which MPS holds",
@@ -57,8 +57,8 @@ def job_cgroup(text: str) -> str | None:
 
 
 def met(method: str | None, level: str | None, line: str) -> str:
-    """Who held the limit that a run met whose Epilog tells of this method and rung and whose
-    evidence is ``line``; "" where nothing held it."""
+    """What held the limit that a run met, by the ``method`` and fence ``level`` that its Epilog
+    reported and the ``line`` of its log; "" where nothing held it."""
     if level == FenceLevel.CGROUP:
         return HOLDER[FenceLevel.CGROUP]
     if method == "mps":

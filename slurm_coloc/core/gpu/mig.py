@@ -34,11 +34,6 @@ class Profile(NamedTuple):
     memory: int
     starts: tuple[int, ...]
 
-    @property
-    def most(self) -> int:
-        """Instances that one GPU can hold of it."""
-        return len(self.starts)
-
 
 class Card(NamedTuple):
     """A GPU that MIG can cut. ``kind``: its name in core/gpu/cards; ``sms``: SMs without MIG."""
@@ -52,11 +47,6 @@ class Card(NamedTuple):
     def profile(self, name: str) -> Profile | None:
         """The profile of a name such as ``1g.5gb``."""
         return next((one for one in self.profiles if one.name == name), None)
-
-    def fraction(self, slices: int) -> float:
-        """Fraction of the card's SMs that so many compute slices of an instance are."""
-        whole = self.profiles[-1]
-        return slices * whole.sms / whole.compute / self.sms
 
 
 def _mib(gib: float) -> int:
@@ -199,12 +189,6 @@ def slice_of(name: str | None) -> Slice | None:
     return Slice(compute, of, int(found[3]), found[4]) if compute <= of else None
 
 
-def _cards(kind: str | None) -> list[Card]:
-    """The card of a name, or all where it is none."""
-    found = CARDS.get(kind or "")
-    return [found] if found else list(CARDS.values())
-
-
 def slice_mib(name: str, kind: str | None = None) -> int | None:
     """MiB that a job may count on on a device of this gres type; None where no card has it.
 
@@ -215,22 +199,10 @@ def slice_mib(name: str, kind: str | None = None) -> int | None:
     found = slice_of(name)
     if not found:
         return None
-    sizes = [one.mib for each in _cards(kind) if (one := each.profile(found.instance))]
+    known = CARDS.get(kind or "")
+    cards = [known] if known else CARDS.values()
+    sizes = [one.mib for each in cards if (one := each.profile(found.instance))]
     return min(sizes) * found.compute // found.of if sizes else None
-
-
-def slice_fraction(name: str, kind: str | None = None) -> float | None:
-    """Fraction of the card's SMs that a device of this gres type has; the least of those cards
-    that have it where ``kind`` is not known."""
-    found = slice_of(name)
-    if not found:
-        return None
-    parts = [
-        one.sms / each.sms * found.compute / found.of
-        for each in _cards(kind)
-        if (one := each.profile(found.instance))
-    ]
-    return min(parts, default=None)
 
 
 def place(kind: Card, names: Iterable[str]) -> tuple[tuple[str, int], ...] | None:

@@ -33,9 +33,9 @@ def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> 
     began_s = start_s or 0.0
     late_s = max(one["since_s"] for one in records) - began_s
     # What the driver accounted makes up for an agent that came late, or was away; it says so.
-    told = [one["complete"] for one in records if "complete" in one]
+    complete = [one["complete"] for one in records if "complete" in one]
     late = late_s > max(LATE_S, LATE_PART * (end_s - began_s))
-    return OwnPeak(max(held), all(told) and (len(told) == len(records) or not late))
+    return OwnPeak(max(held), all(complete) and (len(complete) == len(records) or not late))
 
 
 @dataclass(frozen=True, slots=True)

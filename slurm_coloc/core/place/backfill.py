@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backfill: where the first waiting job is expected to start, and who may start before it.
+"""Backfill: where the first waiting job is expected to start, and which may start before it.
 
 As in EASY backfill: a later job may go first if, by plan, the first one starts no later for it. The
 plan is what is known: expected ends at present speeds. On shared GPUs a newcomer would slow down
@@ -9,16 +9,9 @@ the jobs that the first one waits for, so it may join them only if they end in t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_coloc.core.place.gpu_slot import INF, Host
-from slurm_coloc.core.place.placing import (
-    Conditions,
-    GpuSlot,
-    PlaceRequest,
-    Resident,
-    View,
-    admits,
-    may_share_with,
-)
+from slurm_coloc.core.place.free_at import alone, fits, free_at
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.speeds import expected_speeds
 
 #: seconds that a first job may start later for a newcomer: rounding, no more
@@ -29,114 +22,121 @@ SLACK_S = 1e-3
 class Reservation:
     """Where and when a waiting job is expected to start.
 
-    ``seats``: those it is to have, by index. ``start_s``: infinity where nobody knows when they
-    are free. ``awaited``: ids of the jobs that must end before. ``closed``: seats, by index, that
-    are not open to everybody until then. ``cpus`` and ``host_mib``: of each node, by number, what
-    is left beside the job at that time; nodes whose CPUs do not count are not there.
+    ``slots``: those it is to have, by index. ``start_s``: infinity where it is not known when
+    they are free. ``awaited``: ids of the jobs that must end before. ``closed``: slots, by index,
+    that are not open to every job until then. ``spare``: by number of a
+    node (CPUs, MiB) that are left beside the job at that time; nodes whose CPUs do not count are
+    not there.
     """
 
-    ask: PlaceRequest
-    seats: frozenset[int]
+    request: PlaceRequest
+    slots: frozenset[int]
     start_s: float
     awaited: frozenset[int]
     closed: frozenset[int]
     spare: dict[int, tuple[float, float]]
 
     def leaves_room(
-        self, ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool = False
+        self, request: PlaceRequest, slot: GpuSlot, view: View, idle_only: bool = False
     ) -> bool:
-        """Whether a job may start on a seat before the one that waits for it."""
-        if seat.index not in self.closed:
+        """Whether a job may start on a slot before the one that waits for it."""
+        if slot.index not in self.closed:
             return True
-        if not self._in_time(ask, seat, view):
+        if not self._in_time(request, slot, view):
             return False
-        if self._over_before(ask, seat, view, idle_only):
+        if self._over_before(request, slot, view, idle_only):
             return True
-        spare = self.spare.get(seat.node)
-        if spare is not None and (ask.cpus > spare[0] or ask.host_mib > spare[1]):
+        spare = self.spare.get(slot.node)
+        if spare is not None and (request.cpus > spare[0] or request.host_mib > spare[1]):
             return False
-        return seat.index not in self.seats or self._beside(ask, seat, view.conditions, idle_only)
+        return slot.index not in self.slots or self._beside(
+            request, slot, view.conditions, idle_only
+        )
 
-    def _in_time(self, ask: PlaceRequest, seat: GpuSlot, view: View) -> bool:
+    def _in_time(self, request: PlaceRequest, slot: GpuSlot, view: View) -> bool:
         """Whether the jobs that are waited for would end in time although a newcomer slows them."""
-        if not any(one.ask.id in self.awaited for one in seat.residents):
+        if not any(one.request.id in self.awaited for one in slot.residents):
             return True
         if self.start_s == INF:
             return False
-        before = expected_speeds(seat, view.interference)
-        after = expected_speeds(seat, view.interference, ask)
+        before = expected_speeds(slot, view.interference)
+        after = expected_speeds(slot, view.interference, request)
         return all(
             one.ends_s is not None
             and view.now_s + (one.ends_s - view.now_s) * fast / slow <= self.start_s + SLACK_S
-            for one, fast, slow in zip(seat.residents, before, after, strict=False)
-            if one.ask.id in self.awaited
+            for one, fast, slow in zip(slot.residents, before, after, strict=False)
+            if one.request.id in self.awaited
         )
 
-    def _over_before(self, ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool) -> bool:
+    def _over_before(
+        self, request: PlaceRequest, slot: GpuSlot, view: View, idle_only: bool
+    ) -> bool:
         """Whether it is expected to have ended when the first one starts."""
-        if ask.run_s is None or self.start_s == INF:
+        if request.run_s is None or self.start_s == INF:
             return False
-        if ask.gpus > 1 and not (idle_only or not ask.share or ask.idle_only):
-            return False  # how fast it would be is decided on its other seats too
-        speed = expected_speeds(seat, view.interference, ask)[-1]
-        return view.now_s + ask.run_s / speed <= self.start_s
+        if request.gpus > 1 and not (idle_only or not request.share or request.idle_only):
+            return False  # how fast it would be is decided on its other slots too
+        speed = expected_speeds(slot, view.interference, request)[-1]
+        return view.now_s + request.run_s / speed <= self.start_s
 
-    def _beside(self, ask: PlaceRequest, seat: GpuSlot, rules: Conditions, idle_only: bool) -> bool:
-        """Whether the first one fits on the seat beside those that stay and the newcomer."""
-        first = self.ask
-        if idle_only or _alone(first) or not ask.share:
+    def _beside(
+        self, request: PlaceRequest, slot: GpuSlot, rules: Conditions, idle_only: bool
+    ) -> bool:
+        """Whether the first one fits on the slot beside those that stay and the newcomer."""
+        first = self.request
+        if idle_only or alone(first) or not request.share:
             return False
-        staying = [one for one in seat.residents if one.ends_s is None or one.ends_s > self.start_s]
-        return _fits(first, seat, [*staying, Resident(ask)], rules)
+        staying = [one for one in slot.residents if one.ends_s is None or one.ends_s > self.start_s]
+        return fits(first, slot, [*staying, Resident(request)], rules)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """When a node, or all of them, could hold a job: lower is better.
 
-    ``start_s``; ``idle``: the number of its idle seats, negative; ``seats``: those that are free
+    ``start_s``; ``idle``: the number of its idle slots, negative; ``slots``: those that are free
     first.
     """
 
     start_s: float
     idle: int
-    seats: tuple[GpuSlot, ...]
+    slots: tuple[GpuSlot, ...]
 
     def key(self) -> tuple[float, int, int]:
-        """The earliest; of several, the one with most idle seats; then the first."""
-        return self.start_s, self.idle, self.seats[0].index
+        """The earliest; of several, the one with most idle slots; then the first."""
+        return self.start_s, self.idle, self.slots[0].index
 
 
-def reservation(ask: PlaceRequest, view: View, idle_only: bool = False) -> Reservation | None:
-    """What is kept for a job that cannot start now; None where it could never start.
+def reservation(request: PlaceRequest, view: View, idle_only: bool = False) -> Reservation | None:
+    """What is reserved for a job that cannot start now; None where it could never start.
 
-    The node where it could start first. Where nobody knows when that is, a job of one GPU has no
+    The node where it could start first. Where that time is not known, a job of one GPU has no
     reservation, as in Slurm one that cannot start within bf_window: the next end anywhere is its
-    chance. A job of several GPUs would never find them idle together, so for it they are kept.
+    chance. A job of several GPUs would never find them idle together, so they are reserved for it.
     """
-    best = _best_offer(ask, view, idle_only)
-    if best is None or (ask.gpus == 1 and best.start_s == INF):
+    best = _best_offer(request, view, idle_only)
+    if best is None or (request.gpus == 1 and best.start_s == INF):
         return None
-    return _kept(ask, best, view)
+    return _reserved(request, best, view)
 
 
-def _best_offer(ask: PlaceRequest, view: View, idle_only: bool) -> Offer | None:
+def _best_offer(request: PlaceRequest, view: View, idle_only: bool) -> Offer | None:
     """The first of all nodes' offers. They are remembered until something changes on a node."""
-    if ask.gpus > view.largest_node():
-        return _offer(ask, view.seats, view, idle_only)
-    lane = view.pooled and not ask.share
+    if request.gpus > view.largest_node():
+        return _offer(request, view.slots, view, idle_only)
+    lane = view.pooled and not request.share
     known: dict[int, tuple[int, Offer | None]] = {}
     last = view.plans.get(lane)
-    if last is not None and last[0] is ask and last[1] == idle_only:
+    if last is not None and last[0] is request and last[1] == idle_only:
         known = last[2]
     else:
-        view.plans[lane] = (ask, idle_only, known)
+        view.plans[lane] = (request, idle_only, known)
     best = None
-    for node, seats in view.nodes().items():
-        host = seats[0].host
+    for node, slots in view.nodes().items():
+        host = slots[0].host
         version, offer = known.get(node, (-1, None))
         if host is None or version != host.version:
-            offer = _offer(ask, seats, view, idle_only)
+            offer = _offer(request, slots, view, idle_only)
             known[node] = (-1 if host is None else host.version, offer)
         if offer is not None and (best is None or offer.key() < best.key()):
             best = offer
@@ -144,152 +144,92 @@ def _best_offer(ask: PlaceRequest, view: View, idle_only: bool) -> Offer | None:
 
 
 def _offer(
-    ask: PlaceRequest, seats: Sequence[GpuSlot], view: View, idle_only: bool
+    request: PlaceRequest, slots: Sequence[GpuSlot], view: View, idle_only: bool
 ) -> Offer | None:
     free = []
-    for seat in seats:
-        when = free_at(ask, seat, view, idle_only)
+    for slot in slots:
+        when = free_at(request, slot, view, idle_only)
         if when is not None:
-            free.append((when, seat.index, seat))
-    if len(free) < ask.gpus:
+            free.append((when, slot.index, slot))
+    if len(free) < request.gpus:
         return None
     free.sort()
-    taken = free[: ask.gpus]
-    if ask.gpus > 1 and any(one[2].part for one in free):
-        taken = _apart(ask, free)
-        if len(taken) < ask.gpus:
+    taken = free[: request.gpus]
+    if request.gpus > 1 and any(one[2].part for one in free):
+        taken = _apart(request, free)
+        if len(taken) < request.gpus:
             return None
     chosen = tuple(one[2] for one in taken)
-    when = max(taken[-1][0], _hosts_free_at(ask, chosen, view))
+    when = max(taken[-1][0], _hosts_free_at(request, chosen, view))
     return Offer(when, -sum(one[0] == -INF for one in free), chosen)
 
 
-def free_at(ask: PlaceRequest, seat: GpuSlot, view: View, idle_only: bool = False) -> float | None:
-    """When enough of a seat's jobs are expected to have ended for a newcomer (s).
-
-    Minus infinity: now. Infinity: nobody knows. None: it can never be put there.
-    """
-    alone = idle_only or _alone(ask)
-    if not ask.share:
-        if not seat.for_whole:
-            return None
-    elif (not seat.pool and not idle_only) or (ask.need_mib or 0) > seat.usable_mib:
-        return None
-    if not seat.residents:
-        return -INF if seat.part is False or not seat.reserved_mib else INF
-    if not (alone or seat.whole) and _joins_now(ask, seat, view):
-        return -INF
-    latest = 0.0
-    for one in seat.residents:
-        if one.ends_s is None:
-            return INF
-        latest = max(latest, one.ends_s)
-    if alone or seat.whole or len(seat.residents) == 1:
-        return latest
-    ends = sorted(seat.residents, key=lambda one: one.ends_s or 0.0)
-    for position, one in enumerate(ends[:-1], start=1):
-        if _fits(ask, seat, ends[position:], view.conditions):
-            return one.ends_s
-    return latest
-
-
-def _joins_now(ask: PlaceRequest, seat: GpuSlot, view: View) -> bool:
-    """Whether a job waits for other seats than this one, or for a better look at it only."""
-    rules = view.conditions
-    if not _fits(ask, seat, seat.residents, rules):
-        return False
-    return rules.telemetry or admits(ask, seat, rules, view.interference)
-
-
-def _alone(ask: PlaceRequest) -> bool:
-    return not ask.share or ask.idle_only
-
-
-def _fits(ask: PlaceRequest, seat: GpuSlot, staying: Sequence[Resident], rules: Conditions) -> bool:
-    """Whether a job could join those, as far as plans tell."""
-    if not staying:
-        return True
-    if len(staying) >= rules.jobs or not may_share_with(ask, staying, rules.share_with):
-        return False
-    everyone = [one.ask for one in staying] + [ask]
-    if any(not one.share for one in everyone):
-        return False
-    if seat.method == "mig" and (
-        len(everyone) > 2 or not all(seat.halves(one) for one in everyone)
-    ):
-        return False
-    if rules.by_plan:
-        needs = [one.need_mib for one in everyone]
-        if sum(seat.usable_mib if need is None else need for need in needs) > seat.usable_mib:
-            return False
-    if rules.budget is None:
-        return True
-    busy = sum(1.0 if one.activity is None else one.activity.smact for one in everyone)
-    return busy <= rules.budget * seat.fraction + 1e-9
-
-
 def _apart(
-    ask: PlaceRequest, group: Sequence[tuple[float, int, GpuSlot]]
+    request: PlaceRequest, group: Sequence[tuple[float, int, GpuSlot]]
 ) -> list[tuple[float, int, GpuSlot]]:
-    """The first seats of a group that are on different GPUs."""
+    """The first slots of a group that are on different GPUs."""
     out: list[tuple[float, int, GpuSlot]] = []
     for one in group:
         if one[2].part and any(one[2].gpu == other[2].gpu for other in out):
             continue
         out.append(one)
-        if len(out) == ask.gpus:
+        if len(out) == request.gpus:
             break
     return out
 
 
-def _kept(ask: PlaceRequest, offer: Offer, view: View) -> Reservation:
-    seats, start_s = offer.seats, offer.start_s
-    indexes = frozenset(seat.index for seat in seats)
+def _reserved(request: PlaceRequest, offer: Offer, view: View) -> Reservation:
+    slots, start_s = offer.slots, offer.start_s
+    indexes = frozenset(slot.index for slot in slots)
     awaited = frozenset(
-        one.ask.id
-        for seat in seats
-        for one in seat.residents
-        if _alone(ask) or (one.ends_s is not None and one.ends_s <= start_s)
+        one.request.id
+        for slot in slots
+        for one in slot.residents
+        if alone(request) or (one.ends_s is not None and one.ends_s <= start_s)
     )
     spare: dict[int, tuple[float, float]] = {}
-    for host, gpus in _hosts(seats).items():
+    for host, gpus in _hosts(slots).items():
         cpus, mib = host.cpus, host.host_mib
         for ends_s, more_cpus, more_mib in _host_ends(host, view):
             if ends_s <= start_s:
                 cpus, mib = cpus + more_cpus, mib + more_mib
-        part = gpus / ask.gpus
-        spare[host.node] = (cpus - ask.cpus * part, mib - ask.host_mib * part)
+        part = gpus / request.gpus
+        spare[host.node] = (cpus - request.cpus * part, mib - request.host_mib * part)
     closed = set(indexes)
-    if spare:  # whoever is to leave its CPUs in time
+    if spare:  # the jobs that are to free their CPUs in time
         awaited |= {
-            one.ask.id
-            for seat in view.seats
-            if seat.node in spare
-            for one in seat.residents
+            one.request.id
+            for slot in view.slots
+            if slot.node in spare
+            for one in slot.residents
             if one.ends_s is not None and one.ends_s <= start_s
         }
-    if spare or any(one.ask.gpus > 1 for seat in seats for one in seat.residents):
-        for seat in view.seats:
-            if seat.node in spare or any(one.ask.id in awaited for one in seat.residents):
-                closed.add(seat.index)
-    return Reservation(ask, indexes, start_s, awaited, frozenset(closed), spare)
+    if spare or any(one.request.gpus > 1 for slot in slots for one in slot.residents):
+        for slot in view.slots:
+            if slot.node in spare or any(one.request.id in awaited for one in slot.residents):
+                closed.add(slot.index)
+    return Reservation(request, indexes, start_s, awaited, frozenset(closed), spare)
 
 
-def _hosts(seats: Sequence[GpuSlot]) -> dict[Host, int]:
-    """How many of the seats are on each node whose CPUs and memory can run short."""
+def _hosts(slots: Sequence[GpuSlot]) -> dict[Host, int]:
+    """How many of the slots are on each node whose CPUs and memory can run short."""
     out: dict[Host, int] = {}
-    for seat in seats:
-        if seat.host is not None and seat.host.limited:
-            out[seat.host] = out.get(seat.host, 0) + 1
+    for slot in slots:
+        if slot.host is not None and slot.host.limited:
+            out[slot.host] = out.get(slot.host, 0) + 1
     return out
 
 
-def _hosts_free_at(ask: PlaceRequest, seats: Sequence[GpuSlot], view: View) -> float:
-    """When CPUs and memory of the seats' nodes are expected to suffice; minus infinity: now."""
+def _hosts_free_at(request: PlaceRequest, slots: Sequence[GpuSlot], view: View) -> float:
+    """When CPUs and memory of the slots' nodes are expected to suffice; minus infinity: now."""
     latest = -INF
-    for host, gpus in _hosts(seats).items():
-        part = gpus / ask.gpus
-        cpus, mib, when = host.cpus - ask.cpus * part, host.host_mib - ask.host_mib * part, -INF
+    for host, gpus in _hosts(slots).items():
+        part = gpus / request.gpus
+        cpus, mib, when = (
+            host.cpus - request.cpus * part,
+            host.host_mib - request.host_mib * part,
+            -INF,
+        )
         for ends_s, more_cpus, more_mib in _host_ends(host, view):
             if cpus >= -1e-9 and mib >= -1e-6:
                 break
@@ -303,10 +243,10 @@ def _host_ends(host: Host, view: View) -> list[tuple[float, float, float]]:
     return sorted(
         (
             INF if one.ends_s is None else one.ends_s,
-            one.ask.cpus / one.ask.gpus,
-            one.ask.host_mib / one.ask.gpus,
+            one.request.cpus / one.request.gpus,
+            one.request.host_mib / one.request.gpus,
         )
-        for seat in view.seats
-        if seat.host is host
-        for one in seat.residents
+        for slot in view.slots
+        if slot.host is host
+        for one in slot.residents
     )

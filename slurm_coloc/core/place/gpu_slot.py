@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs and jobs as a placement policy sees them: asks, residents, seats and their nodes."""
+"""GPUs and jobs as a placement policy sees them: requests, residents, slots and their nodes."""
 
 from dataclasses import dataclass, field
 
@@ -42,7 +42,7 @@ class Resident:
     """A job on a GPU. ``ends_s``: when it is expected to end at its present speed; ``left_s``:
     seconds alone that it had to go when its speed last changed."""
 
-    ask: PlaceRequest
+    request: PlaceRequest
     ends_s: float | None = None
     left_s: float | None = None
 
@@ -68,19 +68,22 @@ class Host:
     limited: bool = True
     version: int = 0
 
-    def holds(self, ask: PlaceRequest, gpus: int = 1) -> bool:
+    def holds(self, request: PlaceRequest, gpus: int = 1) -> bool:
         """Whether so many of a job's GPUs could be served here."""
         if not self.limited:
             return True
-        part = gpus / ask.gpus
-        return ask.cpus * part <= self.cpus + 1e-9 and ask.host_mib * part <= self.host_mib + 1e-6
+        part = gpus / request.gpus
+        return (
+            request.cpus * part <= self.cpus + 1e-9
+            and request.host_mib * part <= self.host_mib + 1e-6
+        )
 
-    def take(self, ask: PlaceRequest, gpus: int) -> None:
+    def take(self, request: PlaceRequest, gpus: int) -> None:
         """A job starts on so many GPUs of this node; fewer than none: it leaves them."""
         self.version += 1
-        part = gpus / ask.gpus
-        self.cpus -= ask.cpus * part
-        self.host_mib -= ask.host_mib * part
+        part = gpus / request.gpus
+        self.cpus -= request.cpus * part
+        self.host_mib -= request.host_mib * part
 
 
 @dataclass(slots=True, eq=False)
@@ -138,11 +141,11 @@ class GpuSlot:
         """SM activity of its own SMs as telemetry shows it, or the sum of what is expected."""
         return self.smact / self.fraction if self.measured is None else self.measured.smact
 
-    def fraction_for(self, ask: PlaceRequest) -> float:
+    def fraction_for(self, request: PlaceRequest) -> float:
         """Fraction of the GPU's SMs that a job can use here."""
-        return self.half if self.halves(ask) else self.fraction
+        return self.half if self.halves(request) else self.fraction
 
-    def halves(self, ask: PlaceRequest) -> bool:
+    def halves(self, request: PlaceRequest) -> bool:
         """Whether a GPU that MIG cuts at will is cut in two for this job."""
-        need = ask.need_mib
-        return bool(self.half_mib) and ask.share and need is not None and need <= self.half_mib
+        need = request.need_mib
+        return bool(self.half_mib) and request.share and need is not None and need <= self.half_mib

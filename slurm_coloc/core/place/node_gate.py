@@ -17,12 +17,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 KEY, NUMBER = "smact", "coloc"
 PARAMETER = "extra_constraints"
-FIRST_RELEASE = (23, 11)
 #: what a job that waits for a quieter GPU asks for instead: no node whose figure is kept fresh
 SHUT_PCT = 1
-#: what takes a constraint of ours away: Slurm lets nobody clear Extra again (24.11, 26.05)
+#: what replaces a constraint of ours: Slurm does not let Extra be cleared (24.11, 26.05)
 OPENED = f"{KEY}>=0"
-# A longer list of nodes is not written: slurmctld reads it for each node and look.
+# A longer list of nodes is not written: slurmctld reads it for each node each time.
 MOST_RANGES = 8
 # A change of fewer points is written only where it opens or shuts the node.
 STEP_PCT = 5

@@ -9,29 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, Measured, PlaceRequest, Resident
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE, Interference
-from slurm_coloc.core.place.speeds import BUSY, activities, expected_speeds
-
-__all__ = [
-    "BUSY",
-    "Conditions",
-    "GpuSlot",
-    "Host",
-    "Measured",
-    "PlaceRequest",
-    "Policy",
-    "Resident",
-    "ShareWith",
-    "Start",
-    "View",
-    "activities",
-    "admits",
-    "admits_alone",
-    "expected_speeds",
-    "may_share",
-    "may_share_with",
-]
+from slurm_coloc.core.place.speeds import expected_speeds
 
 ShareWith = Literal["user", "account", "anyone"]
 
@@ -46,8 +26,8 @@ class Conditions:
     (ratio; 0.75 to 0.85 in the thesis), which refuses only together with ``smocc_at_least`` or
     ``drama_at_least`` where these are set (CARMA's later gate). ``budget``: bound on the sum of
     solo SM activities. ``jobs``: most jobs on a GPU. ``idle_first``: while a GPU is idle it is used
-    before any is shared. ``keep_whole``: nobody joins others on a GPU that is kept for a job before
-    it that waits for whole ones (core/place/reserved_gpus).
+    before any is shared. ``keep_whole``: no job joins others on a GPU that is reserved
+    for a job before it that waits for whole ones (core/place/reserved_gpus).
     """
 
     by_plan: bool = True
@@ -74,10 +54,10 @@ class Conditions:
 
 @dataclass(slots=True)
 class View:
-    """What a policy decides on: the queue in the order of priority, and every seat.
+    """What a policy decides on: the queue in the order of priority, and every slot.
 
-    ``turn``: index of the seat after the last one that was used. ``depth``: how many waiting jobs a
-    discipline may look at. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
+    ``turn``: index of the slot after the last one that was used. ``depth``: how many waiting jobs a
+    discipline may consider. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
     that share have a reservation each. ``node_gpus`` and ``by_node``: counted when they are
     first asked for.
     ``plans``: what core/place/backfill remembers between two calls.
@@ -85,7 +65,7 @@ class View:
 
     now_s: float
     queue: Sequence[PlaceRequest]
-    seats: Sequence[GpuSlot]
+    slots: Sequence[GpuSlot]
     conditions: Conditions = Conditions()
     interference: Interference = REFERENCE
     turn: int = 0
@@ -95,36 +75,36 @@ class View:
     by_node: dict[int, list[GpuSlot]] = field(default_factory=dict)
     plans: dict[bool, Any] = field(default_factory=dict)
 
-    def open_to(self, ask: PlaceRequest) -> Sequence[GpuSlot]:
-        """Seats worth a look: those that changed since the job was refused. Here: all."""
-        return self.seats
+    def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
+        """Slots that may admit a job: those that changed since it was refused. Here: all."""
+        return self.slots
 
-    def refuse(self, ask: PlaceRequest) -> None:
+    def refuse(self, request: PlaceRequest) -> None:
         """Note that nothing admits the job now."""
 
     def hold(
         self,
         ids: Collection[int],
-        seats: Collection[int],
+        slots: Collection[int],
         until_s: float,
         alone: Collection[int] = (),
     ) -> None:
-        """Note which seats are kept for the jobs that come first, and until when; ``alone``: which
-        of all nobody may join."""
+        """Note which slots are reserved for the jobs that come first, and until when; ``alone``:
+        which of all no job may join."""
 
     def nodes(self) -> Mapping[int, Sequence[GpuSlot]]:
-        """The seats of each node."""
+        """The slots of each node."""
         if not self.by_node:
-            for seat in self.seats:
-                self.by_node.setdefault(seat.node, []).append(seat)
+            for slot in self.slots:
+                self.by_node.setdefault(slot.node, []).append(slot)
         return self.by_node
 
     def largest_node(self) -> int:
         """GPUs of the largest node."""
         if not self.node_gpus:
             found = [
-                {seat.gpu if seat.gpu >= 0 else seat.index for seat in seats}
-                for seats in self.nodes().values()
+                {slot.gpu if slot.gpu >= 0 else slot.index for slot in slots}
+                for slots in self.nodes().values()
             ]
             self.node_gpus = max(map(len, found), default=1)
         return self.node_gpus
@@ -132,10 +112,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An answer: this job now, on these seats."""
+    """An answer: this job now, on these slots."""
 
-    ask: PlaceRequest
-    seats: tuple[GpuSlot, ...]
+    request: PlaceRequest
+    slots: tuple[GpuSlot, ...]
 
 
 class Policy(Protocol):
@@ -148,77 +128,81 @@ class Policy(Protocol):
 
 
 def admits(
-    ask: PlaceRequest, seat: GpuSlot, conditions: Conditions, interference: Interference
+    request: PlaceRequest, slot: GpuSlot, conditions: Conditions, interference: Interference
 ) -> bool:
-    """Whether a job may be put on a seat now.
+    """Whether a job may be put on a slot now.
 
     Asked of every GPU for every job that arrives, so what is cheap and refuses often comes first.
     """
-    if not seat.residents:
-        return (seat.pool or not ask.share) and admits_alone(ask, seat)
-    if seat.whole or not ask.share or ask.idle_only or not (seat.pool and seat.settled):
+    if not slot.residents:
+        return (slot.pool or not request.share) and admits_alone(request, slot)
+    if slot.whole or not request.share or request.idle_only or not (slot.pool and slot.settled):
         return False
     if conditions.by_plan:
-        need = ask.need_mib
-        if need is None or seat.reserved_mib + need > seat.usable_mib:
+        need = request.need_mib
+        if need is None or slot.reserved_mib + need > slot.usable_mib:
             return False
-    if len(seat.residents) >= conditions.jobs:
+    if len(slot.residents) >= conditions.jobs:
         return False
     if conditions.budget is not None:
         # A job whose activity is not known counts as one that keeps the GPU busy.
-        smact = 1.0 if ask.activity is None else ask.activity.smact
-        if seat.smact + smact > conditions.budget * seat.fraction + 1e-9:
+        smact = 1.0 if request.activity is None else request.activity.smact
+        if slot.smact + smact > conditions.budget * slot.fraction + 1e-9:
             return False
-    if conditions.share_with != "anyone" and not may_share(ask, seat, conditions.share_with):
+    if conditions.share_with != "anyone" and not may_share(request, slot, conditions.share_with):
         return False
-    if seat.host is not None and not seat.host.holds(ask):
+    if slot.host is not None and not slot.host.holds(request):
         return False
-    if seat.method == "mig" and not _two_halves(ask, seat):
+    if slot.method == "mig" and not _two_halves(request, slot):
         return False
-    if conditions.telemetry and not _measured_allows(ask, seat, conditions):
+    if conditions.telemetry and not _measured_allows(request, slot, conditions):
         return False
-    return _bearable(ask, seat, conditions, interference)
+    return _bearable(request, slot, conditions, interference)
 
 
-def admits_alone(ask: PlaceRequest, seat: GpuSlot) -> bool:
-    """Whether a job may have an idle seat for itself.
+def admits_alone(request: PlaceRequest, slot: GpuSlot) -> bool:
+    """Whether a job may have an idle slot for itself.
 
-    A job whose need is larger than any GPU gets the largest ones all the same: nobody knows better.
+    A job whose need is larger than any GPU gets the largest ones: nothing better is known.
     """
-    if seat.residents or (seat.host is not None and not seat.host.holds(ask)):
+    if slot.residents or (slot.host is not None and not slot.host.holds(request)):
         return False
-    if not ask.share:
-        return seat.for_whole and not seat.reserved_mib
-    if ask.need_mib is None:
-        return not seat.reserved_mib
-    return seat.reserved_mib + ask.need_mib <= seat.usable_mib
+    if not request.share:
+        return slot.for_whole and not slot.reserved_mib
+    if request.need_mib is None:
+        return not slot.reserved_mib
+    return slot.reserved_mib + request.need_mib <= slot.usable_mib
 
 
-def may_share(ask: PlaceRequest, seat: GpuSlot, share_with: ShareWith) -> bool:
-    """Whether the owners of a seat's jobs and of the newcomer may share a GPU."""
-    return may_share_with(ask, seat.residents, share_with)
+def may_share(request: PlaceRequest, slot: GpuSlot, share_with: ShareWith) -> bool:
+    """Whether the owners of a slot's jobs and of the newcomer may share a GPU."""
+    return may_share_with(request, slot.residents, share_with)
 
 
-def may_share_with(ask: PlaceRequest, residents: Iterable[Resident], share_with: ShareWith) -> bool:
+def may_share_with(
+    request: PlaceRequest, residents: Iterable[Resident], share_with: ShareWith
+) -> bool:
     """Whether the owners of these jobs and of the newcomer may share a GPU."""
     if share_with == "anyone":
         return True
     if share_with == "account":
-        return all(one.ask.account == ask.account for one in residents)
-    return all(one.ask.user == ask.user for one in residents)
+        return all(one.request.account == request.account for one in residents)
+    return all(one.request.user == request.user for one in residents)
 
 
-def _two_halves(ask: PlaceRequest, seat: GpuSlot) -> bool:
+def _two_halves(request: PlaceRequest, slot: GpuSlot) -> bool:
     """Whether a GPU that MIG cuts in two has its other half free; an instance has room for one."""
-    return len(seat.residents) == 1 and seat.halves(ask) and seat.halves(seat.residents[0].ask)
+    return (
+        len(slot.residents) == 1 and slot.halves(request) and slot.halves(slot.residents[0].request)
+    )
 
 
-def _measured_allows(ask: PlaceRequest, seat: GpuSlot, conditions: Conditions) -> bool:
-    shown = seat.measured
+def _measured_allows(request: PlaceRequest, slot: GpuSlot, conditions: Conditions) -> bool:
+    shown = slot.measured
     if shown is None:
         return False
     if conditions.margin_mib is not None and (
-        ask.need_mib is None or shown.free_mib < ask.need_mib + conditions.margin_mib
+        request.need_mib is None or shown.free_mib < request.need_mib + conditions.margin_mib
     ):
         return False
     if conditions.free_mib is not None and shown.free_mib < conditions.free_mib:
@@ -234,21 +218,21 @@ def _measured_allows(ask: PlaceRequest, seat: GpuSlot, conditions: Conditions) -
 
 
 def _bearable(
-    ask: PlaceRequest, seat: GpuSlot, conditions: Conditions, interference: Interference
+    request: PlaceRequest, slot: GpuSlot, conditions: Conditions, interference: Interference
 ) -> bool:
-    """Whether nobody on the seat would be slowed down beyond his bound."""
+    """Whether no job on the slot would be slowed down beyond its limit."""
     highest = conditions.max_slowdown
     if not conditions.bearable:
         return True
-    if highest is None and ask.max_slowdown is None:
-        for one in seat.residents:
-            if one.ask.max_slowdown is not None:
+    if highest is None and request.max_slowdown is None:
+        for one in slot.residents:
+            if one.request.max_slowdown is not None:
                 break
         else:
             return True
     highest = INF if highest is None else highest
-    bounds = [one.ask.max_slowdown for one in seat.residents] + [ask.max_slowdown]
-    speeds = expected_speeds(seat, interference, ask)
+    bounds = [one.request.max_slowdown for one in slot.residents] + [request.max_slowdown]
+    speeds = expected_speeds(slot, interference, request)
     return all(
         1.0 / speed <= (highest if bound is None else min(highest, bound)) + 1e-9
         for speed, bound in zip(speeds, bounds, strict=True)

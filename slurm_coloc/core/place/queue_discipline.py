@@ -8,132 +8,146 @@ as if they waited in two partitions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from slurm_coloc.core.place.backfill import Reservation, reservation
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Start, View, admits, admits_alone
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Start, View, admits, admits_alone
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 
-#: Lower is better; the seats of one job are the best ones.
+#: Lower is better; the slots of one job are the best ones.
 Key = Callable[[PlaceRequest, GpuSlot, View], tuple[float, ...]]
 
 
 def choose(
-    ask: PlaceRequest,
-    seats: Iterable[GpuSlot],
+    request: PlaceRequest,
+    slots: Iterable[GpuSlot],
     view: View,
     key: Key,
     idle_only: bool = False,
     guard: "Guard | None" = None,
 ) -> tuple[GpuSlot, ...] | None:
-    """The best seats that admit a job; None where there are too few.
+    """The best slots that admit a job; None where there are too few.
 
-    Seats of one node where one node has enough; else of several. Where the conditions say so, idle
-    seats in their order come before any that is shared. ``idle_only``: idle ones, shared or not.
+    Slots of one node where one node has enough; else of several. Where the conditions say so, idle
+    slots in their order come before any that is shared. ``idle_only``: idle ones, shared or not.
     ``guard``: of the jobs that come before it.
     """
     rules, model = view.conditions, view.interference
-    open_seats: Sequence[GpuSlot]
+    open_slots: Sequence[GpuSlot]
     if idle_only:
-        open_seats = [seat for seat in seats if admits_alone(ask, seat)]
+        open_slots = [slot for slot in slots if admits_alone(request, slot)]
     else:
-        open_seats = [seat for seat in seats if admits(ask, seat, rules, model)]
+        open_slots = [slot for slot in slots if admits(request, slot, rules, model)]
     if guard is not None:
-        open_seats = guard.allowed(ask, open_seats)
+        open_slots = guard.allowed(request, open_slots)
     if rules.idle_first and not idle_only:
-        idle = [seat for seat in open_seats if not seat.residents]
-        found = _best(ask, idle, view, _in_order)
+        idle = [slot for slot in open_slots if not slot.residents]
+        found = _best(request, idle, view, _in_order)
         if found:
             return found
-    return _best(ask, open_seats, view, key)
+    return _best(request, open_slots, view, key)
 
 
-def _in_order(ask: PlaceRequest, seat: GpuSlot, view: View) -> tuple[float, ...]:
-    return (seat.index,)
+def _in_order(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
+    return (slot.index,)
 
 
 def _best(
-    ask: PlaceRequest, open_seats: Sequence[GpuSlot], view: View, key: Key
+    request: PlaceRequest, open_slots: Sequence[GpuSlot], view: View, key: Key
 ) -> tuple[GpuSlot, ...] | None:
-    if len(open_seats) < ask.gpus:
+    if len(open_slots) < request.gpus:
         return None
-    if not ask.share:
+    if not request.share:
         # Whole GPUs come from outside the pool, and are whole, as long as there are some.
         for fit in (_outside, _uncut):
-            found = _best_of(ask, [seat for seat in open_seats if fit(seat)], view, key)
+            found = _best_of(request, [slot for slot in open_slots if fit(slot)], view, key)
             if found is not None:
                 return found
-    return _best_of(ask, open_seats, view, key)
+    return _best_of(request, open_slots, view, key)
 
 
-def _outside(seat: GpuSlot) -> bool:
-    return not seat.pool and not seat.part
+def _outside(slot: GpuSlot) -> bool:
+    return not slot.pool and not slot.part
 
 
-def _uncut(seat: GpuSlot) -> bool:
-    return not seat.part
+def _uncut(slot: GpuSlot) -> bool:
+    return not slot.part
 
 
 def _best_of(
-    ask: PlaceRequest, open_seats: Sequence[GpuSlot], view: View, key: Key
+    request: PlaceRequest, open_slots: Sequence[GpuSlot], view: View, key: Key
 ) -> tuple[GpuSlot, ...] | None:
-    if len(open_seats) < ask.gpus:
+    if len(open_slots) < request.gpus:
         return None
-    if ask.gpus == 1:
-        if len(open_seats) == 1:
-            return (open_seats[0],)
-        return (min(open_seats, key=lambda seat: key(ask, seat, view)),)
-    ranked = sorted(open_seats, key=lambda seat: key(ask, seat, view))
-    return one_node(ask, ranked, view)
+    if request.gpus == 1:
+        if len(open_slots) == 1:
+            return (open_slots[0],)
+        return (min(open_slots, key=lambda slot: key(request, slot, view)),)
+    ranked = sorted(open_slots, key=lambda slot: key(request, slot, view))
+    return one_node(request, ranked, view)
 
 
 def one_node(
-    ask: PlaceRequest, ranked: Sequence[GpuSlot], view: View
+    request: PlaceRequest, ranked: Sequence[GpuSlot], view: View
 ) -> tuple[GpuSlot, ...] | None:
     """The first ``ask.gpus`` of ``ranked`` that are on one node; on several if none is so large.
 
     Each on another GPU: NCCL refuses two MIG instances of one GPU in one job. The nodes' CPUs and
     memory suffice.
     """
-    spread = ask.gpus > view.largest_node()
+    spread = request.gpus > view.largest_node()
     found: dict[int, list[GpuSlot]] = {}
     taken: list[GpuSlot] = []
-    for seat in ranked:
-        mine = found.setdefault(seat.node, [])
-        if seat.part and any(seat.gpu == other.gpu for other in mine):
+    for slot in ranked:
+        mine = found.setdefault(slot.node, [])
+        if slot.part and any(slot.gpu == other.gpu for other in mine):
             continue
-        if seat.host is not None and not seat.host.holds(ask, len(mine) + 1):
+        if slot.host is not None and not slot.host.holds(request, len(mine) + 1):
             continue
-        mine.append(seat)
-        taken.append(seat)
-        if len(taken if spread else mine) == ask.gpus:
+        mine.append(slot)
+        taken.append(slot)
+        if len(taken if spread else mine) == request.gpus:
             return tuple(taken if spread else mine)
     return None
 
 
 def first_that_starts(view: View, key: Key, idle_only: bool = False) -> Start | None:
-    """The first waiting job in order, or one that may go before it, and its seats.
+    """The first waiting job in order, or one that may go before it, and its slots.
 
     ``idle_only``: nothing is shared.
     """
     guard = Guard(view, idle_only)
-    for position, ask in enumerate(view.queue):
+    for position, request in enumerate(view.queue):
         if position >= view.depth:
             break
-        candidates = view.open_to(ask)
-        seats = choose(ask, candidates, view, key, idle_only, guard) if candidates else None
-        if seats is not None:
-            return Start(ask, seats)
-        view.refuse(ask)
-        guard.blocked(ask)
+        candidates = view.open_to(request)
+        slots = choose(request, candidates, view, key, idle_only, guard) if candidates else None
+        if slots is not None:
+            return Start(request, slots)
+        view.refuse(request)
+        guard.blocked(request)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class ByOrder:
+    """A policy that is an order of the GPUs that admit a job. ``key``: the slots with the lowest
+    keys are used."""
+
+    name: str
+    key: Key
+
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        return first_that_starts(view, self.key)
 
 
 class Guard:
     """Keeps later jobs from delaying those that come first.
 
-    A policy that walks through the queue itself tells it which jobs it could not start, in order,
-    and asks it which seats a later one may use.
+    A policy that walks through the queue itself calls ``blocked`` for each job that it could not
+    start, in order, and ``allowed`` for the slots that a later one may use.
     """
 
     def __init__(self, view: View, idle_only: bool = False) -> None:
@@ -141,41 +155,41 @@ class Guard:
         self._heads: dict[bool, PlaceRequest] = {}
         self._held: list[Reservation] | None = None
         self._closed: frozenset[int] = frozenset()
-        self._kept = ReservedGpus()
+        self._reserved_gpus = ReservedGpus()
 
-    def blocked(self, ask: PlaceRequest) -> None:
+    def blocked(self, request: PlaceRequest) -> None:
         """A job cannot start now. The first of its sort gets a reservation."""
-        lane = self._view.pooled and not ask.share
+        lane = self._view.pooled and not request.share
         if self._view.depth > 1 and lane not in self._heads:
-            self._heads[lane] = ask
+            self._heads[lane] = request
             self._held = None
-        if self._view.conditions.keep_whole and not ask.share:
-            self._kept.add(ask, self._view.seats)
+        if self._view.conditions.keep_whole and not request.share:
+            self._reserved_gpus.add(request, self._view.slots)
             self._held = None
 
-    def allowed(self, ask: PlaceRequest, seats: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
-        """Those of ``seats`` that a job may use before the ones that were blocked."""
-        if not seats or not self._heads:
-            return seats
-        if ask.share:
-            seats = [seat for seat in seats if not self._kept.has(seat)]
+    def allowed(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
+        """Those of ``slots`` that a job may use before the ones that were blocked."""
+        if not slots or not self._heads:
+            return slots
+        if request.share:
+            slots = [slot for slot in slots if not self._reserved_gpus.has(slot)]
         if self._held is None:
             self._held = self._reserve()
         view, alone, closed = self._view, self._idle_only, self._closed
         return [
-            seat
-            for seat in seats
-            if seat.index not in closed
-            or all(held.leaves_room(ask, seat, view, alone) for held in self._held)
+            slot
+            for slot in slots
+            if slot.index not in closed
+            or all(held.leaves_room(request, slot, view, alone) for held in self._held)
         ]
 
     def _reserve(self) -> list[Reservation]:
         """Computed when it is first needed: most events start nothing behind a blocked job."""
         view = self._view
-        found = [reservation(ask, view, self._idle_only) for ask in self._heads.values()]
+        found = [reservation(request, view, self._idle_only) for request in self._heads.values()]
         held = [one for one in found if one is not None]
         self._closed = frozenset().union(*(one.closed for one in held))
-        ids = frozenset(one.ask.id for one in held) | self._kept.jobs
+        ids = frozenset(one.request.id for one in held) | self._reserved_gpus.jobs
         latest = max((one.start_s for one in held), default=-INF)
-        view.hold(ids, self._closed, latest, self._kept.seats)
+        view.hold(ids, self._closed, latest, self._reserved_gpus.slots)
         return held

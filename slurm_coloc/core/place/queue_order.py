@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which Slurm looks at waiting jobs (sort_job_queue2 of slurmctld, read at 24.11).
+"""The order in which Slurm considers waiting jobs (sort_job_queue2 of slurmctld, read at 24.11).
 
-Who may preempt whom comes first, then a reservation, the partition's PriorityTier, the priority,
-the time of submission and the id (an array's for its tasks). Under preempt/partition_prio who may
-preempt whom is the order of the tiers.
+Which job may preempt which comes first, then a reservation, the partition's PriorityTier, the
+priority, the time of submission and the id (an array's for its tasks). Under preempt/partition_prio
+preemption follows the order of the tiers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class QueueOrder:
     tier_first: bool = False
 
     def tier(self, partition: str) -> int:
-        """The highest of a job's partitions: it is looked at once for each, there first."""
+        """The highest of a job's partitions: it is considered once for each, there first."""
         return max(self.tiers.get(name, 1) for name in partition.split(","))
 
     def sort(self, jobs: Iterable[Queued]) -> list[Queued]:
@@ -52,7 +52,7 @@ class QueueOrder:
         return -1 if self._key(one) < self._key(other) else 1
 
 
-def line_of(shape: ClusterShape, limits: SiteLimits) -> QueueOrder:
+def queue_order(shape: ClusterShape, limits: SiteLimits) -> QueueOrder:
     """How this cluster orders its queue."""
     tiers = {part.name: part.priority_tier for part in shape.partitions}
     preempts = {}

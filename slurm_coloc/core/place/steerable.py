@@ -3,19 +3,16 @@
 
 from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape
 from slurm_coloc.core.slurm.qos_limits import GPU, SiteLimits
-
-# The oldest release on which pins were tried. 22.05 takes a type for a waiting job's shards, shows
-# it, and goes on with the request as it was (tried).
-STEERING_RELEASE = (24, 11)
+from slurm_coloc.core.slurm.releases import PINS, shown
 
 
 def refusals(shape: ClusterShape, limits: SiteLimits) -> list[str]:
     """Why jobs cannot be pinned on this cluster; none where they can."""
     found = []
-    if shape.release < STEERING_RELEASE:
-        release = ".".join(f"{part:02}" for part in shape.release[:2])
-        wanted = ".".join(map(str, STEERING_RELEASE))
-        found.append(f"Slurm {release} cannot be steered, {wanted} and later can")
+    if not PINS.holds(shape.release):
+        found.append(
+            f"Slurm {shown(shape.release)} cannot be steered, {shown(PINS.first)} and later can"
+        )
     if shape.splits_shares:
         found.append(
             f"with {MULTI_GPU_PARAMETER} shares are asked for per task, which are not pinned"

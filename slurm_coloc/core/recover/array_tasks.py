@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.arrays import Target, by_record
 from slurm_coloc.core.slurm.gres import count_of, same_gres, with_shards
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, Target, by_record
 
 # A share made smaller leaves this much above the largest measured peak, follows at least so many
 # measured tasks that agree (in a sweep over batch sizes they do not, and the next may be the large
@@ -47,7 +46,6 @@ def new_request(
 ) -> str | None:
     """The request (core/slurm/gres.gpu_request) for the tasks that wait, or None: it stays.
 
-    ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
     ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
     out-of-memory they get what its recovery gives (``grown``), also where they wait for a MIG
     device, "" where it was not its own doing; after a peak above the share what the peak needs;

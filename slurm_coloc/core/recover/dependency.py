@@ -12,7 +12,6 @@ import re
 
 from slurm_coloc.core.slurm.job import JobView
 
-NEVER = "DependencyNeverSatisfied"
 # A term's verdict as squeue shows it: afterok:46(failed),after:7+5(unfulfilled).
 _VERDICT = re.compile(r"\([a-z]+\)")
 _TERM = re.compile(r"[a-z]+:(\d+)(_\*|_\d+)?(\+\d+)?(\([a-z]+\))?")

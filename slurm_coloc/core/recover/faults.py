@@ -4,7 +4,7 @@
 A fatal fault in one client of an MPS server ends all of them, and each is told the same error as if
 it were its own (NVIDIA's MPS documentation, on error containment). So the words of a fault say that
 there was one, not whose it was: a neighbour that ended at the same moment tells
-(core/recover/blame).
+(core/recover/outcome).
 """
 
 import re

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the GPUs that a job was given are fit for it, as its node sees them before it starts.
 
-Slurm counts what was promised. A process that no job owns, or a neighbour that took more than its
-share, is seen by the node alone; a job that starts beside it runs out of memory for no fault of its
-own. Facts in, words out: no I/O.
+Slurm counts what was promised. Only the node sees a process that no job owns, or a neighbour that
+took more than its share; a job that starts beside it runs out of memory for no fault of its own.
 """
 
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ IDLE_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A compute process on a GPU. ``job_id`` None: no job's; ``used_mib`` None: not told."""
+    """A compute process on a GPU. ``job_id`` None: no job's; ``used_mib`` None: not known."""
 
     pid: int
     used_mib: int | None = None
@@ -26,13 +25,13 @@ class GpuProcess:
 
     @property
     def foreign(self) -> bool:
-        """Whether nobody answers for it: no job's, and not root's (the driver's own, DCGM)."""
+        """Whether it is neither a job's nor root's (the driver's own, DCGM)."""
         return self.job_id is None and self.uid != 0
 
 
 @dataclass(frozen=True, slots=True)
 class GpuNow:
-    """A GPU at one moment. ``free_mib`` None: not told."""
+    """A GPU at one moment. ``free_mib`` None: not known."""
 
     uuid: str
     total_mib: int | None
@@ -45,7 +44,7 @@ def unfit(gpu: GpuNow, need_mib: int | None, slack_mib: int = 0) -> str:
     there; "" where it can. ``slack_mib``: so much less than promised will do."""
     foreign = [one for one in gpu.holders if one.foreign]
     if foreign:
-        return f"{gpu.uuid}: {_told(foreign)} of no job runs there"
+        return f"{gpu.uuid}: {_named(foreign)} of no job runs there"
     if gpu.free_mib is None:
         return ""
     if need_mib is None:
@@ -54,7 +53,7 @@ def unfit(gpu: GpuNow, need_mib: int | None, slack_mib: int = 0) -> str:
         need_mib = gpu.total_mib
     elif gpu.free_mib + slack_mib >= need_mib:
         return ""
-    beside = f"; {_told(gpu.holders)} runs there" if gpu.holders else ""
+    beside = f"; {_named(gpu.holders)} runs there" if gpu.holders else ""
     return f"{gpu.uuid}: {_gib(gpu.free_mib)} free, {_gib(need_mib)} promised{beside}"
 
 
@@ -62,8 +61,8 @@ def _gib(mib: int) -> str:
     return f"{mib / 1024:.1f} GiB"
 
 
-def _told(holders: Iterable[GpuProcess]) -> str:
-    """The largest of them in words, and how many more."""
+def _named(holders: Iterable[GpuProcess]) -> str:
+    """The largest of these processes in words, and how many more there are."""
     ranked = sorted(holders, key=lambda one: -(one.used_mib or 0))
     first = ranked[0]
     text = f"process {first.pid}"

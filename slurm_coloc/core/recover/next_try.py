@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurm_coloc.core.recover.blame import Blame
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import Blame, Outcome
 from slurm_coloc.core.slurm.gres import with_shards
 
 
@@ -43,13 +42,13 @@ class Way(StrEnum):
     SAME = "same"
 
 
-#: whose doing it was not the run's own
+#: causes that are not the run's own
 VICTIMS = frozenset({Blame.NEIGHBOUR, Blame.FOREIGN, Blame.MPS_FAULT, Blame.HARDWARE})
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a run ended. ``shared``: on a share of a GPU. ``placed``: we said what it got."""
+    """How a run ended. ``shared``: on a share of a GPU. ``placed``: colocd chose what it got."""
 
     outcome: Outcome
     blame: Blame | None = None
@@ -63,7 +62,7 @@ class End:
 
     @property
     def own(self) -> bool:
-        """Whether it ran out of GPU memory by itself, or nobody knows by whom."""
+        """Whether it ran out of GPU memory by itself, or for an unknown cause."""
         return self.outcome is Outcome.OOM_GPU and not self.victim
 
 
@@ -122,7 +121,7 @@ class Need:
 
     @property
     def mib(self) -> int | None:
-        """The most that it is known to have wanted; None where nothing was measured or told."""
+        """The most that it is known to have wanted; None where nothing was measured or logged."""
         held = max(self.peak_mib or 0, self.held_mib or 0)
         return held + (self.requested_mib or 0) if held else None
 
@@ -153,7 +152,7 @@ class Held:
 
 def grow(held: Held, need: Need, steps: Steps, tries_left: int) -> tuple[Way, str]:
     """What a run that needed more than ``held`` asks for next. The last try (``tries_left`` 1) is
-    always on a whole GPU, and so is one whose need nobody knows."""
+    always on a whole GPU, and so is one whose need is unknown."""
     wanted = need.mib
     if held.shards and wanted is not None and held.grown < steps.most and tries_left > 1:
         had_mib = held.shards * held.shard_mib

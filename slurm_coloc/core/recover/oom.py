@@ -56,122 +56,53 @@ class _Rule(NamedTuple):
     shape: str
 
 
-def _rule(kind: Kind, name: str, needle: str, shape: str) -> _Rule:
-    return _Rule(kind, name, needle, shape)
-
-
 _SIZE = r"[0-9][0-9.,]{0,20} ?(?:[KMGTkmgt]i?)?(?:B|bytes)"
 # The first rule that fits a line names it: the framework before the library below it.
 _RULES = (
-    _rule("cupy", "cupy", "out of memory", r"\bout of memory to allocate [0-9]+ bytes \(total "),
-    _rule("cupy", "cupy", "out of memory", r"Out of memory allocating [0-9,]+ bytes \(allocated "),
-    _rule(
-        "jax",
-        "xla",
-        "out of memory",
-        r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:[^:]{0,80}: )?Out of memory "
-        r"(?:while trying to allocate|allocating) ",
-    ),
-    _rule(
-        "jax",
-        "xla-request",
-        "failed to allocate request",
-        r"RESOURCE_EXHAUSTED: .{0,80}?Failed to allocate request for ",
-    ),
-    _rule(
-        "tf",
-        "tf-tensor",
-        "oom when allocating",
-        r"OOM when allocating tensor with shape ?\["
-        r"(?!.*(?:device:CPU|/cpu:|by allocator (?:mkl_?)?cpu))",
-    ),
-    _rule(
-        "tf",
-        "tf-exhausted",
-        "failed to allocate memory",
-        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED).{0,300}?\bfailed to allocate memory",
-    ),
-    _rule(
-        "tf",
-        "tf-device",
-        "cuda_error_out_of_memory",
-        r"failed to allocate .{0,120}? from device: CUDA_ERROR_OUT_OF_MEMORY",
-    ),
-    _rule(
-        "nccl",
-        "nccl",
-        "cuda failure",
-        r"Cuda failure (?:[0-9]+ )?'out of memory'",
-    ),
-    _rule("nccl", "nccl-calloc", "failed to cuda calloc", r"NCCL WARN Failed to CUDA calloc "),
-    _rule(
-        "cudnn",
-        "cudnn",
-        "cudnn_status_",
-        r"(?:[Ee]rror|handle|[Ff]ail\w*|what\(\)).{0,200}?CUDNN_STATUS_(?:ALLOC_FAILED|"
-        r"INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)",
-    ),
-    _rule(
-        "cublas",
-        "cublas",
-        "cublas_status_alloc_failed",
-        r"(?:[Ee]rror|handle|[Ff]ail\w*|what\(\)).{0,200}?CUBLAS_STATUS_ALLOC_FAILED",
-    ),
-    _rule(
-        "cuda_oom",
-        "torch",
-        "out of memory. tried to allocate",
-        rf"\bCUDA out of memory\. Tried to allocate {_SIZE}",
-    ),
-    _rule(
-        "cuda_oom",
-        "torch-async",
-        "would exceed allowed memory",
-        r"OutOfMemoryError: Allocation on device .{0,40}?would exceed allowed memory",
-    ),
-    _rule(
-        "cuda_oom",
-        "torch-error",
-        "cuda ",
-        r"(?:Error|what\(\)): {1,2}CUDA (?:driver )?(?:error: )?out of memory"
-        r"(?!\. Tried to allocate more than)",
-    ),
-    _rule("cuda_oom", "paddle", "out of memory error on gpu", r"Out of memory error on GPU [0-9]"),
-    _rule(
-        "cuda_oom",
-        "cuda-enum",
-        "cuda_error_out_of_memory",
-        r"(?:[Ee]rror|ERROR|[Ff]ail\w*|results in|what\(\)).{0,200}?CUDA_ERROR_OUT_OF_MEMORY",
-    ),
-    _rule(
-        "cuda_oom",
-        "cuda-enum",
-        "cudaerrormemoryallocation",
-        r"(?:[Ee]rror|ERROR|[Ff]ail\w*|what\(\)|code=2 ?\().{0,200}?cudaErrorMemoryAllocation",
-    ),
-    _rule(
-        "cuda_oom",
-        "cuda-library",
-        "_alloc_failed",
-        r"(?:[Ee]rror|[Ff]ail\w*).{0,200}?(?:CUSOLVER_STATUS|CUSPARSE_STATUS|CUFFT)_ALLOC_FAILED",
-    ),
-    _rule(
-        "cuda_oom",
-        "cuda-text",
-        "out of memory",
-        r"(?:(?:CUDA|Cuda|cuda) (?:[Rr]untime )?(?:[Ee]rror|ERROR|[Ff]ailure)(?: (?:code )?[0-9]+)?"
-        r"[:=(]? ?|cudaMalloc\w{0,20} (?:retry )?failed: |GPUassert: |Cuda Runtime \()"
-        r"\(?out of memory\b",
-    ),
-    _rule(
-        "cuda_oom",
-        "cuda-code",
-        "out of memory (2)",
-        r"(?:[Cc][Uu][Dd][Aa]|GPU|device|[Ee]rror).{0,200}?\bout of memory \(2\)",
-    ),
-)
+    _Rule("cupy", "cupy", "out of memory", r"\bout of memory to allocate [0-9]+ bytes \(total "),
+    _Rule("cupy", "cupy", "out of memory", r"Out of memory allocating [0-9,]+ bytes \(allocated "),
+    _Rule("jax", "xla", "out of memory",
+          r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:[^:]{0,80}: )?Out of memory "
+          r"(?:while trying to allocate|allocating) "),
+    _Rule("jax", "xla-request", "failed to allocate request",
+          r"RESOURCE_EXHAUSTED: .{0,80}?Failed to allocate request for "),
+    _Rule("tf", "tf-tensor", "oom when allocating",
+          r"OOM when allocating tensor with shape ?\["
+          r"(?!.*(?:device:CPU|/cpu:|by allocator (?:mkl_?)?cpu))"),
+    _Rule("tf", "tf-exhausted", "failed to allocate memory",
+          r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED).{0,300}?\bfailed to allocate memory"),
+    _Rule("tf", "tf-device", "cuda_error_out_of_memory",
+          r"failed to allocate .{0,120}? from device: CUDA_ERROR_OUT_OF_MEMORY"),
+    _Rule("nccl", "nccl", "cuda failure", r"Cuda failure (?:[0-9]+ )?'out of memory'"),
+    _Rule("nccl", "nccl-calloc", "failed to cuda calloc", r"NCCL WARN Failed to CUDA calloc "),
+    _Rule("cudnn", "cudnn", "cudnn_status_",
+          r"(?:[Ee]rror|handle|[Ff]ail\w*|what\(\)).{0,200}?CUDNN_STATUS_(?:ALLOC_FAILED|"
+          r"INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)"),
+    _Rule("cublas", "cublas", "cublas_status_alloc_failed",
+          r"(?:[Ee]rror|handle|[Ff]ail\w*|what\(\)).{0,200}?CUBLAS_STATUS_ALLOC_FAILED"),
+    _Rule("cuda_oom", "torch", "out of memory. tried to allocate",
+          rf"\bCUDA out of memory\. Tried to allocate {_SIZE}"),
+    _Rule("cuda_oom", "torch-async", "would exceed allowed memory",
+          r"OutOfMemoryError: Allocation on device .{0,40}?would exceed allowed memory"),
+    _Rule("cuda_oom", "torch-error", "cuda ",
+          r"(?:Error|what\(\)): {1,2}CUDA (?:driver )?(?:error: )?out of memory"
+          r"(?!\. Tried to allocate more than)"),
+    _Rule("cuda_oom", "paddle", "out of memory error on gpu", r"Out of memory error on GPU [0-9]"),
+    _Rule("cuda_oom", "cuda-enum", "cuda_error_out_of_memory",
+          r"(?:[Ee]rror|ERROR|[Ff]ail\w*|results in|what\(\)).{0,200}?CUDA_ERROR_OUT_OF_MEMORY"),
+    _Rule("cuda_oom", "cuda-enum", "cudaerrormemoryallocation",
+          r"(?:[Ee]rror|ERROR|[Ff]ail\w*|what\(\)|code=2 ?\().{0,200}?cudaErrorMemoryAllocation"),
+    _Rule("cuda_oom", "cuda-library", "_alloc_failed",
+          r"(?:[Ee]rror|[Ff]ail\w*).{0,200}?(?:CUSOLVER_STATUS|CUSPARSE_STATUS|CUFFT)_ALLOC_FAILED"),
+    _Rule("cuda_oom", "cuda-text", "out of memory",
+          r"(?:(?:CUDA|Cuda|cuda) (?:[Rr]untime )?(?:[Ee]rror|ERROR|[Ff]ailure)"
+          r"(?: (?:code )?[0-9]+)?[:=(]? ?|cudaMalloc\w{0,20} (?:retry )?failed: |GPUassert: "
+          r"|Cuda Runtime \()\(?out of memory\b"),
+    _Rule("cuda_oom", "cuda-code", "out of memory (2)",
+          r"(?:[Cc][Uu][Dd][Aa]|GPU|device|[Ee]rror).{0,200}?\bout of memory \(2\)"),
+)  # fmt: skip
 
-# Errors that a running out of GPU memory does not lead to.
+# Errors that do not follow from a lack of GPU memory.
 _ORDINARY = (
     r"^(?:\[rank[0-9]{1,6}\]: ?)?(?:[A-Za-z_][\w.]{0,80}\.)?((?:Key|Value|Type|Attribute|Name|Index"
     r"|FileNotFound|ModuleNotFound|Import|Assertion|ZeroDivision|Permission|NotImplemented"
@@ -253,10 +184,7 @@ _FIGURES: dict[str, tuple[str, ...]] = {
         r"(?:memory allocating|memory to allocate|calloc|request for) " + _NUMBER,
         r"(?:[Cc]annot allocate|failed to allocate|allocating) " + _NUMBER,
     ),
-    "capacity_mib": (
-        r"total capaci?ty of " + _NUMBER,
-        r"; " + _NUMBER + r" total capacity",
-    ),
+    "capacity_mib": (r"total capaci?ty of " + _NUMBER, r"; " + _NUMBER + r" total capacity"),
     "free_mib": (
         r"of which " + _NUMBER + r" is free",
         r"; " + _NUMBER + r" free",

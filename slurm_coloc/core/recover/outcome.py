@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a job ended, from Slurm's state and what the Epilog found in its log.
+"""Why a run ended, and whose fault an out-of-memory on a shared GPU was.
 
-A CUDA out-of-memory ends as FAILED, never as OUT_OF_MEMORY: that state means the host's memory
-(tried on 22.05 to 26.05). A log may also show an out-of-memory that the program caught: with exit
-code 0 it is noted and nothing else.
+Why: from Slurm's state and what the Epilog found in the log. A CUDA out-of-memory ends as FAILED,
+never as OUT_OF_MEMORY: that state means the host's memory (tried on 22.05 to 26.05). A log may also
+show an out-of-memory that the program caught: with exit code 0 it is noted and nothing else.
+
+Whose: the job's own, a neighbour's, or that of a process of no job; from the agent's last sample
+(flow/nodes/usage: ``last``), what each job was promised, and what the log says.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from slurm_coloc.core.codes import Code
 from slurm_coloc.core.slurm.job import JobView
+
+# What a sample of a second ago may miss, and what contexts and rounding come to (MiB).
+NEAR_MIB = 512
+# A job stood at its fence if a sample at most AT_FENCE_S before its end was so near to it.
+AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
 
 
 class Outcome(StrEnum):
@@ -46,19 +57,109 @@ _BY_STATE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the Epilog told about one run; ``oom`` is the evidence of a GPU out-of-memory."""
-
-    oom: bool
-    kind: str = ""
-    line: str = ""
-
-
-def outcome_of(view: JobView, report: Report | None) -> Outcome:
-    """Judge an ended run. Only a FAILED job with evidence in its log ran out of GPU memory."""
+def outcome_of(view: JobView, *, oom: bool) -> Outcome:
+    """Judge an ended run. ``oom``: its log has evidence of a GPU out-of-memory; only a FAILED job
+    with that ran out of GPU memory."""
     if view.state in _BY_STATE:
         return _BY_STATE[view.state]
     if view.signal == KILLED or view.exit_code == 128 + KILLED:
         return Outcome.FAILED
-    return Outcome.OOM_GPU if report is not None and report.oom else Outcome.FAILED
+    return Outcome.OOM_GPU if oom else Outcome.FAILED
+
+
+class Blame(Code):
+    """Who or what caused a run's out-of-memory."""
+
+    SELF = "self", "its own doing"
+    NEIGHBOUR = "neighbour", "a neighbour's doing"
+    FOREIGN = "foreign", "a stranger's doing"  # a process of no job
+    # of the job's own allocator, within what it was promised
+    FRAGMENTATION = "fragmentation", "memory in pieces"
+    MPS_FAULT = "mps-fault", "a fault of MPS"
+    HARDWARE = "hardware", "its GPU's failing"  # or its driver's
+    UNKNOWN = "unknown", "nobody knows whose doing"
+
+
+WHOSE = {blame: blame.text for blame in Blame}
+
+
+@dataclass(frozen=True, slots=True)
+class OomSnapshot:
+    """What is known of the moment. Memory in MiB of one GPU.
+
+    ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a limit held it there.
+    ``last``: the last sample of its agent; None without one. ``promised``: what its neighbours were
+    promised, by job id. ``requested_mib``, ``free_mib``, ``in_use_mib`` (what the program says that
+    it held: the sample may be older): from the text of the log. ``broken``: what the driver
+    reported of the GPU when the run ended.
+    """
+
+    share_mib: int
+    fenced: bool
+    last: Mapping[str, Any] | None = None
+    promised: Mapping[int, int] | None = None
+    requested_mib: int | None = None
+    free_mib: int | None = None
+    in_use_mib: int | None = None
+    mps_fault: bool = False
+    broken: str = ""
+
+
+def blame(moment: OomSnapshot) -> tuple[Blame, str]:
+    """Who is to blame, and why in words."""
+    if moment.broken:
+        return Blame.HARDWARE, moment.broken
+    if moment.mps_fault:
+        return Blame.MPS_FAULT, "its MPS server failed, with every client of it"
+    last = moment.last
+    if last is None:
+        if moment.fenced:
+            return Blame.SELF, f"it met its own limit of {_gib(moment.share_mib)}"
+        return Blame.UNKNOWN, "nothing was measured on its GPU"
+    held = max(int(last["held_mib"]), moment.in_use_mib or 0)
+    wanted = held + (moment.requested_mib or 0)
+    if moment.share_mib and held > moment.share_mib + NEAR_MIB:
+        return Blame.SELF, f"it held {_gib(held)} of {_gib(moment.share_mib)} promised"
+    if not moment.fenced:
+        foreign = int(last.get("foreign_mib") or 0)
+        over = _overrun(last, moment.promised or {})
+        if over is not None and over[1] >= foreign:
+            job_id, by_mib = over
+            return Blame.NEIGHBOUR, f"job {job_id} held {_gib(by_mib)} more than it was promised"
+        if foreign > NEAR_MIB:
+            return Blame.FOREIGN, f"processes of no job held {_gib(foreign)}"
+    if not moment.share_mib or wanted > moment.share_mib:
+        limit = f" of {_gib(moment.share_mib)} promised" if moment.share_mib else " on a whole GPU"
+        return Blame.SELF, f"it held {_gib(held)} and asked for more{limit}"
+    if moment.requested_mib is not None:
+        return (
+            Blame.FRAGMENTATION,
+            f"it held {_gib(held)} of {_gib(moment.share_mib)} promised, and"
+            f" {_gib(moment.requested_mib)} in one piece could not be had",
+        )
+    if held + NEAR_MIB >= moment.share_mib:
+        return Blame.SELF, f"it held {_gib(held)} of {_gib(moment.share_mib)} promised"
+    return Blame.UNKNOWN, f"it held {_gib(held)} of {_gib(moment.share_mib)} promised"
+
+
+def _overrun(last: Mapping[str, Any], promised: Mapping[int, int]) -> tuple[int, int] | None:
+    """The neighbour that held most above its promise, and by how much."""
+    over = [
+        (int(one["job_id"]), int(one["held_mib"]) - promised[int(one["job_id"])])
+        for one in last.get("neighbours", ())
+        if int(one["job_id"]) in promised
+    ]
+    worst = max(over, key=lambda each: each[1], default=None)
+    return worst if worst is not None and worst[1] > NEAR_MIB else None
+
+
+def at_fence(last: Mapping[str, Any], limit_mib: int, ended_s: float) -> bool:
+    """Whether a run stood at its limit in its last sample, shortly before it ended. A program that
+    dies of it may leave nothing in its log: it was killed, or it logs elsewhere."""
+    if limit_mib <= 0 or ended_s - float(last["at_s"]) > AT_FENCE_S:
+        return False
+    return int(last["held_mib"]) >= limit_mib - max(AT_FENCE * limit_mib, AT_FENCE_MIB)
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:.1f} GiB"

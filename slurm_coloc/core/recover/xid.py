@@ -12,30 +12,21 @@ A fatal exception of one MPS client ends all clients of that server, and none is
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+
+from slurm_coloc.core.codes import Code
 
 GPU_LOST = 79
 _NUMBER = re.compile(r"Xid ([0-9]{1,6})\b")
 
 
-class Cause(StrEnum):
-    """Who or what an Xid goes back to."""
+class Cause(Code):
+    """Who or what causes an Xid."""
 
-    APPLICATION = "application"
-    AFTERMATH = "aftermath"  # follows something else: another Xid, or a killed process
-    HARDWARE = "hardware"  # the GPU, its memory, its bus or links
-    DRIVER = "driver"  # its firmware or the driver; a reset mends it
-    UNKNOWN = "unknown"
-
-
-#: whom it concerns, for people
-WORDS = {
-    Cause.APPLICATION: "a program's fault",
-    Cause.AFTERMATH: "follows another error or a killed program",
-    Cause.HARDWARE: "hardware",
-    Cause.DRIVER: "driver or firmware",
-    Cause.UNKNOWN: "see NVIDIA's Xid catalog",
-}
+    APPLICATION = "application", "a program's fault"
+    AFTERMATH = "aftermath", "follows another error or a killed program"
+    HARDWARE = "hardware", "hardware"  # the GPU, its memory, its bus or links
+    DRIVER = "driver", "driver or firmware"  # a reset mends it
+    UNKNOWN = "unknown", "see NVIDIA's Xid catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ HARMLESS = frozenset({63, 92, 154})
 
 
 def meaning(number: int) -> Meaning:
-    """Of any number."""
+    """The meaning of any number."""
     return KNOWN.get(number, Meaning(Cause.UNKNOWN, "not in our table"))
 
 
@@ -88,7 +79,7 @@ def event(number: int, where: str, *, shared: bool) -> tuple[str, str]:
     kind = "mps-fault" if shared and found.ends_clients else "xid"
     if number == GPU_LOST:
         kind = "gpu-lost"
-    return kind, f"Xid {number} on {where}: {found.text} ({WORDS[found.cause]})"
+    return kind, f"Xid {number} on {where}: {found.text} ({found.cause.text})"
 
 
 def breaks(text: str) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mark in AdminComment that ties a job to its decision.
 
-The hook runs before a job has an id; only the super user may change AdminComment, so it is the one
-place where the tie can be trusted. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
+The hook runs before a job has an id; only the super user may change AdminComment, so the mark can
+be trusted there and nowhere else. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.decide.decision import Decision
 
-# etc/coloc.lua's id where colocd did not answer: of many jobs, and of no decision.
+# In place of a decision id: colocd left the job alone, or (etc/coloc.lua) did not answer.
 NO_DECISION = "000000000000"
 _MARK = re.compile(r"(?:^|; )coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|;)")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What binds a waiting job: on the nearest node, which of its resources is short.
 
-Slurm says ``Resources`` and no more. Here the job's need is held against what every node of its
-partitions has free, per GPU where Slurm tells the use per GPU.
+Slurm says ``Resources`` and no more. Here the job's need is compared with what every node of its
+partitions has free, per GPU where Slurm shows the use per GPU.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Gpu:
 class NodeUse:
     """What a node has and what is taken. ``gpus`` is () for a node without.
 
-    Where Slurm does not tell the use per GPU (before 24.11) ``spread`` is False and ``gpus`` holds
+    Where Slurm does not show the use per GPU (before 24.11) ``spread`` is False and ``gpus`` holds
     the jobs' shards as if each had gone to the first GPU where it fits.
     """
 

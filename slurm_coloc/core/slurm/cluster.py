@@ -7,16 +7,9 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.gpu.mig import slice_mib
+from slurm_coloc.core.slurm.releases import SEVERAL_GPUS, WHOLE_APART, Release
 
-# From 23.11.5 on a GPU is at one time either whole (gpu) or shared (shard); before, Slurm puts
-# both on one device (tried on 22.05), so that "exclusive" must be all shards of one GPU there.
-FIRST_SOUND_RELEASE = (23, 11, 5)
-# The first seen whose backfill knows that the other kind holds a GPU (ADR 20).
-FIRST_SOUND_BACKFILL = (26, 5)
-
-# The oldest release on which a job with shards of several GPUs was tried (tres_per_task with
-# one-task-per-sharing); it needs MULTIPLE_SHARING_GRES_PJ in SelectTypeParameters.
-MULTI_GPU_RELEASE = (24, 11)
+# Without it in SelectTypeParameters no job has shards of several GPUs.
 MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
 
 
@@ -38,8 +31,7 @@ class NodeShape:
     address: str = ""  # NodeAddr
     hostname: str = ""  # NodeHostName
     slices: tuple[tuple[str, int], ...] = ()
-    #: gres type of each GPU where each has its own (core/slurm/device_types); jobs can be steered
-    #: there
+    #: gres type of each GPU where each has its own (core/slurm/gres); jobs can be steered there
     devices: tuple[str, ...] = ()
 
     @property
@@ -92,12 +84,11 @@ class ClusterShape:
     """What colocd knows of the cluster at one time."""
 
     name: str
-    release: tuple[int, ...]
+    release: Release
     nodes: tuple[NodeShape, ...] = ()
     partitions: tuple[PartitionShape, ...] = ()
     private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
     select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
-    accounting_tres: frozenset[str] = frozenset()  # of AccountingStorageTRES
     preempt_type: str = ""  # PreemptType
     age_counts: bool = (
         False  # whether a job that is not eligible yet loses age (core/place/gate_wait)
@@ -108,8 +99,9 @@ class ClusterShape:
 
     @property
     def keeps_whole_apart(self) -> bool:
-        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs."""
-        return self.release >= FIRST_SOUND_RELEASE
+        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs. Where it does,
+        "exclusive" must be all shards of one GPU."""
+        return WHOLE_APART.holds(self.release)
 
     @property
     def splits_shares(self) -> bool:
@@ -121,7 +113,7 @@ class ClusterShape:
     @property
     def shares_several(self) -> bool:
         """Whether a job can have shards of several GPUs here, so many of each."""
-        return self.splits_shares and self.release >= MULTI_GPU_RELEASE
+        return self.splits_shares and SEVERAL_GPUS.holds(self.release)
 
     @property
     def whole_type(self) -> str | None:
@@ -166,11 +158,17 @@ class MigType:
 
 
 def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
-    """Names of the partitions that the job may run in (a list is allowed in Slurm)."""
+    """Names of the partitions that the job may run in: those that it names, else the default."""
     if request.partition:
-        return tuple(part for part in request.partition.split(",") if part)
+        return request.partitions
     default = shape.partition(None)
     return (default.name,) if default else ()
+
+
+def nodes_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
+    """The GPU nodes of these partitions."""
+    wanted = set(wanted_partitions(request, shape))
+    return [node for node in shape.nodes if wanted & set(node.partitions)]
 
 
 def plain(wanted: str | None) -> bool:
@@ -181,13 +179,11 @@ def plain(wanted: str | None) -> bool:
 def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
     partition are shared (may_land_elsewhere)."""
-    if not wanted:
+    if not wanted or not plain(wanted):
         return True
-    if re.fullmatch(r"[\w.-]+(?:[&,][\w.-]+)*", wanted):
-        return all(name in present for name in re.split("[&,]", wanted))
-    if re.fullmatch(r"[\w.-]+(?:\|[\w.-]+)*", wanted):
+    if "|" in wanted:
         return any(name in present for name in wanted.split("|"))
-    return True
+    return all(name in present for name in re.split("[&,]", wanted))
 
 
 def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
@@ -199,15 +195,12 @@ def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
     bound = request.req_nodes or request.exc_nodes or request.reservation
     if not bound and plain(request.features):
         return False
-    wanted = set(wanted_partitions(request, shape))
-    return any(wanted & set(node.partitions) and not node.shards for node in shape.nodes)
+    return not all(node.shards for node in nodes_of(request, shape))
 
 
 def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
     """CPUs of the smallest node with shards that the job may get; 0 where that is unknown."""
-    wanted = set(wanted_partitions(request, shape))
-    found = [node.cpus for node in shape.nodes if node.shards and wanted & set(node.partitions)]
-    return min(found, default=0)
+    return min((node.cpus for node in nodes_of(request, shape) if node.shards), default=0)
 
 
 def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:

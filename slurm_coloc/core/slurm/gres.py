@@ -5,14 +5,22 @@ Forms met on real clusters: ``gres:gpu:1`` (22.05), ``gres/gpu:1`` and ``gres/gp
 ``gpu:1``, ``gpu``, ``gpu:a100``, ``gres/gpu=2``, with several items separated by commas, and
 ``gpu:a100:2(S:0-1)`` in ``scontrol show node``. Items that are no gres (``cpu:4``) are kept as
 they stand.
+
+A node's GPUs may have a gres Type each, so that a job can be put on one of them: ``Name=gpu
+Type=a100-0 File=/dev/nvidia0`` ... beside one count of shards. With ``--gres=shard:a100-2:12`` a
+job runs on exactly that GPU, and untyped requests still run on any (tried on 24.11 and 26.05). The
+part before the last ``-N`` is the model, the number that of the device file and of the GPU's place
+on its node.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 # Before a request that stands in tres_per_task: it is for each task and not for each node.
 PER_TASK = "per-task:"
 
+_OWN_TYPE = re.compile(r"(?P<model>.+)-(?P<place>\d{1,3})")
 _SUFFIX = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -128,3 +136,21 @@ def task_bind(per_task: str) -> str:
     """The binding that sbatch itself gives to a request of GPUs or shards per task; "" for none."""
     items = [item for item in parse_gres(per_task) if item.name in ("gpu", "shard")]
     return f"gres/{items[0].name}:per_task:{items[0].count}" if items else ""
+
+
+def device_types(model: str, gpus: int) -> list[str]:
+    """The type of each of a node's GPUs, in the order of their devices."""
+    return [f"{model}-{place}" for place in range(gpus)]
+
+
+def model_of(kinds: tuple[str, ...]) -> str | None:
+    """The model of a node whose GPUs each have a type of their own, numbered from 0 in order; None
+    for any other node. ``kinds``: gres types in slurm.conf's order."""
+    if not kinds:
+        return None
+    found = [_OWN_TYPE.fullmatch(kind) for kind in kinds]
+    models = {one["model"] for one in found if one}
+    places = [int(one["place"]) for one in found if one]
+    if len(models) != 1 or places != list(range(len(kinds))):
+        return None
+    return models.pop()

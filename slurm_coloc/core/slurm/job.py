@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as Slurm shows it at one time."""
+"""A job as Slurm shows it at one time, and its name for scontrol."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.slurm.gres import gpu_request
@@ -19,35 +20,41 @@ REQUEUED_HELD = "job requeued in held state"
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """One job. ``state`` is Slurm's base word; ``completing`` its COMPLETING flag.
-
-    Times are Unix seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script.
-    ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
-    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
-    """
+class _Job:
+    """What slurmctld and slurmdbd tell alike. ``state`` is Slurm's base word; times are Unix
+    seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script."""
 
     job_id: int
     state: str
-    completing: bool = False
     restarts: int = 0
     uid: int = -1
-    reason: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    nodes: str = ""
+    admin_comment: str = ""
     exit_code: int = 0
     signal: int = 0
-    priority: int = 0
-    tres_per_node: str = ""
-    tres_per_task: str = ""
-    admin_comment: str = ""
-    partition: str = ""
-    nodes: str = ""
     submit_s: float | None = None
     start_s: float | None = None
     end_s: float | None = None
     array_job_id: int | None = None
     array_task: str | None = None
-    account: str = ""
-    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView(_Job):
+    """One job as slurmctld shows it. ``completing``: its COMPLETING flag.
+
+    ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
+    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
+    """
+
+    completing: bool = False
+    reason: str = ""
+    priority: int = 0
+    tres_per_node: str = ""
+    tres_per_task: str = ""
     dependency: str = ""
     batch_host: str = ""
     requeue: bool = False
@@ -60,8 +67,8 @@ class JobView:
 
     @property
     def handle(self) -> str:
-        """What scontrol must be told to act on this job alone: the id of an array's last task is
-        also that of the whole array, so tasks are named ``<array>_<index>``."""
+        """Its name for scontrol, of this job alone: the id of an array's last task is also that of
+        the whole array, so tasks are named ``<array>_<index>``."""
         if self.array_job_id and self.array_task and self.array_task.isdigit():
             return f"{self.array_job_id}_{self.array_task}"
         return str(self.job_id)
@@ -94,27 +101,51 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedJob:
-    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it.
+class EndedJob(_Job):
+    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it: ``CANCELLED by 7``
+    is CANCELLED; ``tres`` is what it had (``cpu=2,gres/shard=12,...``)."""
 
-    ``state`` is the base word (``CANCELLED by 7`` is CANCELLED), ``tres`` what it had
-    (``cpu=2,gres/shard=12,...``); times in Unix seconds.
-    """
-
-    job_id: int
-    state: str
-    array_job_id: int | None = None
-    array_task: str | None = None
-    restarts: int = 0
-    uid: int = -1
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    nodes: str = ""
     tres: str = ""
-    admin_comment: str = ""
-    exit_code: int = 0
-    signal: int = 0
-    submit_s: float | None = None
-    start_s: float | None = None
-    end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One record of slurmctld's: its name for scontrol, and the tasks in it."""
+
+    handle: str
+    tasks: int
+
+
+def by_record(views: Iterable[JobView]) -> list[Target]:
+    """The records in which these jobs and tasks stand, the largest first. Of each record that is
+    to be changed all waiting tasks must be among ``views``."""
+    records: dict[int, list[JobView]] = {}
+    for view in views:
+        records.setdefault(view.job_id, []).append(view)
+    return sorted(map(_target, records.values()), key=lambda one: -one.tasks)
+
+
+def _target(tasks: Sequence[JobView]) -> Target:
+    """slurmctld keeps the tasks that were never touched in one record. Named together, all of them
+    or more, they are updated as one; a part of them it would split into a record each, and then
+    give a new gres to the first only and say that all went well (tried 22.05 and 24.11)."""
+    names = {view.array_task or "" for view in tasks}
+    numbers = sorted(int(name) for name in names if name.isdigit())
+    if len(numbers) < 2:
+        return Target(tasks[0].handle, 1)
+    return Target(f"{tasks[0].array_job_id}_[{ranges(numbers)}]", len(numbers))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers as Slurm writes them.
+
+    >>> ranges([1, 2, 3, 7, 9, 10])
+    '1-3,7,9-10'
+    """
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

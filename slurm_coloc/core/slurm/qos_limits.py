@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QOS and association limits as far as they concern GPUs and shards, and what they say of a job.
+"""QOS and association limits on GPUs and shards, and whether a job breaks them.
 
 Slurm counts shards apart from GPUs: ``gres/gpu=2`` limits no shard job, and under
 ``MinTRES gres/gpu=1`` a shard job waits for ever (QOSMinGRES) or is refused (DenyOnLimit). Tried on
@@ -11,18 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.decision import Action, Decision, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.billing import Weights
 from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 
 GPU, SHARD, BILLING = "gres/gpu", "gres/shard", "billing"
-COUNTED = (GPU, SHARD, BILLING)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One kind of limit: ``name`` as `sacctmgr modify` takes it, ``column`` as `sacctmgr show`
-    tells it, whose use it counts (``per``), and Slurm's reason of a job that it stops."""
+    shows it, whose use it counts (``per``), and Slurm's reason of a job that it stops."""
 
     name: str
     column: str
@@ -102,7 +101,7 @@ class LimitOwner:
 
 @dataclass(frozen=True, slots=True)
 class SiteLimits:
-    """All that `sacctmgr` tells: QOS by name, associations, and each partition's weights."""
+    """All that `sacctmgr` shows: QOS by name, associations, and each partition's weights."""
 
     qos: Mapping[str, LimitOwner] = field(default_factory=dict)
     assocs: tuple[LimitOwner, ...] = ()
@@ -215,7 +214,9 @@ def within(
     """
     if decision.action is not Action.COLLOCATE or decision.slice_mib:
         return decision  # a MIG device counts as a GPU
-    gpus = max(1, gpu_demand(request).total or 1)
+    if not site.qos and not site.assocs:
+        return decision
+    gpus = request.demand.gpus
     shards = decision.shards * decision.gpus
     for name in wanted_partitions(request, shape):
         holders = holders_of(request, name, shape, site)

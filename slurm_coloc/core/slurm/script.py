@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knowing a batch script again, for --coloc=auto: by a hash of what it runs.
+"""Recognises a batch script, for --coloc=auto, by a hash of what it runs.
 
-The same: other comments, blank lines and white space at the ends of lines, and other #SBATCH lines
-(what of them bears on memory, GPUs and tasks, is asked of the request). Another one: any other
-change of the text, other arguments. What the script starts (train.py) is not looked at.
+A script stays the same with other comments, blank lines, white space at the ends of lines and other
+#SBATCH lines (memory, GPUs and tasks are taken from the request). Any other change of the text, or
+other arguments, make it another one. What the script starts (train.py) is not read.
 """
 
 import hashlib

@@ -12,15 +12,15 @@ from math import ceil
 
 from slurm_coloc.core.slurm.job import JobView
 
-# Of a run that asked to go on although nobody saw its signal (colocd was away): it counts as a
-# whole slot where it lasted this part of one.
+# A run whose signal nobody saw (colocd was away) and that asked to go on counts as a whole slot
+# where it lasted this part of one.
 NEARLY = 0.9
 # What a job writes into its Comment that saved and cannot leave: `coloc: saved $(date +%s)`.
 _SAVED = re.compile(r"coloc: saved (\d{9,11})(?!\d)")
 # The clocks of a node and of colocd may be so far apart.
 CLOCKS_S = 5.0
-# What a run lost is written so often at least, with a look's pause (flow/time/limits): over a
-# longer gap, while colocd was away, the last speed says nothing.
+# flow/time/limits writes what a run lost at least this often. Over a longer gap, while colocd was
+# away, the last speed says nothing.
 GAP_S = 60.0
 
 
@@ -146,7 +146,7 @@ class State:
 
 
 def limit_min(left_s: float) -> int:
-    """Slurm's time limits are minutes: the last slot may run into one that is not all its own."""
+    """Minutes of a time limit for the time that is left; the last minute may be begun."""
     return max(1, ceil(left_s / 60))
 
 

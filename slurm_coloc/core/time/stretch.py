@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time limits of jobs that share a GPU: how far one is stretched, and when.
 
-A limit was thought for a GPU alone. What a run lost beside others is given back to it: its limit
-becomes the original plus the seconds lost so far. Backfill has planned the jobs behind it by the
-limit that it saw, so a limit is touched late, when little of it is left, and only by what is lost
-already or will be within one margin: neighbours that leave then have cost nobody anything. Each
-time the part that is left shrinks, so there are few steps (tests/unit/core/test_stretch.py bounds
-them). Slurm looks for jobs that are over their limit about twice a minute, and counts limits in
-whole minutes.
+A time limit is meant for a job alone on its GPU. What a run lost beside others is given back to it:
+its limit becomes the original plus the seconds lost so far. Backfill has planned the jobs behind it
+by the limit that it saw, so a limit is touched late, when little of it is left, and only by what is
+lost already or will be within one margin: neighbours that leave then have cost nobody anything.
+Each time the part that is left shrinks, so there are few steps (tests/unit/core/test_stretch.py
+bounds them). Slurm checks for jobs that are over their limit about twice a minute, and counts
+limits in whole minutes.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 MINUTE_S = 60.0
-# Of a short limit the margin is this part: it is to be late in every job's eyes.
+# The margin of a short limit is this part of it, so that it too is stretched late.
 MARGIN_PART = 0.25
 
 
@@ -42,7 +42,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What a limit must not pass, in seconds from the job's start, and whose word that is."""
+    """What a limit must not pass, in seconds from the job's start, and why."""
 
     limit_s: float
     why: str
@@ -57,12 +57,12 @@ class Stretch:
 
 
 def margin_s(base_s: float, rules: Rules) -> float:
-    """When so much is left of a limit it is looked at."""
+    """Seconds before its end at which a limit is judged."""
     return min(rules.margin_s, base_s * MARGIN_PART)
 
 
 def look_s(job: Timed, rules: Rules) -> float:
-    """When (Unix seconds) the limit is looked at next."""
+    """When (Unix seconds) the limit is judged next."""
     return job.start_s + job.limit_s - margin_s(job.base_s, rules)
 
 

@@ -3,18 +3,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.activity.model import Predicted, activity
 from slurm_coloc.estimate.activity.work import step_of
+from slurm_coloc.estimate.estimator import TrainingOptions
 from slurm_coloc.estimate.rebuild.opening import opened
 from slurm_coloc.estimate.rebuild.tree import Node
 from slurm_coloc.estimate.summary import Layer, Summary
 from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
-
-if TYPE_CHECKING:
-    from slurm_coloc.estimate.api import TrainingOptions
 
 
 def _flat(nodes: Sequence[Node], depth: int = 0, times: int = 1) -> Iterator[Layer]:
@@ -29,7 +26,7 @@ def _flat(nodes: Sequence[Node], depth: int = 0, times: int = 1) -> Iterator[Lay
             yield replace(layer, depth=depth, count=many)
 
 
-def predicted(summary: Summary, options: "TrainingOptions", card: str) -> Predicted | None:
+def predicted(summary: Summary, options: TrainingOptions, card: str) -> Predicted | None:
     """None where the card or the family is not known, where rows are missing or show no shapes,
     and where several models share the job. ``options.batch_size`` is not None here."""
     if not card or not summary.layers or summary.models > 1:
@@ -40,7 +37,7 @@ def predicted(summary: Summary, options: "TrainingOptions", card: str) -> Predic
         return None
 
 
-def _predicted(summary: Summary, options: "TrainingOptions", card: str) -> Predicted | None:
+def _predicted(summary: Summary, options: TrainingOptions, card: str) -> Predicted | None:
     if not summary.shapes:
         if summary.family != "transformer":
             return None

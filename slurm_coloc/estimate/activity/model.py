@@ -77,7 +77,7 @@ FITTED: Mapping[str, Coefficients] = MappingProxyType(
 #: within 0.05, but with another training loop's coefficients they are off by 0.14 in the mean.
 WIDTH: Mapping[str, float] = MappingProxyType({"cnn": 0.10, "transformer": 0.10, "mlp": 0.15})
 #: Times as wide on cards and in precisions that nothing was measured on: a choice.
-ELSEWHERE = 2.0
+UNMEASURED = 2.0
 
 
 def predict(
@@ -124,5 +124,5 @@ def activity(
         return None
     half = precision != "fp32"
     smact, dram, step_s = predict(step, batch, card, coefficients, optimizer, half)
-    width = WIDTH[family] * (ELSEWHERE if half or card != card_of(MEASURED) else 1.0)
+    width = WIDTH[family] * (UNMEASURED if half or card != card_of(MEASURED) else 1.0)
     return Predicted(smact, max(0.0, smact - width), min(1.0, smact + width), dram, step_s)

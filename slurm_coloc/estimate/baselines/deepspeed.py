@@ -11,7 +11,7 @@ It knows neither activations nor the context, as DeepSpeed's own
 ``estimate_zero2_model_states_mem_needs`` does not: a figure below what training takes.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import OPTIMIZERS
@@ -60,7 +60,7 @@ class DeepSpeed:
         )
         mib = -(-states // 2**20)
         note = f"model states alone (ZeRO stage {stage}): no activations, no context"
-        return Estimate(self.name, self.version, mib, mib, notes=(note,))
+        return Estimate(mib, mib, notes=(note,))
 
 
-ESTIMATOR = DeepSpeed()
+ESTIMATORS = (DeepSpeed(),)

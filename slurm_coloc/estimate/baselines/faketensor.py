@@ -9,7 +9,7 @@ for 64 % of them and within 5 % for 96 % (-9 to +34 %). It needs the recording o
 ``coloc summarize``, for it is no formula.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.estimators.traced import unfit
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
@@ -52,7 +52,7 @@ class FakeTensor:
         recording = summary.recording
         reason = unfit(recording, options)
         if recording is None or reason:
-            return Estimate(self.name, self.version, None, None, reason=reason)
+            return Estimate(reason=reason)
         batch = options.batch_size or recording.batch
         step = recording.at(-(-batch // options.gpus))  # of one GPU's share
         trained = sum(step.parameters)
@@ -61,12 +61,15 @@ class FakeTensor:
         if not self._corrected:
             mib = -(-(fixed + most) // MIB)
             note = "parameters and activations alone: no gradients, optimizer or context"
-            return Estimate(self.name, self.version, mib, mib, notes=(note,))
+            return Estimate(mib, mib, notes=(note,))
         rule = OPTIMIZERS[options.optimizer]
         fixed += int(trained * sum(rule.state))
         stepping = trained * (1 + rule.copies)  # gradients, and copies of them, after backward
         mib = -(-(fixed + max(most, stepping)) // MIB) + stack.context_mib
-        return Estimate(self.name, self.version, mib, mib)
+        return Estimate(mib, mib)
 
 
-ESTIMATOR = FakeTensor("faketensor", corrected=False)
+ESTIMATORS = (
+    FakeTensor("faketensor", corrected=False),
+    FakeTensor("faketensor-corrected", corrected=True),
+)

@@ -7,7 +7,7 @@ published figures add 800 MiB for the context, which they reproduce (MobileNetV2
 configurations there, so its upper bound is its figure.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
@@ -28,15 +28,14 @@ class Horus:
         notes: tuple[str, ...] = ()
         if not summary.shapes:
             if summary.family != "transformer":
-                reason = "the summary shows no shapes: activations are unknown"
-                return Estimate(self.name, self.version, None, None, reason=reason)
+                return Estimate(reason="the summary shows no shapes: activations are unknown")
             tokens = options.seq_len or options.default_seq_len
             summary = with_tokens(summary, tokens)
             notes = (f"sequence length {tokens} assumed",)
         activations, parameters = summary.activations, summary.parameters
         elements = bounded(activations * batch + parameters + batch * parameters)
         mib = -(-elements * 4 // 2**20) + CONTEXT_MIB
-        return Estimate(self.name, self.version, mib, mib, notes=notes)
+        return Estimate(mib, mib, notes=notes)
 
 
-ESTIMATOR = Horus()
+ESTIMATORS = (Horus(),)

@@ -10,7 +10,7 @@ the same sum, written from its description. Elsewhere than with AMP or bf16 and 
 what the paper covers, and says so.
 """
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import bounded
 from slurm_coloc.estimate.replay.stack import Stack
@@ -33,7 +33,7 @@ class LLMem:
         width = _width(summary)
         if summary.family != "transformer" or not table or not width:
             reason = "LLMem is for language models: no embedding of words is in the summary"
-            return Estimate(self.name, self.version, None, None, reason=reason)
+            return Estimate(reason=reason)
         tokens = options.seq_len or tokens_in_text(summary) or options.default_seq_len
         shaped = summary if summary.shapes else with_tokens(summary, tokens)
         batch = -(-(options.batch_size or 1) // options.gpus)
@@ -48,7 +48,7 @@ class LLMem:
         notes = [f"sequence length {tokens}" + ("" if options.seq_len else " assumed")]
         if wide == 4 or not options.optimizer.startswith("adam"):
             notes.append("LLMem covers mixed precision with Adam: this is outside it")
-        return Estimate(self.name, self.version, mib, mib, notes=tuple(notes))
+        return Estimate(mib, mib, notes=tuple(notes))
 
 
 def _width(summary: Summary) -> int:
@@ -61,4 +61,4 @@ def _width(summary: Summary) -> int:
     return 0
 
 
-ESTIMATOR = LLMem()
+ESTIMATORS = (LLMem(),)

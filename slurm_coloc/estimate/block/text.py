@@ -7,12 +7,13 @@ import re
 import textwrap
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.block import MARK, MAX_NUMBERS, MAX_PACKED, SCHEMA, WIDTH
 from slurm_coloc.estimate.block.traced import Traced
-from slurm_coloc.estimate.block.wire import MAX_SIZE, Step, numbers, step_of
+from slurm_coloc.estimate.block.wire import MAX_SIZE, numbers, step_of
 from slurm_coloc.estimate.lexing import fail
 
 MAX_BLOCKS = 32
@@ -37,8 +38,7 @@ _TORCH = re.compile(r"[0-9A-Za-z.+_-]{1,32}\Z")
 
 def block(traced: Traced) -> str:
     """The lines of a block, with a newline at the end."""
-    step = Step(traced.parameters, traced.constants, traced.inputs, traced.events, traced.gradients)
-    data = leb128(numbers(step))
+    data = leb128(numbers(traced))
     packed = base64.b64encode(zlib.compress(data, 9)).decode()
     head = " ".join(f"{key}={_value(traced, key)}" for key in HEADER)
     words = f"torch={traced.torch[:32]} {head}"
@@ -138,8 +138,7 @@ def read(lines: Sequence[str]) -> Traced:
     if words[0][1:] != [str(SCHEMA)]:
         raise fail("newer", "the recording was made by another release of coloc")
     head = _header([word for line in words[1:-1] for word in line])
-    torch = head.pop("torch", "")
-    if not _TORCH.match(str(torch)):
+    if not _TORCH.match(head.get("torch", "")):
         raise fail("damaged", "the recording does not say which torch made it")
     if missing := set(HEADER) - set(head):
         raise fail("damaged", f"the recording does not say {min(missing)}")
@@ -147,28 +146,14 @@ def read(lines: Sequence[str]) -> Traced:
     if words[-1][1:] != [f"{zlib.crc32(data):08x}"]:
         raise fail("damaged", "the recording is damaged (its checksum is another)")
     step = step_of(integers(data))
-    return Traced(
-        batch=int(head["batch"]),
-        scales=head["scales"] == "yes",
-        precision=str(head["precision"]),
-        optimizer="" if head["optimizer"] == "none" else str(head["optimizer"]),
-        accumulate=max(1, int(head["accumulate"])),
-        seq_len=int(head["seq_len"]),
-        models=int(head["models"]),
-        family=str(head["family"]),
-        torch=str(torch),
-        elements=int(head["elements"]),
-        trainable=int(head["trainable"]),
-        parameters=step.parameters,
-        constants=step.constants,
-        inputs=step.inputs,
-        events=step.events,
-        gradients=step.gradients,
-    )
+    head["scales"] = head["scales"] == "yes"
+    head["optimizer"] = head["optimizer"].replace("none", "")
+    return Traced(step.parameters, step.constants, step.inputs, step.events, step.gradients, **head)
 
 
-def _header(words: list[str]) -> dict[str, int | str]:
-    head: dict[str, int | str] = {}
+def _header(words: list[str]) -> dict[str, Any]:
+    """Values by the keys of HEADER, and ``torch``; each is checked."""
+    head: dict[str, Any] = {}
     for word in words:
         key, _, value = word.partition("=")
         limit = HEADER.get(key)

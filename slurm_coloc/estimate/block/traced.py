@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recorded step whose sizes are functions of the batch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from slurm_coloc.estimate.lexing import bounded, fail
@@ -33,15 +33,7 @@ class SizedScratch(NamedTuple):
 
     def at(self, batch: int) -> Scratch:
         """Of ``batch`` samples. Raises number_out_of_range."""
-        return Scratch(
-            self.work,
-            self.read.at(batch),
-            self.written.at(batch),
-            self.weight,
-            self.kernel,
-            self.groups,
-            self.channels,
-        )
+        return Scratch(self.work, self.read.at(batch), self.written.at(batch), *self[3:])
 
 
 #: an allocation; -1 - k: the free of the k-th one; or a workspace
@@ -49,14 +41,24 @@ SizedEvent = Size | int | SizedScratch
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class SizedStep:
+    """A recording.Recording for any batch; parameters and constants do not depend on it."""
+
+    parameters: tuple[int, ...]
+    constants: tuple[int, ...]
+    inputs: tuple[Size, ...]
+    events: tuple[SizedEvent, ...]
+    gradients: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced(SizedStep):
     """One training step of one process, for any batch size where it ``scales``.
 
-    ``batch``: samples that it was recorded with. ``optimizer``: one of api.OPTIMIZERS, "" where
+    ``batch``: samples that it was recorded with. ``optimizer``: one of core's OPTIMIZERS, "" where
     none was seen. ``accumulate``: steps of the model for one of the optimizer. ``seq_len``: tokens
     a sample, 0 where there are none. ``models``: summaries of the text that it stands for.
-    ``elements``, ``trainable``: parameters of the model, and those that are trained. The other
-    fields are those of recording.Recording; parameters and constants do not depend on the batch.
+    ``elements``, ``trainable``: parameters of the model, and those that are trained.
     """
 
     batch: int
@@ -70,11 +72,6 @@ class Traced:
     torch: str
     elements: int
     trainable: int
-    parameters: tuple[int, ...]
-    constants: tuple[int, ...]
-    inputs: tuple[Size, ...]
-    events: tuple[SizedEvent, ...]
-    gradients: frozenset[int]
 
     def at(self, batch: int) -> Recording:
         """The step with ``batch`` samples. Raises SummaryError other_batch, number_out_of_range."""
@@ -85,21 +82,15 @@ class Traced:
                 f" {batch}: run coloc summarize with that batch size",
             )
         events: list[Event] = []
-        sizes: dict[Size, int] = {}
-        scratches: dict[SizedScratch, Scratch] = {}
+        known: dict[Size | SizedScratch, Event] = {}
         for event in self.events:
-            if isinstance(event, Size):
-                size = sizes.get(event)
-                if size is None:
-                    size = sizes[event] = event.at(batch)
-                events.append(size)
-            elif isinstance(event, int):
+            if isinstance(event, int):
                 events.append(event)
-            else:
-                scratch = scratches.get(event)
-                if scratch is None:
-                    scratch = scratches[event] = event.at(batch)
-                events.append(scratch)
+                continue
+            made = known.get(event)
+            if made is None:
+                made = known[event] = event.at(batch)
+            events.append(made)
         return Recording(
             parameters=self.parameters,
             constants=self.constants,
@@ -126,16 +117,10 @@ def joined(parts: tuple[Traced, ...]) -> Traced | None:
             events.append(event - base if isinstance(event, int) else event)
         gradients.update(index + base for index in part.gradients)
         base += sum(1 for event in part.events if isinstance(event, Size))
-    return Traced(
-        batch=first.batch,
+    return replace(
+        first,
         scales=all(p.scales for p in parts),
-        precision=first.precision,
-        optimizer=first.optimizer,
-        accumulate=first.accumulate,
-        seq_len=first.seq_len,
         models=sum(p.models for p in parts),
-        family=first.family,
-        torch=first.torch,
         elements=bounded(sum(p.elements for p in parts)),
         trainable=bounded(sum(p.trainable for p in parts)),
         parameters=tuple(size for p in parts for size in p.parameters),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Traced as one row of integers and back.
+"""A SizedStep as one row of integers and back.
 
 In order: sizes (count, then fixed, sample and square of each); workspaces (count, then work, index
 of read, index of written, weight, kernel, groups, channels of each); parameters, constants and
@@ -9,9 +9,8 @@ from the free before: both repeat from layer to layer, so that zlib finds the la
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from slurm_coloc.estimate.block.traced import Size, SizedEvent, SizedScratch
+from slurm_coloc.estimate.block.traced import Size, SizedEvent, SizedScratch, SizedStep
 from slurm_coloc.estimate.lexing import fail
 from slurm_coloc.estimate.replay.recording import Work
 
@@ -20,17 +19,6 @@ MAX_EVENTS = 400_000
 MAX_TENSORS = 100_000
 MAX_SIZE = 2**50  # bytes of one tensor: a thousand times the largest GPU
 ALLOCATE, GRADIENT, SCRATCH, AGE, BACK, AHEAD = range(6)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The numbers of a Traced; see there."""
-
-    parameters: tuple[int, ...]
-    constants: tuple[int, ...]
-    inputs: tuple[Size, ...]
-    events: tuple[SizedEvent, ...]
-    gradients: frozenset[int]
 
 
 class _Table:
@@ -49,15 +37,12 @@ class _Table:
         return self.scratches.setdefault(scratch, len(self.scratches))
 
 
-def numbers(step: Step) -> list[int]:
+def numbers(step: SizedStep) -> list[int]:
     """The row of integers, all of them from 0 on."""
     table = _Table()
     lists: list[int] = []
-    for sizes in (
-        [Size(size) for size in step.parameters],
-        [Size(size) for size in step.constants],
-        list(step.inputs),
-    ):
+    fixed = ([Size(size) for size in sizes] for sizes in (step.parameters, step.constants))
+    for sizes in (*fixed, step.inputs):
         lists += _runs([table.size(size) for size in sizes])
     events = _events(step, table)
     row = [len(table.sizes)]
@@ -80,7 +65,7 @@ def _runs(indices: list[int]) -> list[int]:
     return [len(runs), *(number for run in runs for number in run)]
 
 
-def _events(step: Step, table: _Table) -> list[int]:
+def _events(step: SizedStep, table: _Table) -> list[int]:
     out: list[int] = []
     count = last = 0
     for event in step.events:
@@ -127,7 +112,7 @@ class _Row:
             raise fail("damaged", "the recording is longer than it says")
 
 
-def step_of(row: Sequence[int]) -> Step:
+def step_of(row: Sequence[int]) -> SizedStep:
     """The step that ``numbers`` wrote. Raises SummaryError damaged, whatever the integers are."""
     taken = _Row(row)
     sizes = [
@@ -138,7 +123,7 @@ def step_of(row: Sequence[int]) -> Step:
     parameters, constants, inputs = (_tensors(taken, sizes) for _ in range(3))
     events, gradients = _read_events(taken, sizes, scratches)
     taken.end()
-    return Step(
+    return SizedStep(
         parameters=tuple(_fixed(size) for size in parameters),
         constants=tuple(_fixed(size) for size in constants),
         inputs=tuple(inputs),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One estimator a file. A module of this package that has ESTIMATOR is found by the registry."""
+"""One estimator a file. A module of this package that has ESTIMATORS is found by the registry."""

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from statistics import median_low
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
@@ -45,8 +45,9 @@ class Precision:
 # amp: fp32 weights and a half copy that autocast keeps; bf16: everything in two bytes.
 PRECISION = {"fp32": Precision(4, 4, 0), "amp": Precision(2, 4, 2), "bf16": Precision(2, 2, 0)}
 
-#: Last batches of an epoch, over the others: a DataLoader gives what is left (drop_last=False), and
-#: how many samples there are is in no summary. Any size is as likely: these are its quartiles.
+#: Sizes of an epoch's last batch over the others': a DataLoader gives what is left
+#: (drop_last=False), and no summary tells the number of samples. All sizes are equally likely:
+#: these are the quartiles.
 RESTS = (0.25, 0.5, 0.75)
 
 
@@ -59,10 +60,8 @@ class Text:
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""
         shaped, reason, notes = _shaped(summary, options)
-        if reason:
-            return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
-        if reason := unseen(shaped):
-            return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
+        if reason := reason or unseen(shaped):
+            return Estimate(reason=reason, notes=notes)
         shaped = headed(once(shaped))
         eager, rows = _eager(shaped), opened(shaped)
         missing = _counted(shaped) < 0.98 * shaped.parameters
@@ -70,7 +69,7 @@ class Text:
             _lost(shaped, rows) or (not shaped.hidden_outputs and (rows.closed or missing))
         ):
             reason = "blocks of the summary are not opened: print it at full depth"
-            return Estimate(self.name, self.version, None, None, reason=reason, notes=notes)
+            return Estimate(reason=reason, notes=notes)
         memory = _memory_mib(shaped, options, stack, eager, rows)
         unknown = doubts(shaped)
         if unknown:
@@ -81,7 +80,7 @@ class Text:
             # The class does not say whether scores are stored: the bound takes them in.
             worst = _memory_mib(shaped, options, stack, True, rows)
             upper = max(upper, int(worst * 1.02))
-        return Estimate(self.name, self.version, memory, upper, notes=notes)
+        return Estimate(memory, upper, notes=notes)
 
 
 def _lost(summary: Summary, rows: ResolvedBlocks) -> bool:
@@ -146,8 +145,9 @@ def _memory_mib(
 
 
 def _plain(summary: Summary) -> bool:
-    """PyTorch's modules as they come, in a loop of one's own: no activation in place, no batch that
-    is fetched ahead. 2,437 measured MLPs fit that; image models fit the other."""
+    """Whether the training is taken for PyTorch's modules with their defaults in a plain loop: no
+    activation runs in place and no batch is fetched ahead. 2,437 measured MLPs fit this, measured
+    image models fit the opposite."""
     return summary.family == "mlp"
 
 
@@ -207,14 +207,14 @@ def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, t
 
 
 def _drops(summary: Summary) -> bool:
-    """Language models train with dropout; vision models list rows that drop nothing. No table says
-    which: print(model) does, and there each row counts for itself."""
+    """Whether Dropout rows drop anything. Language models train with dropout; vision models list
+    rows with a probability of 0. Tables do not show it; print(model) does, for each row."""
     embeds = any(layer.role is Role.EMBEDDING for layer in summary.layers)
     return embeds or summary.family == "mlp" or summary.format == "reprtree"
 
 
 def _eager(summary: Summary) -> bool:
-    """The attention of these models has always stored its scores."""
+    """Whether the model has an attention class that always stores its scores."""
     return any(is_attention(layer.kind) and _EAGER.match(layer.kind) for layer in summary.layers)
 
 
@@ -232,4 +232,4 @@ def _may_be_eager(summary: Summary) -> bool:
     return not any(layer.attribute("shows_bias") for layer in summary.layers)
 
 
-ESTIMATOR = Text()
+ESTIMATORS = (Text(),)

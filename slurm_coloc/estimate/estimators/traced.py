@@ -11,8 +11,8 @@ tensors autograd keeps, in which order they come and go.
 
 from dataclasses import replace
 
-from slurm_coloc.estimate.api import Estimate, TrainingOptions
 from slurm_coloc.estimate.block.traced import Traced
+from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.rebuild.tied import computes_loss
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.parallel import replicated
@@ -37,7 +37,7 @@ class Recorded:
         recording = summary.recording
         reason = unfit(recording, options)
         if recording is None or reason:
-            return Estimate(self.name, self.version, None, None, reason=reason)
+            return Estimate(reason=reason)
         batch = options.batch_size or recording.batch
         step = recording.at(-(-batch // options.gpus))
         if options.gpus > 1:
@@ -54,11 +54,10 @@ class Recorded:
             ahead=not plain,
         )
         if len(events) > MAX_EVENTS:
-            reason = "the recorded step is too long to be replayed"
-            return Estimate(self.name, self.version, None, None, reason=reason)
+            return Estimate(reason="the recorded step is too long to be replayed")
         memory = stack.peak_mib(events, None if plain else lasting(step, options.optimizer))
         upper = upper_mib(memory, stack.context_mib, Tier.RECORDED, options.level)
-        return Estimate(self.name, self.version, memory, upper, notes=_notes(recording))
+        return Estimate(memory, upper, notes=_notes(recording))
 
 
 def unfit(recording: Traced | None, options: TrainingOptions) -> str:
@@ -100,11 +99,8 @@ def accumulating(step: Recording) -> Recording:
                 events.append(-1 - count)
             count += 1
     return replace(
-        step,
-        constants=(*step.constants, *sizes),
-        events=tuple(events),
-        gradients=frozenset(),
+        step, constants=(*step.constants, *sizes), events=tuple(events), gradients=frozenset()
     )
 
 
-ESTIMATOR = Recorded()
+ESTIMATORS = (Recorded(),)

@@ -8,9 +8,9 @@ stand between bars.
 from collections.abc import Sequence
 
 from slurm_coloc.estimate.keras_rows import Cells, keras_summary
-from slurm_coloc.estimate.lexing import MAX_ROWS, fail
+from slurm_coloc.estimate.lexing import bound_rows, fail
 from slurm_coloc.estimate.summary import Summary
-from slurm_coloc.estimate.tables import is_rule
+from slurm_coloc.estimate.tables import is_rule, ruled_below
 
 
 class Keras2:
@@ -24,8 +24,7 @@ class Keras2:
         line = lines[index].lstrip()
         if not line.startswith("Layer (type)") or "Output Shape" not in line:
             return False
-        below = [text for text in lines[index + 1 : index + 3] if text]
-        return bool(below) and is_rule(below[0], "=") and self._ruled(lines, index)
+        return ruled_below(lines, index, "=") and self._ruled(lines, index)
 
     def _ruled(self, lines: Sequence[str], index: int) -> bool:
         if index and lines[index - 1]:
@@ -55,8 +54,7 @@ class Keras2:
                 continue
             if rules == 1:
                 self._add(rows, line, places[0], places[1], after if after > 0 else len(line))
-                if len(rows) > MAX_ROWS:
-                    raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+                bound_rows(rows)
         raise fail("truncated", "the Keras table has no footer: its end is missing")
 
     def _add(self, rows: list[Cells], line: str, shape: int, count: int, end: int) -> None:

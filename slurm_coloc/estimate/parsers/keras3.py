@@ -8,7 +8,7 @@ the optimizer's variables to the total when the model is compiled and built.
 from collections.abc import Sequence
 
 from slurm_coloc.estimate.keras_rows import Cells, keras_summary
-from slurm_coloc.estimate.lexing import MAX_ROWS, fail
+from slurm_coloc.estimate.lexing import bound_rows, fail
 from slurm_coloc.estimate.summary import Summary
 
 _EDGES = "┃│|"
@@ -67,8 +67,7 @@ class Keras3:
                 joined = [old + new for old, new in zip(current, cells, strict=True)]
                 joined[0] = f"{current[0]} {cells[0]}".strip()
                 current = joined
-            if len(rows) > MAX_ROWS:
-                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+            bound_rows(rows)
         raise fail("truncated", "the Keras table has no footer: its end is missing")
 
 

@@ -10,17 +10,17 @@ them.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from slurm_coloc.estimate.constructors import attributes_of, parameters_of
 from slurm_coloc.estimate.kinds import Role, is_attention, role
-from slurm_coloc.estimate.lexing import MAX_ROWS, bounded, fail, parse_count
+from slurm_coloc.estimate.lexing import bound_rows, bounded, fail, parse_count
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import footer_of, trainable_of
 
 _ROOT = re.compile(r"\s*[A-Za-z_][\w.]{0,127}\(\Z")
 _CHILD = re.compile(
-    r"\s*\((?P<var>[^():]{1,128})\): (?:(?P<times>\d{1,18}) x )?(?P<kind>[A-Za-z_][\w.]{0,127})"
+    r"\s*\([^():]{1,128}\): (?:(?P<times>\d{1,18}) x )?(?P<kind>[A-Za-z_][\w.]{0,127})"
     r"(?P<open>\()"
 )
 _COUNT = re.compile(r",? *(?P<count>\d[\d,]{0,40}) params\Z")
@@ -36,7 +36,6 @@ class Node:
     """A module while it is open."""
 
     kind: str
-    name: str
     depth: int
     times: int
     indent: int = 0
@@ -48,7 +47,7 @@ class Node:
     linears: int = 0
     width: int = 0  # last normalised size seen inside
     attentions: int = 0
-    place: int = field(default=-1)
+    place: int = -1
 
 
 class ReprTree:
@@ -119,13 +118,12 @@ class _Walk:
     def run(self, lines: Sequence[str]) -> int:
         """Read the tree that begins on the first line; the number of lines read."""
         kind = lines[0].strip()[:-1].rpartition(".")[2]
-        self._open(Node(kind, "", 0, 1, _indent(lines[0])))
+        self._open(Node(kind, 0, 1, _indent(lines[0])))
         for index, line in enumerate(lines[1:], 1):
             self._line(line)
             if not self._stack:
                 return index + 1
-            if len(self.layers) > MAX_ROWS:
-                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+            bound_rows(self.layers)
         raise fail("truncated", "the tree of modules is not closed: its end is missing")
 
     def _line(self, line: str) -> None:
@@ -145,7 +143,7 @@ class _Walk:
         if times == 0:
             raise fail("bad_row", "a module stands zero times in the tree")
         kind = match["kind"].rpartition(".")[2]
-        node = Node(kind, match["var"], len(self._stack), times, _indent(line))
+        node = Node(kind, len(self._stack), times, _indent(line))
         self._open(node)
         rest = line[match.end() :]
         if not rest:
@@ -193,13 +191,14 @@ class _Walk:
                 raise fail("bad_row", f"a line of the tree cannot be read: {tail[:60]!r}")
         attributes = attributes_of(node.kind, node.arguments)
         own = self._own(node, attributes)
+        marks = (("attention", 1),) if is_attention(node.kind) and not node.attentions else ()
         self.layers[node.place] = Layer(
             kind=node.kind,
             depth=node.depth,
             parameters=own,
             count=times,
             leaf=node.children == 0,
-            attributes=(*attributes, *self._marks(node)),
+            attributes=(*attributes, *marks),
         )
         self.total = bounded(self.total + own * times)
         if self._stack:
@@ -229,12 +228,6 @@ class _Walk:
             bare = 5 * node.width**2  # XLNet's q, k, v, o, r stand in no row
             self.notes.append(f"{node.kind} shows no projections: five of {node.width} assumed")
         return bounded(max(node.own, known or 0, bare))
-
-    def _marks(self, node: Node) -> tuple[tuple[str, int], ...]:
-        marks = []
-        if is_attention(node.kind) and not node.attentions:
-            marks.append(("attention", 1))
-        return tuple(marks)
 
 
 PARSER = ReprTree()

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
-    MAX_ROWS,
     UNKNOWN_DIM,
     Shape,
+    bound_rows,
     bounded,
     fail,
-    kept,
     parse_count,
     parse_shapes,
+    remembered,
 )
 from slurm_coloc.estimate.parsers.torchinfo_footer import (
     hidden_of,
@@ -36,6 +36,7 @@ from slurm_coloc.estimate.tables import (
     is_rule,
     per_sample,
     refuse_negative,
+    ruled_below,
     trainable_of,
 )
 
@@ -117,8 +118,7 @@ class TorchInfo:
         line = lines[index].lstrip()
         if not line.startswith("Layer (type"):
             return False
-        below = [text for text in lines[index + 1 : index + 3] if text]
-        if not below or not is_rule(below[0], "="):
+        if not ruled_below(lines, index, "="):
             return False
         if ":depth-idx" in line or "(var_name)" in line:
             return True
@@ -152,8 +152,7 @@ class TorchInfo:
                     return rows, index
                 continue
             rows.append(self._row(line[min(indent, len(line) - len(line.lstrip())) :], columns))
-            if len(rows) > MAX_ROWS:
-                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+            bound_rows(rows)
         raise fail("truncated", "the torchinfo table has no end")
 
     def _row(self, line: str, columns: list[str]) -> Row:
@@ -182,12 +181,7 @@ class TorchInfo:
         )
 
     def _summary(
-        self,
-        rows: list[Row],
-        columns: list[str],
-        footer: Footer,
-        pass_bytes: int,
-        input_bytes: int,
+        self, rows: list[Row], columns: list[str], footer: Footer, pass_bytes: int, input_bytes: int
     ) -> Summary:
         batch = _batch(rows)
         layers = _layers(rows, batch)
@@ -243,7 +237,7 @@ def _layers(rows: list[Row], batch: int | None) -> list[Layer]:
     return layers
 
 
-@kept
+@remembered
 def _shapes(cell: str) -> tuple[Shape, ...]:
     if cell in ("--", "(recursive)"):
         return ()
@@ -254,7 +248,7 @@ def _shapes(cell: str) -> tuple[Shape, ...]:
     return shapes
 
 
-@kept
+@remembered
 def _kernel(cell: str) -> int:
     """Elements of the kernel (9 for [3, 3]), 0 where none is printed."""
     count = parse_count(cell)

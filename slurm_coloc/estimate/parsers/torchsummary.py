@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from slurm_coloc.estimate.kinds import Role, role
 from slurm_coloc.estimate.lexing import (
-    MAX_ROWS,
     UNKNOWN_DIM,
     Shape,
+    bound_rows,
     bounded,
     fail,
     parse_count,
@@ -112,8 +112,7 @@ class TorchSummary:
                 raise fail("bad_row", f"row {number} of the table cannot be read")
             refuse_negative(shapes)
             rows.append((kind, shapes, count))
-            if len(rows) > MAX_ROWS:
-                raise fail("too_many_layers", f"the summary has more than {MAX_ROWS} rows")
+            bound_rows(rows)
         raise fail("truncated", "the torchsummary table has no end")
 
     def _batch(self, rows: list[tuple[str, tuple[Shape, ...], int]]) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.product import Scores, Sizes, after, eager, fused
+from slurm_coloc.estimate.rebuild.product import Scores, Sizes, eager, fused
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
 from slurm_coloc.estimate.summary import Layer
@@ -40,8 +40,7 @@ class _Rows:
 def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
     """Of a container whose rows are q, k, v (or one for all), maybe norms and a softmax, and a
     projection at the end."""
-    tape = scope.tape
-    tape.hold(x.storage)
+    scope.tape.hold(x.storage)
     layer = node.layer
     rows = _rows(node, x)
     parts = _parts(scope, node, rows, x, run)
@@ -53,18 +52,17 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
         made = fused(scope, parts, sizes, copied=layer.kind == UNITS)
     else:
         made = eager(scope, parts, sizes, scores)
-    for part in parts:
-        tape.drop(part.storage)
+    scope.drop(*parts)
     if rows.own > 3:  # XLNet: the last projection, too
-        made = after(scope, made, scope.run([made], x.size, x.shape, saves_inputs=[made]))
+        made = scope.after(made, scope.run([made], x.shape, x.size, saves_inputs=[made]))
         for more in (2 * x.size, x.size, x.size):  # keys of positions, queries with both biases
-            made = after(scope, made, scope.run([made], made.size, made.shape, saves=[more]))
+            made = scope.after(made, scope.run([made], made.shape, made.size, saves=[more]))
     for child in rows.rest:
-        made = after(scope, made, run(scope, [child], made, [made]))
+        made = scope.after(made, run(scope, [child], made, [made]))
     out = layer.outputs[0] if layer.outputs else x.shape
     if made.shape != out:
-        made = after(scope, made, scope.reshaped(made, out))
-    tape.drop(x.storage)
+        made = scope.after(made, scope.reshaped(made, out))
+    scope.drop(x)
     return made
 
 
@@ -106,43 +104,43 @@ def _parts(scope: Scope, node: Node, rows: _Rows, x: Value, run: Run) -> list[Va
         many = min(rows.own, 3)
         shape = (*x.shape[:-1], many * x.shape[-1])
         weights = scope.weights(node.layer)
-        parts.append(scope.run([x], many * x.size, shape, saves_inputs=[x], weights=weights))
+        parts.append(scope.run([x], shape, many * x.size, saves_inputs=[x], weights=weights))
     parts += [run(scope, [row], x, [x]) for row in rows.first]
     if not parts:
         parts.append(scope.same(x, x.shape))
     source = parts[0]
     for row in rows.norms:
         weights = scope.weights(row.layer)
-        parts.append(scope.run([source], x.size, x.shape, saves_inputs=[source], weights=weights))
+        parts.append(scope.run([source], x.shape, x.size, saves_inputs=[source], weights=weights))
     if node.layer.kind.lower().startswith(ROTATED) and not scope.caches:
-        parts += [scope.run([source], x.size, x.shape) for _ in range(2)]
+        parts += [scope.run([source], x.shape, x.size) for _ in range(2)]
     return parts
 
 
 def _cached(scope: Scope, layer: Layer, parts: list[Value], x: Value) -> list[Value]:
     """Keys and values stay with what the model gives out. Today's transformers copies them into the
     cache and reads them there; the classes of old, which had the kernel in their names, did not."""
-    tape, name = scope.tape, layer.kind.lower()
+    name = layer.kind.lower()
     if "sdpa" in name or "flash" in name:
         for part in parts[1:3] or parts:
-            tape.hold(part.storage)
+            scope.tape.hold(part.storage)
         return parts
     if len(parts) < 3:  # one matrix for all
         both = parts[0].size - x.size
-        made = scope.run(parts[:1], max(1, both), x.shape)
-        tape.hold(made.storage)
+        made = scope.run(parts[:1], x.shape, max(1, both))
+        scope.tape.hold(made.storage)
         if not scope.rotary:
             return [*parts, made]
         # Queries and keys are turned, and the cache has the values: nobody needs the matrix' own.
-        turned = scope.run(parts[:1], x.size, x.shape)
-        return [after(scope, parts[0], turned), made]
+        turned = scope.run(parts[:1], x.shape, x.size)
+        return [scope.after(parts[0], turned), made]
     for place in (1, 2):
-        made = scope.run([parts[place]], parts[place].size, parts[place].shape)
-        tape.hold(made.storage)
-        parts[place] = after(scope, parts[place], made)
+        made = scope.run([parts[place]], parts[place].shape, parts[place].size)
+        scope.tape.hold(made.storage)
+        parts[place] = scope.after(parts[place], made)
         if made.size < parts[0].size:  # heads share them: they are repeated for the kernel
-            wide = scope.run([made], parts[0].size, parts[0].shape)
-            parts[place] = after(scope, made, wide)
+            wide = scope.run([made], parts[0].shape, parts[0].size)
+            parts[place] = scope.after(made, wide)
     return parts
 
 

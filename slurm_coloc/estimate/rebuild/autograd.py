@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model's forward and backward as PyTorch's autograd would run them, told as allocations.
+"""A model's forward and backward as the allocations that PyTorch's autograd would make.
 
-Operators are told one after another, in the order of execution; each says what it reads, makes and
-saves for its gradient. A storage is freed when its last holder lets go: a name in the model's code
-(`hold`, `drop`) or an operator that saved it. The backward runs the operators in reverse. There a
+Operators are put on a tape in the order of execution; each states what it reads, makes and saves
+for its gradient. A storage is freed when its last holder drops it: a name in the model's code
+(`hold`, `drop`) or an operator that saved it. The backward runs the operators in reverse: a
 gradient is freed when the operator that made its tensor has used it, and two gradients of one
-tensor are summed in place where nobody else holds the first (torch/csrc/autograd/input_buffer.cpp).
+tensor are summed in place if nothing else holds the first (torch/csrc/autograd/input_buffer.cpp).
 """
 
 from collections.abc import Sequence
@@ -79,11 +79,11 @@ class Tape:
                 self.events.append(-1 - storage)
 
     def alive(self, storage: int) -> bool:
-        """Somebody holds it."""
+        """Whether it has a holder."""
         return storage < 0 or self._holders[storage] > 0
 
     def holders(self, storage: int) -> int:
-        """How many hold it; 2 for what is not of the tape."""
+        """Number of its holders; 2 for a storage that is not of the tape."""
         return self._holders[storage] if storage >= 0 else 2
 
     @property

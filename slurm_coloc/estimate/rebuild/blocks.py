@@ -38,9 +38,11 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
     layer = node.layer
     result = None
     for _ in range(node.times):
-        given = x if result is None else result
+        given = result or x
         if not node.children and not layer.leaf and layer.outputs:
-            made = _passed(scope, layer.outputs[0], given)
+            # A container of a flat table stands after its rows: it passes on what they made.
+            same = layer.outputs[0] == given.shape
+            made = (scope.same if same else scope.reshaped)(given, layer.outputs[0])
         elif not node.children or composed(layer):
             made = leaf(scope, layer, given)
         elif layer.role is Role.NORM and layer.parameters:
@@ -54,15 +56,10 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
         else:
             made = container(scope, node, given)
         if result is not None:
-            scope.tape.drop(result.storage)
+            scope.drop(result)
         result = made
     assert result is not None
     return result
-
-
-def _passed(scope: Scope, out: Shape, x: Value) -> Value:
-    """A container of a flat table, which stands after its rows: it gives on what they made."""
-    return scope.same(x, out) if out == x.shape else scope.reshaped(x, out)
 
 
 def _attends(node: Node) -> bool:
@@ -89,8 +86,7 @@ def _drops_scores(node: Node) -> bool:
 
 def container(scope: Scope, node: Node, x: Value) -> Value:
     """The children one after another, then what the end of the block does."""
-    tape = scope.tape
-    tape.hold(x.storage)  # the argument lives as long as the call
+    scope.tape.hold(x.storage)  # the argument lives as long as the call
     rows, after = node.children, []
     sums = _adds(node, x)
     if sums and rows[-1].layer.role in (Role.ACT_OUT, Role.ACT_IN) and not rows[-1].children:
@@ -112,10 +108,8 @@ def container(scope: Scope, node: Node, x: Value) -> Value:
     if node.layer.kind in ENDS_IN_RELU and rows and rows[-1].layer.role is Role.NORM:
         after = [Node(Layer("ReLU"))]
     if after:
-        last = run(scope, after, made, [made])
-        tape.drop(made.storage)
-        made = last
-    tape.drop(x.storage)
+        made = scope.after(made, run(scope, after, made, [made]))
+    scope.drop(x)
     return made
 
 
@@ -137,25 +131,24 @@ def run(
     product: bool = False,
     past: Past | None = None,
 ) -> Value:
-    """Rows in order. ``frame``: values that the code around them still holds. ``product``: two
-    results that meet are multiplied, not summed. ``past``: where to put what they made."""
-    tape = scope.tape
-    tape.hold(x.storage)
+    """Run rows in order. ``frame``: values that the calling code still holds. ``product``: two
+    results that meet are multiplied, not summed. ``past``: receives what the rows made."""
+    scope.tape.hold(x.storage)
     current = x
     shared = past is not None
     past = past or Past()
     rows = unlisted(nodes)
     for place, node in enumerate(rows):
         if stack := stacked(scope, past, node.layer):
-            tape.drop(current.storage)
+            scope.drop(current)
             current = _selected(scope, node, stack, past)
             continue
         given = _given(scope, node, current, frame, product, past)
         made = call(scope, node, given)
-        tape.drop(given.storage)
+        scope.drop(given)
         older = given.storage != current.storage
         if node.layer.kind in ASIDE and made.shape == current.shape:
-            tape.drop(made.storage)
+            scope.drop(made)
         elif older and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
             if product or (place and widens(rows[place - 1], node)):
@@ -170,7 +163,7 @@ def run(
             if older and current.storage != x.storage:
                 past.left.append(current)
             else:
-                tape.drop(current.storage)
+                scope.drop(current)
             current = made
     if not shared:
         _let_go(scope, past)
@@ -178,30 +171,27 @@ def run(
 
 
 def _selected(scope: Scope, node: Node, stack: Value, past: Past) -> Value:
-    """What a row makes of a stack are its weights."""
+    """The sum of a stack's values by the weights that a row makes of the stack."""
     shape = past.made[-1].shape
     weights = call(scope, node, stack)
     made = weighed(scope, stack, weights, shape)
-    for value in (stack, weights):
-        scope.tape.drop(value.storage)
+    scope.drop(stack, weights)
     past.add(made, stack)
     return made
 
 
 def _acts(rows: list[Node], place: int) -> bool:
-    """An activation stands there."""
+    """Whether the row at ``place`` is an activation."""
     return place < len(rows) and rows[place].layer.role in (Role.ACT_OUT, Role.ACT_IN)
 
 
 def _let_go(scope: Scope, past: Past) -> None:
-    for value in past.left:
-        scope.tape.drop(value.storage)
+    scope.drop(*past.left)
     past.left.clear()
 
 
 def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     """Rows with rows of their own on ``x`` each, summed; then the others in order."""
-    tape = scope.tape
     made: Value | None = None
     apart = [node for node in nodes if node.children or node.layer.role is Role.NORM]
     lists = [node.children if node.layer.kind == "ModuleList" else [node] for node in apart]
@@ -210,16 +200,15 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
         made = own if made is None else joined(scope, made, own)
     if made is None:
         made = scope.same(x, x.shape)
-    after = run(scope, [node for node in nodes if node not in apart], made, [made])
-    tape.drop(made.storage)
-    return after
+    rest = [node for node in nodes if node not in apart]
+    return scope.after(made, run(scope, rest, made, [made]))
 
 
 def _given(
     scope: Scope, node: Node, current: Value, frame: list[Value], product: bool, past: Past
 ) -> Value:
-    """What a row reads: what was made last, an older value of its shape, or what a function made
-    of the last one. With a holder for the caller."""
+    """What a row reads: the last value, an older one of its shape, or what a function made of the
+    last one. The caller is a holder of it."""
     shape = node.layer.inputs[0] if node.layer.inputs else None
     if product and node.layer.role is Role.LINEAR and node.layer.outputs[:1] == (current.shape,):
         return scope.same(frame[-1], frame[-1].shape)  # the second matrix beside the gate
@@ -227,13 +216,13 @@ def _given(
         # Attention's product of queries, keys and values, which a flat table has in no row.
         third = (*current.shape[:-1], current.shape[-1] // 3)
         return scope.run(
-            [current], current.size // 3, third, saves_inputs=[current], saves_output=True
+            [current], third, current.size // 3, saves_inputs=[current], saves_output=True
         )
     if shape is None or shape == current.shape or elements(shape) <= 0:
         return scope.same(current, current.shape)
     if sorted(shape) == sorted(current.shape):  # permuted, and copied where it must be a matrix
         if node.layer.role is Role.LINEAR and len(shape) == 3:
-            return scope.run([current], current.size, shape)
+            return scope.run([current], shape, current.size)
         return scope.same(current, shape)
     if elements(shape) == elements(current.shape):  # windows, tokens
         return scope.reshaped(current, shape)
@@ -256,39 +245,29 @@ def _is_product(layer: Layer, made: Shape) -> bool:
 def _normalised(scope: Scope, node: Node, x: Value) -> Value:
     """timm's BatchNormAct2d and its kin: a normalisation, then its children."""
     first = norm(scope, node.layer, x, node.layer.outputs[0] if node.layer.outputs else x.shape)
-    made = run(scope, node.children, first, [first])
-    scope.tape.drop(first.storage)
-    return made
+    return scope.after(first, run(scope, node.children, first, [first]))
 
 
 def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     """What comes after a container's last row, from its own shape."""
     layer = node.layer
     out = layer.outputs[0] if layer.outputs else made.shape
-    tape = scope.tape
     if made.shape != out:
         if out == x.shape and made.size < x.size:
-            shaped = scope.run([x, made], x.size, out, saves_inputs=[x, made])
+            shaped = scope.run([x, made], out, x.size, saves_inputs=[x, made])
         else:
             shaped = gathered(scope, past, [x], out) or scope.reshaped(made, out)
-        tape.drop(made.storage)
-        made = shaped
+        made = scope.after(made, shaped)
     if layer.parameters and layer.role is Role.BLOCK:
         # A block's own vectors scale its branches (ConvNeXt, BEiT), one each: the last is applied
         # here, the others kept what they scaled before. Elsewhere they are added: a bias, a
         # position embedding.
         whole = dict.fromkeys((1, *out), 1) | {2 * side: 2 for side in out if side > 1}
         scales = whole.get(layer.parameters, 0) if _adds(node, x) else 0
-        scaled = scope.run(
-            [made],
-            made.size,
-            out,
-            saves_inputs=[made] if scales else [],
-            saves=[made.size] * (scales - 1),
-            weights=scope.weights(layer),
-        )
-        tape.drop(made.storage)
-        made = scaled
+        kept, more = [made] if scales else [], [made.size] * (scales - 1)
+        weights = scope.weights(layer)
+        scaled = scope.run([made], out, made.size, saves_inputs=kept, saves=more, weights=weights)
+        made = scope.after(made, scaled)
     return made
 
 

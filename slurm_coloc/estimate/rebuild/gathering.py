@@ -10,21 +10,18 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.product import after
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape
 from slurm_coloc.estimate.summary import Layer
 
-#: rows that are looked back for one concatenation
-MOST = 64
-#: and for what a row reads a part of
-LOOK = 8
+#: rows before this one that a concatenation may have, and that a row may read a part of
+MOST, MOST_FOR_PART = 64, 8
 
 
 @dataclass(slots=True)
 class Past:
-    """What the rows of one container made, in order; nobody holds these values for that. ``ends``:
-    those that the next row did not read. ``left``: of these, what the code of the container keeps
-    for later, with a holder each."""
+    """What the rows of one container made, in order; a value here has no holder for that.
+    ``ends``: those that the next row did not read. ``left``: of these, what the container's code
+    needs later, with a holder each."""
 
     made: list[Value] = field(default_factory=list)
     ends: list[Value] = field(default_factory=list)
@@ -47,7 +44,7 @@ def gathered(scope: Scope, past: Past, frame: list[Value], shape: Shape) -> Valu
     for values in (past.made, past.ends):
         found = _parts([*frame[-1:], *values[-MOST:]], shape)
         if found:
-            return scope.run(found, scope.bytes(shape), shape, parts=True)
+            return scope.run(found, shape, parts=True)
     return None
 
 
@@ -77,14 +74,14 @@ def _differs(shape: Shape, whole: Shape) -> int | None:
 
 
 def split(scope: Scope, past: Past, current: Value, layer: Layer, shape: Shape) -> Value | None:
-    """``shape`` as a part of what was made last, or of what a row before it made and somebody
-    holds; None where it is no part, or where the row makes what it was made of: a shortcut."""
+    """``shape`` as a part of the last value, or of an earlier one that still has a holder. None
+    where it is not a part, or where the row gives the last value's shape: a shortcut."""
     if current.shape in layer.outputs:
         return None
-    for value in (current, *reversed(past.made[-LOOK:])):
+    for value in (current, *reversed(past.made[-MOST_FOR_PART:])):
         part = _differs(_like(shape, value.shape), value.shape) is not None
         if part and (value is current or scope.tape.alive(value.storage)):
-            return scope.run([value], scope.bytes(shape), shape, view=True)
+            return scope.run([value], shape, view=True)
     return None
 
 
@@ -108,10 +105,10 @@ def stacked(scope: Scope, past: Past, layer: Layer) -> Value | None:
     values = past.made[-shape[1] :]
     if any(value.shape != last for value in values):
         return None
-    return scope.run(values, scope.bytes(shape), shape, parts=True)
+    return scope.run(values, shape, parts=True)
 
 
 def weighed(scope: Scope, stack: Value, weights: Value, shape: Shape) -> Value:
     """The sum of a stack's values, each times its weight."""
-    product = scope.run([stack, weights], stack.size, stack.shape, saves_inputs=[stack, weights])
-    return after(scope, product, scope.run([product], scope.bytes(shape), shape))
+    product = scope.run([stack, weights], stack.shape, stack.size, saves_inputs=[stack, weights])
+    return scope.after(product, scope.run([product], shape))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.leaves import leaf
-from slurm_coloc.estimate.rebuild.product import Sizes, after, fused
+from slurm_coloc.estimate.rebuild.product import Sizes, fused
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.rebuild.tree import Node
 
@@ -60,46 +60,41 @@ def joint(node: Node) -> Joint | None:
 
 def run_joint(scope: Scope, node: Node, block: Joint, x: Value) -> Value:
     """Such a block on ``x``, with its sum."""
-    tape = scope.tape
-    tape.hold(x.storage)
+    scope.tape.hold(x.storage)
     whole = _in_turn(scope, block.before, x)
     parts = [
         scope.run(
-            [whole], x.size, x.shape, saves_inputs=[whole], weights=scope.weights(row.layer),
+            [whole], x.shape, x.size, saves_inputs=[whole], weights=scope.weights(row.layer),
             saves=[scope.bytes((x.size // scope.batch // scope.low // 64,), 4)],
         )
         for row in block.norms
     ]  # fmt: skip
     attended = fused(scope, [*parts, whole], Sizes(x.size, x.size, x.size, x.size, x.shape))
     shape = (*x.shape[:-1], block.hidden)
-    size = scope.bytes(shape)
     if node.layer.parameters:  # a bias of its own
-        hidden = scope.run([whole], size, shape, weights=scope.weights(node.layer))
+        hidden = scope.run([whole], shape, weights=scope.weights(node.layer))
     else:
-        hidden = scope.run([whole], size, shape, view=True)
-    for part in (*parts, whole):
-        tape.drop(part.storage)
-    hidden = after(scope, hidden, leaf(scope, block.act.layer, hidden))
+        hidden = scope.run([whole], shape, view=True)
+    scope.drop(*parts, whole)
+    hidden = scope.after(hidden, leaf(scope, block.act.layer, hidden))
     if len(block.last) == 1:
         both = (*x.shape[:-1], block.hidden + x.shape[-1])
-        made = scope.run([attended, hidden], scope.bytes(both), both, parts=True)
-        made = after(scope, made, leaf(scope, block.last[0].layer, made))
+        made = scope.run([attended, hidden], both, parts=True)
+        made = scope.after(made, leaf(scope, block.last[0].layer, made))
     else:
         pairs = zip(block.last, (attended, hidden), strict=True)
         one, other = (leaf(scope, row.layer, value) for row, value in pairs)
-        made = scope.run([one, other], x.size, x.shape, through=True)
-        tape.drop(one.storage)
-        tape.drop(other.storage)
-    for value in (attended, hidden):
-        tape.drop(value.storage)
-    made = after(scope, made, _in_turn(scope, block.rest, made))
-    made = after(scope, made, scope.run([x, made], x.size, x.shape, through=True))
-    tape.drop(x.storage)
+        made = scope.run([one, other], x.shape, x.size, through=True)
+        scope.drop(one, other)
+    scope.drop(attended, hidden)
+    made = scope.after(made, _in_turn(scope, block.rest, made))
+    made = scope.after(made, scope.run([x, made], x.shape, x.size, through=True))
+    scope.drop(x)
     return made
 
 
 def _in_turn(scope: Scope, rows: tuple[Node, ...], x: Value) -> Value:
     made = scope.same(x, x.shape)
     for row in rows:
-        made = after(scope, made, leaf(scope, row.layer, made))
+        made = scope.after(made, leaf(scope, row.layer, made))
     return made

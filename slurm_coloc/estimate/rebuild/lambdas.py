@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.leaves import leaf
-from slurm_coloc.estimate.rebuild.product import after
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
 
@@ -47,32 +46,29 @@ def run_lambda(scope: Scope, node: Node, made_of: Lambda, x: Value) -> Value:
     rest = node.children[3:]
     whole = leaf(scope, first.layer, x)
     queries, values = (leaf(scope, row.layer, whole) for row in norms)
-    scope.tape.drop(whole.storage)
+    scope.drop(whole)
     pairs = scope.bytes((places, places))
     saves = [scope.bytes((key, places)), scope.bytes((heads, key, value)), queries.size]
     if rest and rest[0].layer.role is Role.CONV:  # positions by a convolution over the values
         table = rest[0].layer
         given = table.inputs[0] if table.inputs else (1, 1, *x.shape[2:], value)
         near = leaf(scope, table, scope.same(values, given))
-        scope.tape.drop(values.storage)
+        scope.drop(values)
         rest = rest[1:]
     else:
-        spread = scope.run([values], pairs * value, (places, places, value))
+        spread = scope.run([values], (places, places, value), pairs * value)
         near = scope.run(
             [spread],
-            scope.bytes((places, key, value)),
             (1, places, key, value),
             saves_inputs=[spread],
             saves=[pairs * key],
             weights=scope.weights(node.layer),
         )
-        scope.tape.drop(spread.storage)
-    each = scope.run([near], heads * near.size, (heads, *near.shape))
+        scope.drop(spread)
+    each = scope.run([near], (heads, *near.shape), heads * near.size)
     out: Shape = rest[0].layer.inputs[0] if rest and rest[0].layer.inputs else x.shape
-    size = scope.bytes(out)
-    made = scope.run([queries, values, each], size, out, saves_inputs=[each], saves=saves)
-    for one in (queries, values, near, each):
-        scope.tape.drop(one.storage)
+    made = scope.run([queries, values, each], out, saves_inputs=[each], saves=saves)
+    scope.drop(queries, values, near, each)
     for row in rest:
-        made = after(scope, made, leaf(scope, row.layer, made))
+        made = scope.after(made, leaf(scope, row.layer, made))
     return made

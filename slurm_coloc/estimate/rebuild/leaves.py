@@ -27,13 +27,13 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
             return _max_pool(scope, layer, x, out)
         case Role.POOL:
             kept = [x] if elements(out[1:]) > out[1] else []
-            return scope.run([x], scope.bytes(out), out, saves_inputs=kept)
+            return scope.run([x], out, saves_inputs=kept)
         case Role.DROPOUT:
             if not scope.drops or layer.attribute("zero"):
                 return scope.same(x, out)
-            return scope.run([x], scope.bytes(out), out, saves=[scope.bytes(out, 1)])
+            return scope.run([x], out, saves=[scope.bytes(out, 1)])
         case Role.EMBEDDING:
-            return scope.run([], scope.bytes(out), out, weights=scope.weights(layer))
+            return scope.run([], out, weights=scope.weights(layer))
         case Role.RECURRENT:
             return _recurrent(scope, layer, x, out)
         case Role.ALIAS | Role.INPUT if not layer.parameters:
@@ -53,17 +53,11 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     size = scope.bytes(out)
     scratch = [Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work]
     x = _padded(scope, layer, x, out, kernel)
-    made = scope.run(
-        [x],
-        size,
-        out,
-        saves_inputs=[] if layer.frozen else [x],
-        saves=[weight] if "stdconv" in layer.kind.lower() else [],  # the weight, standardised
-        weights=scope.weights(layer, bias),
-        scratch=scratch,
-    )
-    scope.tape.drop(x.storage)
-    return made
+    kept = [] if layer.frozen else [x]
+    copy = [weight] if "stdconv" in layer.kind.lower() else []  # the weight, standardised
+    weights = scope.weights(layer, bias)
+    made = scope.run([x], out, saves_inputs=kept, saves=copy, weights=weights, scratch=scratch)
+    return scope.after(x, made)
 
 
 #: tensors of the output's size that one step's gates and state are
@@ -72,13 +66,10 @@ GATES = {"lstm": 5, "gru": 4}
 
 def _recurrent(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Keeps its input, its output and the gates of each step (cuDNN's reserve)."""
-    size = scope.bytes(out)
     gates = next((many for name, many in GATES.items() if name in layer.kind.lower()), 1)
     weights = scope.weights(layer)
-    kept = [size] * gates
-    return scope.run(
-        [x], size, out, saves_inputs=[x], saves_output=True, saves=kept, weights=weights
-    )
+    kept = [scope.bytes(out)] * gates
+    return scope.run([x], out, saves_inputs=[x], saves_output=True, saves=kept, weights=weights)
 
 
 def _conditional(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
@@ -91,15 +82,9 @@ def _conditional(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     size = scope.bytes(out)
     groups = scope.batch * (out[1] if alone else 1)
     channels = scope.batch * out[1]
-    return scope.run(
-        [x],
-        size,
-        out,
-        saves_inputs=[x],
-        saves=[weight],
-        weights=scope.weights(layer),
-        scratch=[Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work],
-    )
+    scratch = [Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work]
+    weights = scope.weights(layer)
+    return scope.run([x], out, saves_inputs=[x], saves=[weight], weights=weights, scratch=scratch)
 
 
 def _padded(scope: Scope, layer: Layer, x: Value, out: Shape, kernel: int) -> Value:
@@ -117,16 +102,14 @@ def _padded(scope: Scope, layer: Layer, x: Value, out: Shape, kernel: int) -> Va
     shape = (*x.shape[:2], *sides)
     if shape == x.shape:
         return scope.same(x, x.shape)
-    return scope.run([x], scope.bytes(shape), shape)
+    return scope.run([x], shape)
 
 
 def _max_pool(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves what it reads and, of eight bytes each, where the largest were."""
     given = _padded(scope, layer, x, out, layer.attribute("kernel_elements") or 9)
     indices = 2 * scope.bytes(out, 4)
-    made = scope.run([given], scope.bytes(out), out, saves_inputs=[given], saves=[indices])
-    scope.tape.drop(given.storage)
-    return made
+    return scope.after(given, scope.run([given], out, saves_inputs=[given], saves=[indices]))
 
 
 def _kernel(layer: Layer, given: Shape, out: Shape) -> tuple[int, int]:
@@ -156,7 +139,7 @@ def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     bias = out[-1] if any(layer.parameters == (n + 1) * out[-1] for n in reads) else 0
     kept = [] if layer.frozen else [x]  # what it reads is for its weight's gradient
     weights = scope.weights(layer, bias)
-    return scope.run([x], scope.bytes(out), out, saves_inputs=kept, weights=weights)
+    return scope.run([x], out, saves_inputs=kept, weights=weights)
 
 
 def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
@@ -177,8 +160,8 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         rows = scope.bytes(out[:-1], 4)
     return scope.run(
         [x],
-        size,
         out,
+        size,
         saves_inputs=[x],
         saves=[rows, rows, *_written(scope, name, out), *([size] * evolved)],
         weights=scope.weights(layer, layer.parameters // 2),
@@ -227,22 +210,14 @@ def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     if layer.role is Role.ACT_OUT:
         size = scope.bytes(out, scope.high if "softmax" in name else None)
         if not scope.inplace and name in NOT_THEN:
-            return scope.run([x], size, out, saves_inputs=[x])
+            return scope.run([x], out, size, saves_inputs=[x])
         can = "softmax" not in name and "tanh" not in name and "sigmoid" not in name
         inplace = can and scope.inplace
-        return scope.run([x], size, out, saves_output=True, inplace=inplace)
-    size = scope.bytes(out)
-    more = composed(layer)
+        return scope.run([x], out, size, saves_output=True, inplace=inplace)
+    more = [scope.bytes(out)] * composed(layer)
     kept = [] if name == "starrelu" else [x]  # its first function saves its own result
-    return scope.run(
-        [x],
-        size,
-        out,
-        saves_inputs=kept,
-        saves=[size] * more,
-        weights=scope.weights(layer),
-        expanded=name == "prelu",
-    )
+    weights, expanded = scope.weights(layer), name == "prelu"
+    return scope.run([x], out, saves_inputs=kept, saves=more, weights=weights, expanded=expanded)
 
 
 def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
@@ -252,14 +227,12 @@ def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     size = scope.bytes(out)
     if layer.parameters > 2 * max(out) and scope.hidden:
         kept = int(size * scope.hidden)
-        pieces = [size] * (kept // size) + ([kept % size] if kept % size else [])
-        weights = scope.weights(layer)
-        return scope.run([x], size, out, saves_inputs=[x], saves=pieces, weights=weights)
-    if layer.parameters:
+        more = [size] * (kept // size) + ([kept % size] if kept % size else [])
+    elif layer.parameters:
         # Two vectors: a normalisation of single functions, which keeps what it scales, too.
         more = [size] if out == x.shape and layer.parameters == 2 * out[-1] else []
-        weights = scope.weights(layer)
-        return scope.run([x], size, out, saves_inputs=[x], saves=more, weights=weights)
-    if out == x.shape:
-        return scope.run([x], size, out, saves_inputs=[x])
-    return scope.reshaped(x, out)
+    elif out == x.shape:
+        more = []
+    else:
+        return scope.reshaped(x, out)
+    return scope.run([x], out, saves_inputs=[x], saves=more, weights=scope.weights(layer))

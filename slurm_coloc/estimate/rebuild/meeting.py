@@ -26,34 +26,27 @@ def pools(shape: Shape, to: Shape) -> bool:
 
 def pooled(scope: Scope, x: Value, shape: Shape) -> Value:
     """The largest of some tokens each (Hiera): keeps what it reads and makes."""
-    size = scope.bytes(shape)
-    made = scope.run([x], size, shape, saves_inputs=[x], saves_output=True)
-    scope.tape.drop(x.storage)
-    return made
+    return scope.after(x, scope.run([x], shape, saves_inputs=[x], saves_output=True))
 
 
 def gated(scope: Scope, made: Value, x: Value) -> Value:
     """The product of one half of ``x`` with what the rows made of the other."""
-    result = scope.run([x, made], made.size, made.shape, saves_inputs=[x, made])
-    scope.tape.drop(made.storage)
-    return result
+    both = [x, made]
+    return scope.after(made, scope.run(both, made.shape, made.size, saves_inputs=both))
 
 
 def joined(scope: Scope, current: Value, other: Value, inplace: bool = False) -> Value:
     """Their sum, a new tensor. ``inplace``: ResNets, whose activation comes after the sum, add to
     the first, where no operator saved it: autograd would refuse else."""
-    tape = scope.tape
-    alone = inplace and tape.holders(current.storage) == 1
-    result = scope.run([current, other], current.size, current.shape, inplace=alone, through=True)
-    tape.drop(current.storage)
-    tape.drop(other.storage)
+    alone = inplace and scope.tape.holders(current.storage) == 1
+    result = scope.run([current, other], current.shape, current.size, inplace=alone, through=True)
+    scope.drop(current, other)
     return result
 
 
 def multiplied(scope: Scope, current: Value, other: Value) -> Value:
     """Their product, for which both are kept."""
     both = [current, other]
-    result = scope.run(both, current.size, current.shape, saves_inputs=both)
-    for value in both:
-        scope.tape.drop(value.storage)
+    result = scope.run(both, current.shape, current.size, saves_inputs=both)
+    scope.drop(*both)
     return result

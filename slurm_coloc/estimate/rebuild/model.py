@@ -27,11 +27,10 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     batch = Value(-1, scope.bytes(shape), shape)
     made = run(scope, rows.top, batch, [batch])
     tape = scope.tape
-    logits = scope.run([made], made.size, made.shape, saves_output=True)  # log-softmax
-    loss = scope.run([logits], 4, (1,), saves_inputs=[logits])
-    tape.drop(logits.storage)  # only its operator holds it; `made` has a name in the loop
+    logits = scope.run([made], made.shape, made.size, saves_output=True)  # log-softmax
+    loss = scope.run([logits], (1,), 4, saves_inputs=[logits])
+    scope.drop(logits)  # only its operator holds it; `made` has a name in the loop
     tape.backward(loss)
-    scope.output_bytes = made.size
     # Parameters that no row shows (a footer counts them) live and are trained, too.
     rest = max(0, summary.parameters - sum(scope.parameters) - scope.frozen) * scope.weight
     trained = [int(count * scope.weight * scope.trained) for count in scope.parameters]

@@ -47,39 +47,27 @@ def fused(scope: Scope, parts: list[Value], sizes: Sizes, copied: bool = False) 
         saves += [sizes.query, sizes.key, sizes.value]
     kept = [] if copied else parts
     return scope.run(
-        parts, sizes.made, sizes.shape, saves_inputs=kept, saves_output=True, saves=saves
+        parts, sizes.shape, sizes.made, saves_inputs=kept, saves_output=True, saves=saves
     )
 
 
 def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Value:
     """Scores are stored: q scaled, the product, its softmax, and the product with the values."""
-    tape = scope.tape
     size = scope.bytes(scores.shape, scope.high)
     kept = parts if scores.held else []
     values = sizes.query + sizes.key + sizes.value if scores.whole else sizes.value
     copied = scope.run(
-        parts, sizes.query, sizes.shape, saves=[sizes.key, values], saves_inputs=kept
+        parts, sizes.shape, sizes.query, saves=[sizes.key, values], saves_inputs=kept
     )
-    product = scope.run([copied], size, scores.shape, saves_inputs=[copied])
-    tape.drop(copied.storage)
+    product = scope.run([copied], scores.shape, size, saves_inputs=[copied])
+    scope.drop(copied)
     if scores.bias is not None:
-        more = [sizes.query] * scores.bias
-        product = after(scope, product, scope.run([product], size, scores.shape, saves=more))
-    made = scope.run(
-        [product],
-        size,
-        scores.shape,
-        saves_output=True,
-        saves=[size] * (scores.copies - 1),
-    )
-    tape.drop(product.storage)
+        bias = [sizes.query] * scores.bias
+        product = scope.after(product, scope.run([product], scores.shape, size, saves=bias))
+    more = [size] * (scores.copies - 1)
+    made = scope.run([product], scores.shape, size, saves_output=True, saves=more)
+    scope.drop(product)
     if scope.drops:
         mask = scope.bytes(scores.shape, 1)
-        made = after(scope, made, scope.run([made], size, scores.shape, saves=[mask]))
-    return after(scope, made, scope.run([made], sizes.made, sizes.shape, saves_inputs=[made]))
-
-
-def after(scope: Scope, before: Value, made: Value) -> Value:
-    """``made``, when nobody needs the value before it any more."""
-    scope.tape.drop(before.storage)
-    return made
+        made = scope.after(made, scope.run([made], scores.shape, size, saves=[mask]))
+    return scope.after(made, scope.run([made], sizes.shape, sizes.made, saves_inputs=[made]))

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from slurm_coloc.estimate.lexing import bounded
@@ -14,10 +15,7 @@ Shape = tuple[int, ...]
 
 def elements(shape: Shape) -> int:
     """Product of the dimensions."""
-    total = 1
-    for side in shape:
-        total *= side
-    return total
+    return prod(shape)
 
 
 @dataclass(slots=True)
@@ -28,8 +26,7 @@ class Scope:
     attention stores its scores. ``inplace``: activations that can run in place do, as in vision
     models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
     queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
-    over their own output. ``pixels``: of the image that the model
-    reads, 0 where it reads none."""
+    over their own output. ``pixels``: of the image that the model reads, 0 without one."""
 
     batch: int
     low: int = 4
@@ -43,7 +40,6 @@ class Scope:
     rotary: bool = False
     hidden: float = 0.0
     pixels: int = 0
-    output_bytes: int = 0
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
@@ -51,10 +47,7 @@ class Scope:
 
     def bytes(self, shape: Shape, unit: int | None = None) -> int:
         """Of a tensor of the batch, from its shape for one sample."""
-        total = self.batch * (unit or self.low)
-        for side in shape:
-            total *= side
-        return bounded(total)
+        return bounded(self.batch * (unit or self.low) * prod(shape))
 
     def weights(self, layer: Layer, bias: int = 0) -> tuple[int, ...]:
         """Bytes of the gradients of a row's parameters. ``bias``: elements of a bias, if there is
@@ -69,9 +62,22 @@ class Scope:
         self.parameters.extend(parts)
         return tuple(int(part * self.weight * self.trained) for part in parts)
 
-    def run(self, reads: Sequence[Value], size: int, shape: Shape, **how: Any) -> Value:
-        """An operator on the tape, see Tape.operator."""
+    def run(
+        self, reads: Sequence[Value], shape: Shape, size: int | None = None, **how: Any
+    ) -> Value:
+        """An operator on the tape, see Tape.operator. ``size``: bytes, else ``shape``'s."""
+        size = self.bytes(shape) if size is None else size
         return self.tape.operator(reads, size, shape, **how)
+
+    def drop(self, *values: Value) -> None:
+        """One holder less of each; the last one frees."""
+        for value in values:
+            self.tape.drop(value.storage)
+
+    def after(self, before: Value, made: Value) -> Value:
+        """``made``, when the value that it was made of is no longer needed."""
+        self.drop(before)
+        return made
 
     def same(self, x: Value, shape: Shape) -> Value:
         """``x`` itself, or a view of it."""
@@ -86,5 +92,5 @@ class Scope:
         other = [(a, b) for a, b in zip(x.shape, shape, strict=False) if a != b]
         part = len(shape) == len(x.shape) and len(other) == 1 and 1 < other[0][1] < other[0][0]
         if size == x.size or part:
-            return self.run([x], size, shape, view=True)
-        return self.run([x], size, shape)
+            return self.run([x], shape, size, view=True)
+        return self.run([x], shape, size)

@@ -44,11 +44,11 @@ def caches(summary: Summary) -> bool:
 
 
 def once(summary: Summary) -> Summary:
-    """The summary with the shared matrix at its last place alone, where a class is known for it:
-    of an encoder and a decoder with a head there are three.
+    """The summary with a shared matrix at its last place only, for the classes of _TIED. An encoder
+    and a decoder with a head have it at three places.
 
-    The other gradients of it, which are added to the first, are left out: they come when the
-    backward is over, and little else is there.
+    Its other gradients, which are added to the first, are left out: they come when the backward is
+    over and little else is allocated.
     """
     if not _TIED.match(of_class(summary)):
         return summary

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.replay import native
 
-KIB, MIB = 2**10, 2**20
+MIB = 2**20
 ROUND = 512
 SMALL = MIB  #: largest request of the small pool
 SMALL_SEGMENT = 2 * MIB

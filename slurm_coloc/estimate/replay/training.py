@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop made of one recorded step: the model, then forward, backward, optimizer, again.
 
-The first step's optimizer makes its state and later steps find the memory as the step before has
-left it, so two steps are played; a third adds nothing. A smaller last batch of an epoch does: what
-it leaves behind is cut otherwise, and tensors of the next epoch do not fit in.
+The optimizer makes its state in the first step, and the second finds the memory as the first left
+it: two steps are played, a third changes nothing. An epoch's smaller last batch does change the
+peak: it leaves other free blocks behind, into which tensors of the next epoch do not fit.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd as people ask it: one request, one answer, one deadline. From the host of slurmctld by
-its Unix socket, from a login node over the network."""
+"""Requests of the command line to colocd: one request, one answer, one deadline. From the host of
+slurmctld by its Unix socket, from a login node over the network."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def _slurm_uid(config: Config) -> int:
         raise ConfigError(text) from None
 
 
-def _error(told: object) -> ColocError:
-    known = told if isinstance(told, dict) else {}
+def _error(error: object) -> ColocError:
+    known = error if isinstance(error, dict) else {}
     code, message = str(known.get("code", "error")), str(known.get("message", "colocd failed"))
     return _CLASSES.get(code, ColocError)(message, code)

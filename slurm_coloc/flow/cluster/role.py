@@ -45,12 +45,12 @@ class Role:
         self._alone = False
         self._part = Part.UNKNOWN
         self._chosen_s: float | None = None  # since when this host's slurmctld is in charge
-        self._looked_s = 0.0
+        self._refreshed_s = 0.0
 
     @property
     def part(self) -> Part:
         """What this colocd is now; ACTIVE lapses when looks fail for long."""
-        stale = not self._alone and time.monotonic() - self._looked_s > TRUSTED_S
+        stale = not self._alone and time.monotonic() - self._refreshed_s > TRUSTED_S
         return Part.STANDBY if self._part is Part.ACTIVE and stale else self._part
 
     @property
@@ -58,12 +58,12 @@ class Role:
         """Seconds to the next look; one controller needs no more looks than its shape."""
         return 120.0 if self._alone else LOOK_S
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask who is in charge; raises SlurmError where nobody answers."""
         found = await self._slurm.controllers()
         before, self._alone = self.part, len(found) < 2
         chosen = self._alone or await self._is_mine(found)
-        now = self._looked_s = time.monotonic()
+        now = self._refreshed_s = time.monotonic()
         if not chosen:
             self._chosen_s, self._part = None, Part.STANDBY
         else:

@@ -18,21 +18,21 @@ class ShapeCache:
         self._slurm = slurm
         self.shape: ClusterShape | None = None
         self.at_s: float | None = None  # Unix seconds
-        self.asked = asyncio.Event()  # the first question has ended
-        self._looking: asyncio.Task[None] | None = None
+        self.answered = asyncio.Event()  # the first question has ended
+        self._refreshing: asyncio.Task[None] | None = None
 
     def gpu_type(self, node: str | None) -> str:
         """The type of a node's GPUs; "" where it has none or the node is not known."""
         nodes = self.shape.nodes if self.shape else ()
         return next((one.gpu_type or "" for one in nodes if one.name == node), "")
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask Slurm; raises SlurmError, and what was seen before stays."""
         began_s = time.time()
         try:
             self.shape, self.at_s = await self._slurm.shape(), began_s
         finally:
-            self.asked.set()
+            self.answered.set()
 
     async def is_stale(self, loaded_ms: object, limit_s: float) -> bool:
         """Whether slurmctld started, or read slurm.conf, since the last look, and a look now gave
@@ -45,14 +45,14 @@ class ShapeCache:
             return False  # shares per node are taken whatever the parameters are now
         if not isinstance(loaded_ms, int) or self._younger(loaded_ms):
             return False
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_quietly())
-        await asyncio.wait([self._looking], timeout=limit_s)  # it goes on after that
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_quietly())
+        await asyncio.wait([self._refreshing], timeout=limit_s)  # it goes on after that
         return not self._younger(loaded_ms)
 
     def _younger(self, than_ms: int) -> bool:
         return (self.at_s or 0.0) * 1000 > than_ms
 
-    async def _look_quietly(self) -> None:
+    async def _refresh_quietly(self) -> None:
         with contextlib.suppress(SlurmError):
-            await self.look()
+            await self.refresh()

@@ -6,9 +6,10 @@ import time
 from typing import Annotated, Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.flow.nodes.messages import Message
 
 log = structlog.get_logger()
 
@@ -20,20 +21,16 @@ JobId = Annotated[int, Field(ge=1, le=2**32)]
 Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class JobThere(_Message):
+class JobThere(Message):
     """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
-    it, beside others a division (core/gpu/telemetry/shares)."""
+    it, beside others a division (core/gpu/telemetry/reading)."""
 
     job_id: JobId
     mib: Mib
     smact: Ratio = None
 
 
-class GpuNow(_Message):
+class GpuNow(Message):
     """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: the
     reason where the activity is not told."""
 
@@ -54,7 +51,7 @@ class GpuNow(_Message):
     why: Text = ""
 
 
-class IdleRun(_Message):
+class IdleRun(Message):
     """A run that holds its GPU and does not use it."""
 
     job_id: JobId
@@ -63,7 +60,7 @@ class IdleRun(_Message):
     held_mib: Mib = 0
 
 
-class Beat(_Message):
+class Beat(Message):
     """The part of a heartbeat that is about GPUs."""
 
     gpus: tuple[GpuNow, ...] = Field((), max_length=64)
@@ -77,8 +74,8 @@ class Live:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._began_s = time.time()
-        self._kept: dict[str, tuple[float, Beat]] = {}
-        self._told: set[tuple[int, int, float]] = set()
+        self._beats: dict[str, tuple[float, Beat]] = {}
+        self._noted: set[tuple[int, int, float]] = set()
 
     def take(self, node: str, message: dict[str, Any]) -> None:
         """A heartbeat of ``node``; what is malformed is left out."""
@@ -87,41 +84,41 @@ class Live:
         except ValidationError as err:
             log.warning("beat", node=node, error=str(err.errors()[0]["msg"])[:120])
             return
-        self._kept[node] = (time.time(), beat)
+        self._beats[node] = (time.time(), beat)
         idle = {(one.job_id, one.restart, one.since_s) for one in beat.idle}
         for one in beat.idle:
-            if (one.job_id, one.restart, one.since_s) not in self._told:
+            if (one.job_id, one.restart, one.since_s) not in self._noted:
                 self._note(node, one)
-        self._told = {one for one in self._told if one[0] not in {i[0] for i in idle}} | idle
-        if len(self._told) > 4096:
-            self._told = idle
+        self._noted = {one for one in self._noted if one[0] not in {i[0] for i in idle}} | idle
+        if len(self._noted) > 4096:
+            self._noted = idle
 
     def _note(self, node: str, idle: IdleRun) -> None:
         """Tell the job's story of it, once."""
-        for run in self._store.runs_of_job(idle.job_id):
-            if run["restart"] != idle.restart or run["outcome"]:
+        for run in self._store.runs.of_job(idle.job_id):
+            if run.restart != idle.restart or run.outcome:
                 continue
             minutes = (time.time() - idle.since_s) / 60
             text = f"holds {idle.held_mib} MiB on {node} and has used no GPU for {minutes:.0f} min"
-            said = self._store.story(run["decision"], idle.job_id)
-            begun = [line for line in said if line["kind"] == "idle"]
-            if not begun or begun[-1]["at_s"] < idle.since_s:
-                self._store.note(time.time(), run["decision"], idle.job_id, "idle", text)
+            events = self._store.events(run.decision, idle.job_id)
+            noted = [line for line in events if line.kind == "idle"]
+            if not noted or noted[-1].at_s < idle.since_s:
+                self._store.note(run.decision, idle.job_id, "idle", text)
                 log.info("idle", jobid=idle.job_id, node=node, held_mib=idle.held_mib)
 
     def _fresh(self) -> dict[str, tuple[float, Beat]]:
         now = time.time()
-        return {name: one for name, one in self._kept.items() if now - one[0] < STALE_S}
+        return {name: one for name, one in self._beats.items() if now - one[0] < STALE_S}
 
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
         """What a node said last, and when (Unix seconds), however old; None: nothing."""
-        kept = self._kept.get(node)
-        return (kept[0], kept[1].gpus) if kept else None
+        beat = self._beats.get(node)
+        return (beat[0], beat[1].gpus) if beat else None
 
     def awaited(self, node: str, grace_s: float) -> bool:
         """Whether a node has said nothing since colocd began, less than ``grace_s`` ago: it is not
         silent, it has not come back yet."""
-        return node not in self._kept and time.time() - self._began_s < grace_s
+        return node not in self._beats and time.time() - self._began_s < grace_s
 
     def answer(self, *, hide_jobs: bool) -> dict[str, Any]:
         """All GPUs of all nodes. ``hide_jobs``: PrivateData keeps job ids from who asks."""

@@ -58,16 +58,8 @@ class Calibration(BaseModel):
     @property
     def stack(self) -> Stack:
         """What the estimators take."""
-        own = self.workspace
-        return Stack(
-            self.context_mib,
-            own.forward,
-            own.data,
-            own.weight,
-            own.grouped,
-            self.blas,
-            visible_mib=self.visible_mib,
-        )
+        ratios = self.workspace.model_dump()
+        return Stack(self.context_mib, blas=self.blas, visible_mib=self.visible_mib, **ratios)
 
     def is_of(self, gpu_type: str) -> bool:
         """Whether ``gpu_type`` of gres.conf can be this card. As Slurm's own AutoDetect judges it

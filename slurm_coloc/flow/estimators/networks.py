@@ -1,10 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives the estimators what runs their networks: the one place that knows both."""
 
-from slurm_coloc.adapters.onnx import Onnx
+from collections.abc import Iterable
+
+from slurm_coloc.adapters.onnx import Onnx, installed
+from slurm_coloc.errors import ConfigError
+from slurm_coloc.estimate.api import registry
 from slurm_coloc.estimate.baselines.nets.runner import use
+
+MISSING = "onnxruntime is not installed: pip install 'slurm-coloc[networks]'"
 
 
 def provide() -> None:
-    """Nothing is loaded before a network is asked."""
+    """Set up what runs the networks. onnxruntime is loaded when a network first runs."""
     use(Onnx())
+
+
+def without_runtime(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the named estimators that run a network and cannot, as there is no onnxruntime."""
+    if installed():
+        return ()
+    return tuple(name for name in names if getattr(registry().get(name), "runs_network", False))
+
+
+def require(name: str) -> None:
+    """Raises ConfigError if the named estimator runs a network and there is no onnxruntime."""
+    if without_runtime((name,)):
+        raise ConfigError(f"the estimator {name} runs a network, and {MISSING}", "no_onnxruntime")

@@ -29,7 +29,7 @@ from slurm_coloc.flow.finish import final_usage
 from slurm_coloc.flow.launch import memory_limit, sharing
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import deliver
-from slurm_coloc.flow.node.jobs_here import FENCE, SUFFIXES
+from slurm_coloc.flow.node.jobs_here import FENCE, remove_state
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
@@ -50,12 +50,12 @@ class Known(NamedTuple):
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     """Report the job's end; returns the log line. Raises ColocError or OSError."""
-    job = hookenv.read_job(environ)
-    settings = hookenv.read_settings(environ)
+    call = hookenv.read_call(environ)
+    job, settings = call.job, call.settings
     slurm_uid = spool.uid_of(settings.slurm_user)
     notes: list[str] = []
-    known = _load_known(settings, job, notes)
-    tails = _tails(job, settings, known, notes) if job.batch else {}
+    known = _load_known(call, notes)
+    tails = _tails(call, known, notes) if job.batch else {}
     evidence = _evidence(tails, notes)
     if not job.batch:
         notes.append("no batch job: no log")
@@ -90,16 +90,18 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         sys.stdout.write("\n")
         return _line(report, "nowhere (dry run)")
     where = deliver(report, settings, slurm_uid, COLOCD_DEADLINE_S)
-    sharing.leave(job, settings, environ, notes)  # after the report: it may take 2 s
-    _forget(settings, job)
+    sharing.leave(call, notes)  # after the report: it may take 2 s
+    # Last, so that an Epilog that was killed can run again.
+    with contextlib.suppress(ColocError):  # a folder that cannot be used is in the notes already
+        remove_state(settings.run_dir, job.job_id)
     return _line(report, where)
 
 
-def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: list[str]) -> Known:
+def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
     """The Prolog's state of this very run and slurmstepd's files; a note where it is missing."""
-    owners = {0, os.geteuid()}
+    job, owners = call.job, {0, os.geteuid()}
     try:
-        with spool.opened_dir(settings.run_dir, None) as fd:
+        with spool.opened_dir(call.settings.run_dir, None) as fd:
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
             logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
@@ -112,7 +114,7 @@ def _load_known(settings: hookenv.HookSettings, job: hookenv.HookJob, notes: lis
         notes.append("no state of this run: the Prolog did not write one")
         # The numbers and the name are those of every run, the logs' lengths are not.
         return Known({}, step, {})
-    state["fence"] = memory_limit.rung_of(held)
+    state["fence"] = memory_limit.level_of(held)
     return Known(state, step, _starts(logs or b""))
 
 
@@ -125,21 +127,9 @@ def _starts(line: bytes) -> dict[str, tuple[int, int]]:
     return {"stdout": (numbers[0], numbers[1]), "stderr": (numbers[2], numbers[3])}
 
 
-def _forget(settings: hookenv.HookSettings, job: hookenv.HookJob) -> None:
-    """Remove the job's state; last, so that an Epilog that was killed can run again.
-
-    A folder that cannot be used stands in the report's notes already.
-    """
-    with contextlib.suppress(ColocError), spool.opened_dir(settings.run_dir, None) as fd:
-        for suffix in SUFFIXES:
-            spool.remove_file(fd, f"{job.job_id}.{suffix}")
-
-
-def _tails(
-    job: hookenv.HookJob, settings: hookenv.HookSettings, known: Known, notes: list[str]
-) -> dict[str, userfile.Tail]:
-    """The ends of the logs that can be judged; stderr before stdout, where one file serves both it
-    is stdout."""
+def _tails(call: hookenv.HookCall, known: Known, notes: list[str]) -> dict[str, userfile.Tail]:
+    """The ends of the logs that can be judged, stderr first; one file for both is stdout."""
+    job = call.job
     if job.restart > 0 and not known.state:
         # 22.05 may skip the Prolog of a job that it starts again at once.
         notes.append("log not judged: what earlier runs wrote cannot be told apart")
@@ -149,7 +139,7 @@ def _tails(
         patterns = {"stderr": job.stderr, "stdout": job.stdout}
     wants = _wants(job, known, patterns)
     owner = userfile.Owner(job.uid, job.gid, job.user)
-    tails = userfile.read_tails(owner, wants, settings.log_tail_kib * 1024, LOG_DEADLINE_S)
+    tails = userfile.read_tails(owner, wants, call.settings.log_tail_kib * 1024, LOG_DEADLINE_S)
     marked = known.state.get("log_marks", {}) is not None
     found: dict[str, userfile.Tail] = {}
     for name, tail in zip(patterns, tails, strict=True):
@@ -178,9 +168,9 @@ def _evidence(tails: Mapping[str, userfile.Tail], notes: list[str]) -> dict[str,
 
 
 def _checkpoint(tails: Mapping[str, userfile.Tail]) -> dict[str, bool] | None:
-    """What the run said of its checkpoints; None where it said nothing."""
-    told = [announced(tail.data) for tail in tails.values()]
-    saved, goes_on = any(one.saved for one in told), any(one.goes_on for one in told)
+    """What the log says of the run's checkpoints; None where it says nothing."""
+    lines = [announced(tail.data) for tail in tails.values()]
+    saved, goes_on = any(one.saved for one in lines), any(one.goes_on for one in lines)
     return {"saved": saved, "goes_on": goes_on} if saved or goes_on else None
 
 
@@ -235,17 +225,9 @@ def _wants(
 
 
 def _plain(evidence: oom.OomEvidence, file: str) -> dict[str, Any]:
-    return {
-        "oom": evidence.oom,
-        "kind": evidence.kind,
-        "pattern": evidence.pattern,
-        "line": evidence.line,
-        "file": file,
-        "requested_mib": evidence.requested_mib,
-        "capacity_mib": evidence.capacity_mib,
-        "in_use_mib": evidence.in_use_mib,
-        "free_mib": evidence.free_mib,
-    }
+    plain = {"oom": evidence.oom, "file": file, **evidence._asdict()}
+    del plain["superseded_by"]  # a note
+    return plain
 
 
 def _uuids(state: dict[str, Any], job: hookenv.HookJob) -> list[str]:

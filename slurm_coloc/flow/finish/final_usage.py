@@ -49,13 +49,13 @@ def used(
 
 
 class Others:
-    """Whose a process is that began in the last seconds."""
+    """Finds the job of a process that began after the agent's last sample."""
 
     def __init__(self, run_dir: Path, job_id: int) -> None:
         self._job_id = job_id
         self._records = [one for one in records.every(run_dir) if one["job_id"] != job_id]
         self._present = Present(run_dir)
-        self._present.look()
+        self._present.refresh()
 
     def job_of(self, uuid: str, use: Use) -> int | None:
         """By /proc while it runs; by the other jobs' records; this job's where it has the GPU to
@@ -81,25 +81,17 @@ class Others:
 
 
 def small(record: Plain) -> Plain:
-    """The record in at most MOST_BYTES: the course goes first, then the least processes."""
-    for shorten in (_as_it_is, _without_series, _few_pids):
-        record = shorten(record)
-        if len(json.dumps(record)) <= MOST_BYTES:
-            break
-    return record
-
-
-def _as_it_is(record: Plain) -> Plain:
-    return record
-
-
-def _without_series(record: Plain) -> Plain:
+    """The record in at most MOST_BYTES: the series goes first, then the smallest processes."""
+    if _fits(record):
+        return record
     left_out = {**record.get("left_out", {}), "series": 1}
-    return {**record, "series": None, "left_out": left_out}
+    record = {**record, "series": None, "left_out": left_out}
+    if _fits(record):
+        return record
+    largest = sorted(record["pids"], key=lambda one: -int(one["peak_mib"]))[:16]
+    gone = int(left_out.get("pids", 0)) + len(record["pids"]) - len(largest)
+    return {**record, "pids": largest, "left_out": {**left_out, "pids": gone}}
 
 
-def _few_pids(record: Plain) -> Plain:
-    kept = sorted(record["pids"], key=lambda one: -int(one["peak_mib"]))[:16]
-    left_out = record.get("left_out", {})
-    gone = int(left_out.get("pids", 0)) + len(record["pids"]) - len(kept)
-    return {**record, "pids": kept, "left_out": {**left_out, "pids": gone}}
+def _fits(record: Plain) -> bool:
+    return len(json.dumps(record)) <= MOST_BYTES

@@ -4,7 +4,7 @@
 The job's cgroup does not exist yet in the Prolog. So the SPANK plugin calls this as root when the
 first task of a step is made and does not run yet. What to set stands in <run_dir>/<job id>.share,
 which the Prolog wrote; nothing of the user's is read but a pid that slurmstepd gave. The limit is
-set on each of the job's GPUs, read back, told on standard output ("cgroup <MiB>") and kept in
+set on each of the job's GPUs, read back, written to standard output ("cgroup <MiB>") and to
 <run_dir>/<job id>.fence for the Epilog. Called for each step: a limit that stands already is left.
 
 Only the hard limit is set. A soft one reserves memory in the cgroups above, which somebody would
@@ -35,15 +35,15 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
         with nvml.Nvml() as lib:
             for uuid in uuids:
                 hold(lib, uuid, str(folder), limit_mib)
-        told = f"fence 1\nrung {FenceLevel.CGROUP}\nmib {limit_mib}\n"
-        spool.write_file(fd, f"{job_id}.{FENCE}", told.encode("ascii"), 0o644)
+        record = f"fence 1\nrung {FenceLevel.CGROUP}\nmib {limit_mib}\n"
+        spool.write_file(fd, f"{job_id}.{FENCE}", record.encode("ascii"), 0o644)
     sys.stdout.write(f"{FenceLevel.CGROUP} {limit_mib}\n")
     where = f"gpu={','.join(uuids)} cgroup={folder}"
     return f"jobid={job_id} {where} limit_mib={limit_mib} counted_by={counts}"
 
 
 def hold(lib: nvml.Nvml, uuid: str, folder: str, limit_mib: int) -> None:
-    """Assert, set, read back. Raises GpuError."""
+    """Set the limit unless it is set already, and read it back. Raises GpuError."""
     if lib.group_limit_mib(uuid, folder) == limit_mib:
         return
     lib.limit_group(uuid, folder, limit_mib)
@@ -53,7 +53,7 @@ def hold(lib: nvml.Nvml, uuid: str, folder: str, limit_mib: int) -> None:
         raise GpuError(f"a limit of {limit_mib} MiB reads back as {found}", "cgroup")
 
 
-def rung_of(text: bytes | None) -> str | None:
+def level_of(text: bytes | None) -> str | None:
     """What a job's .fence file says; None without one."""
     level = _lines(text or b"").get("rung")
     return level if level in set(FenceLevel) else None

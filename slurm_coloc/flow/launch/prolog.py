@@ -3,14 +3,14 @@
 
 Writes <run_dir>/<job id>.json: the GPUs by UUID, their real free memory and processes at this
 moment, what colocd has reserved there, and how long its logs already are, so that the Epilog does
-not take the out-of-memory of an earlier run, or of another job with the same log, for this one's. A
-node without NVML, and one that cannot reach colocd, says so and the job goes on.
+not take the out-of-memory of an earlier run, or of another job with the same log, for this one's.
+Where NVML is missing, or colocd cannot be reached, the state says so and the job starts.
 
-The log is opened, and perhaps cut, after the Prolog: the marks are for a node whose SPANK plugin
-does not tell the length that slurmstepd saw.
+slurmstepd opens the log, and perhaps empties it, after the Prolog: these lengths are used where the
+SPANK plugin did not write down the length that slurmstepd found.
 
-What a shared GPU needs before the job starts (an MPS daemon) comes between the first state and the
-last; see share.
+What a shared GPU needs before the job starts (an MPS daemon) is set up between the first state and
+the last; see sharing.
 
 May run twice for a job; the later state replaces the earlier.
 """
@@ -18,34 +18,36 @@ May run twice for a job; the later state replaces the earlier.
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters import hookenv, nvml, spool, userfile
+from slurm_coloc.adapters import hookenv, nvml, procs, spool, userfile
+from slurm_coloc.adapters.hookenv import HookCall, HookJob
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.core.slurm import log_path
 from slurm_coloc.errors import ColocError, DaemonUnreachable, GpuError
 from slurm_coloc.flow.client.connect import reach
 from slurm_coloc.flow.launch import sharing
 from slurm_coloc.flow.launch.devices import gpus_of_job
-from slurm_coloc.flow.launch.gpu_processes import holders
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import ways_of
-from slurm_coloc.flow.node.jobs_here import FENCE, SHARE
+from slurm_coloc.flow.node.jobs_here import FENCE, SHARE, Present
 
 MARKS_DEADLINE_S = 1.0
 ASK_S = 0.5  # all that colocd may cost the start of a job
-# GPUs that are not fit are looked at again after so many seconds: what was killed gives its memory
-# back a little later.
+# GPUs that are not fit are checked again after so many seconds: a process that was killed gives its
+# memory back a little later.
 PAUSES_S = (0.0, 0.5, 1.0)
 PUT_BACK_S, SETTLE_S = 4.0, 1.0  # for slurmctld to requeue the job, and to tell slurmd
+MOST = 64  # processes of one GPU in the request; MPS takes 48 clients
 GPU_FACTS = ("uuid", "minor", "total_mib", "free_mib")
 
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     """Write the job's state; returns the log line. Raises ColocError or OSError."""
-    job = hookenv.read_job(environ)
-    settings = hookenv.read_settings(environ)
+    call = hookenv.read_call(environ)
+    job, settings = call.job, call.settings
     state: dict[str, Any] = {
         "schema": 1,
         "cluster": job.cluster,
@@ -57,86 +59,76 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "log_marks": _log_marks(job),
         "gpu": {"available": False, "reason": "NVML has not answered yet"},
         "reservation": {"available": False, "reason": "colocd has not answered yet"},
-        "sharing": {"method": "unknown", "reason": "the Prolog has not come so far"},
+        "sharing": {"method": "unknown", "reason": "the Prolog has not set it up yet"},
     }
     if dry_run:
-        state["gpu"] = look(job, settings.nvml, environ)
+        state["gpu"] = gpus_now(call)
         json.dump(state, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return _line(job, state)
     with spool.opened_dir(settings.run_dir, 0o755) as fd:
-        # What an Epilog that was killed has left: slurmstepd writes these after the Prolog.
+        # Left by an Epilog that was killed: slurmstepd writes these files after the Prolog.
         for suffix in ("step", "logs", FENCE, SHARE):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
         # A first state before the driver is asked: a driver that hangs costs only the figures.
         _write(fd, state)
-        why = _fit(job, settings, state, environ)
+        why = _fit(call, state)
         _write(fd, state)
         if why:
             # slurmctld has the requeue; slurmd must have heard of it before this Prolog ends.
             time.sleep(SETTLE_S)
             return f"{_line(job, state)} put-back={why!r}"
-        # Once before, too: whatever ends this Prolog, the job's output says what it does not have.
+        # Already now: if this Prolog is ended, the job's output says that it is not fenced.
         _write_share(fd, job, sharing.meanwhile(settings, state))
-        state["sharing"], text = sharing.prepare(job, settings, state, environ)
+        state["sharing"], text = sharing.prepare(call, state)
         _write_share(fd, job, text)
         _write(fd, state)
     return _line(job, state)
 
 
-def _write_share(dir_fd: int, job: hookenv.HookJob, text: str) -> None:
+def _write_share(dir_fd: int, job: HookJob, text: str) -> None:
     if text:
         spool.write_file(dir_fd, f"{job.job_id}.{SHARE}", text.encode(), 0o644)
 
 
-def _fit(
-    job: hookenv.HookJob,
-    settings: hookenv.HookSettings,
-    state: dict[str, Any],
-    environ: Mapping[str, str],
-) -> str:
-    """Look at the GPUs and ask colocd, which judges whether they are fit for the job; why the job
-    was put back, "" where it may start. Without colocd it starts."""
+def _fit(call: HookCall, state: dict[str, Any]) -> str:
+    """Ask colocd whether the GPUs, as they are now, are fit for the job; why the job was put back,
+    "" where it may start. Without colocd it starts."""
     for pause_s in PAUSES_S:
         time.sleep(pause_s)
         last = pause_s == PAUSES_S[-1]
-        state["gpu"] = look(job, settings.nvml, environ)
-        unfenced = sharing.unfenced(job, settings, state["gpu"], environ)
-        state["reservation"], unfit = ask_reservation(
-            *(job, settings, state["gpu"]), last=last, unfenced=unfenced
-        )
+        state["gpu"] = gpus_now(call)
+        unfenced = sharing.unfenced(call, state["gpu"])
+        state["reservation"], unfit = ask_reservation(call, state["gpu"], last, unfenced)
         if not unfit:
             return ""
     return str(unfit.get("why") or "not fit") if unfit.get("back") is True else ""
 
 
 def ask_reservation(
-    job: hookenv.HookJob,
-    settings: hookenv.HookSettings,
-    gpu: dict[str, Any],
-    *,
-    last: bool = False,
-    unfenced: str = "",
+    call: HookCall, gpu: dict[str, Any], last: bool, unfenced: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What colocd has reserved for this run, or "available": false with a reason; and what it says
-    of GPUs that are not fit for it, {} where they are. Never an error.
+    of GPUs that are not fit for it, {} where they are. ``unfenced``: why nothing would hold the
+    job's memory. Never raises.
 
-    Nothing here may take longer than ASK_S: the job waits for its Prolog. Only the ``last`` look at
-    GPUs that are not fit may, since the job is put back before the answer comes.
+    Nothing here may take longer than ASK_S: the job waits for its Prolog. Only the ``last`` request
+    about GPUs that are not fit may, since colocd puts the job back before it answers.
     """
+    job = call.job
     request = {
         "v": 1,
         "op": "launch",
         "job_id": job.job_id,
         "restart": job.restart,
         "node": job.node,
-        "gpus": [_facts(one, settings) for one in gpu.get("devices", [])],
+        "gpus": [_facts(one, call.settings.run_dir) for one in gpu.get("devices", [])],
         "last": last,
         "unfenced": unfenced[:200],
     }
     deadline_s = PUT_BACK_S if last else ASK_S
     try:
-        answer = limited(lambda: _ask(job, settings, request, deadline_s), deadline_s)
+        answer = limited(lambda: _request(call, request, deadline_s), deadline_s)
     except (ColocError, OSError) as err:  # TimeoutError is one
         return _unavailable(getattr(err, "message", None) or f"colocd: {err}"), {}
     unfit = answer.get("unfit")
@@ -146,19 +138,35 @@ def ask_reservation(
     return {"available": True, **found}, unfit if isinstance(unfit, dict) else {}
 
 
-def _facts(device: Mapping[str, Any], settings: hookenv.HookSettings) -> dict[str, Any]:
+def _facts(device: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:
     """A GPU for colocd. A figure that NVML did not give is an object with the reason: left out."""
     facts = {name: device[name] for name in GPU_FACTS if not isinstance(device[name], dict)}
-    seen = device["processes"]
-    return facts | {"holders": holders(seen, settings.run_dir) if isinstance(seen, list) else []}
+    found = device["processes"]
+    return facts | {"holders": _processes(found, run_dir) if isinstance(found, list) else []}
 
 
-def _ask(
-    job: hookenv.HookJob,
-    settings: hookenv.HookSettings,
-    request: dict[str, Any],
-    deadline_s: float,
-) -> dict[str, Any]:
+def _processes(processes: Sequence[Mapping[str, Any]], run_dir: Path) -> list[dict[str, Any]]:
+    """NVML's ``processes`` of a GPU (pid, used_mib) with job, user and name
+    (core/recover/fitness.GpuProcess). Left out: processes that have ended, and programs of MPS,
+    whose memory is their clients'."""
+    present = Present(run_dir)
+    present.refresh()
+    found = []
+    for each in processes[:MOST]:
+        one = procs.find(int(each["pid"]), present.uids.get)
+        if one is None or procs.is_helper(one):
+            continue
+        process = {"pid": one.pid, "uid": one.uid, "name": one.name[:32]}
+        if one.job_id is not None:
+            process["job_id"] = one.job_id
+        if isinstance(each["used_mib"], int):
+            process["used_mib"] = each["used_mib"]
+        found.append(process)
+    return found
+
+
+def _request(call: HookCall, request: dict[str, Any], deadline_s: float) -> dict[str, Any]:
+    job, settings = call.job, call.settings
     ways = ways_of(settings, job.cluster, job.node, spool.uid_of(settings.slurm_user))
     if not ways.any:
         raise DaemonUnreachable("no colocd on this host and no network.controllers")
@@ -169,16 +177,16 @@ def _ask(
     return answer
 
 
-def look(job: hookenv.HookJob, use_nvml: bool, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The job's GPUs or MIG devices as NVML sees them now, or "available": false with a reason;
+def gpus_now(call: HookCall) -> dict[str, Any]:
+    """The job's GPUs or MIG devices as NVML shows them now, or "available": false with a reason;
     "mig": a GPU of this node is in MIG mode, where Slurm's numbers are not CUDA's."""
-    if not job.minors and not job.uuids:
+    if not call.job.minors and not call.job.uuids:
         return _unavailable("the job has no GPU on this node")
-    if not use_nvml:
+    if not call.settings.nvml:
         return _unavailable("nvml = false in the configuration")
     try:
         with nvml.Nvml() as lib:
-            gpus, cut = gpus_of_job(job, environ, lib)
+            gpus, cut = gpus_of_job(call.job, call.environ, lib)
     except GpuError as err:
         return _unavailable(err.message)
     return {"available": True, "devices": [_plain(gpu) for gpu in gpus], "mig": cut}
@@ -199,10 +207,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _log_marks(job: hookenv.HookJob) -> dict[str, list[Any]] | None:
-    """Length and digest of the logs that are there already; looked at as the user.
+def _log_marks(job: HookJob) -> dict[str, list[Any]] | None:
+    """Length and digest of the logs that exist already, read with the user's rights.
 
-    None where a file server did not answer in time: what is older cannot be told then.
+    None where a file server did not answer in time: then older text cannot be told apart.
     """
     if not job.batch:
         return {}
@@ -225,26 +233,18 @@ def _write(dir_fd: int, state: dict[str, Any]) -> None:
     spool.write_file(dir_fd, f"{state['job_id']}.json", data, 0o644)
 
 
-def _line(job: hookenv.HookJob, state: dict[str, Any]) -> str:
-    gpu = state["gpu"]
-    seen = (
-        " ".join(f"gpu={d['uuid']} free_mib={d['free_mib']}" for d in gpu["devices"])
-        if gpu["available"]
-        else f"gpu=unavailable reason={gpu['reason']!r}"
-    )
-    what = f"{seen} {_held(state)} {_shared(state)}"
-    return f"jobid={job.job_id} restart={job.restart} node={job.node} {what}"
-
-
-def _held(state: dict[str, Any]) -> str:
-    found = state["reservation"]
-    if not found["available"]:
-        return f"reservation=unknown why={found['reason']!r}"
-    return f"decision={found['decision']} shards={found['shards']}"
-
-
-def _shared(state: dict[str, Any]) -> str:
-    found = state["sharing"]
-    return f"sharing={found['method']}" + (
-        f" because={found['reason']!r}" if found["reason"] else ""
-    )
+def _line(job: HookJob, state: dict[str, Any]) -> str:
+    words = [f"jobid={job.job_id} restart={job.restart} node={job.node}"]
+    gpu, held, shared = state["gpu"], state["reservation"], state["sharing"]
+    if gpu["available"]:
+        words += [f"gpu={one['uuid']} free_mib={one['free_mib']}" for one in gpu["devices"]]
+    else:
+        words.append(f"gpu=unavailable reason={gpu['reason']!r}")
+    if held["available"]:
+        words.append(f"decision={held['decision']} shards={held['shards']}")
+    else:
+        words.append(f"reservation=unknown why={held['reason']!r}")
+    words.append(f"sharing={shared['method']}")
+    if shared["reason"]:
+        words.append(f"because={shared['reason']!r}")
+    return " ".join(words)

@@ -22,7 +22,7 @@ from slurm_coloc.flow.node.jobs_here import Job
 
 log = structlog.get_logger()
 
-LOOK_S = 1.0
+POLL_S = 1.0
 FIRST_S, READ_S = 12.0, 30.0  # DCGM's first sample comes after ten seconds
 AGAIN_S = 60.0  # after a refusal
 MOST_GPUS = 16  # of one run
@@ -38,7 +38,7 @@ class _Run:
 
 
 class JobStats:
-    """The statistics of this node's runs. ``told`` and ``why`` are by name of the run."""
+    """The statistics of this node's runs. ``figures`` and ``why`` are by name of the run."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class JobStats:
         self._runs: dict[str, _Run] = {}
         self._left: dict[str, int] | None = None  # groups of an agent before this one
         self._later: dict[str, float] = {}
-        self.told: dict[str, Plain] = {}
+        self.figures: dict[str, Plain] = {}
         self.why: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -64,7 +64,7 @@ class JobStats:
             except GpuError as err:
                 log.warning("job statistics", error=err.message)
                 await asyncio.sleep(AGAIN_S)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def round(self, now_s: float) -> None:
         """Begin, read and remove what is due. Raises GpuError where DCGM says nothing at all."""
@@ -80,7 +80,7 @@ class JobStats:
                 del self._left[name]
         for name in [name for name in self._runs if name not in wanted]:
             await self._engine.remove(name, self._runs.pop(name).group)
-        self.told = {name: one for name, one in self.told.items() if name in wanted}
+        self.figures = {name: one for name, one in self.figures.items() if name in wanted}
         self._later = {name: until for name, until in self._later.items() if name in wanted}
         self.why = {name: text for name, text in self.why.items() if name in wanted}
         for name, job in wanted.items():
@@ -99,13 +99,13 @@ class JobStats:
         elif run.due_s <= now_s:
             run.due_s = now_s + READ_S
             try:
-                figures = await self._engine.read(name)
+                found = await self._engine.read(name)
             except GpuError:
                 # A host engine that was started again knows nothing of it: begin anew.
                 await self._engine.remove(name, self._runs.pop(name).group)
                 raise
-            gpus = [{"uuid": run.uuids[n], **one} for n, one in figures.items() if n in run.uuids]
-            self.told[name] = {"at_s": round(time.time(), 1), "gpus": gpus}
+            gpus = [{"uuid": run.uuids[n], **one} for n, one in found.items() if n in run.uuids]
+            self.figures[name] = {"at_s": round(time.time(), 1), "gpus": gpus}
             self.why.pop(name, None)
 
     async def _begin(self, name: str, job: Job, numbers: Mapping[str, int], now_s: float) -> _Run:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's accounting beside the samples: exact peaks, and processes that no sample met."""
+"""The driver's accounting beside the samples: exact peaks, and processes between two samples."""
 
 import time
 from typing import Any
@@ -13,7 +13,7 @@ from slurm_coloc.errors import GpuError
 
 log = structlog.get_logger()
 
-# A process is judged within seconds of its end; whoever left its GPU longer ago had none of it.
+# A process is judged within seconds of its end: it was not that of a run that left before.
 GONE_S = 120.0
 
 
@@ -25,11 +25,11 @@ class Accounting:
         self._judged: dict[str, set[int]] = {}
         self._there: dict[str, set[tuple[int, int]]] = {}
         self._gone: dict[str, dict[tuple[int, int], float]] = {}  # when each was first missed
-        self._told = ""
+        self._logged = ""
 
     def meet(self, uuid: str, runs: list[RunUse]) -> None:
-        """Who is on this GPU now, at every sample: a process that came and went between two may be
-        that of a run which has left since."""
+        """Which runs are on this GPU, at every sample: a process that came and went between two
+        samples may belong to a run that has left since."""
         now_s = time.time()
         here = {(run.job_id, run.restart) for run in runs}
         gone = {key: at_s for key, at_s in self._gone.get(uuid, {}).items() if key not in here}
@@ -50,9 +50,9 @@ class Accounting:
             if isinstance(one.get("pid"), int):
                 self.see(str(one.get("uuid", "")), one["pid"])
 
-    def look(self, uuid: str, runs: list[RunUse], *, others: bool) -> None:
-        """Give the runs of a GPU what its accounting tells. ``others``: processes that belong to
-        none of these runs are there now."""
+    def poll(self, uuid: str, runs: list[RunUse], *, others: bool) -> None:
+        """Give the runs of a GPU what its accounting has of them. ``others``: whether processes
+        that belong to none of these runs are there now."""
         if not runs:
             self._judged.pop(uuid, None)
             return
@@ -66,8 +66,8 @@ class Accounting:
             for run in runs:
                 run.accounting = False
                 run.why["accounting"] = err.message
-            if err.message != self._told:
-                self._told = err.message
+            if err.message != self._logged:
+                self._logged = err.message
                 log.warning("accounting", gpu=uuid, error=err.message)
             return
         for run in runs:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage measure, in `coloc agent`: each second a sample of every GPU, added up per run.
 
-One object, used by one thread: NVML may hang with its driver, and then nothing but this thread
-does. Figures come from DCGM first, then from NVML's GPM; whose a process is says adapters/procs.
+One thread uses this object: when NVML hangs with its driver, only that thread hangs.
 """
 
 import time
@@ -15,16 +14,16 @@ from slurm_coloc.adapters.dcgm.counters import Dcgm
 from slurm_coloc.adapters.dcgm.jobs import name_of
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.nvml import Nvml
-from slurm_coloc.adapters.nvml.sampling import Sample, Sampling, Unit
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.core.gpu.telemetry.idle import Idle
-from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
+from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.gpu.telemetry.use import RunUse, resume
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.measure import xids
 from slurm_coloc.flow.measure.dcgm_exporter import map_jobs
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.driver_accounting import Accounting
+from slurm_coloc.flow.measure.readings import Readings, sources
 from slurm_coloc.flow.measure.rolling_mean import RollingMean
 from slurm_coloc.flow.node import records
 from slurm_coloc.flow.node.jobs_here import Job, Present
@@ -35,8 +34,6 @@ WRITE_S = 5.0
 ACCOUNT_S = 5.0
 FORGET_S = 60.0
 HUNG_S = 5.0  # no sample for so long: the driver did not answer
-NONE = Profile()
-FIGURES = ("smact", "smocc", "dram")
 
 
 class Run:
@@ -48,15 +45,15 @@ class Run:
         self.idle = Idle(idle_after_s)
         self.held_mib = 0
         self.written_s = 0.0
-        self._told: tuple[float, ...] = ()
+        self._written: tuple[float, ...] = ()
 
     def is_due(self, now_s: float) -> bool:
         """Whether the record is to be written now: each five seconds, and at once where a process
         came or went, a peak grew or something was noted."""
-        told = self._marks()
-        if told == self._told and now_s - self.written_s < WRITE_S:
+        marks = self._marks()
+        if marks == self._written and now_s - self.written_s < WRITE_S:
             return False
-        self._told, self.written_s = told, now_s
+        self._written, self.written_s = marks, now_s
         return True
 
     def _marks(self) -> tuple[float, ...]:
@@ -73,25 +70,20 @@ class Measurer:
         self, settings: HookSettings, lib: Nvml, dcgm: Dcgm, procs: Procs, *, may_write: bool
     ) -> None:
         self._settings = settings
-        self._lib = lib
-        self._sampling = Sampling(lib)
         self._dcgm = dcgm
-        self._of_dcgm: set[str] = set()  # devices whose activity DCGM told last
         self._procs = procs
+        self.readings = Readings(lib, dcgm, procs)
         self._may_write = may_write
         self._present = Present(settings.run_dir)
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
-        self._lately = RollingMean(settings.window_s)
-        self._energy: dict[str, float] = {}
-        self._whys: dict[str, dict[str, str]] = {}
+        self._rolling = RollingMean(settings.window_s)
         self._at_s = 0.0
         self._accounted_s = self._forgot_s = 0.0
         self._mapped: dict[str, tuple[int, ...]] = {}
-        self._told_write = ""
+        self._logged = ""
         self.xids = xids.Xids()
         self.stats: JobStats | None = None
-        self.paused_by: int | None = None
         self.idle: list[dict[str, Any]] = []
         self.present: list[tuple[int, int, float]] = []
         if may_write:
@@ -101,7 +93,7 @@ class Measurer:
     @property
     def figures(self) -> list[dict[str, Any]]:
         """How each GPU is now, for a heartbeat."""
-        return self._lately.figures
+        return self._rolling.figures
 
     def jobs(self) -> list[Job]:
         """The runs that are here now."""
@@ -113,22 +105,18 @@ class Measurer:
         return self._settings.run_dir
 
     def tick(self) -> int | None:
-        """Take one sample; the job that profiles now, None where none does. Raises GpuError where
+        """Take one sample; the job whose own profiler runs now, if any. Raises GpuError where
         NVML does not start."""
         now_s, mono_s = time.time(), time.monotonic()
-        if self._present.look() or not self._at_s:
+        if self._present.refresh() or not self._at_s:
             self._match(now_s)
-        known = self._lately.uuids
-        without = not known or any(self._dcgm.read(uuid) is None for uuid in known)
-        by_gpm = self.paused_by is None and without
-        samples = self._sampling.take(profile=by_gpm)
-        readings = [self._reading(sample, now_s, mono_s) for sample in samples]
-        energy_j = self._spent(samples, readings)
+        readings = self.readings.take(self._present.uids, self._accounting.see)
+        energy_j = self.readings.spent(readings)
         for run in self._runs.values():
             self._add(run, readings, energy_j, now_s)
         self._account(readings, now_s)
         self._note_xids()
-        self._publish(samples, readings, mono_s)
+        self._publish(readings, mono_s)
         self._write(now_s)
         self._at_s = now_s
         self._procs.end_round()
@@ -137,17 +125,17 @@ class Measurer:
     def hear(self) -> None:
         """Note what the driver has reported, and write it: between two samples. A job may have come
         since the last."""
-        if self._present.look():
+        if self._present.refresh():
             self._match(time.time())
         if self._note_xids():
             self._write(time.time())
 
     def _note_xids(self) -> bool:
-        found = self.xids.taken()
+        found = self.xids.take()
         runs = [(run.job, run.use) for run in self._runs.values()]
-        for told in found:
-            jobs = xids.note(told, runs, self._present.jobs)
-            log.warning("xid", number=told[1].number, gpu=told[1].uuid, jobs=jobs)
+        for at_s, one in found:
+            jobs = xids.note(at_s, one, runs, self._present.jobs)
+            log.warning("xid", number=one.number, gpu=one.uuid, jobs=jobs)
         return bool(found)
 
     # runs
@@ -161,7 +149,7 @@ class Measurer:
                 continue
             del self._runs[job_id]
             if self._may_write and job is not None:
-                self._put(run)  # it was requeued to this node before its Epilog's work was seen
+                self._put(run)  # it was requeued to this node before its Epilog's work was noticed
         for job_id, job in self._present.jobs.items():
             if job_id not in self._runs:
                 self._runs[job_id] = Run(job, self._begin(job), self._settings.idle_after_s)
@@ -185,8 +173,10 @@ class Measurer:
             return  # its GPUs do not answer, or nobody knows them yet: no sample is no zero
         others = {one.job_id: (one.restart, one.uid) for one in self._present.jobs.values()}
         smact = use.add(now_s, mine, energy_j, others)
-        sources, use.why = self._sources(mine)
-        use.sources = {name: one or use.sources.get(name) for name, one in sources.items()}
+        found, use.why = sources(mine)
+        if self.xids.why:
+            use.why["xid"] = self.xids.why
+        use.sources = {name: one or use.sources.get(name) for name, one in found.items()}
         self._add_statistics(use)
         run.held_mib = sum(one.mib_of(job.job_id) for one in mine)
         if use.pids.close(now_s):
@@ -202,7 +192,7 @@ class Measurer:
         if self.stats is None:
             return
         name = name_of(use.job_id, use.restart)
-        use.dcgm = self.stats.told.get(name, use.dcgm)
+        use.dcgm = self.stats.figures.get(name, use.dcgm)
         if why := self.stats.why.get(name):
             use.why["job_stats"] = why
 
@@ -217,8 +207,8 @@ class Measurer:
         if self._at_s and now_s - self._at_s > HUNG_S and use.samples:
             use.note(now_s, "driver", f"no sample for {now_s - self._at_s:.0f} s")
         for uuid in run.job.uuids:
-            if uuid in self._sampling.lost:
-                once("gpu-lost", f"{uuid}: {self._sampling.lost[uuid]}")
+            if uuid in self.readings.lost:
+                once("gpu-lost", f"{uuid}: {self.readings.lost[uuid]}")
         if not any(one["kind"] == "foreign" for one in use.events):
             for reading in mine:
                 strange = [one for one in reading.held if one.job_id is None and one.mib]
@@ -226,80 +216,6 @@ class Measurer:
                     once(
                         "foreign", f"pid {one.pid} of no job holds {one.mib} MiB on {reading.uuid}"
                     )
-
-    def _sources(self, mine: list[Reading]) -> tuple[dict[str, str | None], dict[str, str]]:
-        """Where the figures of a run come from, and why some are missing."""
-        sources: dict[str, str | None] = {"memory": "nvml" if mine else None}
-        why: dict[str, str] = {} if mine else {"memory": "no sample of its GPUs"}
-        for name in FIGURES:
-            told = any(getattr(one.profile, name) is not None for one in mine)
-            by_dcgm = any(one.uuid in self._of_dcgm for one in mine)
-            sources[name] = ("dcgm" if by_dcgm else "gpm") if told else None
-        sources["energy"] = "nvml" if any(one.energy_j is not None for one in mine) else None
-        for one in mine:
-            why |= self._whys.get(one.uuid, {})
-        if self.xids.why:
-            why["xid"] = self.xids.why
-        return sources, why
-
-    # samples
-
-    def _reading(self, sample: Sample, now_s: float, mono_s: float) -> Reading:
-        """A sample with its processes attributed and its figures by the best source."""
-        unit = sample.unit
-        held = []
-        for pid, mib in sample.processes.items():
-            found = self._procs.find(pid, self._present.uids, mono_s)
-            if found is None:
-                continue  # it ended meanwhile
-            self._accounting.see(unit.uuid, pid)
-            if found.system:
-                continue
-            busy = None if sample.busy is None else sample.busy.get(pid, 0.0)
-            held.append(Held(pid, found.start_s, mib, found.job_id, busy))
-        profile, why = self._profile(sample)
-        self._whys[unit.uuid] = why
-        return Reading(
-            uuid=unit.uuid,
-            name=unit.name,
-            total_mib=sample.total_mib,
-            free_mib=sample.free_mib,
-            held=tuple(held),
-            profile=profile,
-            power_w=sample.power_w,
-            energy_j=sample.energy_j,
-            mig=unit.mig,
-        )
-
-    def _profile(self, sample: Sample) -> tuple[Profile, dict[str, str]]:
-        """The counters and, where there are none, the reasons."""
-        why = {name: text for name, text in sample.why.items() if name != "smact"}
-        if self.paused_by is not None:
-            return NONE, {"smact": f"paused: job {self.paused_by} uses a profiler"} | why
-        by_dcgm = self._by_dcgm(sample.unit)
-        (self._of_dcgm.discard if by_dcgm is None else self._of_dcgm.add)(sample.unit.uuid)
-        if by_dcgm is not None:
-            return by_dcgm, why
-        if sample.profile is not None:
-            return sample.profile, why
-        return NONE, {"smact": "; ".join([self._dcgm.why, sample.why.get("smact", "")])} | why
-
-    def _by_dcgm(self, unit: Unit) -> Profile | None:
-        if unit.mig:
-            return self._dcgm.read_instance(unit.index, unit.instance)
-        return self._dcgm.read(unit.uuid)
-
-    def _spent(self, samples: list[Sample], readings: list[Reading]) -> dict[str, float]:
-        """Energy of each GPU since the last sample; none after a gap, or where the counter fell."""
-        found = {}
-        for sample, reading in zip(samples, readings, strict=True):
-            if sample.energy_j is None:
-                continue
-            before = self._energy.get(reading.uuid)
-            if before is not None and sample.energy_j >= before:
-                found[reading.uuid] = sample.energy_j - before
-            self._energy[reading.uuid] = sample.energy_j
-        return found
 
     def _account(self, readings: list[Reading], now_s: float) -> None:
         due = bool(self._runs) and now_s - self._accounted_s >= ACCOUNT_S
@@ -314,19 +230,16 @@ class Measurer:
             if due:
                 ours = {use.job_id for use in there}
                 others = any(one.job_id not in ours for one in reading.held)
-                self._accounting.look(reading.uuid, there, others=others)
+                self._accounting.poll(reading.uuid, there, others=others)
 
     # what leaves this node
 
-    def _publish(self, samples: list[Sample], readings: list[Reading], mono_s: float) -> None:
+    def _publish(self, readings: list[Reading], mono_s: float) -> None:
         jobs = self._present.jobs
-        reasons = {uuid: why.get("smact", "") for uuid, why in self._whys.items()}
-        numbers = {one.unit.uuid: one.unit.index for one in samples}
-        minors = {one.unit.uuid: one.unit.minor for one in samples}
-        self._lately.take(readings, jobs.values(), numbers, reasons, mono_s, minors)
+        self._rolling.take(readings, jobs.values(), mono_s)
         if self._settings.job_mapping_dir is not None:
             # The exporter counts GPUs as DCGM does.
-            mapping = self._lately.mapping(numbers | self._dcgm.numbers)
+            mapping = self._rolling.mapping(self._dcgm.numbers)
             if mapping != self._mapped:
                 self._mapped = mapping
                 map_jobs(self._settings.job_mapping_dir, mapping)
@@ -361,8 +274,8 @@ class Measurer:
     def _put(self, run: Run) -> None:
         try:
             records.write(self.run_dir, run.use.record())
-            self._told_write = ""
+            self._logged = ""
         except (ColocError, OSError) as err:
-            if str(err) != self._told_write:
-                self._told_write = str(err)
+            if str(err) != self._logged:
+                self._logged = str(err)
                 log.error("record", jobid=run.job.job_id, error=str(err)[:200])

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slurm_coloc.core.gpu.telemetry.reading import Reading
-from slurm_coloc.core.gpu.telemetry.shares import part, weights
 from slurm_coloc.core.gpu.telemetry.window import SPAN_S, Window
 from slurm_coloc.flow.node.jobs_here import Job
 
-MOST_JOBS = 48  # told of one GPU; MPS takes no more clients
+MOST_JOBS = 48  # of one GPU in a heartbeat; MPS takes no more clients
 PROFILE = ("smact", "smocc", "dram", "pcie_tx_mib_s", "pcie_rx_mib_s")
 FIGURES = (*PROFILE, "power_w")
 
@@ -21,26 +20,12 @@ class RollingMean:
         """``window_s``: seconds that the means are of."""
         self._window_s = window_s
         self._windows: dict[str, dict[str, Window]] = {}
-        self._jobs: dict[str, tuple[int, ...]] = {}
+        self._jobs: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._parts: dict[tuple[str, int], Window] = {}
         self.figures: list[dict[str, Any]] = []
 
-    @property
-    def uuids(self) -> Iterable[str]:
-        """Every device that was sampled so far."""
-        return self._windows.keys()
-
-    def take(
-        self,
-        readings: list[Reading],
-        jobs: Iterable[Job],
-        numbers: Mapping[str, int],
-        reasons: Mapping[str, str],
-        at_s: float,
-        minors: Mapping[str, int | None] | None = None,
-    ) -> None:
-        """One sample. ``jobs``: those of this node; ``numbers``: NVML's, by UUID; ``reasons``: why
-        a device's activity is not told; ``at_s``: monotonic; ``minors``: of /dev/nvidiaN."""
+    def take(self, readings: list[Reading], jobs: Iterable[Job], at_s: float) -> None:
+        """One sample. ``jobs``: those of this node; ``at_s``: monotonic."""
         there = list(jobs)
         figures = []
         self._jobs = {}
@@ -53,18 +38,17 @@ class RollingMean:
             held = reading.jobs
             ids = sorted(held.keys() | {job.job_id for job in there if reading.uuid in job.uuids})
             if not reading.mig:
-                self._jobs[reading.uuid] = tuple(ids)
-            weight = weights(reading)
+                self._jobs[reading.uuid] = (reading.index, tuple(ids))
             for one in held:
                 window = self._parts[reading.uuid, one] = parts.get(
                     (reading.uuid, one), Window(self._window_s)
                 )
-                window.add(at_s, part(reading.profile.smact, one, weight))
+                window.add(at_s, reading.part(reading.profile.smact, one))
             figures.append(
                 {
                     "uuid": reading.uuid,
-                    "index": numbers[reading.uuid],
-                    "minor": (minors or {}).get(reading.uuid),
+                    "index": reading.index,
+                    "minor": reading.minor,
                     "name": reading.name[:64],
                     "total_mib": reading.total_mib,
                     "free_mib": reading.free_mib,
@@ -74,7 +58,7 @@ class RollingMean:
                         for one in ids[:MOST_JOBS]
                     ],
                     "foreign_mib": reading.foreign_mib,
-                    "why": reasons.get(reading.uuid, "")[:160],
+                    "why": reading.why.get("smact", "")[:160],
                 }
             )
         self.figures = figures
@@ -91,8 +75,8 @@ class RollingMean:
         return _rounded(window.mean) if window else None
 
     def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """The jobs of each whole GPU, by its number."""
-        return {str(numbers[uuid]): jobs for uuid, jobs in self._jobs.items()}
+        """The jobs of each whole GPU, by its number in ``numbers``, else by NVML's."""
+        return {str(numbers.get(uuid, index)): jobs for uuid, (index, jobs) in self._jobs.items()}
 
 
 def _rounded(value: float | None) -> float | None:

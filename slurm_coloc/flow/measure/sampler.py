@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs stage measure: a sample each second, DCGM beside it, profilers let by, MPS tidied up.
+"""Stage measure, the agent's loop: a sample each second, DCGM, jobs' profilers, MPS daemons.
 
 The driver's errors are noted as they come (flow/measure/xids).
 
@@ -16,10 +16,10 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters import hookenv
+from slurm_coloc.adapters.dcgm import Dcgmi
 from slurm_coloc.adapters.dcgm.counters import Dcgm
 from slurm_coloc.adapters.dcgm.jobs import JobStatistics
-from slurm_coloc.adapters.dcgm.program import Dcgmi
-from slurm_coloc.adapters.mps import seats
+from slurm_coloc.adapters.mps import node
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
@@ -27,7 +27,7 @@ from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node import records
-from slurm_coloc.flow.node.jobs_here import SUFFIXES
+from slurm_coloc.flow.node.jobs_here import remove_state
 
 log = structlog.get_logger()
 
@@ -36,8 +36,8 @@ LIMIT_S = 5.0  # NVML answers in milliseconds
 WITHOUT_S = 60.0  # between two tries on a node without NVML
 REAP_S = 60.0
 FLUSH_S = 2.0
-HEAR_S = 0.1  # between two looks at what the driver reported
-FRESH_S = 5.0  # older figures are not told
+HEAR_S = 0.1  # between two reads of what the driver reported
+FRESH_S = 5.0  # older figures are not sent
 
 
 class Sampler:
@@ -57,15 +57,15 @@ class Sampler:
         self._worker = Worker("nvml")
         self._sampled_s = 0.0
         self._reaped_s = 0.0
-        self._told = ""
-        self._faults: set[str] = set()  # kinds of faults of MPS that were told
+        self._error = ""
+        self._faults: set[str] = set()  # kinds of faults of MPS that were logged
         self._xid = asyncio.Event()
         self._mark = settings.run_dir / records.FOLDER / ".profiling-paused"
 
-    def told(self) -> dict[str, Any]:
-        """What a heartbeat says of this node's GPUs."""
+    def heartbeat(self) -> dict[str, Any]:
+        """The fields of a heartbeat on this node's GPUs."""
         if time.monotonic() - self._sampled_s > FRESH_S:
-            return {"gpus": [], "idle": [], "gpus_why": (self._told or "no sample yet")[:160]}
+            return {"gpus": [], "idle": [], "gpus_why": (self._error or "no sample yet")[:160]}
         found = self._measurer
         return {"gpus": found.figures[:64], "idle": found.idle[:64], "runs": found.present[:64]}
 
@@ -79,7 +79,7 @@ class Sampler:
             if isinstance(job_id, int) and job_id in here:
                 log.warning("state", jobid=job_id, result="removed: its Epilog never came")
                 with contextlib.suppress(ColocError, OSError):
-                    records.remove_state(self._settings.run_dir, job_id, SUFFIXES)
+                    remove_state(self._settings.run_dir, job_id)
                 self._reaped_s = 0.0
 
     async def run(self) -> None:
@@ -113,11 +113,11 @@ class Sampler:
             try:
                 await self._profilers(await self._worker.call(self._measurer.tick, LIMIT_S))
                 self._sampled_s = time.monotonic()
-                self._tell("")
+                self._log_state("")
             except TimeoutError as err:
-                self._tell(f"the driver does not answer: {err}")
+                self._log_state(f"the driver does not answer: {err}")
             except GpuError as err:
-                self._tell(err.message)
+                self._log_state(err.message)
                 pause_s = WITHOUT_S
                 with contextlib.suppress(TimeoutError, ColocError):
                     await self._worker.call(self._lib.close, LIMIT_S)
@@ -139,19 +139,19 @@ class Sampler:
                 await self._worker.call(self._measurer.hear, LIMIT_S)
             await asyncio.sleep(HEAR_S)  # a GPU that fails may report hundreds a second
 
-    def _tell(self, why: str) -> None:
-        if why.partition(":")[0] != self._told.partition(":")[0]:
+    def _log_state(self, why: str) -> None:
+        if why.partition(":")[0] != self._error.partition(":")[0]:
             if why:
                 log.warning("sample", error=why)
             else:
-                log.info("sample", result="goes on")
-        self._told = why
+                log.info("sample", result="samples again")
+        self._error = why
 
     async def _profilers(self, job_id: int | None) -> None:
         """Free the profiling counters while a job's own profiler runs."""
-        if job_id == self._measurer.paused_by:
+        if job_id == self._measurer.readings.paused_by:
             return
-        before, self._measurer.paused_by = self._measurer.paused_by, job_id
+        before, self._measurer.readings.paused_by = self._measurer.readings.paused_by, job_id
         if job_id is None:
             await self._resume()
         elif before is None:
@@ -167,7 +167,7 @@ class Sampler:
             self._mark.unlink(missing_ok=True)
 
     async def _reap(self) -> None:
-        """Take away MPS daemons whose last job went without its Epilog. The hooks' own lock keeps
+        """Stop MPS daemons whose last job ended without its Epilog. The hooks' own lock keeps
         it apart from a Prolog."""
         if not self._root or time.monotonic() - self._reaped_s < REAP_S:
             return
@@ -175,17 +175,17 @@ class Sampler:
         settings = self._settings
         try:
             found = await asyncio.to_thread(
-                seats.reap, settings.run_dir, settings.mps_control, os.environ
+                node.reap, settings.run_dir, settings.mps_control, os.environ
             )
         except Exception as err:  # samples go on, whatever it is
-            found = seats.Reaped([], [f"{type(err).__name__}: {err}"])
+            found = node.Reaped([], [f"{type(err).__name__}: {err}"])
         for gpu in found.ended:
             log.info("mps", gpu=gpu, result="an MPS daemon without jobs was ended")
         for fault in found.faults:
             kind = fault.partition(":")[0]
             if kind not in self._faults:  # each minute the same
                 self._faults.add(kind)
-                log.warning("mps", error=fault[:200], then="told once")
+                log.warning("mps", error=fault[:200], note="logged once")
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread for calls that may hang for ever, asked from asyncio with a time limit."""
+"""A thread for calls that may hang for ever, used from asyncio with a time limit."""
 
 import asyncio
 import queue
@@ -35,7 +35,7 @@ class Worker:
         """The result of ``what``; raises TimeoutError after ``limit_s``, and at once while an
         earlier call hangs."""
         if self._running is not None and not self._running.done():
-            raise TimeoutError("an earlier call has not come back")
+            raise TimeoutError("an earlier call has not returned")
         loop = asyncio.get_running_loop()
         self._running = loop.create_future()
         self._todo.put((what, loop, self._running))

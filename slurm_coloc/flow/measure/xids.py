@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage measure, the driver's errors: Xids as they come, into the records of the runs they concern.
 
-A thread waits in the driver, which costs nothing, and is woken at once. Looking once a second would
+A thread waits in the driver, which costs nothing, and is woken at once. Polling once a second would
 come too late: a run that dies of an Xid has its Epilog, which reads the record, within some tenths
 of a second.
 """
@@ -10,35 +10,32 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import structlog
 
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.nvml.events import Events, Xid
 from slurm_coloc.core.gpu.sharing import Method
+from slurm_coloc.core.gpu.telemetry.use import RunUse
 from slurm_coloc.core.recover import xid
 from slurm_coloc.errors import GpuError
 from slurm_coloc.flow.node.jobs_here import Job
 
-if TYPE_CHECKING:
-    from slurm_coloc.core.gpu.telemetry.use import RunUse
-
 log = structlog.get_logger()
 
 WAIT_S = 30.0  # in the driver
-AGAIN_S = 60.0  # after a fault, and where no GPU tells of Xids
+AGAIN_S = 60.0  # after a fault, and where no GPU reports Xids
 ASK_AGAIN_S = 600.0  # GPUs that could not be registered are asked again
 MOST_WAITING = 256  # a GPU that fails may report hundreds a second
 
-Told = tuple[float, Xid]
+Timed = tuple[float, Xid]
 
 
 class Xids:
-    """The thread that waits. ``why``: why no GPU of this node tells of Xids; "" where one does."""
+    """The thread that waits. ``why``: why no GPU of this node reports Xids; "" where one does."""
 
     def __init__(self) -> None:
-        self._told: queue.Queue[Told] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[Timed] = queue.Queue(MOST_WAITING)
         self._wake: Callable[[], None] = lambda: None
         self.why = "not asked yet"
 
@@ -47,11 +44,11 @@ class Xids:
         self._wake = wake
         threading.Thread(target=self._run, name="xid", daemon=True).start()
 
-    def taken(self) -> list[Told]:
+    def take(self) -> list[Timed]:
         """What came since the last call, with the time (epoch)."""
         found = []
-        while not self._told.empty():
-            found.append(self._told.get_nowait())
+        while not self._queue.empty():
+            found.append(self._queue.get_nowait())
         return found
 
     def _run(self) -> None:
@@ -61,40 +58,41 @@ class Xids:
             try:
                 pause_s = self._follow(events)
             except GpuError as err:
-                self._tell(err.message)
+                self._log_state(err.message)
             except Exception:
                 log.exception("xid")
             events.close()
             time.sleep(pause_s)
 
     def _follow(self, events: Events) -> float:
-        """Wait for Xids; returns, with the pause to make, where GPUs are to be asked again whether
-        they tell of any. Raises GpuError."""
+        """Wait for Xids; returns the pause to make before the GPUs are asked again whether they
+        report any. Raises GpuError."""
         if not events.open():
-            self._tell("; ".join(sorted(set(events.why.values()))) or "there is no GPU")
+            self._log_state("; ".join(sorted(set(events.why.values()))) or "there is no GPU")
             return AGAIN_S
-        self._tell("")
+        self._log_state("")
         until_s = time.monotonic() + ASK_AGAIN_S
         while not events.why or time.monotonic() < until_s:
             found = events.wait(WAIT_S)
             if found is None:
                 continue
             try:
-                self._told.put_nowait((time.time(), found))
+                self._queue.put_nowait((time.time(), found))
             except queue.Full:
                 continue  # the first ones say what it was
             self._wake()
         return 0.0
 
-    def _tell(self, why: str) -> None:
+    def _log_state(self, why: str) -> None:
         if why != self.why:
-            log.info("xid", result="not told" if why else "waited for", reason=why)
+            log.info("xid", result="not reported" if why else "waiting for them", reason=why)
         self.why = why
 
 
-def note(told: Told, runs: Iterable[tuple[Job, "RunUse"]], present: Mapping[int, Job]) -> list[int]:
+def note(
+    at_s: float, found: Xid, runs: Iterable[tuple[Job, RunUse]], present: Mapping[int, Job]
+) -> list[int]:
     """Write an Xid into the records of the runs on its GPU; the jobs that it concerns."""
-    at_s, found = told
     jobs = []
     for job, use in runs:
         mine = found.uuids & (set(job.uuids) | use.gpus.keys())

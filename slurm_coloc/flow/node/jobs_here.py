@@ -35,20 +35,20 @@ class Present:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._seen_ns = -1
+        self._mtime_ns = -1
         self._files: dict[str, tuple[int, int]] = {}
         self.jobs: dict[int, Job] = {}
         self.uids: dict[int, int] = {}
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read what is new; whether something changed."""
         try:
-            seen_ns = os.stat(self._run_dir).st_mtime_ns  # noqa: PTH116
+            mtime_ns = os.stat(self._run_dir).st_mtime_ns  # noqa: PTH116
         except OSError:
             changed = bool(self.jobs)
-            self._seen_ns, self._files, self.jobs, self.uids = -1, {}, {}, {}
+            self._mtime_ns, self._files, self.jobs, self.uids = -1, {}, {}, {}
             return changed
-        if seen_ns == self._seen_ns:
+        if mtime_ns == self._mtime_ns:
             return False
         try:
             with spool.opened_dir(self._run_dir, None) as fd:
@@ -56,8 +56,8 @@ class Present:
         except (ColocError, OSError):
             return False
         # Not remembered while the folder is younger than the clock's tick: a file that comes within
-        # the same tick would not be seen.
-        self._seen_ns = seen_ns if _settled(seen_ns) else -1
+        # the same tick would be missed.
+        self._mtime_ns = mtime_ns if _settled(mtime_ns) else -1
         return changed
 
     def _read_all(self, fd: int) -> bool:
@@ -67,8 +67,8 @@ class Present:
             names = [entry.name for entry in entries if _STATE.fullmatch(entry.name)]
         for name in names:
             try:
-                told = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                files[name] = (told.st_mtime_ns, told.st_ino)
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                files[name] = (status.st_mtime_ns, status.st_ino)
                 job_id = int(name.removesuffix(".json"))
                 if files[name] == self._files.get(name):
                     job = self.jobs.get(job_id)
@@ -101,6 +101,13 @@ def read_state(raw: bytes) -> Job | None:
         return None
 
 
-def _settled(seen_ns: int) -> bool:
+def remove_state(run_dir: Path, job_id: int) -> None:
+    """Remove all files of a job that has ended; raises ColocError or OSError."""
+    with spool.opened_dir(run_dir, None) as fd:
+        for suffix in SUFFIXES:
+            spool.remove_file(fd, f"{job_id}.{suffix}")
+
+
+def _settled(mtime_ns: int) -> bool:
     """Whether a later change would show: file systems count in ticks of up to 10 ms."""
-    return time.time_ns() - seen_ns > 50_000_000
+    return time.time_ns() - mtime_ns > 50_000_000

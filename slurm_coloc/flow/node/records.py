@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def _read(dir_fd: int, name: str) -> Plain | None:
 
 
 def checked(found: object) -> Plain | None:
-    """A record as far as its shape can be told at a glance; None where it is none."""
+    """A record whose fields have the right types; None where they have not."""
     if not isinstance(found, dict) or found.get("v") != 1:
         return None
     numbers = ("job_id", "restart", "began_s", "since_s", "until_s", "samples")
@@ -91,10 +91,3 @@ def forget(run_dir: Path, present: Collection[int]) -> None:
             with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime < time.time() - KEPT_S:
                     os.unlink(name, dir_fd=fd)
-
-
-def remove_state(run_dir: Path, job_id: int, suffixes: Iterable[str]) -> None:
-    """Remove what the hooks keep of a job that has gone; raises ColocError or OSError."""
-    with spool.opened_dir(run_dir, None) as fd:
-        for suffix in suffixes:
-            spool.remove_file(fd, f"{job_id}.{suffix}")

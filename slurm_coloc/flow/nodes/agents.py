@@ -73,8 +73,8 @@ class Nodes:
     async def require_run(self, slurm: SlurmClient, job_id: int, restart: int, node: str) -> None:
         """Raise UsageFault ``not-yours`` where this run of the job was not on ``node``; SlurmError
         where that must be asked of a slurmctld that does not answer."""
-        for run in self._store.runs_of_job(job_id):
-            if run["restart"] == restart and in_nodes(run["node"] or "", node):
+        for run in self._store.runs.of_job(job_id):
+            if run.restart == restart and in_nodes(run.node or "", node):
                 return
         view = await slurm.job(job_id)
         if view is not None:
@@ -113,10 +113,10 @@ class Nodes:
             case [int(job_id), int(restart), int() | float() as began_s]:
                 now = time.time()
                 return any(
-                    one["restart"] == restart
-                    and one["outcome"]
-                    and began_s < (one["end_s"] or 0.0) < now - GONE_S
-                    for one in self._store.runs_of_job(job_id)
+                    one.restart == restart
+                    and one.outcome
+                    and began_s < (one.end_s or 0.0) < now - GONE_S
+                    for one in self._store.runs.of_job(job_id)
                 )
         return False
 

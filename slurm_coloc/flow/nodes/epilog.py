@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.nodes.messages import Message, checked
 from slurm_coloc.flow.nodes.usage import Time, UsedRecord, Uuid
 from slurm_coloc.flow.nodes.usage import read as read_used
 
@@ -23,10 +24,8 @@ Code = Annotated[int, Field(ge=-(2**31), lt=2**31)] | None
 Word = Annotated[str, Field(max_length=256, pattern=r"^[^\s/\x00-\x1f\x7f]*$")]
 
 
-class Evidence(BaseModel):
+class Evidence(Message):
     """The out-of-memory that the Epilog found in the log, with the figures of its text (MiB)."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     oom: bool
     kind: Annotated[str, Field(max_length=32)] = "none"
@@ -39,19 +38,15 @@ class Evidence(BaseModel):
     free_mib: Mib = None
 
 
-class Checkpoint(BaseModel):
+class Checkpoint(Message):
     """What the run said of its checkpoints in its log (core/time/announce)."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     saved: bool = False
     goes_on: bool = False
 
 
-class RunReport(BaseModel):
+class RunReport(Message):
     """One run's end as its node saw it."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     v: Literal[1]
     cluster: Word = ""
@@ -75,13 +70,7 @@ class RunReport(BaseModel):
 def read(message: dict[str, Any]) -> RunReport:
     """A report, checked; raises UsageFault where it is malformed. A record of its use that is
     nonsense is left out, with a note: the report is still that of an end."""
-    told = {name: value for name, value in message.items() if name != "used"}
-    try:
-        report = RunReport.model_validate(told)
-    except ValidationError as err:
-        first = err.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageFault(f"report: {where}: {first['msg']}", "bad-request") from err
+    report = checked(RunReport, "report", message | {"used": None})
     if message.get("used") is None:
         return report
     record, wrong = read_used(message["used"], report.job_id, report.restart)
@@ -93,16 +82,8 @@ def read(message: dict[str, Any]) -> RunReport:
 
 def keep(store: Store, report: RunReport) -> None:
     """Keep a report; the same again replaces it."""
-    store.reports.add(
-        {
-            "cluster": report.cluster,
-            "job_id": report.job_id,
-            "restart": report.restart,
-            "node": report.node,
-            "at_s": report.ended_s or time.time(),
-        },
-        report.model_dump(mode="json"),
-    )
+    at_s, body = report.ended_s or time.time(), json.dumps(report.model_dump(mode="json"))
+    store.reports.add(report.cluster, report.job_id, report.restart, report.node, at_s, body)
 
 
 def take(store: Store, message: dict[str, Any]) -> int:

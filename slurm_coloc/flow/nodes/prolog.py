@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node's Prolog asks: what was reserved for the job that begins, and which GPUs it got."""
 
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.nodes.messages import Message, checked
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.watch.shares import shards_of, shared
 
@@ -22,11 +22,9 @@ Answer = dict[str, Any]
 Mib = Annotated[int, Field(ge=0, le=2**40)] | None
 
 
-class ReportedProcess(BaseModel):
+class ReportedProcess(Message):
     """A compute process on a GPU, as the asking node sees it; see
     core/recover/fitness.GpuProcess."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     pid: Annotated[int, Field(ge=0, le=2**32)]
     used_mib: Mib = None
@@ -35,10 +33,8 @@ class ReportedProcess(BaseModel):
     name: Annotated[str, Field(max_length=64)] = ""
 
 
-class LaunchedGpu(BaseModel):
+class LaunchedGpu(Message):
     """One GPU of the job on the asking node; memory (MiB) before the job starts."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     minor: Annotated[int, Field(ge=0, le=4095)] | None = None
@@ -52,11 +48,9 @@ class LaunchedGpu(BaseModel):
         return GpuNow(self.uuid, self.total_mib, self.free_mib, holders)
 
 
-class LaunchMessage(BaseModel):
+class LaunchMessage(Message):
     """The request of op ``launch``. ``last``: the Prolog looks no more, and waits for what is done
     about GPUs that are not fit."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     v: Literal[1]
     job_id: Annotated[int, Field(ge=1, le=2**32)]
@@ -69,12 +63,7 @@ class LaunchMessage(BaseModel):
 
 def read_launch(message: Answer) -> LaunchMessage:
     """Check a launch request; raises UsageFault that names the wrong field."""
-    try:
-        return LaunchMessage.model_validate(message)
-    except ValidationError as err:
-        first = err.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageFault(f"launch: {where}: {first['msg']}", "bad-request") from err
+    return checked(LaunchMessage, "launch", message)
 
 
 async def launched(
@@ -82,53 +71,52 @@ async def launched(
     slurm: SlurmClient,
     see: Callable[[JobView], None],
     gate: Gate,
-    asked: LaunchMessage,
+    launch: LaunchMessage,
 ) -> Answer:
     """The reservation of a run that begins, null where the job is none of ours, and what is wrong
     with its GPUs (``unfit``, see Gate.judge); the GPUs are kept.
 
     ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
     """
-    view = await slurm.job(asked.job_id)
-    if view is None or view.restarts != asked.restart:
+    view = await slurm.job(launch.job_id)
+    if view is None or view.restarts != launch.restart:
         return {"reservation": None}
     see(view)
     decision_id = decision_in(view.admin_comment)
-    decision = store.decision(decision_id) if decision_id else None
+    decision = store.decisions.of(decision_id) if decision_id else None
     if decision is None or decision_id is None:
         return {"reservation": None}
-    held = shared({"tres": view.tres}, decision)
+    held = shared(view.tres, decision)
+    shards = shards_of(view.tres, decision) if held else 0
     reservation = {
         "decision": decision_id,
-        "action": decision["action"] if held else "exclusive",
-        "shards": shards_of({"tres": view.tres}, decision) if held else 0,
-        "shard_mib": decision["shard_mib"],
-        "memory_mib": decision["memory_mib"],
-        "upper_mib": decision["upper_mib"],
+        "action": decision.action if held else "exclusive",
+        "shards": shards,
+        "shard_mib": decision.shard_mib,
+        "memory_mib": decision.memory_mib,
+        "upper_mib": decision.upper_mib,
     }
-    grown = reservation["shards"] > decision["shards"]
-    need_mib = _promised_mib(reservation, grown) if held else None
-    gpus = [gpu.now() for gpu in asked.gpus]
+    need_mib = _promised_mib(shards, decision) if held else None
+    gpus = [gpu.now() for gpu in launch.gpus]
     unfit = await gate.judge(
-        *(view, decision, asked.node, gpus, need_mib), last=asked.last, unfenced=asked.unfenced
+        *(view, decision, launch.node, gpus, need_mib), last=launch.last, unfenced=launch.unfenced
     )
-    if unfit is None or (asked.last and not unfit["back"]):
-        _keep(store, decision_id, asked)
+    if unfit is None or (launch.last and not unfit["back"]):
+        _keep(store, decision_id, launch)
     return {"reservation": reservation, "unfit": unfit}
 
 
-def _promised_mib(reservation: Answer, grown: bool) -> int:
+def _promised_mib(shards: int, decision: StoredDecision) -> int:
     """What the job was promised of each GPU: what it will not exceed, within its shards; all of
-    them where they have ``grown``, since the estimate was too low then."""
-    whole = int(reservation["shards"] * reservation["shard_mib"])
-    upper: int | None = reservation["upper_mib"]
-    return min(whole, upper) if upper and not grown else whole
+    them where they are more than was decided, since the estimate was too low then."""
+    whole, upper = shards * decision.shard_mib, decision.upper_mib
+    return min(whole, upper) if upper and shards <= decision.shards else whole
 
 
-def _keep(store: Store, decision_id: str, asked: LaunchMessage) -> None:
-    uuids = [gpu.uuid for gpu in asked.gpus]
-    if not store.launched(decision_id, asked.job_id, asked.restart, uuids):
+def _keep(store: Store, decision_id: str, launch: LaunchMessage) -> None:
+    uuids = [gpu.uuid for gpu in launch.gpus]
+    if not store.runs.launched(decision_id, launch.job_id, launch.restart, uuids):
         return
-    free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in asked.gpus)
-    text = f"starts on {asked.node}: {', '.join(free)}"
-    store.note(time.time(), decision_id, asked.job_id, "launch", text)
+    free = (f"{one.uuid} ({one.free_mib} MiB free)" for one in launch.gpus)
+    text = f"starts on {launch.node}: {', '.join(free)}"
+    store.note(decision_id, launch.job_id, "launch", text)

@@ -13,18 +13,17 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import GateConfig
 from slurm_coloc.core.decide.decision import Action
+from slurm_coloc.core.records.lists import PutBack
+from slurm_coloc.core.records.runs import Key, StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, unfit
 from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
-from slurm_coloc.flow.recover.retry_limit import key_of, refused
+from slurm_coloc.flow.recover.retry_limit import refused
 
 log = structlog.get_logger()
 
@@ -38,32 +37,19 @@ LOOK_S = 20.0
 class Gate:
     """Judges launches, and brings what was put back to its place in the queue."""
 
-    def __init__(
-        self,
-        config: GateConfig,
-        store: Store,
-        slurm: SlurmClient,
-        off: Callable[[], bool],
-        shape: Callable[[], ClusterShape | None],
-        see: Callable[[JobView], None],
-        *,
-        places: bool = True,
-    ) -> None:
-        """``see``: opens the run of a job that is in the queue again, so that it is followed;
-        ``places``: whether priorities may be set."""
-        self._config = config
-        self._store = store
-        self._slurm = slurm
-        self._off = off
-        self._shape = shape
-        self._see, self._places = see, places
+    def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
+        """``see``: opens the run of a job that is in the queue again, so that it is followed."""
+        self._config = context.config.gate
+        self._store, self._slurm = context.store, context.slurm
+        self._context, self._off, self._see = context, context.off, see
+        self._places = context.config.recovery.raise_by == "priority"  # they may be set
         self._ordering: set[tuple[str, int]] = set()
-        self._later: dict[tuple[str, int, int], float] = {}  # until when (monotonic) none is due
+        self._later: dict[Key, float] = {}  # until when (monotonic) none is due
 
     async def judge(
         self,
         view: JobView,
-        decision: Row,
+        decision: StoredDecision,
         node: str,
         gpus: list[GpuNow],
         need_mib: int | None,
@@ -74,7 +60,7 @@ class Gate:
         """What is wrong with ``gpus`` for this run, and what is done: ``back``, it must not start
         (only where this is the ``last`` look), else it may. None: nothing is wrong. ``unfenced``:
         why nothing would hold it to its share there."""
-        if not self._config.enabled or decision["mode"] != "on" or not _placed(decision):
+        if not self._config.enabled or decision.mode != "on" or not _placed(decision):
             return None
         found = [why for gpu in gpus if (why := unfit(gpu, need_mib, self._config.slack_mib))]
         if unfenced and need_mib is not None and self._config.require_fence:
@@ -86,22 +72,22 @@ class Gate:
             return {"back": False, "why": why}
         refused = self._may_not(view, decision)
         if not refused:
-            refused = await self._put_back(view, decision["id"], node, why)
+            refused = await self._put_back(view, decision.id, node, why)
         text = f"{node}: {why}: "
         text += f"it starts all the same: {refused}" if refused else "put back into the queue"
-        self._store.note(time.time(), decision["id"], view.job_id, "launch", text)
+        self._store.note(decision.id, view.job_id, "launch", text)
         log.warning("unfit", jobid=view.job_id, node=node, why=why, result=refused or "put back")
         return {"back": not refused, "why": why}
 
-    def _may_not(self, view: JobView, decision: Row) -> str:
+    def _may_not(self, view: JobView, decision: StoredDecision) -> str:
         """Why the job is not put back; "" where it is."""
         if not view.batch:
             return "it has no script that could run later"
-        if not view.requeue or not decision["may_requeue"]:
+        if not view.requeue or not decision.may_requeue:
             return "its owner wants no requeue"
         if self._off():
             return "colocd is switched off"
-        if self._store.putbacks.count(decision["id"], view.job_id) >= self._config.max_per_job:
+        if self._store.putbacks.count(decision.id, view.job_id) >= self._config.max_per_job:
             return f"it was put back {self._config.max_per_job} times"
         return ""
 
@@ -110,19 +96,18 @@ class Gate:
         key = (decision_id, view.job_id, view.restarts)
         if (known := self._store.putbacks.of(*key)) is not None:
             # Another node's Prolog, or this one's second try.
-            return "" if known["state"] == "open" else "it was refused before"
-        was = await self._elsewhere(view, node)
-        now = time.time()
-        row: Row = {
-            **dict(zip(("decision", "job_id", "restart"), key, strict=True)),
-            "uid": view.uid,
-            "node": node,
-            "why": why,
-            "was": was,
-            "base": view.priority if self._places else 0,
-            "created_s": now,
-            "updated_s": now,
-        }
+            return "" if known.state == "open" else "it was refused before"
+        was, now = await excluded_before(self._context, view, node), time.time()
+        row = PutBack(
+            *key,
+            uid=view.uid,
+            node=node,
+            why=why,
+            was=was,
+            base=view.priority if self._places else 0,
+            created_s=now,
+            updated_s=now,
+        )
         self._ordering.add(key[:2])
         try:
             with self._store.transaction(durable=True):
@@ -136,45 +121,39 @@ class Gate:
             self._ordering.discard(key[:2])
         return ""
 
-    async def _elsewhere(self, view: JobView, node: str) -> str | None:
-        """What the job's owner has excluded, where another node could take it; else None."""
-        if not self._config.exclude_s:
-            return None
-        return await excluded_before(self._store, self._slurm, self._shape(), view, node)
-
     async def round(self) -> None:
         """One look at every job that was put back."""
         for row in self._store.putbacks.open():
-            if (row["decision"], row["job_id"]) in self._ordering:
+            if (row.decision, row.job_id) in self._ordering:
                 continue
-            if self._later.get(key_of(row), 0.0) > time.monotonic():
+            if self._later.get(row.key, 0.0) > time.monotonic():
                 continue
             try:
                 await self._advance(row)
             except SlurmError as err:
                 await self._failed(row, err)
 
-    async def _advance(self, row: Row) -> None:
+    async def _advance(self, row: PutBack) -> None:
         for _ in range(STEPS_A_ROUND):
-            view = await self._slurm.job(row["job_id"])
-            if view is None or decision_in(view.admin_comment) != row["decision"]:
+            view = await self._slurm.job(row.job_id)
+            if view is None or decision_in(view.admin_comment) != row.decision:
                 self._close(row, "lost", "slurmctld no longer knows the job")
                 return
-            age_s = time.time() - row["created_s"]
-            if view.restarts == row["restart"] and not view.ended and age_s < ORDER_S:
+            age_s = time.time() - row.created_s
+            if view.restarts == row.restart and not view.ended and age_s < ORDER_S:
                 return
             goal = Goal(
-                row["restart"],
-                row["was"] is not None,
-                bool(row["excluded"]),
-                bool(row["delayed"]),
+                row.restart,
+                row.was is not None,
+                row.excluded,
+                row.delayed,
                 age_s >= self._config.exclude_s,
-                row["base"],
+                row.base,
             )
             step = next_step(view, goal)
             if step is Step.WAIT:
-                if row["delayed"]:
-                    self._later[key_of(row)] = time.monotonic() + LOOK_S
+                if row.delayed:
+                    self._later[row.key] = time.monotonic() + LOOK_S
                 return
             if step in (Step.DONE, Step.LOST):
                 text = "back in the queue" if step is Step.DONE else "the job had started"
@@ -183,60 +162,60 @@ class Gate:
                 return
             await self._do(step, row, view)
 
-    async def _do(self, step: Step, row: Row, view: JobView) -> None:
+    async def _do(self, step: Step, row: PutBack, view: JobView) -> None:
         if step is Step.EXCLUDE:
             try:
-                await self._slurm.update(view.handle, ExcNodeList=self._list(row, row["node"]))
+                await self._slurm.update(view.handle, ExcNodeList=self._list(row, row.node))
             except SlurmError as err:
                 if err.away:
                     raise
                 # No other node will do: it waits for this one.
                 self._store.putbacks.change(row, was=None, note=err.message)
                 return
-            self._store.putbacks.change(row, excluded=1)
+            self._store.putbacks.change(row, excluded=True)
         elif step is Step.RELEASE:
             await self._slurm.release(view.handle)
         elif step is Step.PLACE:
-            await self._slurm.update(view.handle, Priority=row["base"])
+            await self._slurm.update(view.handle, Priority=row.base)
             self._store.putbacks.change(row, base=0)
         elif step is Step.DELAY:
             await self._slurm.update(view.handle, StartTime=f"now+{self._wait_s(row)}")
-            self._store.putbacks.change(row, delayed=1)
+            self._store.putbacks.change(row, delayed=True)
         elif step is Step.ADMIT:
             await self._slurm.update(view.handle, ExcNodeList=self._list(row))
-            self._store.putbacks.change(row, excluded=0, was=None)
-        log.info("put back", jobid=row["job_id"], decision=row["decision"], step=str(step))
+            self._store.putbacks.change(row, excluded=False, was=None)
+        log.info("put back", jobid=row.job_id, decision=row.decision, step=str(step))
 
-    def _list(self, row: Row, *more: str) -> str:
+    def _list(self, row: PutBack, *more: str) -> str:
         """What its owner has excluded, and every node of ours but that of ``row``."""
-        others = self._store.putbacks.open_of(row["decision"], row["job_id"])
-        ours = [one["node"] for one in others if one["excluded"] and one["node"] != row["node"]]
-        return ",".join(dict.fromkeys(filter(None, (row["was"], *ours, *more))))
+        others = self._store.putbacks.open_of(row.decision, row.job_id)
+        ours = [one.node for one in others if one.excluded and one.node != row.node]
+        return ",".join(dict.fromkeys(filter(None, (row.was, *ours, *more))))
 
-    def _wait_s(self, row: Row) -> int:
+    def _wait_s(self, row: PutBack) -> int:
         """Where the job goes elsewhere it need not wait for this node to come right."""
-        if row["excluded"]:
+        if row.excluded:
             return 5  # a start in the second of its last end meets a revoked credential
-        times = self._store.putbacks.count(row["decision"], row["job_id"])
+        times = self._store.putbacks.count(row.decision, row.job_id)
         return int(pause_s(times, self._config.wait_s, self._config.longest_wait_s))
 
-    async def _failed(self, row: Row, err: SlurmError) -> None:
+    async def _failed(self, row: PutBack, err: SlurmError) -> None:
         def held(view: JobView) -> bool:
-            return view.held_by_requeue and view.restarts == row["restart"] + 1
+            return view.held_by_requeue and view.restarts == row.restart + 1
 
         text = await refused("gate", self._store.putbacks, self._slurm, row, err, held)
         if text:
             self._close(row, "failed", text)
 
-    def _close(self, row: Row, state: str, text: str) -> None:
-        self._later.pop(key_of(row), None)
+    def _close(self, row: PutBack, state: str, text: str) -> None:
+        self._later.pop(row.key, None)
         with self._store.transaction():
             self._store.putbacks.change(row, state=state, note=text, updated_s=time.time())
             if state != "done":
-                self._store.note(time.time(), row["decision"], row["job_id"], "launch", text)
-        log.info("put back", jobid=row["job_id"], decision=row["decision"], result=state)
+                self._store.note(row.decision, row.job_id, "launch", text)
+        log.info("put back", jobid=row.job_id, decision=row.decision, result=state)
 
 
-def _placed(decision: Row) -> bool:
+def _placed(decision: StoredDecision) -> bool:
     """Whether colocd said what the job gets; what its owner asked for as it stands is his."""
-    return decision["action"] in (Action.COLLOCATE, Action.EXCLUSIVE)
+    return decision.action in (Action.COLLOCATE, Action.EXCLUSIVE)

@@ -19,10 +19,10 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Waiting
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
-from slurm_coloc.flow.place.snapshot import Memory, key
+from slurm_coloc.flow.place.requests import shards_of
 
 log = structlog.get_logger()
 
@@ -46,36 +46,36 @@ class GateWait:
     def at_submit(self, shape: ClusterShape, job: Waiting) -> Fields:
         """Fields of job_desc with which a submission waits; {} where it cannot."""
         if way_of(shape) is Way.EXTRA:
-            text = self._asks(job)
+            text = self._constraint(job)
             return {"extra": text} if text else {}
         return {"begin_time": int(time.time() + AHEAD * self._interval_s) + 1}
 
-    async def wait(self, shape: ClusterShape, job: Queued, seen: Waiting) -> Fields:
+    async def wait(self, shape: ClusterShape, job: Queued, waiting: Waiting) -> Fields:
         """Keep a job waiting. Raises SlurmError."""
-        now, parked = time.time(), self._memory.parked.get(key(job))
+        now, until_s = time.time(), self._memory.waits_until.get(key(job))
         if way_of(shape) is Way.EXTRA:
-            text = self._asks(seen) if parked != WITHOUT_END else None
+            text = self._constraint(waiting) if until_s != WITHOUT_END else None
             if text is None:
                 return {}
             extra = await self._slurm.extra(job.handle)
-            self._memory.parked[key(job)] = WITHOUT_END
-            self._memory.opened.discard(key(job))
+            self._memory.waits_until[key(job)] = WITHOUT_END
+            self._memory.free.discard(key(job))
             wanted = joined(extra, text)
             return {} if extra == wanted else {"Extra": wanted}
-        if parked is not None and parked - now >= (AHEAD - 1) * self._interval_s:
+        if until_s is not None and until_s - now >= (AHEAD - 1) * self._interval_s:
             return {}
-        self._memory.parked[key(job)] = now + AHEAD * self._interval_s
+        self._memory.waits_until[key(job)] = now + AHEAD * self._interval_s
         return {"StartTime": f"now+{int(AHEAD * self._interval_s) + 1}"}
 
     async def go(self, job: Queued) -> Fields:
         """Let a job go that waited. Raises SlurmError."""
-        parked = self._memory.parked.get(key(job))
-        if parked == WITHOUT_END or job.reason == WAITS or self._began_so(job):
-            self._memory.parked.pop(key(job), None)
-            return await self._opened(job, SHUT_PCT)
-        if parked is None or (job.reason != "BeginTime" and parked > time.time()):
+        until_s = self._memory.waits_until.get(key(job))
+        if until_s == WITHOUT_END or job.reason == WAITS or self._began_so(job):
+            self._memory.waits_until.pop(key(job), None)
+            return await self._freed(job, SHUT_PCT)
+        if until_s is None or (job.reason != "BeginTime" and until_s > time.time()):
             return {}
-        self._memory.parked.pop(key(job))
+        self._memory.waits_until.pop(key(job))
         return {"StartTime": "now"} if job.reason == "BeginTime" else {}
 
     def _began_so(self, job: Queued) -> bool:
@@ -83,16 +83,16 @@ class GateWait:
         sent = decision_in(job.admin_comment) in self._memory.begun and not job.restarts
         return bool(self._gate.carry) and sent
 
-    async def _opened(self, job: Queued, most_pct: int = 100) -> Fields:
+    async def _freed(self, job: Queued, most_pct: int = 100) -> Fields:
         """Extra without our constraint, if its figure is ``most_pct`` at most; looked at once."""
-        if key(job) in self._memory.opened:
+        if key(job) in self._memory.free:
             return {}
         extra = await self._slurm.extra(job.handle)
-        self._memory.opened.add(key(job))
+        self._memory.free.add(key(job))
         pct = asked(extra)
         return {} if pct is None or pct > most_pct else {"Extra": own_part(extra) or OPENED}
 
-    def _asks(self, job: Waiting) -> str | None:
+    def _constraint(self, job: Waiting) -> str | None:
         return self._gate.asks(job.nodes, SHUT_PCT, job.shards, job.cpus, job.memory_mib)
 
     async def mend(self, queue: Sequence[Queued]) -> None:
@@ -115,18 +115,14 @@ class GateWait:
         for whole GPUs."""
         if not job.waits or decision_in(job.admin_comment) is None:
             return {}
-        if job.reason != IMPOSSIBLE and (not job.restarts or _shares(job)):
+        if job.reason != IMPOSSIBLE and (not job.restarts or shards_of(job)):
             return {}
-        fields = await self._opened(job)
+        fields = await self._freed(job)
         if fields:
             self._memory.given_up.add(key(job))  # what was not known once is not known now
         return fields
 
     def failed(self, job: Queued) -> None:
         """What was to be changed of a job was not."""
-        self._memory.parked.pop(key(job), None)
-        self._memory.opened.discard(key(job))
-
-
-def _shares(job: Queued) -> bool:
-    return bool(count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard"))
+        self._memory.waits_until.pop(key(job), None)
+        self._memory.free.discard(key(job))

@@ -3,15 +3,12 @@
 for jobs that wait at the gate without losing their age (steered, flow/place/gate_wait)."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.config import Config
-from slurm_coloc.core.decide.decision import Action, Decision
-from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import (
@@ -28,7 +25,7 @@ from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, plain
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.place.snapshot import Closed
 
 log = structlog.get_logger()
@@ -37,20 +34,11 @@ log = structlog.get_logger()
 class NodeGate:
     """``carry``: numbers of the nodes that have the keys, as last seen."""
 
-    def __init__(
-        self,
-        config: Config,
-        slurm: SlurmClient,
-        live: Live,
-        shape: Callable[[], ClusterShape | None],
-        closed: Closed = lambda: (),
-        off: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """``closed``: UUIDs of GPUs that take no further job; ``off``: the switch. Nothing is asked
-        yet."""
-        self._closed, self._off = closed, off
-        self._place = config.placement
-        self._slurm, self._live, self._shape = slurm, live, shape
+    def __init__(self, context: Context, closed: Closed = lambda: ()) -> None:
+        """``closed``: UUIDs of GPUs that take no further job. Nothing is asked yet."""
+        self._closed, self._off = closed, context.off
+        self._place = context.config.placement
+        self._slurm, self._live, self._shape = context.slurm, context.live, context.shape
         self._warned = False
         self._clean = False
         self.carry: dict[str, int] = {}
@@ -110,13 +98,13 @@ class NodeGate:
     def _level(self, node: NodeShape, extra: str) -> int:
         if self._live.awaited(node.name, self._place.stale_s):
             return present(extra) or 0  # a restart of colocd opens no gate
-        told = self._live.of(node.name)
-        if told is None or time.time() - told[0] > self._place.stale_s:
+        beat = self._live.of(node.name)
+        if beat is None or time.time() - beat[0] > self._place.stale_s:
             return 0  # not known: open, as without the gate
         if self._place.mode == "steered":
             return SHUT_PCT  # jobs are judged one by one: all that counts is that it is fresh
         closed = self._closed()  # as if they were busy without a break
-        return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in told[1][: node.gpus])
+        return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in beat[1][: node.gpus])
 
     async def close(self) -> None:
         """colocd ends: nobody keeps the figures fresh, so the nodes are opened."""
@@ -145,18 +133,17 @@ class NodeGate:
             return None
         return asks(pct, [self.carry[name] for name in fitting])
 
-    def at_submit(
-        self, nodes: Collection[str], request: JobRequest, decision: Decision, change: Rewrite
-    ) -> Rewrite:
-        """The change of a share's request with Slurm's gate (native), where every node that it may
-        get has the keys."""
+    def at_submit(self, job: ShareRequest, nodes: Collection[str]) -> Rewrite:
+        """The change of a share's request with Slurm's gate (native), where every one of ``nodes``,
+        which it may get, has the keys."""
+        request, change = job.request, job.change
         wanted = parse_gres(str(change.fields.get("tres_per_node", "")))
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
         if (
             self._place.mode != "native"
             or not shards
             or len(wanted) != 1
-            or decision.action is not Action.COLLOCATE
+            or job.decision.action is not Action.COLLOCATE
             or (request.min_nodes or 1) > 1
             or request.reservation
             or not plain(request.features)

@@ -8,31 +8,32 @@ what Slurm shows is where colocd goes on. Every look is recorded where it change
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from slurm_coloc.adapters.ring import Ring
-from slurm_coloc.core.decide.decision import Action, Decision
-from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.queue_order import QueueOrder, line_of
+from slurm_coloc.core.place.queue_order import QueueOrder, queue_order
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import NodeUse
-from slurm_coloc.core.slurm.cluster import ClusterShape, plain, wanted_partitions
+from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.slurm.gres import count_of, with_item, without
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.place.gate_wait import GateWait
+from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.recording import recorded
-from slurm_coloc.flow.place.snapshot import Bounds, Closed, Memory, Sources, is_steered, key
+from slurm_coloc.flow.place.snapshot import Closed, Sources, is_steered
+from slurm_coloc.flow.place.submissions import as_waiting, joined, simple
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
@@ -56,30 +57,23 @@ TOLD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmSnapshot:
-    """What Slurm showed."""
-
-    uses: tuple[NodeUse, ...]
-    queue: list[Queued]
-
-
 class Placer:
     """Looks at the queue, asks the policy, and changes requests."""
 
-    def __init__(self, around: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
+    def __init__(self, context: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
         """``gate``: the figures in the nodes' Extra; ``closed``: UUIDs of GPUs that take no further
         job. Raises ConfigError for a policy that there is not."""
         try:
-            self._policy: Policy = policy(around.config.placement.policy)
+            self._policy: Policy = policy(context.config.placement.policy)
         except UsageFault as err:
             raise ConfigError(f"placement.policy: {err.message}") from err
-        self._config, self._store, self._slurm = around.config, around.store, around.slurm
-        self._off, self._shape, self._limits = around.off, around.shape, around.limits
+        self._config, self._store, self._slurm = context.config, context.store, context.slurm
+        self._off, self._shape, self._limits = context.off, context.shape, context.limits
+        self._steers = self._config.placement.mode == "steered"
         self._memory = Memory()
         interval_s = self._config.placement.interval_s
-        self.parking = GateWait(self._slurm, self._memory, gate, interval_s)
-        self._sources = Sources(self._config, self._store, around.live, self._memory, closed)
+        self.gate_wait = GateWait(self._slurm, self._memory, gate, interval_s)
+        self._sources = Sources(self._config, self._store, context.live, self._memory, closed)
         self._ring = Ring(self._config.daemon.state_dir / "placement")
         self._turn = 0
         self._last: Snapshot | None = None
@@ -89,23 +83,18 @@ class Placer:
         self._refused = ""
         self._writes: set[asyncio.Task[Path]] = set()
 
-    @property
-    def steers(self) -> bool:
-        """Whether jobs are to be pinned at all."""
-        return self._config.placement.mode == "steered"
-
     def _line(self, shape: ClusterShape) -> QueueOrder:
-        return line_of(shape, self._limits() or NO_LIMITS)
+        return queue_order(shape, self._limits() or NO_LIMITS)
 
     def _stopped(self, shape: ClusterShape) -> bool:
         """Whether this cluster cannot be steered, or nothing is left to do."""
         if not any(node.devices for node in shape.nodes):
             return True
         found = "; ".join(refusals(shape, self._limits() or NO_LIMITS))
-        if self.steers and found != self._refused:
+        if self._steers and found != self._refused:
             log.warning("place", result="not steered", reason=found) if found else None
             self._refused = found
-        return not self.steers and self._clean
+        return not self._steers and self._clean
 
     def _awaits(self, shape: ClusterShape) -> bool:
         """Whether colocd began a moment ago, and the agents are not all back. Until then nobody is
@@ -116,8 +105,9 @@ class Placer:
             if node.usable and is_steered(node, self._config)
         )
 
-    async def round(self) -> SlurmSnapshot | None:
-        """One look, and what follows from it; None where nobody looked. Raises SlurmError."""
+    async def round(self) -> tuple[tuple[NodeUse, ...], list[Queued]] | None:
+        """One look, and what follows from it; what Slurm showed, None where it was not asked.
+        Raises SlurmError."""
         shape = self._shape()
         if shape is None or self._off() or self._stopped(shape) or self._awaits(shape):
             self._last = None
@@ -132,34 +122,33 @@ class Placer:
         # In a thread: a large cluster takes a good part of a second, and submissions wait.
         answers, self._turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))
         jobs = {job.job_id: job for job in queue}
-        seen_as = {job.job_id: job for job in snapshot.waiting}
+        waiting = {job.job_id: job for job in snapshot.waiting}
         changed = [
             one
             for one in answers
-            if await self._apply(shape, one, jobs[one.job_id], seen_as[one.job_id])
+            if await self._apply(shape, one, jobs[one.job_id], waiting[one.job_id])
         ]
         await self._loosen(jobs.values(), {one.job_id for one in answers})
         if changed:
             self._record(snapshot, answers)
-        self._clean = not any(job.pin for job in snapshot.waiting) and not self._memory.parked
+        self._clean = not any(job.pin for job in snapshot.waiting) and not self._memory.waits_until
         # Pinned at submission a moment ago, and not seen by Slurm when it was asked.
-        seen = {decision_in(job.admin_comment) for job in queue}
+        shown = {decision_in(job.admin_comment) for job in queue}
         self._sent = [
-            one for one in self._sent if one[0] > snapshot.at_s - UNSEEN_S and one[1] not in seen
+            one for one in self._sent if one[0] > snapshot.at_s - UNSEEN_S and one[1] not in shown
         ]
-        since = tuple(job for *_, job in self._sent)
-        steered = self.steers and not self._refused
-        waiting = snapshot.waiting
-        for job in since:
-            waiting = _joined(waiting, job)
-        self._last = replace(snapshot, waiting=waiting) if steered else None
-        return SlurmSnapshot(uses, queue)
+        for *_, job in self._sent:
+            snapshot = joined(snapshot, job)
+        self._last = snapshot if self._steers and not self._refused else None
+        return uses, queue
 
     # one job
 
-    async def _apply(self, shape: ClusterShape, answer: Answer, job: Queued, seen: Waiting) -> bool:
+    async def _apply(
+        self, shape: ClusterShape, answer: Answer, job: Queued, waiting: Waiting
+    ) -> bool:
         """Do what was answered; whether that changed anything."""
-        first = key(job) not in self._memory.parked
+        first = key(job) not in self._memory.waits_until
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
         if answer.act in (Act.NATIVE, Act.UNPIN) or answer.why is Why.WHOLE:
@@ -169,20 +158,20 @@ class Placer:
         try:
             fields = self._fields(answer, job)
             if answer.act is Act.WAIT:
-                fields |= await self.parking.wait(shape, job, seen)
+                fields |= await self.gate_wait.wait(shape, job, waiting)
             else:
-                fields |= await self.parking.go(job)
+                fields |= await self.gate_wait.go(job)
             if not fields:
                 return False
             await self._slurm.update(job.handle, **fields)
         except SlurmError as err:
-            self.parking.failed(job)
+            self.gate_wait.failed(job)
             if err.away:
                 raise
             # It has started meanwhile, or was cancelled.
             log.info("place", jobid=job.job_id, act=str(answer.act), error=err.message)
             return False
-        self._tell(answer, job, fields, first)
+        self._note(answer, job, fields, first)
         return True
 
     def _fields(self, answer: Answer, job: Queued) -> dict[str, str | int]:
@@ -209,7 +198,7 @@ class Placer:
         wanted = self._sources.wanted(job, self._decision(job))
         return {} if wanted or job.req_nodes == node else {"ReqNodeList": node}
 
-    def _decision(self, job: Queued) -> dict[str, object] | None:
+    def _decision(self, job: Queued) -> StoredDecision | None:
         found = decision_in(job.admin_comment)
         return self._memory.decisions.get(found) if found else None
 
@@ -229,7 +218,7 @@ class Placer:
                         raise
                     log.info("place", jobid=job.job_id, error=err.message)
 
-    def _tell(self, answer: Answer, job: Queued, fields: dict[str, str | int], first: bool) -> None:
+    def _note(self, answer: Answer, job: Queued, fields: dict[str, str | int], first: bool) -> None:
         """``first``: where it waits, it has only begun to."""
         decision = decision_in(job.admin_comment) or ""
         if answer.act is Act.PIN and answer.pin is not None:
@@ -240,7 +229,7 @@ class Placer:
             text = f"waits: {TOLD[answer.why]}"
         else:
             text = f"left to Slurm: {TOLD.get(answer.why, answer.why)}"
-        self._store.note(time.time(), decision, job.job_id, "place", text)
+        self._store.note(decision, job.job_id, "place", text)
         where = answer.pin or Pin("", "")
         log.info(
             "place",
@@ -264,46 +253,29 @@ class Placer:
 
     # submissions
 
-    def at_submit(
-        self,
-        decision_id: str,
-        request: JobRequest,
-        decision: Decision,
-        smact: float | None,
-        change: Rewrite,
-    ) -> Rewrite:
+    def at_submit(self, submitted: ShareRequest) -> Rewrite:
         """The change of a request with the GPU that the policy chooses now. Without it Slurm might
-        start the job before the next look. ``smact``: expected."""
-        snapshot, place = self._last, self._config.placement
-        if snapshot is None or time.time() - snapshot.at_s > 2 * place.interval_s + 2:
-            return change
-        shape = self._shape()
+        start the job before the next look."""
+        snapshot, place, shape = self._last, self._config.placement, self._shape()
+        request, change = submitted.request, submitted.change
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
-        if not shards or shape is None or not _simple(request, decision):
+        if (
+            snapshot is None
+            or shape is None
+            or time.time() - snapshot.at_s > 2 * place.interval_s + 2
+            or not shards
+            or not simple(request, submitted.decision)
+            or len(snapshot.waiting) > AT_SUBMIT
+            or sum(len(node.devices) for node in snapshot.nodes) > AT_SUBMIT
+        ):
             return change
-        if len(snapshot.waiting) > AT_SUBMIT or _gpus(snapshot) > AT_SUBMIT:
-            return change
-        nodes = nodes_for(request, shape)
-        job = Waiting(
-            min([0, *(one.job_id for one in snapshot.waiting)]) - 1,  # none of Slurm's
-            "",
-            request.uid,
-            1,
-            shards,
-            nodes,
-            ours=True,
-            run_s=request.time_limit * 60.0 if request.time_limit else None,
-            smact=smact,
-            cpus=request.min_cpus or 1,
-            memory_mib=request.min_mem_per_node or 0,
-            max_slowdown=decision.max_slowdown,
-            tier=self._line(shape).tier(",".join(wanted_partitions(request, shape))),
-        )
-        asked = replace(snapshot, waiting=_joined(snapshot.waiting, job))
+        tier = self._line(shape).tier(",".join(wanted_partitions(request, shape)))
+        job = as_waiting(submitted, shards, shape, tier, snapshot)
+        extended = joined(snapshot, job)
         if hasattr(self._policy, "fresh"):
             # One that plans ahead takes too long for a submission.
-            asked = replace(asked, rules=replace(asked.rules, policy=QUICK))
-        answers, turn = steer(asked, policy(asked.rules.policy))
+            extended = replace(extended, rules=replace(extended.rules, policy=QUICK))
+        answers, turn = steer(extended, policy(extended.rules.policy))
         answer = next(one for one in answers if one.job_id == job.job_id)
         fields = dict(change.fields)
         if answer.act is Act.PIN and answer.pin is not None:
@@ -315,51 +287,16 @@ class Placer:
             line = self._chosen(pin, answer.text)
             job = replace(job, pin=pin)
         elif answer.act is Act.WAIT:
-            waits = self.parking.at_submit(shape, job)
+            waits = self.gate_wait.at_submit(shape, job)
             if not waits:
                 return change
             fields |= waits
-            self._memory.begun.add(decision_id)
+            self._memory.begun.add(submitted.decision_id)
             line = f"waits: {TOLD[answer.why]}"
         else:
             return change
-        self._record(asked, answers)
-        self._sent.append((time.time(), decision_id, job))
-        self._last = replace(snapshot, waiting=_joined(snapshot.waiting, job))
-        self._store.note(time.time(), decision_id, None, "place", line)
+        self._record(extended, answers)
+        self._sent.append((time.time(), submitted.decision_id, job))
+        self._last = joined(snapshot, job)
+        self._store.note(submitted.decision_id, None, "place", line)
         return replace(change, fields=fields)
-
-
-def _joined(waiting: tuple[Waiting, ...], job: Waiting) -> tuple[Waiting, ...]:
-    """The queue with a job that was just submitted: its priority is not known yet, so it comes
-    last of its tier."""
-    place = next((n for n, one in enumerate(waiting) if one.tier < job.tier), len(waiting))
-    return (*waiting[:place], job, *waiting[place:])
-
-
-def _gpus(snapshot: Snapshot) -> int:
-    return sum(len(node.devices) for node in snapshot.nodes)
-
-
-def nodes_for(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
-    """The GPU nodes that a submission may get."""
-    bounds = Bounds(
-        wanted_partitions(request, shape),
-        request.features or "",
-        request.exc_nodes or "",
-        request.req_nodes or "",
-    )
-    return tuple(node.name for node in shape.nodes if bounds.allow(node))
-
-
-def _simple(request: JobRequest, decision: Decision) -> bool:
-    """Whether a submission may be pinned at once: one GPU, one job, nothing that is not judged
-    here."""
-    return (
-        decision.action is Action.COLLOCATE
-        and decision.gpus == 1
-        and not decision.slice_mib
-        and not request.array
-        and not request.reservation
-        and plain(request.features)
-    )

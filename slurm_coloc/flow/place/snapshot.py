@@ -2,86 +2,40 @@
 """Stage place, what is decided on: Slurm's nodes and queue, the agents' figures, our own records,
 put together into the snapshot of core/place/steering."""
 
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
-from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
+from slurm_coloc.core.place.steering import Device, Node, Rules, Running, Snapshot, Waiting
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import NodeUse
-from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, features_fit, plain
-from slurm_coloc.core.slurm.gres import count_of, parse_gres
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, plain
+from slurm_coloc.core.slurm.gres import parse_gres
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
+from slurm_coloc.flow.place.memory import Memory, key
+from slurm_coloc.flow.place.requests import (
+    gpus_of,
+    is_typed,
+    names_gpus,
+    nodes_for,
+    pin_of,
+    place_of_pin,
+    shards_of,
+)
 
 # Waiting jobs that are looked at: the rest of a long queue starts no sooner for it.
 MOST = 400
 #: GPUs whose jobs bear no further neighbour, by UUID
 Closed = Callable[[], Collection[str]]
-
-
-@dataclass(slots=True)
-class Memory:
-    """What colocd remembers of waiting jobs, by job and restart. All of it may be lost: a pin
-    stands in the job's own request.
-
-    ``since``: of a pin, or of waiting at the gate (Unix seconds); ``parked``: until when a job that
-    waits at the gate is kept from starting; ``begun``: decisions whose job was submitted so;
-    ``given_up``: left to Slurm; ``opened``: those whose Extra was seen to since they last waited;
-    ``decisions``: rows as they were read.
-    """
-
-    since: dict[tuple[int, int], float] = field(default_factory=dict)
-    parked: dict[tuple[int, int], float] = field(default_factory=dict)
-    begun: set[str] = field(default_factory=set)
-    given_up: set[tuple[int, int]] = field(default_factory=set)
-    opened: set[tuple[int, int]] = field(default_factory=set)
-    decisions: dict[str, Row] = field(default_factory=dict)
-
-    def forget(self, present: Collection[tuple[int, int]]) -> None:
-        """Jobs that do not wait any more."""
-        for kept in (self.since, self.parked):
-            for key in kept.keys() - set(present):
-                del kept[key]
-        self.given_up &= set(present)
-        self.opened &= set(present)
-        if len(self.decisions) > 4096:
-            self.decisions.clear()
-        if len(self.begun) > 4096:
-            self.begun.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What binds a job to nodes: partitions, a plain constraint, nodes to avoid, and those that
-    its owner asked for ("": any)."""
-
-    partitions: tuple[str, ...]
-    features: str
-    excluded: str
-    wanted: str
-
-    def allow(self, node: NodeShape) -> bool:
-        """Whether Slurm may give this node to the job."""
-        return (
-            bool(set(self.partitions) & set(node.partitions))
-            and features_fit(self.features, node.features)
-            and not in_nodes(self.excluded, node.name)
-            and (not self.wanted or in_nodes(self.wanted, node.name))
-        )
-
-
-def key(job: Queued) -> tuple[int, int]:
-    """A job and its restart."""
-    return job.job_id, job.restarts
 
 
 def rules_of(config: Config, way: Way = Way.START) -> Rules:
@@ -138,7 +92,7 @@ class Sources:
             self._node(node, used[node.name], now) for node in shape.nodes if node.name in used
         )
         busy = self._busy()
-        asks_gpus = [job for job in queue if _gpus(job)]
+        asks_gpus = [job for job in queue if gpus_of(job)]
         waiting = line.sort(job for job in asks_gpus if job.waits)[:MOST]
         self.memory.forget([key(job) for job in queue if job.waits])
         return Snapshot(
@@ -155,9 +109,9 @@ class Sources:
         )
 
     def _node(self, node: NodeShape, use: NodeUse, now: float) -> Node:
-        told = self.live.of(node.name)
-        figures = {_place(gpu): gpu for gpu in told[1]} if told else {}
-        age_s = round(max(0.0, now - told[0]), 1) if told else None
+        beat = self.live.of(node.name)
+        figures = {_place(gpu): gpu for gpu in beat[1]} if beat else {}
+        age_s = round(max(0.0, now - beat[0]), 1) if beat else None
         devices, closed = [], self.closed()
         for place, gpu in enumerate(use.gpus):
             figure = figures.get(place)
@@ -182,13 +136,13 @@ class Sources:
             memory_mib=max(0, use.memory_mib - use.memory_used_mib),
         )
 
-    def _decision(self, comment: str) -> Row | None:
+    def _decision(self, comment: str) -> StoredDecision | None:
         """The decision of a job that carries our mark."""
         found = decision_in(comment)
         if found is None:
             return None
         if found not in self.memory.decisions:
-            row = self.store.decision(found)
+            row = self.store.decisions.of(found)
             if row is None:
                 return None
             self.memory.decisions[found] = row
@@ -202,12 +156,12 @@ class Sources:
             job.uid,
             job.nodes,
             places,
-            count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard") or 0,
+            shards_of(job),
             job.start_s,
             job.end_s,
-            decision["smact"] if decision else None,
+            decision.smact if decision else None,
             held,
-            decision["max_slowdown"] if decision else None,
+            decision.max_slowdown if decision else None,
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
@@ -216,152 +170,99 @@ class Sources:
         node = next((one for one in shape.nodes if one.name == job.nodes), None)
         if node is None:
             return (), 0
-        told = self.live.of(node.name)
-        gpus: Sequence[GpuNow] = told[1] if told else ()
+        beat = self.live.of(node.name)
+        gpus: Sequence[GpuNow] = beat[1] if beat else ()
         here = {
             _place(gpu): one.mib for gpu in gpus for one in gpu.jobs if one.job_id == job.job_id
         }
-        pinned = _pinned(job, node)
+        pinned = place_of_pin(job, node)
         if pinned is not None:
             return (pinned,), here.get(pinned, 0)
         if here:
             return tuple(sorted(here)), here[min(here)]
         by_uuid = {gpu.uuid: _place(gpu) for gpu in gpus}
-        for run in self.store.runs_of_job(job.job_id):
-            if run["restart"] == job.restarts and run["gpu_uuids"]:
-                uuids = json.loads(run["gpu_uuids"])
-                return tuple(sorted(by_uuid[one] for one in uuids if one in by_uuid)), 0
+        for run in self.store.runs.of_job(job.job_id):
+            if run.restart == job.restarts and run.gpu_uuids:
+                return tuple(sorted(by_uuid[one] for one in run.gpu_uuids if one in by_uuid)), 0
         return (), 0
 
     def _busy(self) -> set[tuple[str, int]]:
         """Jobs that a recovery, a gate's put-back or a resizing of an array is acting on."""
-        rows = [*self.store.works.open(), *self.store.putbacks.open()]
-        return {(row["decision"], row["job_id"]) for row in rows}
+        rows = [*self.store.recoveries.open(), *self.store.putbacks.open()]
+        return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(
-        self,
-        job: Queued,
-        shape: ClusterShape,
-        busy: set[tuple[str, int]],
-        now: float,
-        tier: int,
+        self, job: Queued, shape: ClusterShape, busy: set[tuple[str, int]], now: float, tier: int
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
-        gpus, whole = _gpus(job), not _shards(job)
+        gpus, shards = gpus_of(job), shards_of(job)
         ours = decision is not None and self._is_ours(job, decision, busy)
         wanted = self.wanted(job, decision)
         parts = tuple(job.partition.split(","))
-        bounds = Bounds(parts, job.features, job.exc_nodes, wanted)
-        nodes = tuple(node.name for node in shape.nodes if bounds.allow(node))
-        pin = _pin(job, shape)
-        parked = self._parked(job, decision, now)
+        nodes = nodes_for(shape, parts, job.features, job.exc_nodes, wanted)
+        pin = pin_of(job, shape)
+        at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         since = self.memory.since.get(key(job))
-        if since is None and ours and (pin or parked):
+        if since is None and ours and (pin or at_gate):
             since = self.memory.since[key(job)] = now  # after a restart: it counts from here
         return Waiting(
             job.job_id,
             job.handle,
             job.uid,
             gpus,
-            0 if whole else _shards(job),
+            shards,
             nodes,
             ours=ours and plain(job.features) and not job.cut,
-            startable=not held and (parked or resources_may_bind(job.reason)),
+            startable=not held and (at_gate or resources_may_bind(job.reason)),
             pin=pin,
             since_s=since,
             given_up=key(job) in self.memory.given_up,
             run_s=job.limit_s,
-            smact=decision["smact"] if decision else None,
+            smact=decision.smact if decision else None,
             cpus=job.cpus,
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
-            max_slowdown=decision["max_slowdown"] if decision else None,
+            max_slowdown=decision.max_slowdown if decision else None,
             tier=tier,
         )
 
-    def wanted(self, job: Queued, decision: Row | None) -> str:
+    def wanted(self, job: Queued, decision: StoredDecision | None) -> str:
         """The nodes that a job's owner asked for, "" for any: ReqNodeList without a pin of ours."""
         if decision is None or not job.req_nodes:
             return job.req_nodes
-        request = json.loads(decision["request"] or "{}")
         if is_typed(job):
-            return request.get("req_nodes") or ""
+            return decision.req_nodes
         # Its request was changed since, by a recovery perhaps: is it still our node?
-        story = self.store.story(decision["id"], job.job_id)
-        said = [line["text"] for line in story if line["kind"] == "place"]
+        events = self.store.events(decision.id, job.job_id)
+        said = [one.text for one in events if one.kind == "place"]
         ours = bool(said) and said[-1].startswith(f"{job.req_nodes} GPU ")
-        return (request.get("req_nodes") or "") if ours else job.req_nodes
+        return decision.req_nodes if ours else job.req_nodes
 
-    def _parked(self, job: Queued, decision: Row | None, now: float) -> bool:
+    def _waits_at_gate(self, job: Queued, decision: StoredDecision | None, now: float) -> bool:
         """Whether the job's start time is ours: it waits at the gate."""
         if job.reason != "BeginTime" or decision is None:
             return False
-        if key(job) in self.memory.parked:
+        if key(job) in self.memory.waits_until:
             return True
-        if decision["id"] in self.memory.begun and job.restarts == 0:
-            self.memory.parked[key(job)] = job.start_s or now
+        if decision.id in self.memory.begun and job.restarts == 0:
+            self.memory.waits_until[key(job)] = job.start_s or now
             return True
         return False
 
-    def _is_ours(self, job: Queued, decision: Row, busy: set[tuple[str, int]]) -> bool:
+    def _is_ours(self, job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
         """Whether the job is one that may be pinned: shards of one GPU, by our own decision."""
         items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
         return (
-            decision["action"] == Action.COLLOCATE
-            and decision["mode"] == "on"
+            decision.action == Action.COLLOCATE
+            and decision.mode == "on"
             and [one.name for one in items] == ["shard"]
-            and not _named(job.tres_per_task)
-            and not _named(job.tres_per_job)
+            and not names_gpus(job.tres_per_task)
+            and not names_gpus(job.tres_per_job)
             and job.num_nodes == 1
             and not job.reservation
-            and (decision["id"], job.job_id) not in busy
+            and (decision.id, job.job_id) not in busy
         )
-
-
-def is_typed(job: Queued) -> bool:
-    """Whether the job asks for shards of a type: users' own are refused, so it is a pin."""
-    return any(one.name == "shard" and one.type for one in parse_gres(job.tres_per_node))
 
 
 def _place(gpu: GpuNow) -> int:
     return gpu.index if gpu.minor is None else gpu.minor
-
-
-def _named(tres: str) -> bool:
-    return any(one.name in ("gpu", "shard") for one in parse_gres(tres))
-
-
-def _shards(job: Queued) -> int:
-    return count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard") or 0
-
-
-def _gpus(job: Queued) -> int:
-    """GPUs of a request; 0 where it asks for none."""
-    if count_of(job.tres_per_node, "shard"):
-        return 1
-    tasks = count_of(job.tres_per_task, "gpu") or count_of(job.tres_per_task, "shard")
-    if tasks is not None:
-        return max(1, job.num_tasks)
-    each = count_of(job.tres_per_node, "gpu")
-    if each is not None:
-        return each * job.num_nodes
-    return count_of(job.tres_per_job, "gpu") or 0
-
-
-def _pinned(job: Queued, node: NodeShape) -> int | None:
-    """The place of the GPU of this node that the job is pinned to."""
-    for item in parse_gres(job.tres_per_node):
-        if item.name == "shard" and item.type in node.devices:
-            return node.devices.index(item.type or "")
-    return None
-
-
-def _pin(job: Queued, shape: ClusterShape) -> Pin | None:
-    """Where a waiting job is pinned. A type without a node stands for none, so that it is put
-    right: the types of two nodes are alike."""
-    for item in parse_gres(job.tres_per_node):
-        if item.name == "shard" and item.type:
-            there = [node.name for node in shape.nodes if item.type in node.devices]
-            if there:
-                return Pin(job.req_nodes, item.type)
-    return None

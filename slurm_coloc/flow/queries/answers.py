@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask: jobs, history, status. Root and SlurmUser see all, everybody his own; of others'
-what squeue shows too, unless PrivateData has ``jobs``, and never what their logs or models hold."""
+"""Answers from the history: jobs, history, status. Root and SlurmUser see all jobs, a user sees his
+own. Of others' jobs he sees what squeue shows too, unless PrivateData has ``jobs``, and never what
+their logs or models hold."""
 
-import json
+import time
+from dataclasses import dataclass, fields
 from typing import Any
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.records.queries import Counts, UnfitNode, UserSum
+from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import UsageFault
 
@@ -13,6 +17,16 @@ Answer = dict[str, Any]
 
 MOST = 1000
 HOUR_S = 3600.0
+#: what is shown of a decision that was made in observe mode
+OBSERVED = (
+    *("id", "made_s", "uid", "account", "partition", "action", "reason", "detail", "shards"),
+    *("shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
+)
+#: what others see of another user's run or decision in place of these
+HIDDEN: Answer = dict.fromkeys(
+    ("evidence", "fingerprint", "options", "detail", "learning", "used", "blame", "retry",
+     "retry_cause")
+) | {"features": {}, "request": {}}  # fmt: skip
 
 
 def _limit(message: dict[str, Any]) -> int:
@@ -22,13 +36,15 @@ def _limit(message: dict[str, Any]) -> int:
     return limit
 
 
-def _told(row: Row) -> Row:
-    """A row as it is shown: JSON columns opened."""
-    opened = dict(row)
-    for name in ("gpu_uuids", "evidence", "features", "request", "learning", "used"):
-        if isinstance(opened.get(name), str):
-            opened[name] = json.loads(opened[name])
-    return opened
+def picked(record: object, *names: str) -> Answer:
+    """These fields of a record as they are shown: flags are numbers, as in the database."""
+    values = {name: getattr(record, name) for name in names}
+    return {name: int(one) if isinstance(one, bool) else one for name, one in values.items()}
+
+
+def shown(record: OfRun | StoredDecision | UserSum | UnfitNode | Counts | Event) -> Answer:
+    """All of a record."""
+    return picked(record, *(one.name for one in fields(record)))
 
 
 def is_private(shape: ClusterShape | None) -> bool:
@@ -36,14 +52,9 @@ def is_private(shape: ClusterShape | None) -> bool:
     return shape is None or "jobs" in shape.private_data
 
 
-def _hidden(row: Row) -> Row:
-    """Another user's run or decision: without what his log, his model or his files told."""
-    kept = dict(row)
-    told = ("evidence", "features", "fingerprint", "options", "request", "detail", "learning")
-    for name in (*told, "used", "blame", "retry", "retry_cause"):
-        if name in kept:
-            kept[name] = {} if name in ("features", "request") else None
-    return kept
+def _hidden(answer: Answer) -> Answer:
+    """Another user's run or decision: without what his log, his model or his files hold."""
+    return {name: HIDDEN.get(name, value) for name, value in answer.items()}
 
 
 def _of_user(message: dict[str, Any]) -> int | None:
@@ -62,72 +73,77 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
     whom = user if user is not None else None if everybody or uid is None else uid
     if uid is not None and private and others:
         whom = uid
-    rows = store.asked.recent_runs(whom, _limit(message), only_open=not everybody)
-    told = [_told(row) if uid in (None, row["uid"]) else _hidden(_told(row)) for row in rows]
+    runs = store.queries.recent_runs(whom, _limit(message), only_open=not everybody)
+    found = [shown(run) if uid in (None, run.uid) else _hidden(shown(run)) for run in runs]
     hidden = uid is not None and private and others
     if hidden and user is not None:
-        told = []
-    return {"jobs": told, **({"private": True} if hidden else {})}
+        found = []
+    return {"jobs": found, **({"private": True} if hidden else {})}
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
     """Newest runs, ended or not; and what was decided in observe mode, which has no job."""
     limit = _limit(message)
     return {
-        "runs": [_told(row) for row in store.asked.recent_runs(uid, limit)],
-        "observed": [_told(row) for row in store.asked.observed(uid, limit)],
+        "runs": [shown(run) for run in store.queries.recent_runs(uid, limit)],
+        "observed": [picked(one, *OBSERVED) for one in store.queries.observed(uid, limit)],
     }
 
 
-def explain(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Answer:
-    """The decision and the story of one job id; raises UsageFault where there is none to see."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job that somebody may see, with the runs of its newest decision."""
+
+    job_id: int
+    decision: StoredDecision
+    runs: list[Run]
+
+
+def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Found:
+    """The job of a question; raises UsageFault where there is none to see."""
     job_id = message.get("job_id")
     if not isinstance(job_id, int) or isinstance(job_id, bool):
         raise UsageFault("job_id: a number", "bad-request")
-    mine = [row for row in store.runs_of_job(job_id) if uid in (None, row["uid"]) or not private]
-    if not mine:
-        raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
+    runs = [run for run in store.runs.of_job(job_id) if uid in (None, run.uid) or not private]
     # Ids start again after `slurmctld -c`: the newest decision is the one meant.
-    decision = _told(store.decision(mine[-1]["decision"]) or {})
-    tries = [row for row in mine if row["decision"] == decision.get("id")]
-    runs = [{**_told(row), "retry": _retry(store, row)} for row in tries]
-    story = store.story(str(decision.get("id")), job_id)
-    if uid not in (None, runs[-1]["uid"]):
+    decision = store.decisions.of(runs[-1].decision) if runs else None
+    if decision is None:
+        raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
+    return Found(job_id, decision, [run for run in runs if run.decision == decision.id])
+
+
+def explained(store: Store, uid: int | None, found: Found) -> Answer:
+    """The decision and the events of a job, as ``uid`` may see them."""
+    decision = shown(found.decision)
+    runs = [{**shown(run), "retry": _retry(store, run)} for run in found.runs]
+    events = [shown(one) for one in store.events(found.decision.id, found.job_id)]
+    if uid not in (None, found.runs[-1].uid):
         # What follows the bracket is a line of the owner's log.
-        story = [{**line, "text": line["text"].split(" (")[0]} for line in story]
+        events = [{**one, "text": one["text"].split(" (")[0]} for one in events]
         decision, runs = _hidden(decision), [_hidden(run) for run in runs]
-    return {"job_id": job_id, "decision": decision, "runs": runs, "story": story}
+    return {"job_id": found.job_id, "decision": decision, "runs": runs, "story": events}
 
 
-def _retry(store: Store, run: Row) -> Row | None:
+def _retry(store: Store, run: Run) -> Answer | None:
     """What came after a run: whose doing its end was, and what the next try asked for."""
-    work = store.works.of(run["decision"], run["job_id"], run["restart"])
-    return work and {name: work[name] for name in ("cause", "way", "tres", "state", "front")}
+    work = store.recoveries.of(*run.key)
+    return picked(work, "cause", "way", "tres", "state", "front") if work else None
 
 
 def status(
-    store: Store,
-    shape: ClusterShape | None,
-    *,
-    seen_s: float | None,
-    mode: str,
-    role: str,
-    now_s: float,
-    links: list[dict[str, Any]],
-    trusted: bool,
+    store: Store, shape: ClusterShape | None, links: list[dict[str, Any]], *, trusted: bool
 ) -> Answer:
-    """How colocd is. ``links``: what each node's agent said last; root and SlurmUser see them."""
-    gpus = sum(node.gpus for node in shape.nodes) if shape else 0
+    """The cluster and the history in numbers. ``links``: what each node's agent said last; root and
+    SlurmUser (``trusted``) see them."""
+    nodes = shape.nodes if shape else ()
+    unfit = [shown(one) for one in store.putbacks.since(time.time() - HOUR_S)]
     return {
-        "mode": mode,
-        "role": role,
-        "seen_s": seen_s,
         "cluster": shape.name if shape else None,
         "slurm": ".".join(map(str, shape.release)) if shape else None,
-        "gpu_nodes": len(shape.nodes) if shape else 0,
-        "gpus": gpus,
-        "shards": sum(node.shards for node in shape.nodes) if shape else 0,
+        "gpu_nodes": len(nodes),
+        "gpus": sum(node.gpus for node in nodes),
+        "shards": sum(node.shards for node in nodes),
         "linked_nodes": sum(link["linked"] for link in links),
-        **({"links": links, "unfit": store.putbacks.since(now_s - HOUR_S)} if trusted else {}),
-        **store.asked.counts(),
+        **({"links": links, "unfit": unfit} if trusted else {}),
+        **shown(store.queries.counts()),
     }

@@ -4,19 +4,14 @@
 Root and SlurmUser see all (``seen_as`` None), everybody else what is his and what squeue shows.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config
 from slurm_coloc.core.peer import Peer
-from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.cluster.shape import ShapeCache
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.queries import answers, report
-from slurm_coloc.flow.queries.explain import Known, explain
+from slurm_coloc.flow.queries.explain import explain
 from slurm_coloc.flow.queries.slurmdbd import Accounted
 from slurm_coloc.flow.watch.watch import Watcher
 
@@ -26,25 +21,11 @@ Answer = dict[str, Any]
 class Queries:
     """Answers from the history, from what the nodes said, and from Slurm."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        slurm: SlurmClient,
-        seen: ShapeCache,
-        limits: Callable[[], SiteLimits],
-        nodes: Nodes,
-        watcher: Watcher,
-    ) -> None:
-        """``limits``: QOS and association limits as last read."""
-        self._config = config
-        self._store = store
-        self._slurm = slurm
-        self._seen = seen
-        self._limits = limits
+    def __init__(self, context: Context, nodes: Nodes, watcher: Watcher) -> None:
+        self._context, self._store = context, context.store
         self._nodes = nodes
         self._watcher = watcher
-        self._accounted = Accounted(slurm)
+        self._accounted = Accounted(context.slurm)
 
     async def answer(
         self, op: object, peer: Peer, seen_as: int | None, message: Answer
@@ -65,18 +46,17 @@ class Queries:
                 return report.report(self._store, seen_as, message, self._private)
             case "explain":
                 if isinstance(job_id := message.get("job_id"), int):
-                    await self._watcher.look(job_id, peer.uid, trusted=seen_as is None)
+                    await self._watcher.poll(job_id, peer.uid, trusted=seen_as is None)
                 return await self._explain(peer, seen_as, message)
         return None
 
     @property
     def _private(self) -> bool:
-        return answers.is_private(self._seen.shape)
+        return answers.is_private(self._context.shape())
 
     async def _explain(self, peer: Peer, seen_as: int | None, message: Answer) -> Answer:
-        known = Known(self._config, self._store, self._slurm, self._seen.shape, self._limits())
         try:
-            return await explain(known, seen_as, message)
+            return await explain(self._context, seen_as, message)
         except UsageFault as err:
             job_id = message.get("job_id")
             if err.code != "unknown-job" or not isinstance(job_id, int):

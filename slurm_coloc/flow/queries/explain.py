@@ -3,22 +3,22 @@
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.slices import called
+from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import binding, told
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
-from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, holders_of, limits_behind
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, holders_of, limits_behind
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.queries import answers
 from slurm_coloc.flow.watch.shares import shared
 
@@ -28,66 +28,57 @@ Answer = dict[str, Any]
 STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the answer is made from; ``shape`` and ``limits`` as last read."""
-
-    config: Config
-    store: Store
-    slurm: SlurmClient
-    shape: ClusterShape | None = None
-    limits: SiteLimits = NO_LIMITS
-
-
-async def explain(known: Known, uid: int | None, message: Answer) -> Answer:
+async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
     """Everything known of one job. Slurm being away leaves ``live`` null and says why in
     ``slurm_error``. Raises UsageFault where ``uid`` (None: anybody's) may see no such job."""
-    config, store, slurm = known.config, known.store, known.slurm
-    answer = answers.explain(store, uid, message, answers.is_private(known.shape))
-    decision, run = answer["decision"], answer["runs"][-1]
-    decision["why"] = _why(decision)
+    config, store, slurm = context.config, context.store, context.slurm
+    found = answers.find(store, uid, message, answers.is_private(context.shape()))
+    decision, run = found.decision, found.runs[-1]
+    answer = answers.explained(store, uid, found)
+    answer["decision"]["why"] = _why(decision.reason, answer["decision"]["detail"])
     view, trouble, live = None, None, None
     bound = None
     try:
-        view = await slurm.job(answer["job_id"])
-        if view is not None and decision_in(view.admin_comment) != decision.get("id"):
+        view = await slurm.job(found.job_id)
+        if view is not None and decision_in(view.admin_comment) != decision.id:
             view = None  # ids started again: this is another job
         if view is not None:
             live, bound = await _live(slurm, view)
-            live["limits"] = _limits(known, view)
+            live["limits"] = _limits(context, view)
     except SlurmError as err:
         trouble = err.message
-    stretches = store.stretches.of_job(decision.get("id", ""), answer["job_id"])
-    work = [row for row in store.works.open() if row["job_id"] == answer["job_id"]]
-    recovered = store.works.tally(run["job_id"], run["decision"], run["uid"], time.time())[0]
+    stretches = store.stretches.of_job(decision.id, found.job_id)
+    work = [one for one in store.recoveries.open() if one.job_id == found.job_id]
+    recovered = store.recoveries.tally(run.job_id, run.decision, run.uid, time.time())[0]
     return {
         **answer,
         "live": live,
         "slurm_error": trouble,
-        "time_limits": [{name: row[name] for name in STRETCHED} for row in stretches],
+        "time_limits": [answers.picked(one, *STRETCHED) for one in stretches],
         "binding": bound,
-        "next": f"colocd is putting it back into the queue: {work[0]['tres']}"
+        "next": f"colocd is putting it back into the queue: {work[0].tres}"
         if work
         else next_text(config, decision, run, view, recovered),
     }
 
 
-def _why(decision: Row) -> str:
+def _why(reason: str, detail: str | None) -> str:
     try:
-        text = TEXTS[Reason(str(decision.get("reason")))]
+        text = TEXTS[Reason(reason)]
     except ValueError:
-        return str(decision.get("reason"))
-    return f"{text}: {decision['detail']}" if decision.get("detail") else text
+        return reason
+    return f"{text}: {detail}" if detail else text
 
 
-def _limits(known: Known, view: JobView) -> list[str]:
+def _limits(context: Context, view: JobView) -> list[str]:
     """The limits behind the reason for which a job waits, as they were last read."""
-    if view.state != "PENDING" or known.shape is None:
+    shape, limits = context.shape(), context.limits() or NO_LIMITS
+    if view.state != "PENDING" or shape is None:
         return []
     asked = JobRequest(view.uid, account=view.account, qos=view.qos or None)
     lines: dict[str, None] = {}  # in order, each once
     for name in view.partition.split(","):
-        holders = holders_of(asked, name, known.shape, known.limits)
+        holders = holders_of(asked, name, shape, limits)
         lines |= dict.fromkeys(limits_behind(base_reason(view.reason), holders))
     return list(lines)
 
@@ -118,17 +109,18 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
     return live, bound
 
 
-def next_text(config: Config, decision: Row, run: Row, view: JobView | None, recovered: int) -> str:
+def next_text(
+    config: Config, decision: StoredDecision, run: Run, view: JobView | None, recovered: int
+) -> str:
     """What happens next, in one sentence. ``recovered``: recoveries of this job so far."""
     if view is None or view.ended:
-        if run.get("outcome") is None:
+        if run.outcome is None:
             return "colocd closes it at its next look at Slurm"
         return "nothing: it has ended"
-    run = run | {"tres": view.tres}  # a requeue that colocd has not seen yet changed it
     starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
-    if not shared(run, decision):
+    if not shared(view.tres, decision):  # not the run's: a requeue may have changed it
         return f"{starts}it has a whole GPU and is not put back by colocd"
-    if not decision.get("may_requeue"):
+    if not decision.may_requeue:
         why = "it is no batch job, or --no-requeue was given"
         return f"{starts}after a GPU out-of-memory it stays ended: {why}"
     left = config.recovery.max_per_job - recovered
@@ -140,7 +132,7 @@ def next_text(config: Config, decision: Row, run: Row, view: JobView | None, rec
         "qos": " in the recovery QOS",
         "none": "",
     }[config.recovery.raise_by]
-    tres = decision.get("exclusive_tres") or ""
+    tres = decision.exclusive_tres
     what = f"on {called(tres)} ({tres})"
     if left > 1 and recovered < config.recovery.steps:
         what = f"with more memory, then {what}"

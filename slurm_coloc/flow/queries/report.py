@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """``coloc report``: what one run used, beside what was estimated, reserved and fenced; and many."""
 
-import json
 import time
 from dataclasses import asdict
 from typing import Any
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide import slowdown
 from slurm_coloc.core.decide.slowdown import Beside
 from slurm_coloc.core.gpu import usage
+from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries import answers
 from slurm_coloc.flow.watch.shares import promised_mib, shared
@@ -27,33 +27,36 @@ MOST_BESIDE = 50  # neighbours that are told
 def report(store: Store, uid: int | None, message: Answer, private: bool) -> Answer:
     """One job's newest run that began, as ``uid`` may see it (None: anybody's). Raises UsageFault
     where there is no such job, or it has not begun."""
-    found = answers.explain(store, uid, message, private)
-    decision = found["decision"]
-    begun = [run for run in found["runs"] if run["start_s"] and run["outcome"] != "put-back"]
+    found = answers.find(store, uid, message, private)
+    decision = found.decision
+    begun = [run for run in found.runs if run.start_s and run.outcome != "put-back"]
     if not begun:
-        raise UsageFault(f"job {found['job_id']}: has not begun, nothing to report", "unknown-job")
+        raise UsageFault(f"job {found.job_id}: has not begun, nothing to report", "unknown-job")
     run = begun[-1]
-    if uid not in (None, run["uid"]):
-        raise UsageFault(f"job {found['job_id']}: somebody else's", "unknown-job")
-    end_s = run["end_s"] or time.time()
-    others = _beside(store, run, end_s)
-    uses = run.pop("used") or []
+    if uid not in (None, run.uid):
+        raise UsageFault(f"job {found.job_id}: somebody else's", "unknown-job")
+    start_s, end_s = run.start_s or 0.0, run.end_s or time.time()
+    others = _beside(store, run, start_s, end_s)
+    uses = run.used or []
     totals = usage.totals(uses)
-    slower, how = _slower(store, run, decision, totals, others, end_s)
+    slower, how = _slower(store, run, decision, totals, others, (start_s, end_s))
+    answer = answers.explained(store, uid, found)
+    shown = next(one for one in answer["runs"] if one["restart"] == run.restart)
+    del shown["used"]
     drawn = usage.fullest(uses)
     return {
-        "job_id": found["job_id"],
-        "decision": decision,
-        "run": run,
-        "runs": len(found["runs"]),
-        "tries": [{name: one[name] for name in TRY} for one in found["runs"]],
-        "reserved_mib": promised_mib(run, decision) or None,
+        "job_id": found.job_id,
+        "decision": answer["decision"],
+        "run": shown,
+        "runs": len(found.runs),
+        "tries": [{name: one[name] for name in TRY} for one in answer["runs"]],
+        "reserved_mib": promised_mib(run.tres, decision) or None,
         "use": {**asdict(totals), "nodes": uses},
-        "neighbours": [_told(one, store, uid, private) for one in others[:MOST_BESIDE]],
+        "neighbours": [_neighbour(one, store, uid, private) for one in others[:MOST_BESIDE]],
         "slower": slower,
         "slower_how": how,
-        "sooner_s": slowdown.sooner_s(run["start_s"], others, time.time())
-        if shared(run, decision)
+        "sooner_s": slowdown.sooner_s(start_s, others, time.time())
+        if shared(run.tres, decision)
         else 0.0,
         "time_limit": _limit(store, run),
         "series": drawn["series"] if drawn else None,
@@ -61,60 +64,62 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
     }
 
 
-def _limit(store: Store, run: Row) -> Answer | None:
+def _limit(store: Store, run: Run) -> Answer | None:
     """What became of the run's time limit (s); None where it was left alone."""
-    row = store.stretches.of(run["decision"], run["job_id"], run["restart"])
-    if row is None or row["set_s"] is None:
+    limit = store.stretches.of(*run.key)
+    if limit is None or limit.set_s is None:
         return None
-    return {name: row[name] for name in ("base_s", "set_s", "lost_s", "times")}
+    return answers.picked(limit, "base_s", "set_s", "lost_s", "times")
 
 
-def _beside(store: Store, run: Row, end_s: float) -> list[Beside]:
+def _beside(store: Store, run: Run, start_s: float, end_s: float) -> list[Beside]:
     """Other runs of ours on the run's GPUs while it ran, oldest first."""
-    mine = set(run["gpu_uuids"] or ())
+    mine = set(run.gpu_uuids or ())
     found = []
-    for row in store.peaks.beside(run, run["start_s"], end_s):
-        if not mine & set(json.loads(row["gpu_uuids"] or "[]")):
+    for other in store.runs.beside(run, start_s, end_s):
+        if not mine & set(other.gpu_uuids or ()):
             continue
-        decision = store.decision(row["decision"]) or {}
-        measured = usage.totals(json.loads(row["used"] or "[]"))
+        decision = store.decisions.of(other.decision)
+        expected = decision.smact if decision else None
+        measured = usage.totals(other.used or [])
         # Its activity alone is wanted: what was measured beside others is less than that.
         alone = measured.smact if measured.smact_how == "alone" else None
-        smact = alone if alone is not None else decision.get("smact") or measured.smact
-        found.append(Beside(row["job_id"], row["start_s"], row["end_s"], smact))
+        smact = alone if alone is not None else expected or measured.smact
+        found.append(Beside(other.job_id, other.start_s or 0.0, other.end_s, smact))
     return sorted(found, key=lambda one: one.start_s)
 
 
 def _slower(
     store: Store,
-    run: Row,
-    decision: Row,
+    run: Run,
+    decision: StoredDecision,
     totals: usage.Totals,
     others: list[Beside],
-    end_s: float,
+    span: tuple[float, float],
 ) -> tuple[float | None, str]:
     """How much slower than alone, and how that is known: ``measured``, ``predicted``, or "" where
-    it is not."""
+    it is not. ``span``: start and end of the run."""
+    start_s, end_s = span
     if not others:
         return 1.0, "alone"
-    run_s = end_s - run["start_s"]
-    if run["outcome"] == "completed":
-        factor = slowdown.measured(run_s, store.asked.alone_s(run, decision))
+    if run.outcome == "completed":
+        alone_s = store.runs.alone_s(run, decision.fingerprint, decision.options)
+        factor = slowdown.measured(end_s - start_s, alone_s)
         if factor is not None:
             return factor, "measured"
-    smact = decision.get("smact") or totals.smact
-    method = "mps" if run["method"] == "mps" else "streams"
-    factor = slowdown.predicted(smact, run["start_s"], end_s, others, method)
+    smact = decision.smact or totals.smact
+    method = "mps" if run.method == "mps" else "streams"
+    factor = slowdown.predicted(smact, start_s, end_s, others, method)
     return factor, "predicted" if factor is not None else ""
 
 
-def _told(one: Beside, store: Store, uid: int | None, private: bool) -> Answer:
+def _neighbour(one: Beside, store: Store, uid: int | None, private: bool) -> Answer:
     """A neighbour as it may be told: under PrivateData without whose it is."""
-    told = asdict(one)
-    owner = store.runs_of_job(one.job_id)[-1]["uid"]
+    shown = asdict(one)
+    owner = store.runs.of_job(one.job_id)[-1].uid
     if uid in (None, owner) or not private:
-        return {**told, "uid": owner}
-    return {**told, "job_id": None, "uid": None}
+        return {**shown, "uid": owner}
+    return {**shown, "job_id": None, "uid": None}
 
 
 def summary(store: Store, uid: int | None, message: Answer) -> Answer:
@@ -123,4 +128,5 @@ def summary(store: Store, uid: int | None, message: Answer) -> Answer:
     days = message.get("days", 30)
     if not isinstance(days, int) or isinstance(days, bool) or not 1 <= days <= 3660:
         raise UsageFault("days: a number from 1 to 3660", "bad-request")
-    return {"days": days, "users": store.asked.used_by_user(uid, time.time() - days * 86400.0)}
+    users = store.queries.used_by_user(uid, time.time() - days * 86400.0)
+    return {"days": days, "users": [answers.shown(one) for one in users]}

@@ -41,10 +41,10 @@ class Accounted:
             runs = await self._slurm.accounted(job_id)
         except SlurmError:
             return None
-        return told([run for run in runs if trusted or run.uid == uid], job_id)
+        return answer_of([run for run in runs if trusted or run.uid == uid], job_id)
 
 
-def told(runs: list[EndedJob], job_id: int) -> Answer | None:
+def answer_of(runs: list[EndedJob], job_id: int) -> Answer | None:
     """The answer from a job's runs, oldest first; None where none carries a mark."""
     marked = [(run, mark) for run in runs if (mark := mark_in(run.admin_comment))]
     if not marked:

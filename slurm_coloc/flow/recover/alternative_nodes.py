@@ -3,23 +3,20 @@
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 
 log = structlog.get_logger()
 
 
-async def excluded_before(
-    store: Store, slurm: SlurmClient, shape: ClusterShape | None, view: JobView, node: str
-) -> str | None:
-    """What the job's owner has excluded, where another node than ``node`` could take it; else
-    None."""
-    if shape is None:
+async def excluded_before(context: Context, view: JobView, node: str) -> str | None:
+    """What the job's owner has excluded, where another node than ``node`` could take it, and jobs
+    are kept from nodes at all (gate.exclude_s); else None."""
+    shape = context.shape()
+    if shape is None or not context.config.gate.exclude_s:
         return None
     shards = count_of(view.tres, "shard") or 0
     others = [
@@ -32,11 +29,11 @@ async def excluded_before(
     ]
     if not others:
         return None
-    for row in store.putbacks.open_of(decision_in(view.admin_comment) or "", view.job_id):
-        if row["excluded"]:
-            return str(row["was"])  # ours are in the list now
+    for row in context.store.putbacks.open_of(decision_in(view.admin_comment) or "", view.job_id):
+        if row.excluded:
+            return row.was or ""  # ours are in the list now
     try:
-        return await slurm.excluded(view.handle)
+        return await context.slurm.excluded(view.handle)
     except SlurmError as err:
         log.warning("exclude", jobid=view.job_id, error=err.message)
         return None

@@ -7,20 +7,21 @@ colocd may die at any line. Caps on recoveries do not bound it: it prevents fail
 """
 
 import time
-from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.core.decide.decision import Action, Estimate
-from slurm_coloc.core.decide.sizing import Sizing, shards_needed
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.decide.decide import shards_needed
+from slurm_coloc.core.decide.decision import Action, Estimate, Sizing
 from slurm_coloc.core.decide.slices import on_slice
+from slurm_coloc.core.records.lists import ArrayPlan
+from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.recover.array_tasks import Share, new_request, waiting
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 
 log = structlog.get_logger()
@@ -32,8 +33,8 @@ RECORDS_A_ROUND = 20
 
 def plan(
     store: Store,
-    run: Row,
-    decision: Row,
+    run: Run,
+    decision: StoredDecision,
     view: JobView | None,
     outcome: Outcome,
     sizing: Sizing,
@@ -45,32 +46,34 @@ def plan(
         view is None
         or not view.array_job_id
         or not view.array_task
-        or decision["action"] != Action.COLLOCATE
+        or decision.action != Action.COLLOCATE
     ):
         return
-    was = run["tres"] or ""
+    was = run.tres or ""
     shards = count_of(was, "shard") or 0
-    if not shards and not _to_whole(was, decision["exclusive_tres"]):
+    if not shards and not _to_whole(was, decision.exclusive_tres):
         return
-    per_gpu = decision["shards_per_gpu"]
+    per_gpu = decision.shards_per_gpu
     # without its memory: what the GPU's other bounds ask for
-    least = shards_needed(Estimate("", 0, 0, decision["smact"]), per_gpu, sizing)
-    share = Share(was, decision["exclusive_tres"], shards, decision["shard_mib"], per_gpu, least)
+    least = shards_needed(Estimate("", 0, 0, decision.smact), per_gpu, sizing)
+    share = Share(was, decision.exclusive_tres, shards, decision.shard_mib, per_gpu, least)
     # Tasks with different summaries teach nothing of each other (flow/submit/estimate).
-    alike = decision["learning"] is not None
-    tres = new_request(outcome, share, store.peaks_mib(run["decision"]), alike=alike, grown=grown)
+    alike = decision.learning is not None
+    tres = new_request(
+        outcome, share, store.runs.completed_peaks_mib(run.decision), alike=alike, grown=grown
+    )
     if tres is None:
         return
-    store.add_siblings(
-        {
-            "decision": run["decision"],
-            "array_job_id": view.array_job_id,
-            "uid": run["uid"],
-            "was": was,
-            "tres": tres,
-            "why": str(outcome),
-            "updated_s": time.time(),
-        }
+    store.arrays.plan(
+        ArrayPlan(
+            decision=run.decision,
+            array_job_id=view.array_job_id,
+            uid=run.uid,
+            was=was,
+            tres=tres,
+            why=str(outcome),
+            updated_s=time.time(),
+        )
     )
 
 
@@ -83,66 +86,58 @@ def _to_whole(was: str, goal: str) -> bool:
 class Resizer:
     """Works through the arrays whose waiting tasks are to be changed."""
 
-    def __init__(self, store: Store, slurm: SlurmClient, off: Callable[[], bool]) -> None:
-        self._store = store
-        self._slurm = slurm
-        self._off = off
+    def __init__(self, context: Context) -> None:
+        self._store, self._slurm, self._off = context.store, context.slurm, context.off
 
     async def round(self) -> None:
         """One look at every array with an open plan."""
-        for row in self._store.open_siblings():
+        for row in self._store.arrays.open():
             if self._off():
                 return
             await self._resize(row)
 
-    async def _resize(self, row: Row) -> None:
-        views = await self._slurm.tasks_of(row["array_job_id"])
-        targets = waiting(views, row["decision"], row["was"], row["tres"])
+    async def _resize(self, row: ArrayPlan) -> None:
+        views = await self._slurm.tasks_of(row.array_job_id)
+        targets = waiting(views, row.decision, row.was, row.tres)
         if not targets:
             self._close(row, "done")
             return
         trouble = ""
         for target in targets[:RECORDS_A_ROUND]:
             try:
-                await self._slurm.set_gres(target.handle, row["tres"])
+                await self._slurm.set_gres(target.handle, row.tres)
             except SlurmError as err:
                 # Tasks that started meanwhile are refused, the others are changed all the same:
                 # the next look tells.
                 trouble = err.message
-        left = sum(
-            one.tasks
-            for one in waiting(
-                await self._slurm.tasks_of(row["array_job_id"]),
-                row["decision"],
-                row["was"],
-                row["tres"],
-            )
-        )
+        views = await self._slurm.tasks_of(row.array_job_id)
+        left = sum(one.tasks for one in waiting(views, row.decision, row.was, row.tres))
         changed = sum(one.tasks for one in targets) - left
-        row["tasks"] += max(changed, 0)
-        tries = row["tries"] + (changed <= 0)
-        self._store.change_siblings(
-            row["decision"], tasks=row["tasks"], tries=tries, updated_s=time.time()
+        self._store.arrays.change(
+            row,
+            tasks=row.tasks + max(changed, 0),
+            tries=row.tries + (changed <= 0),
+            updated_s=time.time(),
         )
         if not left:
             self._close(row, "done")
-        elif tries >= MAX_TRIES:
+        elif row.tries >= MAX_TRIES:
             self._close(row, "failed", trouble)
 
-    def _close(self, row: Row, state: str, trouble: str = "") -> None:
-        why = "a task ran out of GPU memory" if row["why"] == "oom-gpu" else "of the measured peaks"
-        text = f"{row['tasks']} waiting tasks of the array ask for {row['tres']} now: {why}"
+    def _close(self, row: ArrayPlan, state: str, trouble: str = "") -> None:
+        why = "a task ran out of GPU memory" if row.why == "oom-gpu" else "of the measured peaks"
+        text = f"{row.tasks} waiting tasks of the array ask for {row.tres} now: {why}"
         if trouble:
             text += f"; given up for the others: {trouble}"
         with self._store.transaction():
-            self._store.change_siblings(row["decision"], state=state, updated_s=time.time())
-            if row["tasks"] or trouble:
-                self._store.note(time.time(), row["decision"], None, "siblings", text)
+            self._store.arrays.change(row, state=state, updated_s=time.time())
+            if row.tasks or trouble:
+                self._store.note(row.decision, None, "siblings", text)
         log.info(
             "siblings",
-            array=row["array_job_id"],
-            decision=row["decision"],
-            tres=row["tres"],
-            tasks=row["tasks"],
+            array=row.array_job_id,
+            decision=row.decision,
+            tres=row.tres,
+            tasks=row.tasks,
             result=state,
         )

@@ -6,21 +6,19 @@ dependents have not seen it fail (core/recover/dependency). A cluster with kill_
 cancels dependents at once; `coloc doctor` tells.
 """
 
-import time
-
 import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.recover.dependency import names, renewed
-from slurm_coloc.core.slurm.arrays import by_record
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, by_record
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
 
 
-async def mend(store: Store, slurm: SlurmClient, work: Row, job: JobView) -> None:
+async def mend(store: Store, slurm: SlurmClient, work: Recovery, job: JobView) -> None:
     """Renew the dependency of every job that waits in vain for ``job``, which is in the queue
     again. A refusal (a term names a job that Slurm forgot) is told and is not tried again; raises
     SlurmError where slurmctld cannot be asked."""
@@ -30,10 +28,10 @@ async def mend(store: Store, slurm: SlurmClient, work: Row, job: JobView) -> Non
             texts.setdefault(view.dependency, []).append(view)
     for text, views in texts.items():
         for target in by_record(views):
-            told = f"dependency of job {target.handle} renewed: it waits for this job again"
+            note = f"dependency of job {target.handle} renewed: it waits for this job again"
             try:
                 await slurm.update(target.handle, Dependency=renewed(text))
             except SlurmError as err:
-                told = f"dependency of job {target.handle} could not be renewed: {err.message}"
+                note = f"dependency of job {target.handle} could not be renewed: {err.message}"
             log.info("recover", jobid=job.job_id, dependent=target.handle, dependency=renewed(text))
-            store.note(time.time(), work["decision"], work["job_id"], "recover", told)
+            store.note(work.decision, work.job_id, "recover", note)

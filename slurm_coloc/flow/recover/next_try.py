@@ -2,13 +2,14 @@
 """Stage record: whether an ended run is put back, and what its next try asks for."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import RecoveryConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.slices import called
-from slurm_coloc.core.recover.blame import WHOSE, Blame
+from slurm_coloc.core.records.lists import Recovery
+from slurm_coloc.core.records.reports import Evidence, Use
+from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.recover.next_try import (
     Caps,
     End,
@@ -22,7 +23,7 @@ from slurm_coloc.core.recover.next_try import (
     grow,
     judge,
 )
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.watch.shares import shards_of, shared
@@ -52,16 +53,16 @@ class Next:
 def after(
     store: Store,
     recovery: RecoveryConfig,
-    run: Row,
-    decision: Row,
+    run: Run,
+    decision: StoredDecision,
     outcome: Outcome,
     fault: Blame | None,
     need: Need,
     now: float,
 ) -> Next:
     """What comes after ``run``, which ended so; ``fault``: whose doing it was."""
-    on_share = shared(run, decision)
-    placed = decision["action"] in (Action.COLLOCATE, Action.EXCLUSIVE)
+    on_share = shared(run.tres, decision)
+    placed = decision.action in (Action.COLLOCATE, Action.EXCLUSIVE)
     end = End(outcome, fault, on_share, placed)
     caps = Caps(
         recovery.max_per_job,
@@ -69,11 +70,11 @@ def after(
         recovery.max_per_day,
         recovery.max_victim_requeues,
     )
-    before = store.works.of_job(run["decision"], run["job_id"])
-    same = sum(row["cause"] == fault for row in before)
-    own = store.works.tally(run["job_id"], run["decision"], run["uid"], now)
+    before = store.recoveries.of_job(run.decision, run.job_id)
+    same = sum(row.cause == fault for row in before)
+    own = store.recoveries.tally(run.job_id, run.decision, run.uid, now)
     tally = Tally(*own, cause=same)
-    may = bool(decision["may_requeue"])
+    may = decision.may_requeue
     verdict = judge(end, may_requeue=may, enabled=recovery.enabled, tally=tally, caps=caps)
     held = _held(run, decision, before)
     if end.victim:
@@ -87,69 +88,57 @@ def after(
     return Next(verdict, way, tres, grown=tres, cause=str(fault or Blame.UNKNOWN))
 
 
-def _held(run: Row, decision: Row, before: list[Row]) -> Held:
-    tres = run["tres"] or ""
-    shards = shards_of(run, decision) if count_of(tres, "shard") else 0
-    steps = sum(row["way"] == Way.MORE for row in before)
-    if not steps and shards > decision["shards"]:
-        steps = 1  # a sibling's step
+def _held(run: Run, decision: StoredDecision, before: list[Recovery]) -> Held:
+    tres = run.tres or ""
+    shards = shards_of(tres, decision) if count_of(tres, "shard") else 0
+    steps = sum(row.way == Way.MORE for row in before)
+    if not steps and shards > decision.shards:
+        steps = 1  # by another task of its array
     return Held(
-        tres,
-        decision["exclusive_tres"],
-        shards,
-        decision["shard_mib"],
-        decision["shards_per_gpu"],
-        steps,
+        tres, decision.exclusive_tres, shards, decision.shard_mib, decision.shards_per_gpu, steps
     )
 
 
-def need_of(evidence: Row | None, peak_mib: int | None, uses: list[Row]) -> Need:
+def need_of(evidence: Evidence | None, peak_mib: int | None, uses: list[Use]) -> Need:
     """What is known of the memory that a run wanted, from its log and from what was measured."""
-    told: dict[str, Any] = evidence or {}
-    seen = [one["last"]["held_mib"] for one in uses if one.get("last")]
-    held = max([*seen, told.get("in_use_mib") or 0])
+    told: Evidence = evidence or {}
+    measured = [last["held_mib"] for one in uses if (last := one.get("last"))]
+    held = max([*measured, told.get("in_use_mib") or 0])
     return Need(peak_mib, held or None, told.get("requested_mib"))
 
 
 def plan(
-    store: Store,
-    recovery: RecoveryConfig,
-    run: Row,
-    view: JobView | None,
-    found: Next,
-    now: float,
+    store: Store, recovery: RecoveryConfig, run: Run, view: JobView | None, found: Next, now: float
 ) -> None:
     """Add the recovery to the work list; within the transaction that closes ``run``."""
-    before = store.works.of_job(run["decision"], run["job_id"])
-    base = before[0]["base"] if before else view.priority if view else 0
-    fronts = store.works.fronts(run["uid"], now)
+    before = store.recoveries.of_job(run.decision, run.job_id)
+    base = before[0].base if before else view.priority if view else 0
+    fronts = store.recoveries.fronts(run.uid, now)
     own = found.verdict is Verdict.REQUEUE
-    elsewhere = found.way is Way.SAME and found.cause in AVOIDED
-    store.works.add(
-        {
-            "decision": run["decision"],
-            "job_id": run["job_id"],
-            "restart": run["restart"],
-            "uid": run["uid"],
-            "tres": found.tres,
-            "cause": found.cause,
-            "way": str(found.way),
-            "base": base,
-            "front": int(own and fronts < recovery.max_first_per_user_day),
-            "avoid": run["node"] if elsewhere else None,
-            "created_s": now,
-            "updated_s": now,
-        }
+    other_node = found.way is Way.SAME and found.cause in AVOIDED
+    store.recoveries.add(
+        Recovery(
+            *run.key,
+            uid=run.uid,
+            tres=found.tres,
+            cause=found.cause,
+            way=str(found.way),
+            base=base,
+            front=own and fronts < recovery.max_first_per_user_day,
+            avoid=run.node if other_node else None,
+            created_s=now,
+            updated_s=now,
+        )
     )
 
 
-def words(found: Next, decision: Row) -> str:
+def words(found: Next, decision: StoredDecision) -> str:
     """What the next try asks for, in words."""
     if found.way is Way.SAME:
         return "requeue with the same request planned: nothing of it counts against the job"
     if found.way is Way.MORE:
         shards = sum(item.count for item in parse_gres(found.tres) if item.name == "shard")
-        mib = shards * decision["shard_mib"]
+        mib = shards * decision.shard_mib
         return f"requeue with more memory planned: {mib / 1024:.1f} GiB ({found.tres})"
     return f"requeue on {called(found.tres)} planned ({found.tres})"
 

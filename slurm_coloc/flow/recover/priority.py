@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage recover: the place of a recovered job in the queue, and how long it has it.
 
-Since when a job is preferred is in the work list, so its time ends also where colocd was away; what
+Since when a job is raised is in the work list, so its time ends also where colocd was away; what
 is taken back follows from what Slurm shows then.
 """
 
@@ -9,26 +9,24 @@ import time
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import RecoveryConfig
-from slurm_coloc.core.recover.priority_boost import Place, priority_for, settled_priority
+from slurm_coloc.core.records.lists import Recovery
+from slurm_coloc.core.recover.recovery import Place, priority_for, settled_priority
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 
 log = structlog.get_logger()
 
 
-class Preference:
-    """Prefers recovered jobs for a while."""
+class PriorityBoost:
+    """Raises recovered jobs in the queue, for a while."""
 
-    def __init__(self, recovery: RecoveryConfig, store: Store, slurm: SlurmClient) -> None:
-        self._recovery = recovery
-        self._store = store
-        self._slurm = slurm
+    def __init__(self, context: Context) -> None:
+        self._recovery = context.config.recovery
+        self._store, self._slurm = context.store, context.slurm
 
-    async def fields(self, work: Row, view: JobView) -> dict[str, str | int]:
+    async def fields(self, work: Recovery, view: JobView) -> dict[str, str | int]:
         """Fields of ``scontrol update`` that give the requeued job its place."""
         recovery, place = self._recovery, _place(work)
         if recovery.raise_by == "priority":
@@ -37,48 +35,50 @@ class Preference:
             return {} if value is None else {"Priority": value}
         if recovery.raise_by == "nice" and place.front:
             # What its owner gave it, written down before it is changed.
-            if work["nice"] is None:
-                self._store.works.change(work, nice=(await self._slurm.terms(view.handle)).nice)
-            return {"Nice": work["nice"] + recovery.nice}
+            nice = work.nice
+            if nice is None:
+                nice = (await self._slurm.terms(view.handle)).nice
+                self._store.recoveries.change(work, nice=nice)
+            return {"Nice": nice + recovery.nice}
         if recovery.raise_by == "qos" and recovery.qos and place.front:
             return {"QOS": recovery.qos}
         return {}
 
     async def round(self) -> None:
-        """End the preference of every job whose time is over."""
+        """End the boost of every job whose time is over."""
         before_s = time.time() - self._recovery.raise_for_s
-        for work in self._store.works.raised():
-            if work["raised_s"] > before_s:
+        for work in self._store.recoveries.raised():
+            if (work.raised_s or 0.0) > before_s:
                 return
             try:
                 await self._settle(work)
             except SlurmError as err:
-                log.warning("recover", jobid=work["job_id"], error=err.message)
+                log.warning("recover", jobid=work.job_id, error=err.message)
                 if err.away:
                     return  # all others would find the same
-                self._store.works.change(work, raised_s=None)
+                self._store.recoveries.change(work, raised_s=None)
 
-    async def _settle(self, work: Row) -> None:
-        view = await self._slurm.job(work["job_id"])
+    async def _settle(self, work: Recovery) -> None:
+        view = await self._slurm.job(work.job_id)
         waits = (
             view is not None
-            and decision_in(view.admin_comment) == work["decision"]
-            and (view.state, view.restarts) == ("PENDING", work["restart"] + 1)
+            and decision_in(view.admin_comment) == work.decision
+            and (view.state, view.restarts) == ("PENDING", work.restart + 1)
             and not view.held  # a hold of its owner's, which a release would end
         )
         if view is not None and waits:
             await self._take_back(work, view)
             text = f"waited {self._recovery.raise_for_s:g} s at its raised place: not raised now"
-            self._store.note(time.time(), work["decision"], work["job_id"], "recover", text)
-            log.info("recover", jobid=work["job_id"], step="settle", priority=view.priority)
-        self._store.works.change(work, raised_s=None)
+            self._store.note(work.decision, work.job_id, "recover", text)
+            log.info("recover", jobid=work.job_id, step="settle", priority=view.priority)
+        self._store.recoveries.change(work, raised_s=None)
 
-    async def _take_back(self, work: Row, view: JobView) -> None:
+    async def _take_back(self, work: Recovery, view: JobView) -> None:
         settled = settled_priority(_place(work))
         if self._recovery.raise_by == "nice":
-            await self._slurm.update(view.handle, Nice=work["nice"] or 0)
-        elif self._recovery.raise_by == "qos" and work["qos"]:
-            await self._slurm.update(view.handle, QOS=work["qos"])
+            await self._slurm.update(view.handle, Nice=work.nice or 0)
+        elif self._recovery.raise_by == "qos" and work.qos:
+            await self._slurm.update(view.handle, QOS=work.qos)
         elif settled is not None:
             await self._slurm.update(view.handle, Priority=settled)
         else:
@@ -87,5 +87,5 @@ class Preference:
             await self._slurm.release(view.handle)
 
 
-def _place(work: Row) -> Place:
-    return Place(bool(work["front"]), int(work["base"]))
+def _place(work: Recovery) -> Place:
+    return Place(work.front, work.base)

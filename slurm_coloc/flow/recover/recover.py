@@ -10,21 +10,20 @@ from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import Config
 from slurm_coloc.core.decide.slices import called
+from slurm_coloc.core.records.lists import PutBack, Recovery
+from slurm_coloc.core.records.runs import Key
 from slurm_coloc.core.recover.next_try import Way
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import same_gres, without_pin
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover import dependents
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
-from slurm_coloc.flow.recover.priority import Preference
-from slurm_coloc.flow.recover.retry_limit import key_of, refused
+from slurm_coloc.flow.recover.priority import PriorityBoost
+from slurm_coloc.flow.recover.retry_limit import refused
 
 log = structlog.get_logger()
 
@@ -34,66 +33,54 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STEPS_A_ROUND = 8
 
 
-def _back(work: Row) -> str:
-    whole = f"requeued on {called(work['tres'])}"
+def _back(work: Recovery) -> str:
+    whole = f"requeued on {called(work.tres)}"
     told = {Way.MORE: "requeued with more memory", Way.SAME: "requeued with the same request"}
-    return told.get(Way(work["way"]), whole)
+    return told.get(Way(work.way), whole)
 
 
-def _is_ours(view: JobView, work: Row) -> bool:
+def _is_ours(view: JobView, work: Recovery) -> bool:
     """Whether this is the job that the work is about. Its mark may have been overwritten by an
     admin while we hold it: then owner, restart count and hold must fit."""
-    if decision_in(view.admin_comment) == work["decision"]:
+    if decision_in(view.admin_comment) == work.decision:
         return True
-    fits = view.uid == work["uid"] and view.restarts == work["restart"] + 1
-    return bool(work["held"]) and fits and view.held
+    fits = view.uid == work.uid and view.restarts == work.restart + 1
+    return work.held and fits and view.held
 
 
 class Recoverer:
     """Works through the list of planned recoveries."""
 
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        slurm: SlurmClient,
-        off: Callable[[], bool],
-        see: Callable[[JobView], None],
-        shape: Callable[[], ClusterShape | None] = lambda: None,
-    ) -> None:
+    def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
-        self._recovery = config.recovery
-        self._exclude_s = config.gate.exclude_s
-        self._shape = shape
-        self._prefer = Preference(config.recovery, store, slurm)
-        self._store = store
-        self._slurm = slurm
-        self._off = off
-        self._see = see
-        self._busy: set[tuple[str, int, int]] = set()
+        self._recovery = context.config.recovery
+        self._boost = PriorityBoost(context)
+        self._store, self._slurm = context.store, context.slurm
+        self._context, self._off, self._see = context, context.off, see
+        self._busy: set[Key] = set()
         # Until when (monotonic seconds) a recovery is left alone after a failure, and that pause.
-        self._pauses: dict[tuple[str, int, int], tuple[float, float]] = {}
+        self._pauses: dict[Key, tuple[float, float]] = {}
 
     async def round(self) -> None:
         """One try at every open recovery whose pause is over."""
         now = time.monotonic()
-        for work in self._store.works.open():
-            if self._pauses.get(key_of(work), (0.0, 0.0))[0] <= now:
+        for work in self._store.recoveries.open():
+            if self._pauses.get(work.key, (0.0, 0.0))[0] <= now:
                 await self._try(work)
-        await self._prefer.round()
+        await self._boost.round()
 
     async def at_once(self, job_id: int) -> None:
         """One try at the recovery of one job, out of turn."""
-        for work in self._store.works.open():
-            if work["job_id"] == job_id and key_of(work) not in self._pauses:
+        for work in self._store.recoveries.open():
+            if work.job_id == job_id and work.key not in self._pauses:
                 await self._try(work)
 
-    async def _try(self, work: Row) -> None:
-        key = key_of(work)
+    async def _try(self, work: Recovery) -> None:
+        key = work.key
         if key in self._busy:
             return
-        fresh = self._store.works.of(*key)  # the list may be older than another turn's steps
-        if fresh is None or fresh["state"] != "open":
+        fresh = self._store.recoveries.of(*key)  # the list may be older than another turn's steps
+        if fresh is None or fresh.state != "open":
             return
         work = fresh
         self._busy.add(key)
@@ -106,16 +93,14 @@ class Recoverer:
         finally:
             self._busy.discard(key)
 
-    async def _advance(self, work: Row) -> None:
+    async def _advance(self, work: Recovery) -> None:
         for _ in range(STEPS_A_ROUND):
-            view = await self._slurm.job(work["job_id"])
+            view = await self._slurm.job(work.job_id)
             if view is None or not _is_ours(view, work):
                 self._close(work, "lost", "slurmctld no longer knows the job")
                 return
-            avoid = bool(work["avoid"]) and not work["excluded"]
-            goal = Goal(
-                *(work["restart"], work["tres"], bool(work["raised"]), bool(work["held"])), avoid
-            )
+            avoid = bool(work.avoid) and not work.excluded
+            goal = Goal(work.restart, work.tres, work.raised, work.held, avoid)
             step = next_step(view, goal)
             if step is Step.WAIT or (step is Step.REQUEUE_HOLD and self._off()):
                 # Switched off: nothing new is begun, but a job that we hold is let go.
@@ -133,94 +118,92 @@ class Recoverer:
                 return
             await self._do(step, work, view)
 
-    async def _do(self, step: Step, work: Row, view: JobView) -> None:
-        job_id, text = work["job_id"], str(step)
+    async def _do(self, step: Step, work: Recovery, view: JobView) -> None:
+        job_id, text = work.job_id, str(step)
         if step is Step.REQUEUE_HOLD:
-            late = int(not view.completing)
             with self._store.transaction(durable=True):
-                self._store.works.change(work, held=1, late=late)
-            work |= {"held": 1, "late": late}
+                self._store.recoveries.change(work, held=True, late=not view.completing)
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
-            await self._slurm.set_gres(view.handle, self._unpinned(work["tres"]))
+            await self._slurm.set_gres(view.handle, self._unpinned(work.tres))
         elif step is Step.EXCLUDE:
             text = await self._exclude(work, view)
         elif step is Step.RELEASE:
-            if work["late"]:
+            if work.late:
                 await dependents.mend(self._store, self._slurm, work, view)
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
-            raised = await self._prefer.fields(work, view)
+            raised = await self._boost.fields(work, view)
             # Without it the job would wait two minutes; at once is too early, see the config.
             start = f"now+{self._recovery.start_after_s}"
             await self._slurm.update(view.handle, **raised, StartTime=start)
             text += "".join(f" {name}={value}" for name, value in raised.items())
             raised_s = time.time() if raised else None
-            work["raised"] = 1
-            self._store.works.change(work, raised=1, raised_s=raised_s, qos=view.qos)
-        log.info("recover", jobid=job_id, decision=work["decision"], step=str(step))
-        self._store.note(time.time(), work["decision"], job_id, "recover", text)
+            self._store.recoveries.change(work, raised=True, raised_s=raised_s, qos=view.qos)
+        log.info("recover", jobid=job_id, decision=work.decision, step=str(step))
+        self._store.note(work.decision, job_id, "recover", text)
 
     def _unpinned(self, tres: str) -> str:
         """The request on any GPU of its kind: its last run's may have been chosen for it."""
-        shape = self._shape()
+        shape = self._context.shape()
         pins = {kind for node in shape.nodes for kind in node.devices} if shape else set()
         return without_pin(tres, pins)
 
-    async def _exclude(self, work: Row, view: JobView) -> str:
+    async def _exclude(self, work: Recovery, view: JobView) -> str:
         """Keep the job from the node where others ended it, where another could take it; what was
         done. What its owner had excluded is written down first: a second time ours is in it."""
-        was = work["was"]
-        if was is None and self._exclude_s:
-            was = await excluded_before(
-                self._store, self._slurm, self._shape(), view, work["avoid"]
-            )
+        was, node = work.was, work.avoid or ""
         if was is None:
-            self._store.works.change(work, avoid=None)
-            work["avoid"] = None
+            was = await excluded_before(self._context, view, node)
+        if was is None:
+            self._store.recoveries.change(work, avoid=None)
             return "no other node could take it"
-        self._store.works.change(work, was=was)
-        text = f"kept from {work['avoid']} for a while"
+        self._store.recoveries.change(work, was=was)
         try:
-            nodes = ",".join(filter(None, (was, work["avoid"])))
+            nodes = ",".join(filter(None, (was, node)))
             await self._slurm.update(view.handle, ExcNodeList=nodes)
         except SlurmError as err:
             if err.away:
                 raise
-            self._store.works.change(work, avoid=None, was=None)
-            work |= {"avoid": None, "was": None}
+            self._store.recoveries.change(work, avoid=None, was=None)
             return f"not kept from its node: {err.message}"
-        self._store.works.change(work, excluded=1)
-        work |= {"was": was, "excluded": 1}
-        return text
+        self._store.recoveries.change(work, excluded=True)
+        return f"kept from {node} for a while"
 
-    async def _failed(self, work: Row, err: SlurmError) -> None:
+    async def _failed(self, work: Recovery, err: SlurmError) -> None:
         """Pause; a recovery that was refused too often is given up."""
-        pause = min(
-            self._pauses.get(key_of(work), (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S
-        )
-        self._pauses[key_of(work)] = (time.monotonic() + pause, pause)
+        pause = min(self._pauses.get(work.key, (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S)
+        self._pauses[work.key] = (time.monotonic() + pause, pause)
 
         def held(view: JobView) -> bool:
-            return bool(work["held"]) and view.held and _is_ours(view, work)
+            return work.held and view.held and _is_ours(view, work)
 
-        text = await refused("recover", self._store.works, self._slurm, work, err, held)
+        text = await refused("recover", self._store.recoveries, self._slurm, work, err, held)
         if text:
             self._close(work, "failed", text)
 
-    def _close(self, work: Row, state: str, text: str) -> None:
+    def _close(self, work: Recovery, state: str, text: str) -> None:
         with self._store.transaction():
-            self._store.works.change(work, state=state, note=text, updated_s=time.time())
-            if work["excluded"]:
+            self._store.recoveries.change(work, state=state, note=text, updated_s=time.time())
+            if work.excluded:
                 self._admit_later(work)
-            self._store.note(time.time(), work["decision"], work["job_id"], "recover", text)
-        log.info("recover", jobid=work["job_id"], decision=work["decision"], result=state)
+            self._store.note(work.decision, work.job_id, "recover", text)
+        log.info("recover", jobid=work.job_id, decision=work.decision, result=state)
 
-    def _admit_later(self, work: Row) -> None:
+    def _admit_later(self, work: Recovery) -> None:
         """Hand the exclusion over to the gate, which ends its own in the same way."""
         now = time.time()
-        row = {name: work[name] for name in ("decision", "job_id", "restart", "uid", "was")}
-        why = f"job {work['job_id']} was ended there by others: {work['cause']}"
-        done = {"node": work["avoid"], "why": why, "excluded": 1, "delayed": 1}
-        self._store.putbacks.add({**row, **done, "created_s": now, "updated_s": now})
+        self._store.putbacks.add(
+            PutBack(
+                *work.key,
+                uid=work.uid,
+                node=work.avoid or "",
+                why=f"job {work.job_id} was ended there by others: {work.cause}",
+                was=work.was,
+                excluded=True,
+                delayed=True,
+                created_s=now,
+                updated_s=now,
+            )
+        )

@@ -3,12 +3,13 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row
 from slurm_coloc.adapters.store.table import Table
+from slurm_coloc.core.records.lists import Listed
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 
@@ -18,27 +19,22 @@ log = structlog.get_logger()
 MAX_TRIES = 12
 
 
-Key = tuple[str, int, int]
+L = TypeVar("L", bound=Listed)
 
 
-def key_of(row: Row) -> Key:
-    """What a row of such a list, or of the runs, is about: decision, job and restart."""
-    return row["decision"], row["job_id"], row["restart"]
-
-
-def counted(what: str, table: Table, row: Row, err: SlurmError, **more: object) -> int:
+def counted(what: str, table: Table[L], row: L, err: SlurmError, **more: object) -> int:
     """How often a step of ``row`` was refused, with this time; kept, with ``more``, in the row."""
-    tries = int(row["tries"] + (not err.away))  # waiting for a slurmctld that is away is free
-    log.warning(what, jobid=row["job_id"], error=err.message, tries=tries)
+    tries = row.tries + (not err.away)  # waiting for a slurmctld that is away is free
+    log.warning(what, jobid=row.job_id, error=err.message, tries=tries)
     table.change(row, tries=tries, updated_s=time.time(), **more)
     return tries
 
 
 async def refused(
     what: str,
-    table: Table,
+    table: Table[L],
     slurm: SlurmClient,
-    row: Row,
+    row: L,
     err: SlurmError,
     held: Callable[[JobView], bool],
 ) -> str:
@@ -47,10 +43,18 @@ async def refused(
     if counted(what, table, row, err, note=err.message) < MAX_TRIES:
         return ""
     try:
-        view = await slurm.job(row["job_id"])
+        view = await slurm.job(row.job_id)
         if view is not None and held(view):
             await slurm.release(view.handle)
     except SlurmError as again:
-        log.warning(what, jobid=row["job_id"], error=again.message, result="still held")
+        log.warning(what, jobid=row.job_id, error=again.message, result="still held")
         return ""
     return f"given up, the job goes on as it is: {err.message}"
+
+
+async def notify(slurm: SlurmClient, view: JobView, line: str) -> None:
+    """Write a line into a job's own log; for a job without one `coloc explain` has it."""
+    try:
+        await slurm.notify(view.handle, line)
+    except SlurmError as err:
+        log.warning("notify", jobid=view.job_id, error=err.message)

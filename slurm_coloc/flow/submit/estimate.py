@@ -6,7 +6,6 @@ import base64
 import hashlib
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,17 +22,17 @@ from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
 from slurm_coloc.flow.estimators.calibrations import load_stacks
-from slurm_coloc.flow.estimators.networks import provide
-from slurm_coloc.flow.submit.message import ColocOptions, unpack_summary
+from slurm_coloc.flow.estimators.networks import provide, require
+from slurm_coloc.flow.submit.message import ColocOptions, Submission, unpack_summary
 
 log = structlog.get_logger()
 
 BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
 LARGER = 2**62
-KEPT = 512  # answers; siblings of a sweep send the same text again and again
+KEPT = 512  # answers; the jobs of a sweep send the same text again and again
 
-# What the estimator is warmed up with: it loads parsers, kinds and estimators at their first use,
-# which on a busy machine takes longer than a submission may.
+# The text that the estimator is warmed up with. It loads parsers, kinds and estimators at their
+# first use, which on a busy machine takes longer than a submission may.
 WARM_UP_S = 5.0  # waited for at most
 WARM_UP = """\
 ================================================================================
@@ -94,7 +93,7 @@ def _options_key(options: TrainingOptions) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a job meets on its GPU, with notes for the user."""
+    """The software stack that a job runs on, with notes for the user."""
 
     stack: Stack
     notes: tuple[str, ...] = ()
@@ -108,8 +107,9 @@ def with_allocator(stack: Stack, text: str | None) -> Setting:
         rules, notes = rules_of(text)
     except UsageFault as err:
         return Setting(stack, (f"PYTORCH_CUDA_ALLOC_CONF is passed over: {err.message}",))
-    told = () if rules == stack.allocator else ("the job's PYTORCH_CUDA_ALLOC_CONF is allowed for",)
-    return Setting(replace(stack, allocator=rules), (*told, *notes))
+    if rules != stack.allocator:
+        notes = ("the job's PYTORCH_CUDA_ALLOC_CONF is allowed for", *notes)
+    return Setting(replace(stack, allocator=rules), tuple(notes))
 
 
 def _estimate_now(
@@ -156,8 +156,9 @@ class Estimating:
     """Estimates off the event loop, so that a huge text delays no other submission."""
 
     def __init__(self, config: EstimateConfig) -> None:
-        """Raises ConfigError for a calibration that is wrong."""
+        """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
         provide()
+        require(config.estimator)
         self._config = config
         self._stacks = load_stacks(config)
         self._limit_s = config.time_limit_ms / 1000
@@ -205,23 +206,17 @@ class Estimating:
             by_script=True,
         )
 
-    async def of(
-        self,
-        options: ColocOptions,
-        uid: int,
-        gpu_types: Iterable[str | None] = (),
-        processes: int = 1,
-    ) -> Estimated:
-        """The estimate for a submission of ``uid`` that may get any of ``gpu_types`` (Slurm's
-        words) and trains in ``processes``, each on a GPU of its own; never raises, never takes
-        longer than the limit."""
+    async def of(self, job: Submission) -> Estimated:
+        """The estimate for a submission; never raises, never takes longer than the limit."""
+        options = job.coloc
         if options.auto and options.summary is None:
-            return self.by_script(options, uid)
+            return self.by_script(options, job.request.uid)
         if options.summary is None:
             return Estimated(None, Reason.NO_SUMMARY)
         # Processes of one job are taken for one training by DDP, which needs more than each alone.
+        processes = job.request.demand.processes
         training = replace(training_options(options, self._config), world_size=processes)
-        setting = with_allocator(self._stacks.of_any(gpu_types), options.alloc_conf)
+        setting = with_allocator(self._stacks.of_any(job.gpu_types), options.alloc_conf)
         key = hashlib.sha256(f"{training}\n{setting}\n{options.summary}".encode()).hexdigest()
         if key in self._kept:
             self._kept.move_to_end(key)

@@ -6,23 +6,24 @@ the two stands in the decision (column ``learning``): the estimate as it was wit
 batch size and the key under which the run is remembered.
 """
 
-import json
 import time
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 import structlog
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.learned import Past, correct, warm_up
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
 from slurm_coloc.core.gpu import usage
 from slurm_coloc.core.gpu.usage import OwnPeak
+from slurm_coloc.core.records.reports import Report, Use
+from slurm_coloc.core.records.runs import EndedRun, ModelPeaks, Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.submit.estimate import Estimated
+from slurm_coloc.flow.submit.message import Submission
 from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
@@ -30,7 +31,7 @@ log = structlog.get_logger()
 #: the type of a node's GPUs, "" where it has none or the node is not known
 TypeOf = Callable[[str | None], str]
 
-#: outcomes of runs that went on as long as they could
+#: outcomes of runs that no fault cut short
 WHOLE = (Outcome.COMPLETED, Outcome.TIMEOUT)
 
 
@@ -49,15 +50,6 @@ class Note:
     runs: int = 0
     why: str = ""
 
-    def text(self) -> str:
-        """As the store keeps it."""
-        return json.dumps(asdict(self))
-
-
-def read_note(text: str | None) -> Note | None:
-    """The note of a decision; None where it has none."""
-    return Note(**json.loads(text)) if text else None
-
 
 class Learning:
     """Estimates corrected by history, and the history of runs."""
@@ -68,36 +60,31 @@ class Learning:
         if config.history:
             warm_up(config.level)
 
-    def corrected(
-        self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
-    ) -> tuple[Estimated, Note | None]:
+    def corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note | None]:
         """``estimated`` as history corrects it, and what is to be remembered with the decision.
-        ``gpu_types``: those of the GPUs that the job may get. Never raises: without history the
-        estimate stands."""
+        Never raises: without history the estimate stands."""
         if not self._config.history or not estimated.key or not estimated.fingerprint:
             return estimated, None
         try:
-            return self._corrected(estimated, request, gpu_types)
+            return self._corrected(job, estimated)
         except Exception as err:  # a defect here must not cost a submission
             log.warning("history", error=f"{type(err).__name__}: {err}")
             return estimated, None
 
-    def _corrected(
-        self, estimated: Estimated, request: JobRequest, gpu_types: Collection[str | None]
-    ) -> tuple[Estimated, Note]:
+    def _corrected(self, job: Submission, estimated: Estimated) -> tuple[Estimated, Note]:
         found, context_mib = estimated.estimate, estimated.context_mib
-        demand = gpu_demand(request)
+        demand = job.request.demand
         note = Note(
             estimated.fingerprint,
-            f"{demand.tasks}/{max(1, demand.total or 1)}/{estimated.key}",
+            f"{demand.tasks}/{demand.gpus}/{estimated.key}",
             estimated.batch,
             estimated.estimator,
             found.memory_mib if found else 0,
             found.upper_mib if found else 0,
             context_mib if found else 0,
         )
-        rows = self._store.peaks.of(request.uid, note.fingerprint, note.options)
-        types = {kind or "" for kind in gpu_types}
+        rows = self._store.peaks.of_model(job.request.uid, note.fingerprint, note.options)
+        types = {kind or "" for kind in job.gpu_types}
         past = [_past(row, note.estimator, types) for row in rows]
         estimated = _busy(estimated, note.batch, rows, types)
         found = estimated.estimate
@@ -113,103 +100,105 @@ class Learning:
 
     def note(
         self,
-        run: Row,
-        decision: Row,
+        run: EndedRun,
+        decision: StoredDecision,
         outcome: Outcome,
         peak: OwnPeak | None,
-        uses: list[Row],
+        uses: list[Use],
         gpu: str,
         *,
         victim: bool = False,
     ) -> None:
-        """Remember how an ended run did; within the transaction that closes it. ``run`` with its
-        ``end_s``; ``peak``: its own, measured; ``uses``: what its nodes' agents saw; ``gpu``: the
+        """Remember how an ended run did; within the transaction that closes it.
+        ``peak``: its own, measured; ``uses``: what its nodes' agents saw; ``gpu``: the
         type that it ran on; ``victim``: others ended it."""
-        kept = read_note(decision.get("learning"))
-        if kept is None or not self._config.history:
+        if not decision.learning or not self._config.history:
             return
-        share_mib = run["share_mib"] or 0
-        lasted_s = run["end_s"] - run["start_s"] if run["start_s"] else 0.0
+        kept = Note(**decision.learning)
+        lasted_s = run.end_s - run.start_s if run.start_s else 0.0
         own_mib = peak.peak_mib if peak else 0
         lasted = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
         whole = lasted and peak is not None and peak.whole
-        # Others' doing says nothing of what the model needs.
+        # A run that others ended says nothing of what the model needs.
         ran_out = outcome is Outcome.OOM_GPU and not victim
-        row = {
-            "fingerprint": kept.fingerprint,
-            "uid": run["uid"],
-            "options": kept.options,
-            "gpu": gpu,
-            "batch": kept.batch,
-            "peak_mib": own_mib if whole else 0,
-            "at_least_mib": own_mib if not whole and not ran_out else 0,
-            "oom_mib": share_mib if ran_out else 0,
-            "estimator": kept.estimator,
-            "memory_mib": kept.memory_mib,
-            "context_mib": kept.context_mib,
-            "last_s": time.time(),
-            "smact": usage.alone_smact(uses) if lasted else None,
-        }
-        if row["peak_mib"] or row["at_least_mib"] or row["oom_mib"]:
-            self._store.peaks.add(row)
+        learned = ModelPeaks(
+            fingerprint=kept.fingerprint,
+            uid=run.uid,
+            options=kept.options,
+            gpu=gpu,
+            batch=kept.batch,
+            peak_mib=own_mib if whole else 0,
+            at_least_mib=own_mib if not whole and not ran_out else 0,
+            oom_mib=run.share_mib if ran_out else 0,
+            estimator=kept.estimator,
+            memory_mib=kept.memory_mib,
+            context_mib=kept.context_mib,
+            last_s=time.time(),
+            smact=usage.alone_smact(uses) if lasted else None,
+        )
+        if learned.peak_mib or learned.at_least_mib or learned.oom_mib:
+            self._store.peaks.add(learned)
 
 
-def _busy(estimated: Estimated, batch: int, rows: list[Row], types: set[str]) -> Estimated:
+def _busy(estimated: Estimated, batch: int, rows: list[ModelPeaks], types: set[str]) -> Estimated:
     """With the SM activity that a run alone had with this batch size on this type of GPU."""
     known = [
-        row["smact"]
+        row.smact
         for row in rows
-        if row["smact"] is not None and row["batch"] == batch and types == {row["gpu"]}
+        if row.smact is not None and row.batch == batch and types == {row.gpu}
     ]
     if not known or estimated.estimate is None:
         return estimated
     return replace(estimated, estimate=replace(estimated.estimate, smact=known[0]))
 
 
-def _past(row: Row, estimator: str, types: set[str]) -> Past:
-    same = row["estimator"] == estimator  # another one's figures say nothing about today's
+def _past(row: ModelPeaks, estimator: str, types: set[str]) -> Past:
+    same = row.estimator == estimator  # another one's figures say nothing about today's
     return Past(
-        batch=row["batch"],
-        runs=row["runs"],
-        peak_mib=row["peak_mib"],
-        low_mib=row["low_mib"],
-        at_least_mib=row["at_least_mib"],
-        oom_mib=row["oom_mib"],
-        memory_mib=row["memory_mib"] if same else 0,
-        context_mib=row["context_mib"] if same else 0,
+        batch=row.batch,
+        runs=row.runs,
+        peak_mib=row.peak_mib,
+        low_mib=row.low_mib,
+        at_least_mib=row.at_least_mib,
+        oom_mib=row.oom_mib,
+        memory_mib=row.memory_mib if same else 0,
+        context_mib=row.context_mib if same else 0,
         # "": the run's node was not known, or its GPUs have no type. A job that may get one of
         # several types: what was measured on one of them is not that of all.
-        other_gpu=bool(row["gpu"]) and not types <= {row["gpu"]},
+        other_gpu=bool(row.gpu) and not types <= {row.gpu},
     )
 
 
-def own_peak(store: Store, run: Row, decision: Row, body: Row, uses: list[Row]) -> OwnPeak | None:
+def own_peak(
+    store: Store, run: EndedRun, decision: StoredDecision, body: Report, uses: list[Use]
+) -> OwnPeak | None:
     """The run's own measured peak, or None where it was not measured or where others' may be in it.
-    ``run`` with its ``end_s``; ``uses``: what its nodes' agents saw of it, told apart from others.
+    ``uses``: what its nodes' agents saw of it, told apart from others.
 
     Without them the driver's accounting counts, which tells of all processes that began on a GPU
     meanwhile: they are this run's where it had the GPU whole, or where nothing else was there.
     """
-    if found := usage.own_peak(uses, run["start_s"], run["end_s"]):
+    if found := usage.own_peak(uses, run.start_s, run.end_s):
         return found
-    peak, start_s = body.get("peak_mib"), run["start_s"]
+    peak, start_s = body.peak_mib, run.start_s
     if not peak:
         return None
-    if decision["action"] == Action.EXCLUSIVE or (
-        decision["action"] == Action.COLLOCATE and not shared(run, decision)
+    if decision.action == Action.EXCLUSIVE or (
+        decision.action == Action.COLLOCATE and not shared(run.tres, decision)
     ):
-        return OwnPeak(int(peak), whole=True)
-    if not body.get("alone") or not start_s:
+        return OwnPeak(peak, whole=True)
+    if not body.alone or not start_s:
         return None
-    mine = set(body.get("gpu_uuids") or ()) | set(json.loads(run["gpu_uuids"] or "[]"))
-    for other in store.peaks.beside(run, start_s, run["end_s"]):
-        theirs = set(json.loads(other["gpu_uuids"] or "[]"))
-        if mine & theirs or (not theirs and other["node"] == run["node"]):
+    mine = {*body.gpu_uuids, *(run.gpu_uuids or ())}
+    for other in store.runs.beside(run, start_s, run.end_s):
+        theirs = set(other.gpu_uuids or ())
+        if mine & theirs or (not theirs and other.node == run.node):
             return None
-    return OwnPeak(int(peak), whole=True)
+    return OwnPeak(peak, whole=True)
 
 
-def ended(run: Row, view: JobView | None, end_s: float, share_mib: int) -> Row:
+def ended(run: Run, view: JobView | None, end_s: float, share_mib: int) -> EndedRun:
     """``run`` with what its end told."""
-    start_s = (view.start_s if view else None) or run["start_s"]
-    return run | {"start_s": start_s, "end_s": end_s, "share_mib": share_mib}
+    start_s = (view.start_s if view else None) or run.start_s
+    known = {one.name: getattr(run, one.name) for one in fields(run)}
+    return EndedRun(**known | {"start_s": start_s, "end_s": end_s, "share_mib": share_mib})

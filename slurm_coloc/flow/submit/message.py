@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage 1, submit: what the hook sent, checked and decoded. Nothing here is trusted.
+"""What the hook sent, checked and parsed once, for all stages of a submission.
 
 The message comes from slurmctld, but every value in it was chosen by a user.
 """
@@ -7,17 +7,20 @@ The message comes from slurmctld, but every value in it was chosen by a user.
 import base64
 import binascii
 import zlib
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.errors import SummaryError, UsageFault
 
 MAX_PACKED = 65536  # characters of base64; the SPANK plugin sends no more
 MAX_SCRIPT = 65536  # characters of a batch script; the hook sends no longer one
 MAX_TEXT = 4 * 1024 * 1024  # bytes of summary text
+NO_SHAPE = ClusterShape("", ())
 
 # A gres string is bounded by Slurm itself (1024 characters in 24.11); node lists may be longer.
 Text = Annotated[str, Field(max_length=16384)]
@@ -51,64 +54,74 @@ class ColocOptions(BaseModel):
         return [name for name in names if getattr(self, name) is not None]
 
 
-class SubmitMessage(BaseModel):
-    """The request of op ``submit``; job_desc's fields under slurm.h's names."""
+#: what a field of the request may hold, by its name, else by its type in JobRequest
+_BY_NAME: dict[str, Any] = {
+    "uid": Annotated[int, Field(ge=0, le=2**32 - 2)],
+    "requeue": Literal[0, 1] | None,
+    "env": Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=64)],
+}
+_BY_TYPE: dict[Any, Any] = {str | None: Text | None, int | None: Count | None, bool: bool}
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+_FIELDS: dict[str, Any] = {
+    one.name: (
+        _BY_NAME.get(one.name) or _BY_TYPE[one.type],
+        ... if one.default is MISSING else one.default,
+    )
+    for one in fields(JobRequest)
+    if one.name != "kind"
+}
+# When slurmctld loaded the hook, Unix milliseconds; the user's --coloc options.
+_FIELDS |= {"loaded_ms": (Count | None, None), "coloc": (ColocOptions, ColocOptions())}
 
-    uid: Annotated[int, Field(ge=0, le=2**32 - 2)]
-    loaded_ms: Count | None = None  # when slurmctld loaded the hook, Unix milliseconds
-    account: Text | None = None
-    partition: Text | None = None
-    qos: Text | None = None
-    features: Text | None = None
-    time_limit: Count | None = None
-    num_tasks: Count | None = None
-    ntasks_per_node: Count | None = None
-    min_nodes: Count | None = None
-    max_nodes: Count | None = None
-    min_cpus: Count | None = None
-    cpus_per_task: Count | None = None
-    min_mem_per_node: Count | None = None
-    min_mem_per_cpu: Count | None = None
-    tres_per_node: Text | None = None
-    tres_per_job: Text | None = None
-    tres_per_task: Text | None = None
-    tres_per_socket: Text | None = None
-    cpus_per_tres: Text | None = None
-    mem_per_tres: Text | None = None
-    array: Text | None = None
-    het: bool = False
-    exclusive_node: bool = False
-    requeue: Literal[0, 1] | None = None
-    batch: bool = True
-    admin_comment: Text | None = None
-    default_account: Text | None = None
-    req_nodes: Text | None = None
-    exc_nodes: Text | None = None
-    reservation: Text | None = None
-    tres_freq: Text | None = None
-    tres_bind: Text | None = None
-    ntasks_per_tres: Count | None = None
-    env: tuple[Annotated[str, Field(max_length=64)], ...] = Field((), max_length=64)
-    coloc: ColocOptions = ColocOptions()
-
-    def request(self) -> JobRequest:
-        """The job's own part of the message."""
-        own = {
-            name: getattr(self, name) for name in JobRequest.__dataclass_fields__ if name != "kind"
-        }
-        return JobRequest(**own, kind=self.coloc.kind)
+#: The request of op ``submit``: job_desc's fields under slurm.h's names, and ours.
+SubmitMessage = create_model("SubmitMessage", __config__=ConfigDict(extra="ignore"), **_FIELDS)
 
 
-def read_message(message: dict[str, Any]) -> SubmitMessage:
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One submission as its stages take it. ``shape``: the cluster's; without nodes where it is not
+    ``known``. ``partitions``: those that the job may run in; ``gpu_types``: types of shared GPUs
+    that it may get (None: untyped)."""
+
+    coloc: ColocOptions
+    request: JobRequest
+    shape: ClusterShape = NO_SHAPE
+    known: bool = False
+    partitions: tuple[str, ...] = ()
+    gpu_types: tuple[str | None, ...] = ()
+
+
+def read_message(message: dict[str, Any]) -> tuple[ColocOptions, JobRequest]:
     """Check a submit request; raises UsageFault that names the wrong field."""
     try:
-        return SubmitMessage.model_validate(message)
+        values = dict(SubmitMessage.model_validate(message))
     except ValidationError as err:
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageFault(f"submit request: {where}: {first['msg']}", "bad-request") from err
+    coloc = values.pop("coloc")
+    del values["loaded_ms"]
+    return coloc, JobRequest(**values, kind=coloc.kind)
+
+
+def submission(
+    message: dict[str, Any],
+    shape: ClusterShape | None,
+    pool: tuple[str, ...],
+    *,
+    stale: bool = False,
+) -> Submission:
+    """A submission from the hook's message; raises UsageFault. ``pool``: partitions whose GPUs may
+    be shared, () for all. ``stale``: slurmctld has read slurm.conf since it showed ``shape``."""
+    coloc, request = read_message(message)
+    known = shape is not None and not stale
+    shape = shape or NO_SHAPE
+    if stale:
+        shape = replace(shape, select_params=frozenset())
+    gpus = shared_gpus(request, request.demand.type, shape, pool, request.demand.gpus)
+    types = tuple(kind.type for kind in gpus)
+    partitions = wanted_partitions(request, shape)
+    return Submission(coloc, request, shape, known, partitions, types)
 
 
 def unpack_summary(packed: str) -> str:

@@ -8,35 +8,23 @@ the runs. Slurm is asked once when a run begins, and again before each change.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Mapping
 from typing import Literal
 
 import structlog
 
-from slurm_coloc.adapters.store import Row
-from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.records.lists import StretchedRun
+from slurm_coloc.core.records.runs import Key, OfRun, PresentRun
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import JobView, Terms
-from slurm_coloc.core.slurm.qos_limits import holders_of, longest
 from slurm_coloc.core.time.slot import words
-from slurm_coloc.core.time.stretch import (
-    MINUTE_S,
-    Ceiling,
-    Rules,
-    Stretch,
-    Timed,
-    look_s,
-    margin_s,
-    reserved_ceiling,
-    stretch,
-)
+from slurm_coloc.core.time.stretch import MINUTE_S, Rules, Stretch, Timed, look_s, margin_s, stretch
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
-from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, Key, counted, key_of
+from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
+from slurm_coloc.flow.time.ceilings import ceilings
 from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
 from slurm_coloc.flow.time.slowdown_limit import Protector
 from slurm_coloc.flow.watch.shares import shared
@@ -51,29 +39,31 @@ KEEP_S, KEEP_ALONE_S = 15.0, 300.0
 RETRY_S = 20.0
 
 
-def _followed(run: Row) -> bool:
+def _followed(run: PresentRun) -> bool:
     """Whether it is a run on a share that goes on."""
-    return run["open"] == 1 and run["mode"] == "on" and run["state"] in BEGUN and shared(run, run)
+    return run.open and run.mode == "on" and run.state in BEGUN and shared(run.tres, run)
 
 
-def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> list[str]:
+def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> tuple[str, ...]:
     """The GPUs on which an agent sees a job."""
-    return [uuid for uuid, gpu in gpus.items() if any(one.job_id == job_id for one in gpu.jobs)]
+    return tuple(
+        uuid for uuid, gpu in gpus.items() if any(one.job_id == job_id for one in gpu.jobs)
+    )
 
 
 class Stretcher:
     """Follows the running jobs on shares."""
 
-    def __init__(self, around: Context) -> None:
+    def __init__(self, context: Context) -> None:
         """Nothing is asked yet."""
-        self._config, self._store, self._slurm = around.config, around.store, around.slurm
-        self._live, self._off = around.live, around.off
-        self._shape, self._limits = around.shape, around.limits
-        config = self._config
-        self._rules = Rules(config.slowdown.max_factor, config.slowdown.margin_s)
+        self._context = context
+        self._config, self._store, self._slurm = context.config, context.store, context.slurm
+        self._live, self._off = context.live, context.off
+        slowdown = context.config.slowdown
+        self._rules = Rules(slowdown.max_factor, slowdown.margin_s)
         self._later: dict[Key, float] = {}  # until when (Unix seconds) Slurm is not asked again
-        self._protector = Protector(config, self._store)
-        self.interval_s = config.slowdown.interval_s
+        self._protector = Protector(context)
+        self.interval_s = slowdown.interval_s
 
     @property
     def closed(self) -> frozenset[str]:
@@ -85,18 +75,18 @@ class Stretcher:
         now = time.time()
         table = self._store.stretches
         runs, known = table.present(now), self._known()
-        new = [run for run in runs if _followed(run) and key_of(run) not in known]
+        new = [run for run in runs if _followed(run) and run.key not in known]
         if [one for one in [await self._begin(run, now) for run in new] if one]:
             # With those who were beside them since they began.
             runs, known = table.present(now), self._known()
-        crowd = self._crowd(runs, known, now)
-        since_s = {one: row["at_s"] for one, row in known.items()}
+        neighbours = self._neighbours(runs, known, now)
+        since_s = {one: row.at_s for one, row in known.items()}
         # In a thread: of hundreds of GPUs it takes a good part of a second.
-        pressed = await asyncio.to_thread(crowd.pressed, since_s)
-        for one in [key_of(run) for run in runs if _followed(run)]:
+        pressed = await asyncio.to_thread(neighbours.pressed, since_s)
+        for one in [run.key for run in runs if _followed(run)]:
             if one in known and one in pressed:
                 await self._follow(known[one], pressed[one], now)
-        self._protector.look(runs, pressed)
+        self._protector.update(runs, pressed)
         if not self._off():
             for row in self._store.stretches.to_restore():
                 await self._trying(row, self._restore(row))
@@ -104,221 +94,206 @@ class Stretcher:
 
     # what is known
 
-    def _known(self) -> dict[Key, Row]:
+    def _known(self) -> dict[Key, StretchedRun]:
         """The rows of the runs that go on."""
-        return {key_of(row): row for row in self._store.stretches.live()}
+        return {row.key: row for row in self._store.stretches.live()}
 
-    def _crowd(self, runs: list[Row], rows: dict[Key, Row], now: float) -> Neighbours:
+    def _neighbours(
+        self, runs: list[PresentRun], rows: dict[Key, StretchedRun], now: float
+    ) -> Neighbours:
         gpus: dict[str, GpuNow] = {}
-        shape = self._shape()
+        shape = self._context.shape()
         for node in shape.nodes if shape else ():
-            told = self._live.of(node.name)
-            if told and now - told[0] < STALE_S:
-                gpus |= {gpu.uuid: gpu for gpu in told[1]}
+            beat = self._live.of(node.name)
+            if beat and now - beat[0] < STALE_S:
+                gpus |= {gpu.uuid: gpu for gpu in beat[1]}
         for run in runs:
-            if run["gpu_uuids"] is None:  # colocd was away when its Prolog told
-                run["gpu_uuids"] = json.dumps(_seen_on(gpus, run["job_id"]))
+            if run.gpu_uuids is None:  # colocd was away when its Prolog told
+                run.gpu_uuids = _seen_on(gpus, run.job_id)
         return Neighbours(
             runs,
             gpus,
-            {one: row["alone"] for one, row in rows.items() if row["alone"] is not None},
+            {one: row.alone for one, row in rows.items() if row.alone is not None},
             now,
             self._config.sharing.method == "streams",
             self._config.sharing.users == "all",
             self._config.agent.window_s,
         )
 
-    async def _begin(self, run: Row, now: float) -> bool:
+    async def _begin(self, run: PresentRun, now: float) -> bool:
         """Note a run that is seen for the first time, with its limit; whether that was done."""
-        if self._later.get(key_of(run), 0.0) > now or self._slots_first(run, run["restart"]):
+        if self._later.get(run.key, 0.0) > now or self._slots_first(run, run.restart):
             return False
         try:
-            found = await self._ask(run)
+            found = await self._shown(run)
         except SlurmError as err:
-            log.warning("stretch", jobid=run["job_id"], error=err.message)
+            log.warning("stretch", jobid=run.job_id, error=err.message)
             found = None
         if found is None:
-            self._later[key_of(run)] = now + RETRY_S
+            self._later[run.key] = now + RETRY_S
             return False
         terms, start_s = found[1], found[0].start_s or now
-        before = self._store.stretches.before(*key_of(run))
+        before = self._store.stretches.before(*run.key)
         base_s, set_s = terms.limit_s, None
-        if before is not None and before["state"] == "open" and before["set_s"] == terms.limit_s:
-            base_s, set_s = before["base_s"], before["set_s"]  # it began before it was restored
-        row = {name: run[name] for name in ("decision", "job_id", "restart", "uid")}
-        row |= {"base_s": base_s, "set_s": set_s, "at_s": start_s, "start_s": start_s}
-        self._store.stretches.add(row | {"created_s": now, "updated_s": now})
-        made = self._store.stretches.of(*key_of(run))
-        if made is not None and set_s is not None and not self._off():
-            await self._trying(made, self._shorten(made, found[0], now))
+        if before is not None and before.state == "open" and before.set_s == terms.limit_s:
+            base_s, set_s = before.base_s, before.set_s  # it began before it was restored
+        row = StretchedRun(
+            *run.key,
+            uid=run.uid,
+            base_s=base_s,
+            set_s=set_s,
+            at_s=start_s,
+            start_s=start_s,
+            created_s=now,
+            updated_s=now,
+        )
+        self._store.stretches.add(row)
+        if set_s is not None and not self._off():
+            await self._trying(row, self._shorten(row, found[0], now))
         return True
 
-    async def _ask(self, run: Row) -> tuple[JobView, Terms] | None:
+    async def _shown(self, run: OfRun) -> tuple[JobView, Terms] | None:
         """A run of ours that goes on, as Slurm shows it; None where it is over."""
-        view = await self._slurm.job(run["job_id"])
-        if view is None or decision_in(view.admin_comment) != run["decision"]:
+        view = await self._slurm.job(run.job_id)
+        if view is None or decision_in(view.admin_comment) != run.decision:
             return None
-        if view.restarts != run["restart"] or view.state not in BEGUN or view.completing:
+        if view.restarts != run.restart or view.state not in BEGUN or view.completing:
             return None
         return view, await self._slurm.terms(view.handle)
 
     # one run
 
-    async def _follow(self, row: Row, told: Pressed, now: float) -> None:
+    async def _follow(self, row: StretchedRun, pressed: Pressed, now: float) -> None:
         """Count what the run lost, and stretch its limit where that is due."""
-        lost = row["lost_s"] + lost_s(told, row["at_s"], now)
-        alone = row["alone"]
-        if told.alone_now is not None and now - row["start_s"] >= SETTLES_S and not lost:
-            alone = max(told.alone_now, alone or 0.0)
-        changed = (len(told.others), alone) != (row["others"], row["alone"])
-        if changed or now - row["updated_s"] >= (KEEP_S if told.beside else KEEP_ALONE_S):
+        lost = row.lost_s + lost_s(pressed, row.at_s, now)
+        alone = row.alone
+        if pressed.alone_now is not None and now - row.start_s >= SETTLES_S and not lost:
+            alone = max(pressed.alone_now, alone or 0.0)
+        changed = (len(pressed.others), alone) != (row.others, row.alone)
+        if changed or now - row.updated_s >= (KEEP_S if pressed.beside else KEEP_ALONE_S):
             self._store.stretches.change(
                 row,
                 lost_s=lost,
                 at_s=now,
-                speed=told.speed,
-                others=len(told.others),
+                speed=pressed.speed,
+                others=len(pressed.others),
                 alone=alone,
                 updated_s=now,
             )
-        if row["state"] != "open" or row["base_s"] is None or not lost:
+        if row.state != "open" or row.base_s is None or not lost:
             return
         if self._config.slowdown.stretch == "off" or self._off():
             return
-        if self._later.get(key_of(row), 0.0) <= now and self._due(row, lost, told, now):
-            await self._trying(row, self._stretch(row, lost, told, now))
+        if self._later.get(row.key, 0.0) <= now and self._due(row, lost, pressed, now):
+            await self._trying(row, self._stretch(row, lost, pressed, now))
 
-    def _due(self, row: Row, lost: float, told: Pressed, now: float) -> bool:
+    def _due(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> bool:
         """Whether the limit is to be looked at before the next round."""
-        limit_s = row["set_s"] or row["base_s"]
-        job = Timed(row["start_s"], row["base_s"], limit_s, lost, told.speed)
+        job = Timed(row.start_s, row.original_s, row.limit_s, lost, pressed.speed)
         return now >= look_s(job, self._rules) - self.interval_s
 
-    async def _stretch(self, row: Row, lost: float, told: Pressed, now: float) -> None:
-        found = await self._ask(row)
+    async def _stretch(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> None:
+        found = await self._shown(row)
         if found is None:
-            self._later[key_of(row)] = now + RETRY_S
+            self._later[row.key] = now + RETRY_S
             return None
         view, terms = found
-        limit_s = row["set_s"] or row["base_s"]
+        limit_s = row.limit_s
         if terms.limit_s != limit_s:
             return self._theirs(row, terms, now)
-        start_s = view.start_s or row["start_s"]
-        if start_s != row["start_s"]:  # Slurm counts anew from the end of the Prolog
+        start_s = view.start_s or row.start_s
+        if start_s != row.start_s:  # Slurm counts anew from the end of the Prolog
             self._store.stretches.change(row, start_s=start_s)
-            if not self._due(row, lost, told, now):
+            if not self._due(row, lost, pressed, now):
                 return None
-        job = Timed(start_s, row["base_s"], limit_s, lost, told.speed)
-        new = stretch(job, now, self._rules, await self._ceilings(view, terms, start_s, now))
+        job = Timed(start_s, row.original_s, limit_s, lost, pressed.speed)
+        new = stretch(
+            job, now, self._rules, await ceilings(self._context, view, terms, start_s, now)
+        )
         if new.minutes is None:
             # Every look is two commands: the next one when a minute more may be due.
-            self._later[key_of(row)] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
+            self._later[row.key] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
             return self._met(row, new, limit_s, now)
         await self._slurm.update(view.handle, TimeLimit=new.minutes)
         self._store.stretches.change(
-            row, set_s=new.minutes * MINUTE_S, times=row["times"] + 1, lost_s=lost, at_s=now,
+            row, set_s=new.minutes * MINUTE_S, times=row.times + 1, lost_s=lost, at_s=now,
             note=new.why, tries=0, updated_s=now,
         )  # fmt: skip
-        return await self._tell(row, view, lost, new)
-
-    async def _ceilings(
-        self, view: JobView, terms: Terms, start_s: float, now: float
-    ) -> list[Ceiling]:
-        """What the site allows the job at most. Raises SlurmError: without it nothing is done."""
-        shape, limits = self._shape(), self._limits()
-        if shape is None or limits is None:
-            raise SlurmError("the cluster or its limits are not known yet", "slurm-away")
-        found = []
-        part = shape.partition(view.partition)
-        if part is not None and part.max_time_min is not None:
-            limit_s = part.max_time_min * MINUTE_S
-            found.append(Ceiling(limit_s, f"MaxTime of partition {part.name}"))
-        asked = JobRequest(view.uid, account=view.account or None, qos=view.qos or None)
-        holder = longest(holders_of(asked, view.partition, shape, limits))
-        if holder is not None and holder.max_wall_s is not None:
-            found.append(Ceiling(holder.max_wall_s, f"MaxWall of {holder.told}"))
-        for one in await self._slurm.reservations():
-            if in_nodes(one.nodes, view.nodes):
-                ceiling = reserved_ceiling(one, terms.reservation, start_s, now)
-                found += [ceiling] if ceiling else []
-        return found
+        return await self._note_new(row, view, lost, new)
 
     # what is told
 
-    def _note(self, row: Row, text: str) -> None:
-        self._store.note(time.time(), row["decision"], row["job_id"], "limit", text)
-        log.info("stretch", jobid=row["job_id"], decision=row["decision"], what=text)
+    def _note(self, row: StretchedRun, text: str) -> None:
+        self._store.note(row.decision, row.job_id, "limit", text)
+        log.info("stretch", jobid=row.job_id, decision=row.decision, what=text)
 
-    async def _tell(self, row: Row, view: JobView, lost: float, new: Stretch) -> None:
+    async def _note_new(self, row: StretchedRun, view: JobView, lost: float, new: Stretch) -> None:
         text = (
-            f"time limit {words(row['base_s'])} is {words(row['set_s'])} now: it lost {words(lost)}"
+            f"time limit {words(row.original_s)} is {words(row.limit_s)} now: it lost {words(lost)}"
             " beside others on its GPU"
         )
         if new.why:
             text += f"; no longer than that, by {new.why}"
         self._note(row, text)
-        if row["times"] == 1:  # in its own log, once: `coloc explain` has each
-            try:
-                await self._slurm.notify(view.handle, f"coloc: {text}")
-            except SlurmError as err:
-                log.warning("stretch", jobid=row["job_id"], error=err.message)
+        if row.times == 1:  # in its own log, once: `coloc explain` has each
+            await notify(self._slurm, view, f"coloc: {text}")
 
-    def _theirs(self, row: Row, terms: Terms, now: float) -> None:
+    def _theirs(self, row: StretchedRun, terms: Terms, now: float) -> None:
         self._store.stretches.change(row, state="theirs", updated_s=now)
         now_is = "unlimited" if terms.limit_s is None else words(terms.limit_s)
         self._note(row, f"time limit {now_is}, set by its owner or an admin: left as it is")
 
-    def _met(self, row: Row, new: Stretch, limit_s: float, now: float) -> None:
+    def _met(self, row: StretchedRun, new: Stretch, limit_s: float, now: float) -> None:
         """A ceiling keeps the limit where it is: told once."""
-        if new.why and row["note"] != new.why:
+        if new.why and row.note != new.why:
             self._store.stretches.change(row, note=new.why, updated_s=now)
             self._note(row, f"time limit stays {words(limit_s)}, by {new.why}")
 
     # back to the original
 
-    async def _restore(self, row: Row) -> None:
+    async def _restore(self, row: StretchedRun) -> None:
         """A job that was put back waits: its limit is the original again. Slurm keeps the stretched
         one through a requeue (tried on 22.05 and 24.11)."""
-        view = await self._slurm.job(row["job_id"])
-        if view is None or decision_in(view.admin_comment) != row["decision"]:
+        view = await self._slurm.job(row.job_id)
+        if view is None or decision_in(view.admin_comment) != row.decision:
             return self._closed(row, "gone")
         if view.state != "PENDING" or view.completing:
             return None
         if self._slots_first(row, view.restarts):
             return None
         terms = await self._slurm.terms(view.handle)
-        if terms.limit_s == row["set_s"]:
-            await self._slurm.update(view.handle, TimeLimit=round(row["base_s"] / MINUTE_S))
-            self._note(row, f"time limit {words(row['base_s'])} again: it starts anew")
+        if terms.limit_s == row.set_s:
+            await self._slurm.update(view.handle, TimeLimit=round(row.original_s / MINUTE_S))
+            self._note(row, f"time limit {words(row.original_s)} again: it starts anew")
         return self._closed(row, "restored")
 
-    def _slots_first(self, run: Row, restart: int) -> bool:
+    def _slots_first(self, run: OfRun, restart: int) -> bool:
         """Whether a slot of the job has ended and its next run is still to get what is left of its
         time (flow/time/slots): until then its limit is none to go by."""
-        slots = self._store.slots.of(run["decision"], run["job_id"])
-        if slots is None or slots["state"] not in ("open", "dropped"):
+        slots = self._store.slots.of(run.decision, run.job_id)
+        if slots is None or not slots.live:
             return False
-        return bool(slots["restart"] < restart or not slots["placed"])
+        return slots.restart < restart or not slots.placed
 
-    async def _shorten(self, row: Row, view: JobView, now: float) -> None:
+    async def _shorten(self, row: StretchedRun, view: JobView, now: float) -> None:
         """The same for a run that has begun already: as long as the original limit is far."""
-        if now - (view.start_s or now) + margin_s(row["base_s"], self._rules) < row["base_s"]:
-            await self._slurm.update(view.handle, TimeLimit=round(row["base_s"] / MINUTE_S))
-            self._note(row, f"time limit {words(row['base_s'])} again: it starts anew")
+        if now - (view.start_s or now) + margin_s(row.original_s, self._rules) < row.original_s:
+            await self._slurm.update(view.handle, TimeLimit=round(row.original_s / MINUTE_S))
+            self._note(row, f"time limit {words(row.original_s)} again: it starts anew")
             self._store.stretches.change(row, set_s=None, updated_s=now)
-        before = self._store.stretches.before(*key_of(row))
+        before = self._store.stretches.before(*row.key)
         if before is not None:
             self._closed(before, "restored")
 
-    def _closed(self, row: Row, state: Literal["restored", "gone", "failed"]) -> None:
+    def _closed(self, row: StretchedRun, state: Literal["restored", "gone", "failed"]) -> None:
         self._store.stretches.change(row, state=state, updated_s=time.time())
 
-    async def _trying(self, row: Row, what: Awaitable[None]) -> None:
+    async def _trying(self, row: StretchedRun, what: Awaitable[None]) -> None:
         """Run a step; a Slurm that refuses it for ever is left alone."""
         try:
             await what
         except SlurmError as err:
-            self._later[key_of(row)] = time.time() + RETRY_S
+            self._later[row.key] = time.time() + RETRY_S
             if counted("stretch", self._store.stretches, row, err) >= MAX_TRIES:
                 self._closed(row, "failed")
                 self._note(row, f"time limit left as it is: {err.message}")

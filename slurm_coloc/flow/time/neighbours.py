@@ -2,21 +2,14 @@
 """Who is beside whom on the GPUs now, and how much that slows each: from the runs that the Prologs
 told of and the activities that the agents measure. Without figures, by what was expected."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from slurm_coloc.adapters.store import Row
 from slurm_coloc.core.decide import slowdown
 from slurm_coloc.core.decide.slowdown import Beside, Load
 from slurm_coloc.core.gpu.telemetry.window import SPAN_S
+from slurm_coloc.core.records.runs import Key, PresentRun
 from slurm_coloc.flow.cluster.telemetry import GpuNow, JobThere
-from slurm_coloc.flow.recover.retry_limit import Key, key_of
-
-
-def gpus_of(run: Row) -> list[str]:
-    """UUIDs of its GPUs or MIG devices."""
-    return list(json.loads(run["gpu_uuids"] or "[]"))
 
 
 @dataclass(slots=True)
@@ -39,7 +32,7 @@ class Neighbours:
     figures by UUID, where they are fresh, means of ``span_s``; ``alone``: activities measured
     alone; ``turns``: no MPS; ``everybody``: one MPS server for all users."""
 
-    runs: list[Row]
+    runs: list[PresentRun]
     gpus: Mapping[str, GpuNow]
     alone: Mapping[Key, float]
     now_s: float
@@ -47,11 +40,11 @@ class Neighbours:
     everybody: bool = False
     span_s: float = SPAN_S
 
-    def by_gpu(self) -> dict[str, list[Row]]:
+    def by_gpu(self) -> dict[str, list[PresentRun]]:
         """The runs of each GPU."""
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[PresentRun]] = {}
         for run in self.runs:
-            for uuid in gpus_of(run):
+            for uuid in run.gpu_uuids or ():
                 found.setdefault(uuid, []).append(run)
         return found
 
@@ -60,28 +53,28 @@ class Neighbours:
         found: dict[Key, Pressed] = {}
         for uuid, there in self.by_gpu().items():
             for one, told in self._of_gpu(self.gpus.get(uuid), there, since_s):
-                before = found.get(key_of(one))
+                before = found.get(one.key)
                 # A job of several GPUs is as fast as on its slowest one.
                 if before is None or (told.speed, -len(told.beside)) < (
                     before.speed,
                     -len(before.beside),
                 ):
-                    found[key_of(one)] = told
+                    found[one.key] = told
         return found
 
     def _of_gpu(
-        self, gpu: GpuNow | None, there: list[Row], since_s: Mapping[Key, float]
-    ) -> Iterable[tuple[Row, Pressed]]:
-        now = [run for run in there if run["open"]]
+        self, gpu: GpuNow | None, there: list[PresentRun], since_s: Mapping[Key, float]
+    ) -> Iterable[tuple[PresentRun, Pressed]]:
+        now = [run for run in there if run.open]
         strangers = self._strangers(gpu, now)
         measured = {one.job_id: one.smact for one in gpu.jobs} if gpu else {}
         young_s = max((self._age(run) for run in there), default=0.0)
         settled = self.now_s - young_s >= self.span_s
         loads = [
             Load(
-                self.alone.get(key_of(run), run["smact"]),
-                measured.get(run["job_id"]),
-                key_of(run) in self.alone,
+                self.alone.get(run.key, run.smact),
+                measured.get(run.job_id),
+                run.key in self.alone,
                 settled,
             )
             for run in now
@@ -99,39 +92,44 @@ class Neighbours:
                     # Alone it could not keep more than all of the GPU busy.
                     max(speed, part) if settled else speed,
                     frozenset(
-                        [one["job_id"] for one in now if one is not run]
+                        [one.job_id for one in now if one is not run]
                         + [one.job_id for one in strangers]
                     ),
                     wishes[place],
                     part if settled else 0.0,
                     method,
-                    self._beside(run, there, now, wishes, since_s.get(key_of(run), self.now_s)),
+                    self._beside(run, there, now, wishes, since_s.get(run.key, self.now_s)),
                     loads[place].now if not others else None,
                 ),
             )
 
-    def _age(self, run: Row) -> float:
-        return float(run["start_s"] if run["open"] else run["end_s"] or run["start_s"])
+    def _age(self, run: PresentRun) -> float:
+        return run.start_s if run.open else run.end_s or run.start_s
 
     def _beside(
-        self, run: Row, there: list[Row], now: list[Row], wishes: list[float], since_s: float
+        self,
+        run: PresentRun,
+        there: list[PresentRun],
+        now: list[PresentRun],
+        wishes: list[float],
+        since_s: float,
     ) -> list[Beside]:
         """Everybody who was beside the run at some time since ``since_s``."""
-        wish = {key_of(one): value for one, value in zip(now, wishes, strict=False)}
+        wish = {one.key: value for one, value in zip(now, wishes, strict=False)}
         return [
-            Beside(one["job_id"], one["start_s"], one["end_s"], wish.get(key_of(one), one["smact"]))
+            Beside(one.job_id, one.start_s, one.end_s, wish.get(one.key, one.smact))
             for one in there
-            if one is not run and (one["open"] or (one["end_s"] or 0.0) > since_s)
+            if one is not run and (one.open or (one.end_s or 0.0) > since_s)
         ]
 
-    def _strangers(self, gpu: GpuNow | None, now: list[Row]) -> list[JobThere]:
+    def _strangers(self, gpu: GpuNow | None, now: list[PresentRun]) -> list[JobThere]:
         """Jobs of others that the agent sees there, and that we do not know."""
-        ours = {run["job_id"] for run in self.runs}
+        ours = {run.job_id for run in self.runs}
         return [one for one in gpu.jobs if one.job_id not in ours] if gpu and now else []
 
-    def _method(self, now: list[Row]) -> str:
+    def _method(self, now: list[PresentRun]) -> str:
         """As core/place/speeds: an MPS server has one user unless it is told otherwise."""
-        several = len({run["uid"] for run in now}) > 1
+        several = len({run.uid for run in now}) > 1
         return "streams" if self.turns or (several and not self.everybody) else "mps"
 
 

@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import SlotConfig, SlowdownConfig
+from slurm_coloc.core.records.lists import SlottedJob
+from slurm_coloc.core.records.runs import OfRun, Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
@@ -32,7 +31,8 @@ from slurm_coloc.core.time.slot import (
     words,
 )
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted
+from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 
 log = structlog.get_logger()
 
@@ -50,21 +50,11 @@ DROPPED = (
 class Slots:
     """Looks after the jobs that have time slots."""
 
-    def __init__(
-        self,
-        config: SlotConfig,
-        slowdown: SlowdownConfig,
-        store: Store,
-        slurm: SlurmClient,
-        off: Callable[[], bool],
-        look: Callable[[int], Awaitable[JobView | None]],
-    ) -> None:
-        """``look``: looks at a job and closes its runs that have ended (Watcher.look_once)."""
-        self._config, self._slowdown = config, slowdown
-        self._store = store
-        self._slurm = slurm
-        self._off = off
-        self._look = look
+    def __init__(self, context: Context, poll: Callable[[int], Awaitable[JobView | None]]) -> None:
+        """``poll``: asks Slurm for a job and closes its runs that ended (Watcher.poll_once)."""
+        self._config, self._slowdown = context.config.slots, context.config.slowdown
+        self._store, self._slurm, self._off = context.store, context.slurm, context.off
+        self._poll = poll
         self._busy: set[tuple[str, int]] = set()
         self._later: dict[tuple[str, int], float] = {}  # until when (monotonic) none is due
 
@@ -79,35 +69,38 @@ class Slots:
     async def at_once(self, job_id: int) -> None:
         """A look at one job, out of turn."""
         for row in self._store.slots.live():
-            if row["job_id"] == job_id:
+            if row.job_id == job_id:
                 await self._try(row)
 
-    async def _begin(self, run: Row) -> None:
+    async def _begin(self, run: Run) -> None:
         """Note a job that is seen for the first time, with what its owner gave it."""
-        decision = self._store.decision(run["decision"])
+        decision = self._store.decisions.of(run.decision)
         try:
-            view = await self._slurm.job(run["job_id"])
-            if (
-                view is None
-                or decision is None
-                or decision_in(view.admin_comment) != run["decision"]
-            ):
+            view = await self._slurm.job(run.job_id)
+            if view is None or decision is None or decision_in(view.admin_comment) != run.decision:
                 return
             terms = await self._slurm.terms(view.handle)
         except SlurmError as err:
-            log.warning("slots", jobid=run["job_id"], error=err.message)
+            log.warning("slots", jobid=run.job_id, error=err.message)
             return
         now = time.time()
-        row = {name: run[name] for name in ("decision", "job_id", "uid")}
-        row |= {"total_s": terms.limit_s, "nice": terms.nice, "created_s": now, "updated_s": now}
-        self._store.slots.add(row)
+        self._store.slots.add(
+            SlottedJob(
+                *_key(run),
+                uid=run.uid,
+                total_s=terms.limit_s,
+                nice=terms.nice,
+                created_s=now,
+                updated_s=now,
+            )
+        )
 
-    async def _try(self, row: Row) -> None:
+    async def _try(self, row: SlottedJob) -> None:
         key = _key(row)
         if key in self._busy:
             return
         fresh = self._store.slots.of(*key)
-        if fresh is None or fresh["state"] not in ("open", "dropped"):
+        if fresh is None or not fresh.live:
             return
         self._busy.add(key)
         try:
@@ -117,14 +110,14 @@ class Slots:
         finally:
             self._busy.discard(key)
 
-    async def _advance(self, row: Row) -> None:
-        decision = self._store.decision(row["decision"])
-        if decision is None:
+    async def _advance(self, row: SlottedJob) -> None:
+        decision = self._store.decisions.of(row.decision)
+        if decision is None or decision.slot is None:
             return self._close(row, "lost", "its decision was forgotten")
-        slot = slot_from(decision["slot"])
+        slot = slot_from(decision.slot)
         for _ in range(STEPS_A_ROUND):
-            view = await self._look(row["job_id"])
-            if view is None or decision_in(view.admin_comment) != row["decision"]:
+            view = await self._poll(row.job_id)
+            if view is None or decision_in(view.admin_comment) != row.decision:
                 return await self._gone(row)
             now = time.time()
             step = next_step(
@@ -138,57 +131,50 @@ class Slots:
             if step in (Step.DONE, Step.LOST):
                 return self._close(row, str(step), f"the job is {view.state}")
             await self._do(step, row, view, slot)
-            if row["state"] not in ("open", "dropped"):
+            if not row.live:
                 return None
         return None
 
-    async def _may_cut(self, row: Row, view: JobView) -> bool:
+    async def _may_cut(self, row: SlottedJob, view: JobView) -> bool:
         """Whether a job that did not leave is put back all the same."""
-        if self._config.cut != "saved":
+        if self._config.cut != "saved" or row.signalled_s is None:
             return self._config.cut == "always"
-        return saved_since((await self._slurm.terms(view.handle)).comment, row["signalled_s"])
+        return saved_since((await self._slurm.terms(view.handle)).comment, row.signalled_s)
 
-    async def _gone(self, row: Row) -> None:
+    async def _gone(self, row: SlottedJob) -> None:
         """Slurm shows no such job, or did not answer: the latter raises."""
-        view = await self._slurm.job(row["job_id"])
-        if view is None or decision_in(view.admin_comment) != row["decision"]:
+        view = await self._slurm.job(row.job_id)
+        if view is None or decision_in(view.admin_comment) != row.decision:
             self._close(row, "lost", "slurmctld no longer knows the job")
 
-    def _state(self, row: Row) -> State:
-        run = self._run(row, row["restart"])
+    def _state(self, row: SlottedJob) -> State:
+        run = self._store.runs.of(*row.key)
         return State(
-            restart=row["restart"],
-            used_s=row["used_s"],
-            total_s=row["total_s"],
-            signalled_s=row["signalled_s"],
-            asks=bool(run and run["outcome"] == Outcome.SLOT),
-            placed=bool(row["placed"]),
-            behind_s=row["behind_s"],
-            dropped=row["state"] == "dropped",
-            lost_s=self._lost_s(row, row["restart"], time.time()),
+            restart=row.restart,
+            used_s=row.used_s,
+            total_s=row.total_s,
+            signalled_s=row.signalled_s,
+            asks=bool(run and run.outcome == Outcome.SLOT),
+            placed=row.placed,
+            behind_s=row.behind_s,
+            dropped=row.state == "dropped",
+            lost_s=self._lost_s(row, row.restart, time.time()),
         )
 
-    def _run(self, row: Row, restart: int) -> Row | None:
-        runs = self._store.runs_of_job(row["job_id"])
-        same = (
-            run for run in runs if (run["decision"], run["restart"]) == (row["decision"], restart)
-        )
-        return next(same, None)
-
-    def _wait(self, row: Row, view: JobView, slot: Slot, now: float) -> None:
+    def _wait(self, row: SlottedJob, view: JobView, slot: Slot, now: float) -> None:
         """When this job is looked at again."""
         due_s = now + LOOK_S
         if view.state == "RUNNING" and not view.completing and view.start_s:
-            over_s = (row["signalled_s"] or 0.0) + slot.warn_s + self._config.grace_s
+            over_s = (row.signalled_s or 0.0) + slot.warn_s + self._config.grace_s
             end_s = view.start_s + slot.length_s - slot.warn_s
-            due_s = over_s if row["signalled_s"] else end_s
-            if row["state"] == "dropped" or due_s < now:
+            due_s = over_s if row.signalled_s else end_s
+            if row.state == "dropped" or due_s < now:
                 due_s = now + LOOK_S
-        elif row["behind_s"] is not None:
-            due_s = min(due_s, row["behind_s"] + self._config.behind_s)
+        elif row.behind_s is not None:
+            due_s = min(due_s, row.behind_s + self._config.behind_s)
         self._later[_key(row)] = time.monotonic() + min(max(due_s - now, 1.0), 3 * LOOK_S)
 
-    async def _do(self, step: Step, row: Row, view: JobView, slot: Slot) -> None:
+    async def _do(self, step: Step, row: SlottedJob, view: JobView, slot: Slot) -> None:
         now, left = time.time(), self._state(row).left_s
         change = self._store.slots.change
         text = ""
@@ -199,12 +185,12 @@ class Slots:
             await self._slurm.signal(view.handle, slot.signal)
             text = f"SIG{slot.signal}: its slot of {words(slot.length_s)} ends"
         elif step is Step.DROP:
-            await self._tell(view, DROPPED)
+            await notify(self._slurm, view, DROPPED)
             change(row, state="dropped", updated_s=now)
             text = "it did not leave at its slot's end: no more slots, it runs to its time limit"
         elif step is Step.CUT:
             # Its signal is noted: the run that ends now is counted as a slot, whoever dies here.
-            await self._tell(view, CUT)
+            await notify(self._slurm, view, CUT)
             await self._slurm.requeue(view.handle)
             text = "it did not leave at its slot's end: put back into the queue"
         elif step is Step.COUNT:
@@ -214,41 +200,39 @@ class Slots:
             text = "put back into the queue, as it asked"
         elif step is Step.BEHIND:
             # One behind its equals; under priority/basic any such change is the last place.
-            fields: dict[str, str | int] = (
-                {"Nice": row["nice"] + 1} if self._config.behind_s else {}
-            )
+            fields: dict[str, str | int] = {"Nice": row.nice + 1} if self._config.behind_s else {}
             await self._slurm.update(
                 view.handle, **fields, **_bound(left), StartTime=f"now+{START_AFTER_S}"
             )
-            change(row, placed=1, behind_s=now if fields else None, updated_s=now)
-            text = "back in the queue, behind others of its priority" + _told(left)
+            change(row, placed=True, behind_s=now if fields else None, updated_s=now)
+            text = "back in the queue, behind others of its priority" + _left(left)
         elif step is Step.BOUND:
             if left is not None:
                 await self._slurm.update(view.handle, **_bound(max(left, 1.0)))
-            change(row, placed=1, updated_s=now)
+            change(row, placed=True, updated_s=now)
         elif step is Step.FORWARD:
-            await self._slurm.update(view.handle, Nice=row["nice"])
+            await self._slurm.update(view.handle, Nice=row.nice)
             change(row, behind_s=None, updated_s=now)
         elif step is Step.CANCEL:
             await self._slurm.cancel(view.handle)
             text = "the time that was asked for is used: it does not go on"
             self._close(row, "done", text)
-        log.info("slot", jobid=row["job_id"], decision=row["decision"], step=str(step))
+        log.info("slot", jobid=row.job_id, decision=row.decision, step=str(step))
         if text:
-            self._store.note(now, row["decision"], row["job_id"], "slot", text)
+            self._store.note(row.decision, row.job_id, "slot", text)
 
-    def _count(self, row: Row, view: JobView, slot: Slot) -> str:
+    def _count(self, row: SlottedJob, view: JobView, slot: Slot) -> str:
         """Account for the runs that ended since the last look; what is told of it."""
-        used_s, by_slot = row["used_s"], False
-        for restart in range(row["restart"], view.restarts):
-            run = self._run(row, restart)
+        used_s, by_slot = row.used_s, False
+        for restart in range(row.restart, view.restarts):
+            run = self._store.runs.of(row.decision, row.job_id, restart)
             # A run that colocd never saw start: as much as it can have been.
             ran_s = float(slot.length_s)
-            if run is not None and run["start_s"]:
-                end_s = run["end_s"] or time.time()
-                ran_s = max(0.0, end_s - run["start_s"] - self._lost_s(row, restart, end_s))
-            signalled = restart == row["restart"] and row["signalled_s"] is not None
-            asked = bool(run and run["outcome"] == Outcome.SLOT)
+            if run is not None and run.start_s:
+                end_s = run.end_s or time.time()
+                ran_s = max(0.0, end_s - run.start_s - self._lost_s(row, restart, end_s))
+            signalled = restart == row.restart and row.signalled_s is not None
+            asked = bool(run and run.outcome == Outcome.SLOT)
             if ended_by_slot(signalled, asked, ran_s, slot):
                 used_s, by_slot = used_s + ran_s, True
         self._store.slots.change(
@@ -257,48 +241,36 @@ class Slots:
             used_s=used_s,
             signalled_s=None,
             # Put back by its owner or by Slurm: start, priority and limit are not ours.
-            placed=0 if by_slot else 1,
-            ended=row["ended"] + by_slot,
+            placed=not by_slot,
+            ended=row.ended + by_slot,
             updated_s=time.time(),
         )
         return f"its slot has ended, {words(used_s)} used" if by_slot else ""
 
-    def _lost_s(self, row: Row, restart: int, end_s: float) -> float:
+    def _lost_s(self, row: SlottedJob, restart: int, end_s: float) -> float:
         """What the run lost beside others: it is no time of its own (flow/time/limits). Nothing
         where limits are left alone: there its owner has asked for time on the clock."""
         if self._slowdown.stretch == "off":
             return 0.0
-        known = self._store.stretches.of(row["decision"], row["job_id"], restart)
+        known = self._store.stretches.of(row.decision, row.job_id, restart)
         if known is None:
             return 0.0
         return given_back_s(
-            known["lost_s"],
-            known["at_s"],
-            known["speed"],
-            known["start_s"],
-            end_s,
-            self._slowdown.max_factor,
+            known.lost_s, known.at_s, known.speed, known.start_s, end_s, self._slowdown.max_factor
         )
 
-    async def _tell(self, view: JobView, line: str) -> None:
-        """In the job's own log; a job without one is told by `coloc explain`."""
-        try:
-            await self._slurm.notify(view.handle, line)
-        except SlurmError as err:
-            log.warning("slots", jobid=view.job_id, error=err.message)
-
-    def _failed(self, row: Row, err: SlurmError) -> None:
+    def _failed(self, row: SlottedJob, err: SlurmError) -> None:
         tries = counted("slots", self._store.slots, row, err, note=err.message)
         self._later[_key(row)] = time.monotonic() + min(2.0**tries, 60.0)
         if tries >= MAX_TRIES:
             self._close(row, "failed", f"given up, the job goes on as it is: {err.message}")
 
-    def _close(self, row: Row, state: str, text: str) -> None:
+    def _close(self, row: SlottedJob, state: str, text: str) -> None:
         self._later.pop(_key(row), None)
         self._store.slots.change(row, state=state, note=text, updated_s=time.time())
-        log.info("slot", jobid=row["job_id"], decision=row["decision"], result=state, why=text)
+        log.info("slot", jobid=row.job_id, decision=row.decision, result=state, why=text)
         if state == "failed":
-            self._store.note(time.time(), row["decision"], row["job_id"], "slot", text)
+            self._store.note(row.decision, row.job_id, "slot", text)
 
 
 def _bound(left_s: float | None) -> dict[str, str | int]:
@@ -306,9 +278,9 @@ def _bound(left_s: float | None) -> dict[str, str | int]:
     return {} if left_s is None else {"TimeLimit": limit_min(left_s)}
 
 
-def _told(left_s: float | None) -> str:
+def _left(left_s: float | None) -> str:
     return "" if left_s is None else f"; {words(left_s)} left"
 
 
-def _key(row: Row) -> tuple[str, int]:
-    return row["decision"], row["job_id"]
+def _key(row: OfRun) -> tuple[str, int]:
+    return row.decision, row.job_id

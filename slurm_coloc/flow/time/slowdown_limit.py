@@ -2,16 +2,14 @@
 """Stage watch, slowdown: a job that is slowed down beyond its bound has its GPU closed to
 newcomers, until some of its neighbours have left. It is told, and so is what cannot be kept."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
 
-from slurm_coloc.adapters.store import Row, Store
-from slurm_coloc.config import Config
-from slurm_coloc.flow.recover.retry_limit import Key, key_of
-from slurm_coloc.flow.time.neighbours import Pressed, gpus_of
+from slurm_coloc.core.records.runs import Key, PresentRun
+from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.time.neighbours import Pressed
 
 log = structlog.get_logger()
 
@@ -34,8 +32,8 @@ class Closed:
 class Protector:
     """Looks after --coloc-max-slowdown of running jobs."""
 
-    def __init__(self, config: Config, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: Context) -> None:
+        self._store, config = context.store, context.config
         self._closed: dict[Key, Closed] = {}
         self._means = STEERED
         if config.placement.mode == "native":
@@ -46,38 +44,38 @@ class Protector:
         """UUIDs of GPUs that are to take no further job."""
         return frozenset(uuid for one in self._closed.values() for uuid in one.uuids)
 
-    def look(self, runs: list[Row], pressed: Mapping[Key, Pressed]) -> None:
+    def update(self, runs: list[PresentRun], pressed: Mapping[Key, Pressed]) -> None:
         """Close and open GPUs by the present slowdowns."""
         found: dict[Key, Closed] = {}
         for run in runs:
-            told, bound = pressed.get(key_of(run)), run["max_slowdown"]
-            if told is None or bound is None or not run["open"]:
+            present, bound = pressed.get(run.key), run.max_slowdown
+            if present is None or bound is None or not run.open:
                 continue
-            before, slower = self._closed.get(key_of(run)), 1.0 / told.speed
-            above = bool(told.others) and slower > bound * (1 + SLACK)
-            if above and (before is None or not before.others <= told.others):
-                before = Closed(frozenset(gpus_of(run)), told.others)
-            if above or (before and told.others and before.others <= told.others):
+            before, slower = self._closed.get(run.key), 1.0 / present.speed
+            above = bool(present.others) and slower > bound * (1 + SLACK)
+            if above and (before is None or not before.others <= present.others):
+                before = Closed(frozenset(run.gpu_uuids or ()), present.others)
+            if above or (before and present.others and before.others <= present.others):
                 assert before is not None
-                found[key_of(run)] = before
-            self._tell(run, told, slower, closed=key_of(run) in found)
+                found[run.key] = before
+            self._note(run, present, slower, closed=run.key in found)
         self._closed = found
 
-    def _tell(self, run: Row, told: Pressed, slower: float, *, closed: bool) -> None:
+    def _note(self, run: PresentRun, present: Pressed, slower: float, *, closed: bool) -> None:
         """In the job's story, once for each change; after a restart of colocd not again."""
-        if closed == (key_of(run) in self._closed):
+        if closed == (run.key in self._closed):
             return
         text = AGAIN
         if closed:
-            number = len(told.others)
+            number = len(present.others)
             beside = "one other job" if number == 1 else f"{number} other jobs"
             text = (
                 f"{slower:.1f} times slower than alone beside {beside},"
-                f" {run['max_slowdown']:g} at most was asked for: {self._means}"
+                f" {run.max_slowdown:g} at most was asked for: {self._means}"
             )
-        story = self._store.story(run["decision"], run["job_id"])
-        said = [line["text"] for line in story if line["kind"] == "slowdown"]
-        if said and said[-1].endswith(text.partition(": ")[2]):
+        events = self._store.events(run.decision, run.job_id)
+        noted = [line.text for line in events if line.kind == "slowdown"]
+        if noted and noted[-1].endswith(text.partition(": ")[2]):
             return
-        self._store.note(time.time(), run["decision"], run["job_id"], "slowdown", text)
-        log.info("slowdown", jobid=run["job_id"], decision=run["decision"], what=text)
+        self._store.note(run.decision, run.job_id, "slowdown", text)
+        log.info("slowdown", jobid=run.job_id, decision=run.decision, what=text)

@@ -3,7 +3,6 @@
 their mark and Slurm tell, so that they are followed, explained and recovered all the same."""
 
 import time
-from collections.abc import Callable
 
 import structlog
 
@@ -11,14 +10,13 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.rewrite import whole_gpu
 from slurm_coloc.core.gpu.mig import slice_mib, slice_of
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.admin_comment import NO_DECISION, mark_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, with_item, without
 from slurm_coloc.core.slurm.job import JobView
 
 log = structlog.get_logger()
-
-Adopt = Callable[[JobView], bool]
 
 
 def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobView) -> bool:
@@ -29,30 +27,28 @@ def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobVie
         return False
     per_gpu = _shards_per_gpu(view, shape)
     tres = exclusive_tres(view, shape, per_gpu)
-    store.add_decision(
-        {
-            "id": mark.decision,
-            "cluster": shape.name,
-            "made_s": view.submit_s or time.time(),
-            "uid": view.uid,
-            "account": view.account or None,
-            "partition": view.partition or None,
-            "mode": "on",
-            "action": mark.action,
-            "reason": mark.reason,
-            "detail": "taken over from its mark",
-            "shards": mark.shards,
-            "shard_mib": _slice_mib(view) or config.pool.shard_mib,
-            "shards_per_gpu": per_gpu,
-            "features": "{}",
-            "request": "{}",
-            "exclusive_tres": tres,
+    store.decisions.add(
+        StoredDecision(
+            id=mark.decision,
+            cluster=shape.name,
+            made_s=view.submit_s or time.time(),
+            uid=view.uid,
+            account=view.account or None,
+            partition=view.partition or None,
+            mode="on",
+            action=mark.action,
+            reason=mark.reason,
+            detail="taken over from its mark",
+            shards=mark.shards,
+            shard_mib=_slice_mib(view) or config.pool.shard_mib,
+            shards_per_gpu=per_gpu,
+            exclusive_tres=tres,
             # Without GPUs on its node or for each task it is not known how to put it on whole GPUs.
-            "may_requeue": int(view.requeue and view.batch and bool(tres)),
-            "bound": 1,
-        }
+            may_requeue=view.requeue and view.batch and bool(tres),
+            bound=1,
+        )
     )
-    store.note(time.time(), mark.decision, view.job_id, "adopted", "taken over from its mark")
+    store.note(mark.decision, view.job_id, "adopted", "taken over from its mark")
     log.info("adopt", jobid=view.job_id, decision=mark.decision, shards=mark.shards)
     return True
 
@@ -70,12 +66,12 @@ def exclusive_tres(view: JobView, shape: ClusterShape, per_gpu: int) -> str:
         return "" if view.tres.startswith(PER_TASK) else with_item(others, whole_gpu(shape))
     # What is asked for each task keeps its CPUs, which view.tres leaves out.
     each = view.tres.startswith(PER_TASK)
-    asked = view.tres_per_task if each else view.tres_per_node
+    request = view.tres_per_task if each else view.tres_per_node
     kind = gpus[0].type
     if any(kind in node.devices for node in shape.nodes):
         kind = None  # pinned: any GPU of the model will do, which is a feature there
     gpu = whole_gpu(shape, kind, 1, 0 if each else per_gpu)
-    return (PER_TASK if each else "") + with_item(without(asked, "gpu", "shard"), gpu)
+    return (PER_TASK if each else "") + with_item(without(request, "gpu", "shard"), gpu)
 
 
 def _slice_mib(view: JobView) -> int | None:

@@ -4,12 +4,13 @@
 Also: an out-of-memory of which no log tells, seen by the node's agent alone.
 """
 
-from typing import Any
+from dataclasses import replace
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.gpu.fence import FenceLevel
-from slurm_coloc.core.recover.blame import Blame, OomSnapshot, at_fence, blame
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.records.reports import Evidence, GpuEvent, Report, Use
+from slurm_coloc.core.records.runs import EndedRun, Run
+from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fence, blame
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.flow.watch.shares import promised_mib, promised_to
 
@@ -23,32 +24,32 @@ FAULTS = ("mps", "device")
 BROKEN = ("xid", "gpu-lost")
 
 
-def fenced(body: Row) -> bool:
+def fenced(body: Report) -> bool:
     """Whether the node held the run to what it was promised."""
-    return body.get("method") == "mps" or body.get("fence") == FenceLevel.CGROUP
+    return body.method == "mps" or body.fence == FenceLevel.CGROUP
 
 
-def from_telemetry(store: Store, run: Row, body: Row) -> Row:
+def from_telemetry(store: Store, run: Run, body: Report) -> Report:
     """The report with an evidence of the agent's, where the log has none and the run stood at its
     limit when it failed."""
-    if body.get("evidence") or not body.get("exit_code") or not fenced(body):
+    if body.evidence or not body.exit_code or not fenced(body):
         return body
-    decision = store.decision(run["decision"])
-    limit_mib = promised_mib(run, decision) if decision else 0
-    last = (body.get("used") or {}).get("last")
-    if last is None or not at_fence(last, limit_mib, body.get("ended_s") or 0.0):
+    decision = store.decisions.of(run.decision)
+    limit_mib = promised_mib(run.tres, decision) if decision else 0
+    last = body.used.get("last") if body.used else None
+    if last is None or not at_fence(last, limit_mib, body.ended_s or 0.0):
         return body
     held = f"{last['held_mib'] / 1024:.1f} of {limit_mib / 1024:.1f} GiB"
     line = f"its log does not tell; it held {held} when it was last seen"
-    return {**body, "evidence": {"oom": True, "kind": BY_TELEMETRY, "line": line}}
+    return replace(body, evidence={"oom": True, "kind": BY_TELEMETRY, "line": line})
 
 
 def of(
-    store: Store, run: Row, outcome: Outcome, body: Row, uses: list[Row]
+    store: Store, run: EndedRun, outcome: Outcome, body: Report, uses: list[Use]
 ) -> tuple[Blame | None, str]:
     """Who is to blame for the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None
     where there is nothing to blame anybody for."""
-    evidence = body.get("evidence") or {}
+    evidence: Evidence = body.evidence or {}
     near = _last_events(run, uses)
     told = [one["text"] for one in near if one["kind"] in BROKEN]
     broken = next(filter(breaks, told), "")
@@ -59,12 +60,12 @@ def of(
             return None, ""
     elif outcome is not Outcome.OOM_GPU:
         return None, ""
-    seen = [one["last"] for one in uses if one.get("last")]
-    last = max(seen, key=lambda one: one["held_mib"], default=None)
-    others = [one["job_id"] for one in (last or {}).get("neighbours", ())]
-    scene = OomSnapshot(
-        share_mib=run["share_mib"] or 0,
-        fenced=fenced(body) and bool(run["share_mib"]),
+    samples = [last for one in uses if (last := one.get("last"))]
+    last = max(samples, key=lambda one: one["held_mib"], default=None)
+    others = [one["job_id"] for one in last.get("neighbours", ())] if last else []
+    snapshot = OomSnapshot(
+        share_mib=run.share_mib,
+        fenced=fenced(body) and bool(run.share_mib),
         last=last,
         promised=promised_to(store, others),
         requested_mib=evidence.get("requested_mib"),
@@ -73,31 +74,31 @@ def of(
         mps_fault=fault,
         broken=broken if outcome is Outcome.FAILED else "",
     )
-    return blame(scene)
+    return blame(snapshot)
 
 
-def _last_events(run: Row, uses: list[Row]) -> list[Row]:
+def _last_events(run: EndedRun, uses: list[Use]) -> list[GpuEvent]:
     """What the agents noted shortly before the run ended, on any of its nodes."""
     events = [event for one in uses for event in one.get("events", ())]
-    return [one for one in events if abs(run["end_s"] - one["at_s"]) <= TOGETHER_S]
+    return [one for one in events if abs(run.end_s - one["at_s"]) <= TOGETHER_S]
 
 
 def _mps_fault(
-    store: Store, run: Row, body: Row, evidence: dict[str, Any], near: list[Row]
+    store: Store, run: EndedRun, body: Report, evidence: Evidence, near: list[GpuEvent]
 ) -> bool:
     """Whether the run's end came from its MPS server: MPS says so, the driver reported a fault that
     ends all clients, or another client of the same GPU ended by a fault at the same time."""
-    if body.get("method") != "mps":
+    if body.method != "mps":
         return False
     if evidence.get("kind") == "mps" or any(event["kind"] == "mps-fault" for event in near):
         return True
     if evidence.get("kind") not in FAULTS:
         return False
-    mine = set(body.get("gpu_uuids") or ())
-    return store.reports.faulted_beside(run, mine, beside_since_s(run), run["end_s"] + TOGETHER_S)
+    until_s = run.end_s + TOGETHER_S
+    return store.reports.faulted_beside(run, body.gpu_uuids, beside_since_s(run), until_s)
 
 
-def beside_since_s(run: Row) -> float:
+def beside_since_s(run: EndedRun) -> float:
     """From when on (epoch) another's fault on the same GPU may have been that of ``run``: not from
     before it began."""
-    return float(max(run["end_s"] - TOGETHER_S, run["start_s"] or 0.0))
+    return max(run.end_s - TOGETHER_S, run.start_s or 0.0)

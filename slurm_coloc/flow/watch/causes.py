@@ -10,7 +10,7 @@ from collections.abc import Collection
 import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.adapters.store import Row
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import EndedJob, JobView
@@ -28,9 +28,9 @@ CAUSES = {
 AT_ONCE = 500  # job ids in one question: it is a command line
 
 
-def put_back(run: Row, view: JobView | None) -> bool:
+def put_back(run: Run, view: JobView | None) -> bool:
     """Whether Slurm shows a later run than ``run``, which had started."""
-    return view is not None and run["start_s"] is not None and view.restarts > run["restart"]
+    return view is not None and run.start_s is not None and view.restarts > run.restart
 
 
 class Causes:
@@ -44,7 +44,7 @@ class Causes:
         self._down: tuple[str, ...] | None = None
         self._silent = False
 
-    async def of(self, run: Row, view: JobView | None) -> Outcome:
+    async def of(self, run: Run, view: JobView | None) -> Outcome:
         """Why Slurm shows a later run than ``run``; REQUEUED where that is not to be known."""
         if not put_back(run, view) or self._silent:
             return Outcome.REQUEUED
@@ -52,16 +52,16 @@ class Causes:
             return await self._from_accounting(run) or await self._from_node(run)
         except SlurmError as err:
             self._silent = True
-            log.warning("slurm", jobid=run["job_id"], error=err.message)
+            log.warning("slurm", jobid=run.job_id, error=err.message)
             return Outcome.REQUEUED
 
-    async def _from_accounting(self, run: Row) -> Outcome | None:
+    async def _from_accounting(self, run: Run) -> Outcome | None:
         if self._ended is None:
             self._ended = await self._accounted()
         found = [
             one.state
             for one in self._ended
-            if one.job_id == run["job_id"] and one.restarts == run["restart"]
+            if one.job_id == run.job_id and one.restarts == run.restart
         ]
         return CAUSES.get(found[-1]) if found else None
 
@@ -75,9 +75,9 @@ class Causes:
                 raise
         return found
 
-    async def _from_node(self, run: Row) -> Outcome:
+    async def _from_node(self, run: Run) -> Outcome:
         if self._down is None:
             shape = await self._slurm.shape()
             self._down = tuple(node.name for node in shape.nodes if node.down)
-        lost = any(in_nodes(run["node"] or "", name) for name in self._down)
+        lost = any(in_nodes(run.node or "", name) for name in self._down)
         return Outcome.NODE_FAIL if lost else Outcome.REQUEUED

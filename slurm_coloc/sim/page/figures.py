@@ -21,9 +21,9 @@ from slurm_coloc.sim.trace import TraceJob
 HOUR = 3600.0
 #: Fewer GPUs count as enough where the mean wait stays within so much of that on whole GPUs (s).
 SAME_WAIT_S = 60.0
-#: The number of GPUs that would do is looked for to this part of them.
+#: The number of GPUs that would be enough is searched to this part of them.
 STEP_RATIO = 0.05
-#: With more runs it is not looked for: each look is a simulation (a minute for 100,000 runs).
+#: With more runs it is not searched: each step is a simulation (a minute for 100,000 runs).
 MOST_SEARCHED = 20_000
 
 
@@ -70,7 +70,7 @@ class Case:
 class Page:
     """All that the page says. ``recorded_wait_s``: mean wait in the file itself. ``gpus_needed``:
     GPUs with which sharing gives the waiting that all of them give without; None where not even
-    all do, or where it was not looked for (MOST_SEARCHED). ``figures``: the contract's, of the
+    all do, or where it was not searched (MOST_SEARCHED). ``figures``: the contract's, of the
     shared side. ``over_time``: of both sides, whole GPUs first."""
 
     jobs: int
@@ -101,7 +101,7 @@ def page(
     step: Callable[[str], None] = lambda what: None,
 ) -> Page:
     """The page. ``shared`` and ``whole``: the two ways; their jobs are ``past`` filled under
-    ``assumed``. ``step`` is told what is simulated next."""
+    ``assumed``. ``step`` is called with what is simulated next."""
     step("whole GPUs")
     before, _, time_before = _side(whole)
     step("shared GPUs")
@@ -135,7 +135,7 @@ def _side(experiment: Experiment) -> tuple[Side, dict[str, float], OverTime]:
     figures = {**outcome.figures(), "bound_s": bound}
     # Instances of one GPU are that GPU here.
     gpu_of = [device.gpu for device in experiment.machine.devices]
-    pieces = [replace(piece, seat=gpu_of[piece.seat]) for piece in outcome.pieces]
+    pieces = [replace(piece, slot=gpu_of[piece.slot]) for piece in outcome.pieces]
     waits = [(one.job.submit_s, one.start_s, 1.0) for one in outcome.records if one.start_s]
     over_time = OverTime(sums(stretches(pieces)), sums(waits))
     return _side_of(outcome, pieces, figures), figures, over_time
@@ -167,7 +167,9 @@ def _side_of(outcome: Outcome, pieces: Sequence[Piece], figures: dict[str, float
 
 
 def _could(record: Record) -> bool:
-    return record.job.coloc and (record.oom > 0 or (record.ask is not None and record.ask.share))
+    return record.job.coloc and (
+        record.oom > 0 or (record.request is not None and record.request.share)
+    )
 
 
 def _wait_s(record: Record) -> float:
@@ -183,10 +185,10 @@ def stretches(pieces: Iterable[Piece]) -> Iterator[tuple[float, float, float]]:
     """(from, to, 1) of each stretch in which a GPU had jobs, or of parts of one."""
     ends: dict[int, float] = {}
     for piece in sorted(pieces, key=lambda one: one.start_s):
-        begin = max(piece.start_s, ends.get(piece.seat, piece.start_s))
+        begin = max(piece.start_s, ends.get(piece.slot, piece.start_s))
         if piece.end_s > begin:
             yield begin, piece.end_s, 1.0
-            ends[piece.seat] = piece.end_s
+            ends[piece.slot] = piece.end_s
 
 
 def sums(spans: Iterable[tuple[float, float, float]]) -> list[tuple[float, float]]:
@@ -206,11 +208,11 @@ def neighbours(pieces: Iterable[Piece]) -> set[int]:
     met: set[int] = set()
     last: dict[int, Piece] = {}
     for piece in sorted(pieces, key=lambda one: one.start_s):
-        before = last.get(piece.seat)
+        before = last.get(piece.slot)
         if before is not None and before.end_s > piece.start_s:
             met |= {before.job_id, piece.job_id}
         if before is None or piece.end_s > before.end_s:
-            last[piece.seat] = piece
+            last[piece.slot] = piece
     return met
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from slurm_coloc.sim.page.figures import SAME_WAIT_S, Page, Side
+from slurm_coloc.sim.page.figures import SAME_WAIT_S, Page
 from slurm_coloc.sim.simulate import Experiment
 
 Rows = Sequence[Sequence[str]]
@@ -188,8 +188,3 @@ def _table(rows: Rows) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
         if number == 0:
             yield "|---" + "|---:" * (len(row) - 1) + "|"
-
-
-def json_of(side: Side) -> dict[str, float | int | None]:
-    """A side's figures by name."""
-    return {name: getattr(side, name) for name in Side.__slots__}

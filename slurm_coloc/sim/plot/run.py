@@ -67,11 +67,11 @@ def names(machine: Machine) -> list[str]:
     each: dict[int, int] = {}
     for device in machine.devices:
         each[device.gpu] = each.get(device.gpu, 0) + 1
-    seen: dict[int, int] = {}
+    points: dict[int, int] = {}
     out = []
     for device in machine.devices:
-        place = seen.get(device.gpu, 0)
-        seen[device.gpu] = place + 1
+        place = points.get(device.gpu, 0)
+        points[device.gpu] = place + 1
         out.append(f"GPU {device.gpu}" + (chr(97 + place) if each[device.gpu] > 1 else ""))
     return out
 
@@ -89,11 +89,11 @@ def _gantt(axes: "Axes", outcome: Outcome, machine: Machine, tall: float) -> Non
     for piece in outcome.pieces:
         last[piece.job_id] = max(piece.end_s, last.get(piece.job_id, 0.0))
     rows = len(machine.devices)
-    for seat in range(rows):
-        mine = [piece for piece in outcome.pieces if piece.seat == seat]
+    for slot in range(rows):
+        mine = [piece for piece in outcome.pieces if piece.slot == slot]
         for piece, lane, count in lanes(mine):
             smact, height = jobs[piece.job_id].activity.smact, 0.86 / count
-            bottom, begin = seat - 0.43 + lane * height, piece.start_s / unit_s
+            bottom, begin = slot - 0.43 + lane * height, piece.start_s / unit_s
             length = (piece.end_s - piece.start_s) / unit_s
             inches = WIDTH * length * unit_s / span_s
             failed = piece.end_s < last[piece.job_id]
@@ -129,7 +129,7 @@ def _reserved(pieces: Iterable[Piece], usable_mib: int) -> list[tuple[float, flo
     return [(when, min(usable_mib, mib)) for when, mib in sums(spans)]
 
 
-def _seen(track: History) -> list[tuple[float, float, float]]:
+def _points(track: History) -> list[tuple[float, float, float]]:
     """(time, SM activity, MiB in use) of one GPU."""
     return [
         (max(0.0, when), value[0], value[3])
@@ -142,29 +142,29 @@ def _lines(part: "FigureBase", outcome: Outcome, machine: Machine) -> None:
     end_s = max(outcome.makespan_s, 1.0)
     unit_s, unit = clock(end_s)
     grid = part.subplots(len(machine.devices), 2, sharex=True, squeeze=False)
-    for device, name, track, (left, right), seat in zip(
+    for device, name, track, (left, right), slot in zip(
         machine.devices, names(machine), outcome.tracks, grid, range(len(grid)), strict=True
     ):
-        mine = [piece for piece in outcome.pieces if piece.seat == seat]
-        seen = _seen(track)
+        mine = [piece for piece in outcome.pieces if piece.slot == slot]
+        points = _points(track)
         times, values = steps(_reserved(mine, device.usable_mib), end_s)
         left.fill_between(
             [t / unit_s for t in times], [v / MIB for v in values], step="post", color=PALE,
             label="reserved",
         )  # fmt: skip
-        times, values = steps(((t, mib) for t, _, mib in seen), end_s)
+        times, values = steps(((t, mib) for t, _, mib in points), end_s)
         left.step(
             [t / unit_s for t in times], [v / MIB for v in values], where="post", color=BLUE,
             linewidth=1.1, label="in use",
         )  # fmt: skip
         left.axhline(device.usable_mib / MIB, color=GREY, linewidth=0.8, linestyle="--")
         left.set_ylim(0, device.true_mib / MIB * 1.05)
-        times, values = steps(((t, smact) for t, smact, _ in seen), end_s)
+        times, values = steps(((t, smact) for t, smact, _ in points), end_s)
         right.fill_between(
             [t / unit_s for t in times], values, step="post", color=GREEN, linewidth=0
         )
         right.set_ylim(0, 1.05)
-        first = seat == 0
+        first = slot == 0
         tidy(left, "GPU memory, GiB" if first else "", y=name)
         tidy(right, "SM activity" if first else "")
         left.set_xlim(0, end_s / unit_s)
@@ -177,7 +177,7 @@ def _images(part: "FigureBase", outcome: Outcome, machine: Machine) -> None:
     """Memory and SM activity as images: a row for each GPU, time to the right."""
     end_s = max(outcome.makespan_s, 1.0)
     unit_s, unit = clock(end_s)
-    tracks = [_seen(track) for track in outcome.tracks]
+    tracks = [_points(track) for track in outcome.tracks]
     sizes = [device.true_mib for device in machine.devices]
     pictures = (
         ("GPU memory in use (part of the GPU)", _raster(tracks, 2, sizes, end_s)),

@@ -4,6 +4,7 @@
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +45,14 @@ class Cells:
         """The same; None for an empty cell."""
         return self.number(column, low, high) if self.text(column) else None
 
+    def moment(self, column: str, example: str) -> float:
+        """A time such as ``example`` in seconds of the file's own clock; raises UsageFault."""
+        try:
+            found = datetime.fromisoformat(self.text(column))
+            return (found - datetime(1970, 1, 1)).total_seconds()
+        except (ValueError, TypeError):
+            raise self.fault(column, f"is not a time such as {example}") from None
+
     def whole(self, column: str, low: int, high: float = HUGE) -> int:
         """A whole number within bounds (3 and 3.0, not 3.5)."""
         value = self.number(column, low, high)
@@ -53,20 +62,17 @@ class Cells:
 
 
 class Table:
-    """A text table with a header. ``quoted``: cells may stand in quotation marks (CSV); sacct's
-    never do. Raises UsageFault where the file cannot be read or has no such columns."""
+    """A text table with a header. ``needed``: columns that it must have; ``hint``: what is said
+    where one is missing. With commas (CSV) cells may stand in quotation marks; with another
+    delimiter (sacct) they never do, and columns are named in any case. Raises UsageFault where the
+    file cannot be read or has no such columns."""
 
-    def __init__(self, path: Path, delimiter: str, quoted: bool, lower: bool = False) -> None:
-        self._path = path
-        self._quoted = quoted
-        self._delimiter, self._lower = delimiter, lower
+    def __init__(
+        self, path: Path, needed: Sequence[str], delimiter: str = ",", hint: str = ""
+    ) -> None:
+        self._path, self._needed, self._hint = path, needed, hint
+        self._delimiter, self._quoted = delimiter, delimiter == ","
         self.columns: list[str] = []
-
-    def require(self, columns: Sequence[str], hint: str = "") -> None:
-        """Raise UsageFault unless the header has them."""
-        missing = [name for name in columns if name not in self.columns]
-        if missing:
-            raise UsageFault(f"{self._path}: no column {', '.join(missing)}{hint}")
 
     def rows(self) -> Iterator[Cells]:
         """Each line that is not empty; the header is in ``columns`` when the first one comes."""
@@ -85,6 +91,8 @@ class Table:
                         yield self._row(values, line)
                     else:
                         self._header(values)
+                if not self.columns:
+                    self._header([])
         except OSError as err:
             raise UsageFault(f"{self._path}: cannot be read: {err.strerror or err}") from err
         except UnicodeDecodeError as err:
@@ -93,11 +101,14 @@ class Table:
             raise UsageFault(f"{self._path}, line {line + 1}: {err}") from err
 
     def _header(self, names: list[str]) -> None:
-        if self._lower:
+        if not self._quoted:
             names = [name.lower() for name in names]
         twice = {name for name in names if name and names.count(name) > 1}
         if twice:
             raise UsageFault(f"{self._path}: column {', '.join(sorted(twice))} stands there twice")
+        missing = [name for name in self._needed if name not in names]
+        if missing:
+            raise UsageFault(f"{self._path}: no column {', '.join(missing)}{self._hint}")
         self.columns = names
 
     def _row(self, values: list[str], line: int) -> Cells:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.past import Past, PastJob, counted
+from slurm_coloc.sim.past import Past, PastJob, notes
 
 FORMAT = "%Y-%m-%d %H:%M:%S"
 
@@ -73,16 +73,14 @@ def read_philly(path: Path) -> Past:
     """The attempts that were logged. Raises UsageFault naming file, job and field."""
     log = _Log(path)
     jobs = list(log.jobs())
-    notes = []
-    if log.again:
-        notes.append(f"{counted(log.again, 'later attempt')} counted as jobs of their own")
-    if log.never:
-        notes.append(f"{counted(log.never, 'job')} that never started left out")
-    if log.unlogged:
-        notes.append(
-            f"{counted(log.unlogged, 'attempt')} without a logged start, end or GPU left out"
-        )
-    return Past(jobs, notes)
+    return Past(
+        jobs,
+        notes(
+            (log.again, "later attempt", "counted as jobs of their own"),
+            (log.never, "job", "that never started left out"),
+            (log.unlogged, "attempt", "without a logged start, end or GPU left out"),
+        ),
+    )
 
 
 def _load(path: Path) -> list[Any]:

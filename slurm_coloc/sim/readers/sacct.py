@@ -15,11 +15,10 @@ Any order of columns will do, and -n will not: the header says which column is w
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.past import Past, PastJob, counted
+from slurm_coloc.sim.past import Past, PastJob, notes
 from slurm_coloc.sim.readers.cells import Cells, Table
 
 COLUMNS = (
@@ -62,13 +61,10 @@ class _Reader:
         self._counts: dict[str, int] = {}
 
     def past(self) -> Past:
-        table = Table(self._path, "|", quoted=False, lower=True)
-        first = True
+        table = Table(self._path, NEEDED, "|", f"; run: {COMMAND}")
         for row in table.rows():
-            if first:
-                table.require(NEEDED, f"; run: {COMMAND}")
-                self._require_times(table.columns)
-                first = False
+            if not {"elapsedraw", "elapsed", "end"} & set(table.columns):
+                raise UsageFault(f"{self._path}: no column ElapsedRaw or End; run: {COMMAND}")
             job_id, _, step = row.text("jobid").partition(".")
             if step:
                 self._note_use(job_id, row)
@@ -76,12 +72,7 @@ class _Reader:
             job = self._job(job_id, row)
             if job is not None:
                 self._jobs.append((job_id, job))
-        table.require(NEEDED, f"; run: {COMMAND}")
         return Past([self._with_use(*pair) for pair in self._jobs], self._notes())
-
-    def _require_times(self, columns: list[str]) -> None:
-        if not {"elapsedraw", "elapsed", "end"} & set(columns):
-            raise UsageFault(f"{self._path}: no column ElapsedRaw or End; run: {COMMAND}")
 
     def _count(self, what: str) -> None:
         self._counts[what] = self._counts.get(what, 0) + 1
@@ -96,11 +87,7 @@ class _Reader:
             "again": "of requeued jobs counted as jobs of their own",
             "elsewhere": "of other partitions left out",
         }
-        return [
-            f"{counted(self._counts[key], 'run')} {text}"
-            for key, text in words.items()
-            if key in self._counts
-        ]
+        return notes(*((self._counts.get(key, 0), "run", text) for key, text in words.items()))
 
     def _job(self, job_id: str, row: Cells) -> PastJob | None:
         if not job_id:
@@ -229,10 +216,7 @@ def _moment(row: Cells, column: str) -> float | None:
         return None
     if text.isdigit():
         return row.number(column, 0.0)
-    try:
-        return (datetime.fromisoformat(text) - datetime(1970, 1, 1)).total_seconds()
-    except (ValueError, TypeError):
-        raise row.fault(column, "is not a time such as 2026-11-02T14:00:05") from None
+    return row.moment(column, "2026-11-02T14:00:05")
 
 
 def _length(row: Cells, column: str) -> float:

@@ -30,18 +30,15 @@ MOST_GPUS = 100_000
 def read_trace(path: Path, notes: list[str] | None = None) -> list[TraceJob]:
     """The jobs of a file, in its order. What a reader should know is added to ``notes``. Raises
     UsageFault that names file, line and column."""
-    table = Table(path, ",", quoted=True)
+    table = Table(path, NEEDED)
     jobs: list[TraceJob] = []
     lines: dict[int, str] = {}
     for row in table.rows():
-        if not jobs:
-            table.require(NEEDED)
         job = _job(row, table.columns)
         if job.id in lines:
             raise row.fault("job", f"stands in {lines[job.id].rpartition(', ')[2]} already")
         lines[job.id] = row.where
         jobs.append(job)
-    table.require(NEEDED)
     if not jobs:
         raise UsageFault(f"{path}: no jobs")
     unused = [name for name in table.columns if name not in OWN and not name.endswith("_mib")]

@@ -11,16 +11,17 @@ decides.
 
 from collections.abc import Sequence
 
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Policy, Start, View, admits
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import Policy, Start, View, admits
 from slurm_coloc.policies.interference import POLICY as GREEDY
 from slurm_coloc.sim.search.planning.combos import Combos
 from slurm_coloc.sim.search.planning.search import Search, Spots
-from slurm_coloc.sim.search.planning.snapshot import scene_of
+from slurm_coloc.sim.search.planning.snapshot import snapshot_of
 from slurm_coloc.sim.search.schedules.native import built
 
-#: seats beyond which greedy placement decides, waiting jobs that a plan holds, and the product of
+#: slots beyond which greedy placement decides, waiting jobs that a plan holds, and the product of
 #: the two: a rollout's time grows with it (some milliseconds at the bound)
-SEATS, JOBS, MOST = 32, 128, 1024
+SLOTS, JOBS, MOST = 32, 128, 1024
 
 
 class Lookahead:
@@ -51,9 +52,9 @@ class Lookahead:
         if not self._built:
             return self._greedy.next(view)
         waiting = min(len(view.queue), view.depth, JOBS)
-        # Instances of one GPU may share its memory, which a plan of seats does not see.
-        cut = any(seat.method == "mig" or seat.part for seat in view.seats)
-        if cut or len(view.seats) > SEATS or len(view.seats) * waiting > MOST:
+        # Instances of one GPU may share its memory, which a plan of slots does not see.
+        cut = any(slot.method == "mig" or slot.part for slot in view.slots)
+        if cut or len(view.slots) > SLOTS or len(view.slots) * waiting > MOST:
             return self._greedy.next(view)
         moment = _moment(view, waiting)
         if self._moment != moment:
@@ -65,14 +66,14 @@ class Lookahead:
         """The next start of the plan; where the cluster refuses it the greedy policy decides."""
         while self._starts:
             job_id, places = self._starts.pop(0)
-            ask = next((one for one in view.queue if one.id == job_id), None)
-            if ask is None:
+            request = next((one for one in view.queue if one.id == job_id), None)
+            if request is None:
                 continue
-            seats = tuple(view.seats[place] for place in places)
+            slots = tuple(view.slots[place] for place in places)
             rules, model = view.conditions, view.interference
-            if all(admits(ask, seat, rules, model) for seat in seats):
-                self._moment = _moment(view, waiting, Start(ask, seats))
-                return Start(ask, seats)
+            if all(admits(request, slot, rules, model) for slot in slots):
+                self._moment = _moment(view, waiting, Start(request, slots))
+                return Start(request, slots)
             self._moment = None
             self._starts = []
             return self._greedy.next(view)
@@ -81,35 +82,39 @@ class Lookahead:
     def _search(self, view: View, waiting: int) -> None:
         if self._combos is None or self._combos.model is not view.interference:
             self._combos = Combos(view.interference)
-        asks = [ask for ask in view.queue[:waiting] if _fits(ask, view.seats)]
+        requests = [request for request in view.queue[:waiting] if _fits(request, view.slots)]
         self._starts = []
-        if asks:
-            scene = scene_of(view, asks, self._combos)
-            ids = [ask.id for ask in asks]
-            ids += dict.fromkeys(one.ask.id for seat in view.seats for one in seat.residents)
+        if requests:
+            snapshot = snapshot_of(view, requests, self._combos)
+            ids = [request.id for request in requests]
+            ids += dict.fromkeys(one.request.id for slot in view.slots for one in slot.residents)
             seed = round(view.now_s * 1000.0) * 1009 + waiting
-            search = Search(scene, ids, len(asks), seed)
+            search = Search(snapshot, ids, len(requests), seed)
             self._plan = search.best(self._plan, self._tries)
             self._starts = search.first()
 
 
 def _moment(view: View, waiting: int, start: Start | None = None) -> object:
-    """Who waits and who is where, after a start: time alone is no reason for another plan."""
-    gone = -1 if start is None else start.ask.id
-    taken = () if start is None else tuple(seat.index for seat in start.seats)
-    asks = [ask for ask in view.queue[: waiting + (start is not None)] if ask.id != gone]
+    """Which jobs wait and which run where, after a start: a plan holds until this changes."""
+    gone = -1 if start is None else start.request.id
+    taken = () if start is None else tuple(slot.index for slot in start.slots)
+    requests = [
+        request for request in view.queue[: waiting + (start is not None)] if request.id != gone
+    ]
     there = tuple(
-        tuple(one.ask.id for one in seat.residents) + ((gone,) if seat.index in taken else ())
-        for seat in view.seats
+        tuple(one.request.id for one in slot.residents) + ((gone,) if slot.index in taken else ())
+        for slot in view.slots
     )
-    return tuple((ask.id, ask.need_mib, ask.run_s) for ask in asks[:waiting]), there
+    return tuple(
+        (request.id, request.need_mib, request.run_s) for request in requests[:waiting]
+    ), there
 
 
-def _fits(ask: PlaceRequest, seats: Sequence[GpuSlot]) -> bool:
+def _fits(request: PlaceRequest, slots: Sequence[GpuSlot]) -> bool:
     """Whether a job could be there at all: one that could not waits, and is in no plan."""
-    need = ask.need_mib or 0
-    open_to = [seat for seat in seats if (seat.pool if ask.share else seat.for_whole)]
-    return sum(need <= seat.usable_mib or not ask.share for seat in open_to) >= ask.gpus
+    need = request.need_mib or 0
+    open_to = [slot for slot in slots if (slot.pool if request.share else slot.for_whole)]
+    return sum(need <= slot.usable_mib or not request.share for slot in open_to) >= request.gpus
 
 
 POLICY = Lookahead()

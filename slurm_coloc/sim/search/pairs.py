@@ -2,8 +2,8 @@
 """What was seen of two trainings beside each other corrects what a model of interference says.
 
 Time beside others over time alone, less 1, is the loss. Of each ordered pair (who lost, beside
-whom) the ratio of the seen loss to the model's is kept as a mean of logarithms, and drawn towards 1
-as if so many observations had agreed with the model already.
+whom) the ratio of the measured loss to the model's is stored as a mean of logarithms, and drawn
+towards 1 as if so many observations had agreed with the model already.
 """
 
 import math
@@ -52,16 +52,16 @@ class Pairs:
     """All pairs that were seen: key -> (weight, sum of weighted logarithms)."""
 
     prior: float = PRIOR
-    seen: dict[Key, tuple[float, float]] = field(default_factory=dict)
+    known: dict[Key, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, str, str, float, float]]) -> "Pairs":
         """From what ``rows`` gave."""
-        return cls(seen={(row[0], row[1], row[2]): (row[3], row[4]) for row in rows})
+        return cls(known={(row[0], row[1], row[2]): (row[3], row[4]) for row in rows})
 
     def rows(self) -> list[tuple[str, str, str, float, float]]:
-        """All that is known, to be kept: method, who, beside whom, weight, sum."""
-        return [(*key, *value) for key, value in sorted(self.seen.items())]
+        """All that is known, to be stored: method, who, beside whom, weight, sum."""
+        return [(*key, *value) for key, value in sorted(self.known.items())]
 
     def observe(
         self,
@@ -78,16 +78,16 @@ class Pairs:
         given = (slowdown, predicted, weight)
         if not who or not beside or not all(map(math.isfinite, given)) or weight <= 0:
             return
-        seen_loss, model_loss = (max(0.0, one - 1.0) + SMALL for one in (slowdown, predicted))
-        count, total = self.seen.get((method, who, beside), (0.0, 0.0))
-        known = total / (count + self.prior) if count else 0.0
-        news = math.log(seen_loss / model_loss) - known
-        log = known + min(math.log(MOST), max(-math.log(MOST), news))
-        self.seen[method, who, beside] = (count + weight, total + weight * log)
+        measured_loss, model_loss = (max(0.0, one - 1.0) + SMALL for one in (slowdown, predicted))
+        count, total = self.known.get((method, who, beside), (0.0, 0.0))
+        expected = total / (count + self.prior) if count else 0.0
+        news = math.log(measured_loss / model_loss) - expected
+        log = expected + min(math.log(MOST), max(-math.log(MOST), news))
+        self.known[method, who, beside] = (count + weight, total + weight * log)
 
     def loss(self, who: str, beside: str, model_loss: float, method: str = "mps") -> float:
         """The loss to expect of a pair where the model says ``model_loss``."""
-        count, total = self.seen.get((method, who, beside), (0.0, 0.0))
+        count, total = self.known.get((method, who, beside), (0.0, 0.0))
         if not count:
             return model_loss
         return max(0.0, (model_loss + SMALL) * math.exp(total / (count + self.prior)) - SMALL)
@@ -99,7 +99,7 @@ class Learned:
 
     Of two jobs it says what was learned. Of more: what a pair loses beyond the model is added for
     each neighbour; less than the model only as far as it was learned beside every neighbour. So a
-    further neighbour never speeds anybody up, as long as it does not under the base model.
+    further neighbour never speeds a job up, as long as it does not under the base model.
     """
 
     base: Interference
@@ -113,7 +113,7 @@ class Learned:
     def speeds(self, jobs: Sequence[Activity], method: str = "mps") -> list[float]:
         """As the protocol says."""
         out = self.base.speeds(jobs, method)
-        if not self.pairs.seen or len(jobs) < 2:
+        if not self.pairs.known or len(jobs) < 2:
             return out
         return [self._speed(jobs, index, speed, method) for index, speed in enumerate(out)]
 
@@ -127,7 +127,7 @@ class Learned:
         for place, other in enumerate(jobs):
             if place == index:
                 continue
-            if (method, own.fingerprint, other.fingerprint) not in self.pairs.seen:
+            if (method, own.fingerprint, other.fingerprint) not in self.pairs.known:
                 part = 1.0
                 continue
             pair = 1.0 / self.base.speeds((own, other), method)[0] - 1.0

@@ -28,7 +28,7 @@ PRIOR_S = 3600.0
 MEAN, WORD, PAIR, GPUS, ACTIVITY, TRAINING, RUN = 1.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.1
 #: SM activity (ratio) by which jobs must differ to be told apart
 UNLIKE = 0.15
-#: standard deviations below what is expected from which on a running job tells nothing yet
+#: standard deviations below what is expected from which on a running job shows nothing yet
 EARLY = 2.0
 NORMAL = NormalDist()
 
@@ -72,8 +72,8 @@ class Guess:
             logs = [math.log(max(1.0, run_s) / _before(one)) for run_s in runs]
             self._add(one, fmean(logs), RUN * RUN / len(logs))
         self._fit()
-        told = [(one, *self._running(one, done_s)) for one, done_s in going if done_s > 1.0]
-        for one, value, noise in told:
+        found = [(one, *self._running(one, done_s)) for one, done_s in going if done_s > 1.0]
+        for one, value, noise in found:
             if noise < math.inf:
                 self._add(one, value, noise)
         self._fit()
@@ -86,7 +86,7 @@ class Guess:
         return Expected(_before(job) * math.exp(mean), spread)
 
     def _running(self, one: Training, done_s: float) -> tuple[float, float]:
-        """A value and its noise that tell the same as a run of at least ``done_s`` does."""
+        """A value and its noise that say the same as a run of at least ``done_s`` does."""
         mean, spread = self._predict(one)
         low = math.log(done_s / _before(one))
         if low < mean - EARLY * spread:

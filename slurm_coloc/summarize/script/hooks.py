@@ -80,8 +80,7 @@ def _loaders(state: State, fork: Callable[[], None], finish: Callable[[], None])
             named["num_workers"] = 0
         for name in ("prefetch_factor", "multiprocessing_context"):
             named.pop(name, None)
-        named.update({"persistent_workers": False} if "persistent_workers" in named else {})
-        named.update({"pin_memory": False} if "pin_memory" in named else {})
+        named |= dict.fromkeys(named.keys() & {"persistent_workers", "pin_memory"}, False)
         begin(self, *args, **named)
 
     @functools.wraps(following)

@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +21,43 @@ import torch
 
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate.block.text import block, read
-from slurm_coloc.summarize.devices import cuda_there
-from slurm_coloc.summarize.failure import told
+from slurm_coloc.summarize.cuda.devices import cuda_there
+from slurm_coloc.summarize.failure import described
+from slurm_coloc.summarize.jobs import Wish
 from slurm_coloc.summarize.making import finished
 from slurm_coloc.summarize.script.hooks import install
 from slurm_coloc.summarize.script.state import State, leave
 from slurm_coloc.summarize.sized import Facts, Taken, traced
 from slurm_coloc.summarize.table import table
-from slurm_coloc.summarize.worker import answer, wish_of
 
+#: Writes the answer, see worker.
+Answer = Callable[[dict[str, Any]], None]
 COPY_S = 300.0  # the copy's time until its recording
 FLAGS_WITH_VALUE = ("-W", "-X")
 
 
-def run(request: dict[str, Any], path: str) -> None:
-    """Never returns normally: ends the process or raises what the script raised."""
+def run(command: Sequence[str], wish: Wish, real: bool, answer: Answer) -> None:
+    """Runs ``command`` as python would. Does not return: it ends the process, or raises what the
+    script raised."""
     torch.set_num_threads(1)  # a forked copy must not wait for threads that it does not have
-    state = State(wish_of(request), real=bool(request.get("real")))
+    state = State(wish, real=real)
 
     def fork() -> None:
         _fork(state)
 
     def finish() -> None:
-        _finish(state, path)
+        _finish(state, answer)
 
     install(state, fork, finish)
     try:
         with cuda_there():
-            _execute(list(request["command"]))
+            _execute(list(command))
     except SystemExit as err:
         if err.code not in (None, 0):
             raise UsageFault(f"the script ended with {err.code}", "script_ended") from err
     except BaseException as err:
-        failure = told(err)
-        failure["fake"] = state.session is not None and not state.real
-        answer(path, {"error": failure})
+        fake = state.session is not None and not state.real
+        answer({"error": {**described(err), "fake": fake}})
         leave(1)
     seen = "a model trained, but no optimizer" if state.roots else "no model trained and none"
     raise UsageFault(
@@ -117,7 +120,7 @@ def _all_of(inlet: int) -> str:
             parts.append(part)
 
 
-def _finish(state: State, path: str) -> None:
+def _finish(state: State, answer: Answer) -> None:
     """Write the answer and end the process."""
     try:
         recording = state.recording()
@@ -133,10 +136,10 @@ def _finish(state: State, path: str) -> None:
         notes = [*notes, *made.notes]
         if not state.batch:
             notes.append("no DataLoader: the batch size is not known, and counts as 1")
-        answer(path, {"text": made.text, "notes": notes})
+        answer({"text": made.text, "notes": notes})
     except BaseException as err:
         if state.pipe is None:
-            answer(path, {"error": told(err)})
+            answer({"error": described(err)})
         leave(1)
     leave(0)
 

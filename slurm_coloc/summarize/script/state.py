@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from slurm_coloc.estimate.replay.recording import Recording
-from slurm_coloc.summarize import devices
-from slurm_coloc.summarize.fake import fake
+from slurm_coloc.summarize.cuda import devices
+from slurm_coloc.summarize.fake.mode import fake
 from slurm_coloc.summarize.jobs import Wish
 from slurm_coloc.summarize.optimizers import name_of
 from slurm_coloc.summarize.sized import Facts
@@ -87,7 +89,7 @@ class State:
         if self.mode is not None:
             # What operators see of a real tensor is its fake double: the same one for as long as
             # somebody holds it.
-            doubles = [self.mode.from_tensor(x) for x in held if not _is_fake(x)]
+            doubles = [self.mode.from_tensor(x) for x in held if not isinstance(x, FakeTensor)]
             self.doubles += doubles
             self.session.forget(doubles)
         return root
@@ -106,12 +108,12 @@ class State:
             notes += [note] if note else []
         parameters = {id(p): p for m in self.models for p in m.parameters()}.values()
         half = any(p.dtype in (torch.bfloat16, torch.float16) for p in parameters)
-        if self.wish.precision != "fp32" and not half and not devices.SEEN:
+        if self.wish.precision != "fp32" and not half and not devices.ENTERED:
             notes.append("the script's own precision was recorded, not that of --precision")
         return (
             Facts(
                 batch=self.wish.batch_size or self.batch or 1,
-                precision="bf16" if half else "amp" if devices.SEEN else "fp32",
+                precision="bf16" if half else "amp" if devices.ENTERED else "fp32",
                 optimizer=name,
                 accumulate=self.accumulate(),
                 seq_len=self._tokens(),
@@ -135,16 +137,8 @@ class State:
         return self.first or self.session.recording()
 
 
-def _is_fake(x: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return isinstance(x, FakeTensor)
-
-
 def leave(code: int) -> None:
     """End this process: nothing of the user's code may run any more."""
-    import sys
-
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

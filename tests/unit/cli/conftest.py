@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.records.lists import Recovery
+from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.flow.client.request import ask_socket as ask
 
@@ -56,7 +58,7 @@ class Site:
         return json.loads(done.stdout)
 
 
-def decision(name: str, **changes: object) -> dict[str, Any]:
+def decision(name: str, **changes: object) -> StoredDecision:
     """A row of decisions, as flow/submit/decide records one."""
     row: dict[str, Any] = {
         "id": name,
@@ -78,26 +80,23 @@ def decision(name: str, **changes: object) -> dict[str, Any]:
         "smact": None,
         "fingerprint": "f",
         "options": "32/0/adam/fp32",
-        "features": json.dumps(
-            {
-                "family": "cnn",
-                "parameters": 25557032,
-                "batch_size": 32,
-                "seq_len": 0,
-                "optimizer": "adam",
-                "precision": "fp32",
-                "given": ["batch_size"],
-            }
-        ),
-        "request": "{}",
+        "features": {
+            "family": "cnn",
+            "parameters": 25557032,
+            "batch_size": 32,
+            "seq_len": 0,
+            "optimizer": "adam",
+            "precision": "fp32",
+            "given": ["batch_size"],
+        },
         "exclusive_tres": "gres/gpu:1",
-        "may_requeue": 1,
+        "may_requeue": True,
         "bound": 1,
     }
-    return row | changes
+    return StoredDecision(**row | changes)
 
 
-def run_row(name: str, job_id: int, restart: int = 0, **changes: object) -> dict[str, Any]:
+def run_row(name: str, job_id: int, restart: int = 0, **changes: object) -> Run:
     """A row of runs."""
     row: dict[str, Any] = {
         "decision": name,
@@ -110,37 +109,46 @@ def run_row(name: str, job_id: int, restart: int = 0, **changes: object) -> dict
         "tres": "gres/shard:12",
         "start_s": NOW - 200,
     }
-    return row | changes
+    return Run(**row | changes)
 
 
 def fill(store: Store) -> None:
     """Job 7 ran out of memory and runs again on a whole GPU; job 8, a stranger's, waits; one
     decision of observe mode."""
     evidence = {"oom": True, "kind": "cuda_oom", "line": "CUDA out of memory.\x1b[31m Tried"}
-    store.add_decision(decision("0123456789ab"))
+    store.decisions.add(decision("0123456789ab"))
     first = run_row("0123456789ab", 7)
-    store.see_run(first)
-    store.close_run(
+    store.runs.see(first)
+    store.runs.close(
         first,
         state="FAILED",
         outcome="oom-gpu",
         exit_code=1,
         end_s=NOW - 100,
         peak_mib=12000,
-        gpu_uuids=json.dumps(["GPU-5a3b1c2d-0000-1111-2222-333344445555"]),
-        evidence=json.dumps(evidence),
+        gpu_uuids=["GPU-5a3b1c2d-0000-1111-2222-333344445555"],
+        evidence=evidence,
         share_mib=12288,
         verdict="requeue",
     )
-    planned = {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": OWNER}
-    done = {"tres": "gres/gpu:1", "state": "done", "created_s": NOW - 100, "updated_s": NOW - 99}
-    store.works.add({**planned, **done})
-    store.note(NOW - 300, "0123456789ab", 7, "seen", "submitted")
-    store.note(NOW - 100, "0123456789ab", 7, "ended", "ran out of GPU memory")
-    store.see_run(run_row("0123456789ab", 7, 1, tres="gres/gpu:1"))
-    store.add_decision(decision("00000000000b", uid=STRANGER))
-    store.see_run(run_row("00000000000b", 8, uid=STRANGER, state="PENDING", node=None))
-    store.add_decision(decision("00000000000c", mode="observe", bound=2))
+    store.recoveries.add(
+        Recovery(
+            decision="0123456789ab",
+            job_id=7,
+            restart=0,
+            uid=OWNER,
+            tres="gres/gpu:1",
+            state="done",
+            created_s=NOW - 100,
+            updated_s=NOW - 99,
+        )
+    )
+    store.note("0123456789ab", 7, "seen", "submitted")
+    store.note("0123456789ab", 7, "ended", "ran out of GPU memory")
+    store.runs.see(run_row("0123456789ab", 7, 1, tres="gres/gpu:1"))
+    store.decisions.add(decision("00000000000b", uid=STRANGER))
+    store.runs.see(run_row("00000000000b", 8, uid=STRANGER, state="PENDING", node=None))
+    store.decisions.add(decision("00000000000c", mode="observe", bound=2))
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,8 @@ from slurm_coloc.cli.app import COMMANDS
 from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
-from slurm_coloc.core.recover.blame import WHOSE, Blame
 from slurm_coloc.core.recover.next_try import Verdict
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
 

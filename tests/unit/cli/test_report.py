@@ -12,6 +12,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.cli import report as page
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.report import chart
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries import report as flow
 from tests.unit.cli.conftest import NOW, OWNER, STRANGER, decision, run_row
@@ -33,13 +34,13 @@ def used(job_id: int, peak: int, smact: float | None, *beside: int) -> dict[str,
     }  # fmt: skip
 
 
-def close(store: Store, row: dict[str, Any], **changes: Any) -> None:
+def close(store: Store, row: Run, **changes: Any) -> None:
     values = {
         "state": "COMPLETED", "outcome": "completed", "end_s": NOW - 1, "share_mib": 12288,
-        "gpu_uuids": json.dumps([GPU]), "method": "mps", **changes,
+        "gpu_uuids": [GPU], "method": "mps", **changes,
     }  # fmt: skip
-    store.see_run(row)
-    store.close_run(row, **values)
+    store.runs.see(row)
+    store.runs.close(row, **values)
 
 
 @pytest.fixture
@@ -48,22 +49,22 @@ def store(tmp_path: Path) -> Store:
     100 s ago; job 7 was put back; 8 still waits."""
     found = Store.open(tmp_path)
     for name, uid, smact in (("a5", OWNER, 0.5), ("a6", STRANGER, 0.6), ("a7", OWNER, None)):
-        found.add_decision(decision(f"0000000000{name}", uid=uid, smact=smact))
+        found.decisions.add(decision(f"0000000000{name}", uid=uid, smact=smact))
     close(
         found,
         run_row("0000000000a5", 5),
         peak_mib=9100,
-        used=json.dumps([used(5, 9100, 0.4, 6)]),
+        used=[used(5, 9100, 0.4, 6)],
         blame=None,
     )
     close(
         found,
         run_row("0000000000a6", 6, uid=STRANGER, start_s=NOW - 400),
         end_s=NOW - 100,
-        used=json.dumps([used(6, 5000, 0.3, 5)]),
+        used=[used(6, 5000, 0.3, 5)],
     )
     close(found, run_row("0000000000a7", 7), outcome="put-back", start_s=NOW - 10)
-    found.see_run(run_row("0000000000a7", 8, state="PENDING", start_s=None, node=None))
+    found.runs.see(run_row("0000000000a7", 8, state="PENDING", start_s=None, node=None))
     return found
 
 
@@ -108,8 +109,8 @@ def test_run_times_alone_are_believed_before_the_model(store: Store) -> None:
             store,
             run_row("0000000000a5", number, start_s=NOW - 5000 + number),
             end_s=NOW - 4900 + number,
-            gpu_uuids=json.dumps(["GPU-x"]),
-            used=json.dumps([used(number, 9000, 0.5)]),
+            gpu_uuids=["GPU-x"],
+            used=[used(number, 9000, 0.5)],
         )
     found = ask(store, 5)
     assert found["slower_how"] == "measured" and found["slower"] == pytest.approx(1.99, abs=0.05)

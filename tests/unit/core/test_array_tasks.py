@@ -8,8 +8,7 @@ import pytest
 from slurm_coloc.core.recover.array_tasks import Share, new_request, waiting
 from slurm_coloc.core.recover.dependency import names, renewed
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.arrays import Target, by_record, ranges
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, Target, by_record, ranges
 
 SHARE = Share("gres/shard:12", "gres/gpu:1", 12, 1024, 39)
 MARK = "coloc:1:0123456789ab:collocate:fits:12"

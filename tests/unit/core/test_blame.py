@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from slurm_coloc.core.gpu import usage
-from slurm_coloc.core.recover.blame import Blame, OomSnapshot, at_fence, blame
 from slurm_coloc.core.recover.faults import find_fault
+from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, at_fence, blame
 
 
 def last(held: int, foreign: int = 0, **neighbours: int) -> dict[str, Any]:

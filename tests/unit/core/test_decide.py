@@ -8,11 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_coloc.config import Config, PoolConfig
-from slurm_coloc.core.decide.decide import History, Question, Rules, decide
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.decide import decide
+from slurm_coloc.core.decide.decision import (
+    Action,
+    Decision,
+    Estimate,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.reserve import reserve_as
-from slurm_coloc.core.decide.sizing import Sizing
 from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
 from slurm_coloc.flow.submit.decide import rules_of
 from tests.unit.core.conftest import a100, h100, make_shape
@@ -32,7 +38,7 @@ def ask(
     rules: Rules = RULES,
 ) -> Decision:
     estimate = Estimate("text", upper_mib, upper_mib, smact) if upper_mib else None
-    return decide(Question(request, estimate), reserve_as(name), shape, History(oom), rules)
+    return decide(Question(request, estimate, oom_mib=oom, policy=name), shape, rules)
 
 
 def test_a_job_that_fits_gets_the_shards_of_its_upper_estimate(shape: ClusterShape) -> None:

@@ -9,7 +9,6 @@ from slurm_coloc.core.gpu.mig import (
     kind_of,
     layouts,
     place,
-    slice_fraction,
     slice_mib,
     slice_of,
 )
@@ -25,14 +24,14 @@ A100 = CARDS["a100-40gb"]
 def test_profiles_of_an_a100(name: str, mib: int, sms: int, most: int) -> None:
     found = A100.profile(name)
     assert found is not None
-    assert (found.mib, found.sms, found.most) == (mib, sms, most)
+    assert (found.mib, found.sms, len(found.starts)) == (mib, sms, most)
 
 
 def test_every_profile_fits_its_card_as_often_as_it_says() -> None:
     for one in CARDS.values():
         for profile in one.profiles:
-            assert place(one, [profile.name] * profile.most) is not None
-            assert place(one, [profile.name] * (profile.most + 1)) is None
+            assert place(one, [profile.name] * len(profile.starts)) is not None
+            assert place(one, [profile.name] * (len(profile.starts) + 1)) is None
 
 
 def test_places_do_not_meet() -> None:
@@ -86,12 +85,6 @@ def test_memory_that_a_job_may_count_on() -> None:
     assert one + two <= 20096
     assert slice_mib("9g.20gb") is None
     assert slice_mib("1g.99gb") is None
-
-
-def test_fraction_of_the_sms() -> None:
-    assert slice_fraction("1g.5gb") == pytest.approx(14 / 108)
-    assert slice_fraction("2c.3g.20gb") == pytest.approx(28 / 108)
-    assert slice_fraction("3g.40gb", "h100-80gb") == pytest.approx(60 / 132)
 
 
 def test_a_card_is_known_by_its_nvml_name() -> None:

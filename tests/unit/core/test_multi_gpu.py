@@ -5,12 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.decide.decide import History, Question, Rules, decide
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
-from slurm_coloc.core.decide.request import JobRequest, gpu_demand
-from slurm_coloc.core.decide.reserve import reserve_as
+from slurm_coloc.core.decide.decide import decide
+from slurm_coloc.core.decide.decision import (
+    Action,
+    Decision,
+    Estimate,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite
-from slurm_coloc.core.decide.sizing import Sizing
 from slurm_coloc.core.recover.array_tasks import Share, new_request
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step
@@ -32,7 +38,7 @@ def site(*nodes: NodeShape, release: tuple[int, ...] = (24, 11, 5)) -> ClusterSh
 
 def ask(request: JobRequest, shape: ClusterShape, upper_mib: int = 11_900) -> Decision:
     question = Question(request, Estimate("text", upper_mib, upper_mib))
-    return decide(question, reserve_as("collocate"), shape, History(), Rules(Sizing()))
+    return decide(question, shape, Rules(Sizing()))
 
 
 def test_a_gpu_a_task_is_shared_on_each() -> None:
@@ -119,9 +125,9 @@ def test_where_slurm_splits_shares_one_gpu_is_asked_for_per_task_too() -> None:
 
 
 def test_demand() -> None:
-    assert gpu_demand(TWO).one_per_task
-    assert not gpu_demand(ONE).one_per_task
-    typed = gpu_demand(replace(TWO, tres_per_task="cpu=2,gres/gpu:a100=1"))
+    assert TWO.demand.one_per_task
+    assert not ONE.demand.one_per_task
+    typed = replace(TWO, tres_per_task="cpu=2,gres/gpu:a100=1").demand
     assert (typed.one_per_task, typed.total, typed.type) == (True, 2, "a100")
 
 

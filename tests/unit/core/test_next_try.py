@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.recover.blame import Blame
 from slurm_coloc.core.recover.next_try import (
     VICTIMS,
     Caps,
@@ -20,7 +19,7 @@ from slurm_coloc.core.recover.next_try import (
     grow,
     judge,
 )
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.outcome import Blame, Outcome
 from slurm_coloc.core.slurm.gres import PER_TASK, count_of
 
 OOM = End(Outcome.OOM_GPU, Blame.SELF)

@@ -6,46 +6,39 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.gpu_slot import GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE
-from slurm_coloc.core.place.placing import (
-    Conditions,
-    GpuSlot,
-    Host,
-    Measured,
-    PlaceRequest,
-    Resident,
-    admits,
-    expected_speeds,
-)
+from slurm_coloc.core.place.placing import Conditions, admits
+from slurm_coloc.core.place.speeds import expected_speeds
 
 ASK = PlaceRequest(1, 1, 10_000, Activity(0.5), 0.0, user="ada", account="x")
 OTHER = PlaceRequest(2, 1, 20_000, Activity(0.5), 0.0, user="bob", account="x")
 
 
-def seat(*asks: PlaceRequest, **more: object) -> GpuSlot:
+def slot(*requests: PlaceRequest, **more: object) -> GpuSlot:
     """A GPU with these jobs on it."""
     made = GpuSlot(0, 0, "a100-40gb", 39_936, **more)  # type: ignore[arg-type]
-    for ask in asks:
-        made.residents.append(Resident(ask))
-        made.reserved_mib += ask.need_mib or made.usable_mib
-        made.smact += 1.0 if ask.activity is None else ask.activity.smact
-        made.whole = made.whole or not ask.share
+    for request in requests:
+        made.residents.append(Resident(request))
+        made.reserved_mib += request.need_mib or made.usable_mib
+        made.smact += 1.0 if request.activity is None else request.activity.smact
+        made.whole = made.whole or not request.share
     return made
 
 
-def fits(ask: PlaceRequest, where: GpuSlot, **rules: object) -> bool:
-    return admits(ask, where, Conditions(**rules), REFERENCE)  # type: ignore[arg-type]
+def fits(request: PlaceRequest, where: GpuSlot, **rules: object) -> bool:
+    return admits(request, where, Conditions(**rules), REFERENCE)  # type: ignore[arg-type]
 
 
 def test_an_idle_gpu() -> None:
-    assert fits(ASK, seat())
-    assert fits(replace(ASK, need_mib=None), seat())
-    assert not fits(replace(ASK, need_mib=40_000), seat())
+    assert fits(ASK, slot())
+    assert fits(replace(ASK, need_mib=None), slot())
+    assert not fits(replace(ASK, need_mib=40_000), slot())
     # Whole GPUs are given although the need is larger than any: nobody knows better.
-    assert fits(replace(ASK, need_mib=None, share=False), seat())
+    assert fits(replace(ASK, need_mib=None, share=False), slot())
     # Outside the pool there are whole GPUs only.
-    assert not fits(ASK, seat(pool=False))
-    assert fits(replace(ASK, share=False), seat(pool=False))
+    assert not fits(ASK, slot(pool=False))
+    assert fits(replace(ASK, share=False), slot(pool=False))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +68,8 @@ def test_an_idle_gpu() -> None:
 def test_beside_another_job(
     change: dict[str, object], rules: dict[str, object], expected: bool
 ) -> None:
-    ask = replace(ASK, **change)  # type: ignore[arg-type]
-    assert fits(ask, seat(OTHER), **rules) is expected
+    request = replace(ASK, **change)  # type: ignore[arg-type]
+    assert fits(request, slot(OTHER), **rules) is expected
 
 
 @pytest.mark.parametrize(
@@ -97,30 +90,30 @@ def test_beside_another_job(
 def test_by_telemetry(shown: Measured, rules: dict[str, object], expected: bool) -> None:
     if "smocc_at_least" in rules:
         rules = {**rules, "smact_at_most": 0.8}
-    assert fits(ASK, seat(OTHER, measured=shown), **rules) is expected
+    assert fits(ASK, slot(OTHER, measured=shown), **rules) is expected
 
 
 def test_nobody_joins_a_whole_or_an_unsettled_gpu() -> None:
-    assert not fits(ASK, seat(replace(OTHER, share=False)))
-    assert not fits(ASK, seat(OTHER, settled=False))
+    assert not fits(ASK, slot(replace(OTHER, share=False)))
+    assert not fits(ASK, slot(OTHER, settled=False))
 
 
 def test_a_resident_can_close_its_gpu() -> None:
-    assert not fits(ASK, seat(replace(OTHER, max_slowdown=1.1)))
-    assert fits(ASK, seat(replace(OTHER, max_slowdown=1.2)))
+    assert not fits(ASK, slot(replace(OTHER, max_slowdown=1.1)))
+    assert fits(ASK, slot(replace(OTHER, max_slowdown=1.2)))
 
 
 def test_a_nodes_cpus_and_memory() -> None:
-    ask = replace(ASK, cpus=8, host_mib=1000)
-    assert fits(ask, seat(host=Host(0, cpus=8, host_mib=1000)))
-    assert not fits(ask, seat(host=Host(0, cpus=7)))
-    assert not fits(ask, seat(OTHER, host=Host(0, host_mib=999)))
+    request = replace(ASK, cpus=8, host_mib=1000)
+    assert fits(request, slot(host=Host(0, cpus=8, host_mib=1000)))
+    assert not fits(request, slot(host=Host(0, cpus=7)))
+    assert not fits(request, slot(OTHER, host=Host(0, host_mib=999)))
     # Two GPUs: half of it for each.
-    assert fits(replace(ask, gpus=2), seat(host=Host(0, cpus=4)))
+    assert fits(replace(request, gpus=2), slot(host=Host(0, cpus=4)))
 
 
 def test_compute_instances_of_one_memory() -> None:
-    beside = seat(part=True)
+    beside = slot(part=True)
     beside.reserved_mib = 30_000  # by a job on the other compute instance
     assert not fits(ASK, beside)
     assert fits(replace(ASK, need_mib=9_000), beside)
@@ -129,23 +122,23 @@ def test_compute_instances_of_one_memory() -> None:
 
 def test_mig_has_one_job_an_instance_and_two_a_gpu_that_it_may_cut() -> None:
     small = replace(OTHER, need_mib=9_000)
-    assert not fits(ASK, seat(small, method="mig", part=True))
+    assert not fits(ASK, slot(small, method="mig", part=True))
     cut = {"method": "mig", "half_mib": 19_456, "half": 42 / 108}
-    assert fits(ASK, seat(small, **cut))
-    assert not fits(ASK, seat(OTHER, **cut))
-    assert not fits(replace(ASK, need_mib=19_500), seat(small, **cut))
-    assert not fits(ASK, seat(small, small, **cut))
+    assert fits(ASK, slot(small, **cut))
+    assert not fits(ASK, slot(OTHER, **cut))
+    assert not fits(replace(ASK, need_mib=19_500), slot(small, **cut))
+    assert not fits(ASK, slot(small, small, **cut))
 
 
 def test_speeds_on_a_gpu_on_an_instance_and_with_several_users() -> None:
     both = 1 / 1.1375
-    assert expected_speeds(seat(OTHER), REFERENCE, ASK) == pytest.approx([both, both])
-    assert expected_speeds(seat(), REFERENCE, ASK) == [1.0]
+    assert expected_speeds(slot(OTHER), REFERENCE, ASK) == pytest.approx([both, both])
+    assert expected_speeds(slot(), REFERENCE, ASK) == [1.0]
     unknown = replace(ASK, activity=None)
-    assert expected_speeds(seat(unknown), REFERENCE, unknown)[0] == pytest.approx(1 / 2.1)
-    turns = expected_speeds(seat(OTHER, multi_user=False), REFERENCE, ASK)
+    assert expected_speeds(slot(unknown), REFERENCE, unknown)[0] == pytest.approx(1 / 2.1)
+    turns = expected_speeds(slot(OTHER, multi_user=False), REFERENCE, ASK)
     share = Activity(0.5).engine
     assert turns == pytest.approx([1 / (2 * share)] * 2)
     # An instance of a quarter of the SMs: alone half as fast; together each fills all of it.
-    small = seat(OTHER, fraction=0.25)
+    small = slot(OTHER, fraction=0.25)
     assert expected_speeds(small, REFERENCE, ASK) == pytest.approx([0.5 / 2.1] * 2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.recover.priority_boost import (
+from slurm_coloc.core.recover.recovery import (
     HIGHEST_PRIORITY,
     Place,
     priority_for,

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.backfill import free_at, reservation
-from slurm_coloc.core.place.gpu_slot import INF
-from slurm_coloc.core.place.placing import GpuSlot, PlaceRequest, Resident, Start, View
+from slurm_coloc.core.place.backfill import reservation
+from slurm_coloc.core.place.free_at import free_at
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Start, View
 from slurm_coloc.core.place.queue_discipline import first_that_starts
 from slurm_coloc.policies import policy
 from slurm_coloc.sim.setting import Setting
@@ -19,33 +20,35 @@ from tests.unit.sim.world import job, outcome, play
 CALM = Activity(0.001)
 
 
-def ask(number: int, gpus: int = 1, need_mib: int | None = 8000, **more: object) -> PlaceRequest:
+def request(
+    number: int, gpus: int = 1, need_mib: int | None = 8000, **more: object
+) -> PlaceRequest:
     return PlaceRequest(number, gpus, need_mib, more.pop("activity", CALM), 0.0, **more)  # type: ignore[arg-type]
 
 
-def seats(*nodes: int) -> list[GpuSlot]:
+def slots(*nodes: int) -> list[GpuSlot]:
     """GPUs of these nodes."""
     return [GpuSlot(i, node, "a100-40gb", 39_936) for i, node in enumerate(nodes)]
 
 
-def put(seat: GpuSlot, one: PlaceRequest, ends_s: float | None) -> None:
-    seat.residents.append(Resident(one, ends_s, None if ends_s is None else ends_s))
-    seat.reserved_mib += seat.usable_mib if one.need_mib is None else one.need_mib
-    seat.smact += 0.0 if one.activity is None else one.activity.smact
-    seat.whole = seat.whole or not one.share
+def put(slot: GpuSlot, one: PlaceRequest, ends_s: float | None) -> None:
+    slot.residents.append(Resident(one, ends_s, None if ends_s is None else ends_s))
+    slot.reserved_mib += slot.usable_mib if one.need_mib is None else one.need_mib
+    slot.smact += 0.0 if one.activity is None else one.activity.smact
+    slot.whole = slot.whole or not one.share
 
 
 def started(view: View, idle_only: bool = False) -> tuple[int, list[int]] | None:
     found: Start | None = first_that_starts(view, lambda a, s, v: (s.index,), idle_only)
-    return None if found is None else (found.ask.id, [seat.index for seat in found.seats])
+    return None if found is None else (found.request.id, [slot.index for slot in found.slots])
 
 
 def whole(number: int, gpus: int = 1, **more: object) -> PlaceRequest:
-    return ask(number, gpus, None, share=False, **more)
+    return request(number, gpus, None, share=False, **more)
 
 
 def test_a_wide_job_gets_one_node_and_several_only_if_none_is_so_large() -> None:
-    four = seats(0, 0, 1, 1)
+    four = slots(0, 0, 1, 1)
     put(four[0], whole(9), 100.0)
     assert started(View(0.0, [whole(1, 2)], four)) == (1, [2, 3])
     assert started(View(0.0, [whole(1, 3)], four)) == (1, [1, 2, 3])
@@ -54,7 +57,7 @@ def test_a_wide_job_gets_one_node_and_several_only_if_none_is_so_large() -> None
 
 
 def test_strict_order_waits_and_backfill_does_not() -> None:
-    two = seats(0, 0)
+    two = slots(0, 0)
     put(two[0], whole(9), 100.0)
     queue = [whole(1, 2), whole(2, run_s=50.0)]
     assert started(View(0.0, queue, two, depth=1)) is None
@@ -65,65 +68,65 @@ def test_strict_order_waits_and_backfill_does_not() -> None:
 def test_a_later_job_must_have_ended_when_the_first_one_starts(
     run_s: float | None, starts: bool
 ) -> None:
-    two = seats(0, 0)
+    two = slots(0, 0)
     put(two[0], whole(9), 100.0)
     view = View(0.0, [whole(1, 2), whole(2, run_s=run_s)], two, depth=9)
     assert (started(view) is not None) is starts
 
 
 def test_seats_that_are_not_kept_are_free_to_all() -> None:
-    four = seats(0, 0, 1, 1)
+    four = slots(0, 0, 1, 1)
     put(four[0], whole(9), 100.0)
     put(four[2], whole(8), 200.0)
     # Node 0 is free first, so the idle GPU of node 1 is not kept.
     view = View(0.0, [whole(1, 2), whole(2)], four, depth=9)
     assert started(view) == (2, [3])
     held = reservation(view.queue[0], view)
-    assert held is not None and (held.seats, held.start_s) == ({0, 1}, 100.0)
+    assert held is not None and (held.slots, held.start_s) == ({0, 1}, 100.0)
 
 
 def test_a_newcomer_may_share_a_kept_gpu_beside_the_first_one() -> None:
-    one = seats(0)
-    put(one[0], ask(9, need_mib=20_000), 100.0)
-    first = ask(1, need_mib=25_000)
-    assert started(View(0.0, [first, ask(2, need_mib=14_000)], one, depth=9)) == (2, [0])
-    assert started(View(0.0, [first, ask(2, need_mib=15_000)], one, depth=9)) is None
-    short = ask(2, need_mib=15_000, run_s=99.0)
+    one = slots(0)
+    put(one[0], request(9, need_mib=20_000), 100.0)
+    first = request(1, need_mib=25_000)
+    assert started(View(0.0, [first, request(2, need_mib=14_000)], one, depth=9)) == (2, [0])
+    assert started(View(0.0, [first, request(2, need_mib=15_000)], one, depth=9)) is None
+    short = request(2, need_mib=15_000, run_s=99.0)
     assert started(View(0.0, [first, short], one, depth=9)) == (2, [0])
 
 
 def test_nobody_slows_down_whom_the_first_one_waits_for() -> None:
-    one = seats(0)
+    one = slots(0)
     busy = Activity(0.5)
-    put(one[0], ask(9, need_mib=20_000, activity=busy), 100.0)
-    first = ask(1, need_mib=25_000)
-    later = ask(2, need_mib=10_000, activity=busy)
+    put(one[0], request(9, need_mib=20_000, activity=busy), 100.0)
+    first = request(1, need_mib=25_000)
+    later = request(2, need_mib=10_000, activity=busy)
     assert started(View(0.0, [first, later], one, depth=9)) is None
     # On a job that ends in time although it is slowed down it may.
-    two = seats(0, 0)
-    put(two[0], ask(9, need_mib=20_000, activity=busy), 100.0)
+    two = slots(0, 0)
+    put(two[0], request(9, need_mib=20_000, activity=busy), 100.0)
     put(two[1], whole(8), 500.0)
     wide = replace(first, gpus=2)
     assert started(View(0.0, [wide, later], two, depth=9)) == (2, [0])
 
 
 def test_where_nobody_knows_the_ends_gpus_are_kept_for_wide_jobs_only() -> None:
-    two = seats(0, 0)
+    two = slots(0, 0)
     put(two[0], whole(9), None)
     view = View(0.0, [whole(1, 2), whole(2, run_s=1.0)], two, depth=9)
     assert started(view) is None
-    large = ask(1, need_mib=39_000)
-    put(two[1], ask(8, need_mib=5_000), None)
-    assert started(View(0.0, [large, ask(2)], two, depth=9)) == (2, [1])
+    large = request(1, need_mib=39_000)
+    put(two[1], request(8, need_mib=5_000), None)
+    assert started(View(0.0, [large, request(2)], two, depth=9)) == (2, [1])
 
 
 def test_with_a_pool_each_sort_of_job_has_a_first_one() -> None:
-    three = seats(0, 0, 0)
+    three = slots(0, 0, 0)
     three[0].pool = True
     three[1].pool = three[2].pool = False
-    put(three[0], ask(9, need_mib=30_000), 1000.0)
+    put(three[0], request(9, need_mib=30_000), 1000.0)
     put(three[1], whole(8), 500.0)
-    queue = [ask(1, need_mib=20_000), whole(2, 2), whole(3, run_s=600.0)]
+    queue = [request(1, need_mib=20_000), whole(2, 2), whole(3, run_s=600.0)]
     # 1 waits for the pool; 2 for both others, so 3 would delay it; a shorter one would not.
     view = View(0.0, queue, three, depth=9, pooled=True)
     assert started(view) is None
@@ -132,16 +135,16 @@ def test_with_a_pool_each_sort_of_job_has_a_first_one() -> None:
 
 
 def test_when_a_seat_is_free() -> None:
-    one = seats(0)[0]
+    one = slots(0)[0]
     view = View(0.0, [], [one])
-    assert free_at(ask(1), one, view) == -INF
-    assert free_at(ask(1, need_mib=40_000), one, view) is None
-    put(one, ask(8, need_mib=20_000), 300.0)
-    put(one, ask(9, need_mib=15_000), 100.0)
-    assert free_at(ask(1, need_mib=19_000), one, view) == 100.0
-    assert free_at(ask(1, need_mib=25_000), one, view) == 300.0
+    assert free_at(request(1), one, view) == -INF
+    assert free_at(request(1, need_mib=40_000), one, view) is None
+    put(one, request(8, need_mib=20_000), 300.0)
+    put(one, request(9, need_mib=15_000), 100.0)
+    assert free_at(request(1, need_mib=19_000), one, view) == 100.0
+    assert free_at(request(1, need_mib=25_000), one, view) == 300.0
     assert free_at(whole(1), one, view) == 300.0
-    assert free_at(ask(1), one, view, idle_only=True) == 300.0
+    assert free_at(request(1), one, view, idle_only=True) == 300.0
 
 
 # ---- played -------------------------------------------------------------------------------------
@@ -194,7 +197,7 @@ def test_backfill_never_delays_a_first_job_beyond_its_reservation(seed: int, nam
             if found is None and len(view.queue):
                 held = reservation(view.queue[0], view, name == "exclusive")
                 if held is not None and held.start_s < INF:
-                    promised.setdefault(held.ask.id, held.start_s)
+                    promised.setdefault(held.request.id, held.start_s)
             return found
 
     from slurm_coloc.sim.engine import Simulation

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.place.queue_order import BY_QOS, BY_TIER, QueueOrder, line_of
+from slurm_coloc.core.place.queue_order import BY_QOS, BY_TIER, QueueOrder, queue_order
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
 from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
@@ -44,15 +44,15 @@ def test_who_may_preempt_whom_comes_first() -> None:
     )
     low = job(1, qos="low", partition="urgent", priority=9000)
     high, other = job(2, qos="high"), job(3, qos="normal")
-    by_qos = line_of(replace(shape, preempt_type=BY_QOS), limits)
+    by_qos = queue_order(replace(shape, preempt_type=BY_QOS), limits)
     assert by_qos.sort([low, high]) == [high, low]
-    assert line_of(shape, limits).sort([high, low]) == [low, high]
+    assert queue_order(shape, limits).sort([high, low]) == [low, high]
     assert by_qos.sort([other, high]) == [high, other]
 
 
 def test_under_preemption_by_partition_tiers_come_before_reservations() -> None:
     shape = ClusterShape("c", (24, 11), partitions=(PartitionShape("urgent", priority_tier=9),))
     kept, urgent = job(1, reservation="r"), job(2, partition="urgent")
-    assert line_of(shape, SiteLimits()).sort([urgent, kept]) == [kept, urgent]
-    line = line_of(replace(shape, preempt_type=BY_TIER), SiteLimits())
+    assert queue_order(shape, SiteLimits()).sort([urgent, kept]) == [kept, urgent]
+    line = queue_order(replace(shape, preempt_type=BY_TIER), SiteLimits())
     assert line.sort([kept, urgent]) == [urgent, kept]

@@ -7,33 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.recover.outcome import Outcome, Report, outcome_of
+from slurm_coloc.core.recover.outcome import Outcome, outcome_of
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step, same_gres
 from slurm_coloc.core.slurm.job import JobView
 
 GOAL = Goal(restart=0, tres="gres/gpu:1")
 FAILED = JobView(7, "FAILED", restarts=0, tres_per_node="gres/shard:12", priority=10)
-OOM = Report(oom=True, kind="cuda_oom")
 
 
 @pytest.mark.parametrize(
-    ("state", "report", "outcome"),
+    ("state", "oom", "outcome"),
     [
-        ("FAILED", OOM, Outcome.OOM_GPU),
-        ("FAILED", Report(oom=False), Outcome.FAILED),
-        ("FAILED", None, Outcome.FAILED),
-        ("COMPLETED", OOM, Outcome.COMPLETED),
-        ("OUT_OF_MEMORY", OOM, Outcome.OOM_HOST),
-        ("CANCELLED", OOM, Outcome.CANCELLED),
-        ("TIMEOUT", OOM, Outcome.TIMEOUT),
-        ("PREEMPTED", OOM, Outcome.PREEMPTED),
-        ("NODE_FAIL", OOM, Outcome.NODE_FAIL),
+        ("FAILED", True, Outcome.OOM_GPU),
+        ("FAILED", False, Outcome.FAILED),
+        ("COMPLETED", True, Outcome.COMPLETED),
+        ("OUT_OF_MEMORY", True, Outcome.OOM_HOST),
+        ("CANCELLED", True, Outcome.CANCELLED),
+        ("TIMEOUT", True, Outcome.TIMEOUT),
+        ("PREEMPTED", True, Outcome.PREEMPTED),
+        ("NODE_FAIL", True, Outcome.NODE_FAIL),
     ],
 )
 def test_only_a_failed_job_with_evidence_ran_out_of_gpu_memory(
-    state: str, report: Report | None, outcome: Outcome
+    state: str, oom: bool, outcome: Outcome
 ) -> None:
-    assert outcome_of(JobView(1, state), report) is outcome
+    assert outcome_of(JobView(1, state), oom=oom) is outcome
 
 
 def act(view: JobView, step: Step) -> tuple[JobView, bool]:
@@ -117,7 +115,8 @@ def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
     raised: bool,
     avoid: bool,
 ) -> None:
-    view = JobView(7, state, state == "COMPLETING", restarts, priority=priority, tres_per_node=tres)
+    view = JobView(7, state, restarts, priority=priority, tres_per_node=tres)
+    view = replace(view, completing=state == "COMPLETING")
     step = next_step(view, Goal(goal_restart, "gres/gpu:1", raised, avoid=avoid))
     if step is Step.REQUEUE_HOLD:
         assert (state, restarts) == ("FAILED", goal_restart)
@@ -126,8 +125,8 @@ def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
 
 
 def test_a_killed_job_did_not_run_out_of_gpu_memory() -> None:
-    assert outcome_of(JobView(1, "FAILED", signal=9), OOM) is Outcome.FAILED
-    assert outcome_of(JobView(1, "FAILED", exit_code=137), OOM) is Outcome.FAILED
+    assert outcome_of(JobView(1, "FAILED", signal=9), oom=True) is Outcome.FAILED
+    assert outcome_of(JobView(1, "FAILED", exit_code=137), oom=True) is Outcome.FAILED
 
 
 def test_spelling_of_gres_does_not_matter() -> None:

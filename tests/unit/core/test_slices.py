@@ -6,13 +6,20 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.shape import node_shape
-from slurm_coloc.core.decide.decide import History, Question, Rules, decide
-from slurm_coloc.core.decide.decision import Action, Decision, Estimate, Reason
+from slurm_coloc.core.decide.decide import decide
+from slurm_coloc.core.decide.decision import (
+    Action,
+    Decision,
+    Estimate,
+    Method,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.reserve import reserve_as
 from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite, whole_gpu
-from slurm_coloc.core.decide.sizing import Sizing
-from slurm_coloc.core.decide.slices import Method, called, more
+from slurm_coloc.core.decide.slices import called, more
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 
 SLICES = (("1c.3g.20gb", 1), ("1g.5gb", 2), ("2c.3g.20gb", 1), ("2g.10gb", 1))
@@ -31,8 +38,8 @@ def ask(
     policy: str = "collocate",
 ) -> Decision:
     rules = Rules(Sizing(), (), method)
-    question = Question(request, Estimate("text", upper_mib, upper_mib))
-    return decide(question, reserve_as(policy), shape, History(oom), rules)
+    estimate = Estimate("text", upper_mib, upper_mib)
+    return decide(Question(request, estimate, oom_mib=oom, policy=policy), shape, rules)
 
 
 @pytest.mark.parametrize(

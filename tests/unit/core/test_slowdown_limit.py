@@ -12,25 +12,27 @@ from slurm_coloc.core.decide.slowdown import (
     Beside,
     Load,
     alone_s,
+    limit_text,
     predicted,
     smallest,
     speed,
     wishes,
+    within_slowdown,
 )
-from slurm_coloc.core.decide.slowdown_limit import bounded, told
 
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 6)
 activities = st.floats(0.02, 1.0)
 
 
-def test_no_bound_no_change() -> None:
-    assert bounded(SHARE, None, 0.9, steered=False) is SHARE
-
-
 @pytest.mark.parametrize(
     ("bound", "smact", "steered", "action"),
     [
-        (1.0, 0.1, True, Action.EXCLUSIVE),  # it bears nobody: a share would keep all others out
+        (
+            1.0,
+            0.1,
+            True,
+            Action.EXCLUSIVE,
+        ),  # a share would keep all others out
         (1.05, 0.9, True, Action.COLLOCATE),
         (1.05, 0.9, False, Action.EXCLUSIVE),
         (1.05, None, False, Action.EXCLUSIVE),
@@ -41,7 +43,7 @@ def test_no_bound_no_change() -> None:
 def test_who_gets_a_whole_gpu(
     bound: float, smact: float | None, steered: bool, action: Action
 ) -> None:
-    found = bounded(SHARE, bound, smact, steered=steered)
+    found = within_slowdown(SHARE, bound, smact, steered=steered)
     assert found.action is action
     if action is Action.COLLOCATE:
         assert found.max_slowdown == bound
@@ -53,13 +55,13 @@ def test_a_whole_gpu_and_a_mig_device_need_no_bound() -> None:
     for one in (Decision(Action.EXCLUSIVE, Reason.FILLS_GPU), Decision(
         Action.COLLOCATE, Reason.FITS_SLICE, gpu_type="1g.5gb", slice_mib=4864
     )):  # fmt: skip
-        assert bounded(one, 1.0, None, steered=False) is one
+        assert within_slowdown(one, 1.0, None, steered=False) is one
 
 
 def test_the_user_is_told_what_can_be_kept() -> None:
-    assert "closed" in told(1.3, steered=True, node_gate=False)
-    assert "leaves out nodes" in told(1.3, steered=False, node_gate=True)
-    assert "not kept" in told(1.3, steered=False, node_gate=False)
+    assert "closed" in limit_text(1.3, steered=True, node_gate=False)
+    assert "leaves out nodes" in limit_text(1.3, steered=False, node_gate=True)
+    assert "not kept" in limit_text(1.3, steered=False, node_gate=False)
 
 
 @given(activities, activities)

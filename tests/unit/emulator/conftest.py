@@ -145,7 +145,7 @@ def nvml(emulator: Path) -> Callable[[Node, str], Any]:
 
 @pytest.fixture
 def table(make_node: Callable[..., Node]) -> Iterator[Table]:
-    """A GPU and the MPS seats of its jobs."""
+    """A GPU and the jobs that use its MPS daemon."""
     if os.geteuid() != 0:
         pytest.skip("needs root: daemons run as their users")
     yield from laid(make_node("2xa100-40gb", "--sharing", "auto"))

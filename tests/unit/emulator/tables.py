@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU with the MPS seats of its jobs, for the tests of them."""
+"""A GPU and the jobs that use its MPS daemon, for the tests of them."""
 
 import fcntl
 import json
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_coloc.adapters.mps import processes
+from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
 from slurm_coloc.adapters.mps.processes import Process
-from slurm_coloc.adapters.mps.seats import Gpu, Seat
 from slurm_coloc.core.gpu.sharing import Method, Rules
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ class Table:
         )
 
     def would(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str]:
-        found = self.gpu.would(Seat(job, 0, uid, uid), rules)
+        found = self.gpu.would_join(MpsJob(job, 0, uid, uid), rules)
         return found.method, found.reason
 
-    def sit(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
+    def join(self, job: int, uid: int = ADA, rules: Rules = ONE) -> tuple[Method, str, Path | None]:
         (self.run_dir / f"{job}.json").write_text("{}")
-        found, pipe = self.gpu.sit(Seat(job, 0, uid, uid), rules)
+        found, pipe = self.gpu.join(MpsJob(job, 0, uid, uid), rules)
         self.daemons()
         return found.method, found.reason, pipe
 
     def leave(self, job: int, uid: int = ADA) -> None:
         """The last one's daemon has gone then."""
-        self.gpu.leave(Seat(job, 0, uid, uid))
+        self.gpu.leave(MpsJob(job, 0, uid, uid))
         (self.run_dir / f"{job}.json").unlink(missing_ok=True)
         self.settle()
 
@@ -79,7 +79,7 @@ class Table:
 
 def laid(node: "Node") -> Iterator[Table]:
     """A table on this node; taken away in the end, with what is left on it."""
-    folder = Path(tempfile.mkdtemp(prefix="seats-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="mps-jobs-", dir="/tmp"))
     folder.chmod(0o755)
     made = Table(node, folder)
     node.folder.chmod(0o755)

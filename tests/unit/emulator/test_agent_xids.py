@@ -102,5 +102,7 @@ def test_a_driver_without_events(make_agent: Callable[..., Agent]) -> None:
     agent = make_agent("1xa100-40gb", options=("--no-events",))
     training(agent)
     xid(agent, 0, 31)
-    agent.until(lambda: "tells of no Xids" in agent.record(7)["why"].get("xid", ""), "the reason")
+    agent.until(
+        lambda: "does not report Xids" in agent.record(7)["why"].get("xid", ""), "the reason"
+    )
     assert agent.events(7) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rungs of the fence below a real process: limits of cgroups, and the frameworks' own.
+"""The levels of the fence below a real process: limits of cgroups, and the frameworks' own.
 
 The cgroups are the kernel's own; who counts device memory in them is the emulated driver.
 """

@@ -38,7 +38,8 @@ from dataclasses import asdict
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.nvml.mig import Mig
 with Nvml() as lib:
-    print(json.dumps([one._asdict() | {"files": one.files} for one in Mig(lib).devices()]))
+    devices = [one for gpu in Mig(lib).gpus() for one in gpu.devices]
+    print(json.dumps([one._asdict() | {"files": one.files} for one in devices]))
 """,
     )
     assert [one["profile"] for one in seen] == [

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.estimate.api import (
-    OPTIMIZERS,
     PRECISIONS,
     Estimate,
     TrainingOptions,

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.adapters.onnx import NETS, Onnx
-from slurm_coloc.estimate.api import OPTIMIZERS, TrainingOptions, estimate
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
+from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.baselines.nets import runner
 from slurm_coloc.estimate.baselines.nets.classes import CLASSES, CONTEXT_MIB, NETWORKS, file_name
 from slurm_coloc.estimate.baselines.nets.features import (

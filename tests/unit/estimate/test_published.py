@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError
-from slurm_coloc.estimate.api import OPTIMIZERS, PRECISIONS, TrainingOptions, estimate
+from slurm_coloc.estimate.api import PRECISIONS, TrainingOptions, estimate
 from slurm_coloc.estimate.baselines.deepspeed import DeepSpeed, model_states
 from slurm_coloc.estimate.baselines.faketensor import living
 from slurm_coloc.estimate.block.traced import Traced

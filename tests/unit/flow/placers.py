@@ -100,7 +100,7 @@ def placer(
     store: Store, slurm: Slurm, tmp_path: Path, limits: SiteLimits = NO_LIMITS, **place: Any
 ) -> Placer:
     found = around(store, slurm, tmp_path, SHAPE, limits, place)
-    return Placer(found, NodeGate(found.config, found.slurm, found.live, found.shape))
+    return Placer(found, NodeGate(found))
 
 
 def placement(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config, GateConfig
+from slurm_coloc.config import Config
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView
@@ -19,6 +20,7 @@ from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.nodes.prolog import launched, read_launch
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.watch.adopt import adopt, exclusive_tres
+from tests.unit.flow.contexts import context
 
 MARK = "site; coloc:1:0123456789ab:collocate:fits:12"
 VIEW = JobView(
@@ -128,9 +130,9 @@ def test_a_run_that_was_seen_there_needs_no_slurm(store: Store) -> None:
     with pytest.raises(SlurmError):
         require(store, slurm, 0, "gpu01")
     assert adopt(Config(), store, SHAPE, VIEW)
-    store.see_run(
-        {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": 1000, "submit_s": 1.0,
-         "state": "RUNNING", "node": "gpu[01-02]", "tres": "gres/shard:12", "start_s": 2.0}
+    store.runs.see(
+        Run(decision="0123456789ab", job_id=7, restart=0, uid=1000, submit_s=1.0,
+            state="RUNNING", node="gpu[01-02]", tres="gres/shard:12", start_s=2.0)
     )  # fmt: skip
     require(store, slurm, 0, "gpu02")
 
@@ -142,10 +144,10 @@ def test_adopted_from_its_mark(store: Store) -> None:
     assert not adopt(Config(), store, SHAPE, replace(VIEW, admin_comment=nobodys))
     assert decision_in(nobodys) is None
     assert adopt(Config(), store, SHAPE, VIEW)
-    row = store.decision("0123456789ab")
+    row = store.decisions.of("0123456789ab")
     assert row is not None
     kept = ("action", "reason", "shards", "uid", "may_requeue", "shards_per_gpu", "exclusive_tres")
-    assert [row[name] for name in kept] == [
+    assert [getattr(row, name) for name in kept] == [
         *("collocate", "fits", 12, 1000, 1, 39, "gres/gpu:1,gres/tape:1")
     ]
 
@@ -181,24 +183,24 @@ def test_an_adopted_job_of_shards_per_task_is_recovered(
 ) -> None:
     view = replace(VIEW, tres_per_node="", tres_per_task=per_task)
     assert adopt(Config(), store, SHAPE, view)
-    row = store.decision("0123456789ab")
+    row = store.decisions.of("0123456789ab")
     assert row is not None
-    assert (row["exclusive_tres"], row["may_requeue"]) == (exclusive, int(bool(exclusive)))
+    assert (row.exclusive_tres, row.may_requeue) == (exclusive, int(bool(exclusive)))
 
 
 def test_launched_keeps_the_gpus_and_tells_the_share(store: Store) -> None:
     adopt(Config(), store, SHAPE, VIEW)
 
     def see(view: JobView) -> None:
-        store.see_run(
-            {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": 1000, "submit_s": 1.0,
-             "state": view.state, "node": view.nodes, "tres": view.tres_per_node, "start_s": 2.0}
+        store.runs.see(
+            Run(decision="0123456789ab", job_id=7, restart=0, uid=1000, submit_s=1.0,
+                state=view.state, node=view.nodes, tres=view.tres_per_node, start_s=2.0)
         )  # fmt: skip
 
     def ask(name: str, uuid: str, slurm: Any) -> Any:
         gpus = [{"uuid": uuid, "minor": 0, "free_mib": 40000}]
         body = {"v": 1, "job_id": 7, "restart": 0, "node": name, "gpus": gpus}
-        gate = Gate(GateConfig(), store, slurm, lambda: False, lambda: SHAPE, see)
+        gate = Gate(context(store, slurm, shape=SHAPE), see)
         return asyncio.run(launched(store, slurm, see, gate, read_launch(body)))["reservation"]
 
     found = ask("gpu01", "GPU-1", Slurm())
@@ -206,8 +208,8 @@ def test_launched_keeps_the_gpus_and_tells_the_share(store: Store) -> None:
     assert (found["shards"], found["shard_mib"], found["upper_mib"]) == (12, 1024, None)
     ask("gpu02", "GPU-2", Slurm())
     ask("gpu02", "GPU-2", Slurm())  # a Prolog may run twice
-    assert store.runs_of_job(7)[0]["gpu_uuids"] == '["GPU-1", "GPU-2"]'
-    story = [line["text"] for line in store.story("0123456789ab", 7) if line["kind"] == "launch"]
+    assert store.runs.of_job(7)[0].gpu_uuids == ("GPU-1", "GPU-2")
+    story = [line.text for line in store.events("0123456789ab", 7) if line.kind == "launch"]
     assert len(story) == 2 and "40000 MiB free" in story[0]
     whole = Slurm(replace(VIEW, tres_per_node="gres/gpu:1,gres/tape:1"))
     found = ask("gpu01", "GPU-1", whole)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.config import EstimateConfig
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.replay.allocator import Rules
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks, read_calibration
 from slurm_coloc.flow.submit.estimate import Estimating, with_allocator
-from slurm_coloc.flow.submit.message import ColocOptions
+from slurm_coloc.flow.submit.message import ColocOptions, Submission
 from tests.unit.estimate.texts import example
 
 A100 = 'card = "NVIDIA A100-SXM4-40GB"\ncontext_mib = 500\n[workspace]\nweight = 1.2\n'
@@ -103,7 +104,8 @@ def test_a_submission_is_estimated_for_the_gpus_that_it_may_get(tmp_path: Path) 
         asked = (options, ("a100",)), (options, ("h100",)), (options, ("v100",))
         expandable = options.model_copy(update={"alloc_conf": "expandable_segments:True"})
         found = [
-            await estimating.of(one[0], 1, one[1]) for one in (*asked, (expandable, ("a100",)))
+            await estimating.of(Submission(given, JobRequest(1), gpu_types=types))
+            for given, types in (*asked, (expandable, ("a100",)))
         ]
         return [one.estimate.memory_mib if one.estimate else -1 for one in found]
 

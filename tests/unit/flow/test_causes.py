@@ -4,11 +4,12 @@
 Real preemptions and node failures are in tests/cluster; five hundred at a time are not."""
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import EndedJob, JobView
@@ -40,15 +41,16 @@ class Slurm:
         return SHAPE
 
 
-def run(job_id: int, node: str = "g1", restart: int = 0) -> dict[str, Any]:
-    return {"job_id": job_id, "restart": restart, "node": node, "start_s": 1.0}
+def run(job_id: int, node: str | None = "g1", restart: int = 0) -> Run:
+    return Run(decision="x", job_id=job_id, restart=restart, uid=1, state="RUNNING", node=node,
+               start_s=1.0)  # fmt: skip
 
 
-def causes(slurm: Slurm, *runs: dict[str, Any]) -> list[Outcome]:
+def causes(slurm: Slurm, *runs: Run) -> list[Outcome]:
     async def ask() -> list[Outcome]:
-        found = Causes(cast(SlurmClient, slurm), [one["job_id"] for one in runs])
+        found = Causes(cast(SlurmClient, slurm), [one.job_id for one in runs])
         return [
-            await found.of(one, JobView(one["job_id"], "PENDING", restarts=one["restart"] + 1))
+            await found.of(one, JobView(one.job_id, "PENDING", restarts=one.restart + 1))
             for one in runs
         ]
 

@@ -41,7 +41,7 @@ def peaks(run: RunUse) -> list[tuple[int, int]]:
 def test_it_is_the_run_s_that_was_alone(accounting: Accounting) -> None:
     stays = run_of(7)
     accounting.meet(GPU, [stays])
-    accounting.look(GPU, [stays], others=False)
+    accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]
     assert stays.record()["complete"]
 
@@ -51,7 +51,7 @@ def test_it_may_have_been_that_of_one_that_left(accounting: Accounting) -> None:
     stays = run_of(7)
     accounting.meet(GPU, [stays, run_of(8)])
     accounting.meet(GPU, [stays])
-    accounting.look(GPU, [stays], others=False)
+    accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == []
     assert not stays.record()["complete"], "nor is it known that it was not"
 
@@ -60,7 +60,7 @@ def test_an_agent_that_began_anew_knows_from_the_records(accounting: Accounting)
     stays, left = run_of(7), run_of(8)
     accounting.know({**left.record(), "gpus": [{"uuid": GPU}]})
     accounting.meet(GPU, [stays])
-    accounting.look(GPU, [stays], others=False)
+    accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == []
 
 
@@ -71,5 +71,5 @@ def test_who_left_long_before_had_none_of_it(
     accounting.meet(GPU, [stays, run_of(8)])
     monkeypatch.setattr(time, "time", lambda: NOW_S - 10)
     accounting.meet(GPU, [stays])
-    accounting.look(GPU, [stays], others=False)
+    accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]

@@ -17,6 +17,7 @@ from slurm_coloc.admin.rules.placement import gate
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.gate_wait import Way, age_counts, way_of
 from slurm_coloc.core.slurm.binding import Gpu
+from slurm_coloc.flow.cluster.context import ShareRequest
 from tests.unit.flow.placers import (
     AGES,
     CHANGE,
@@ -145,7 +146,7 @@ def test_a_submission_waits_with_its_age_too(store: Store, tmp_path: Path) -> No
 
     async def go() -> Rewrite:
         await one.round()
-        found = one.at_submit(ID, REQUEST, SHARE, 0.2, CHANGE)
+        found = one.at_submit(ShareRequest(ID, REQUEST, SHARE, 0.2, CHANGE))
         await asyncio.gather(*one._placer._writes)
         return found
 

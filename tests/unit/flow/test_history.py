@@ -3,9 +3,11 @@
 
 import asyncio
 import base64
+import json
 import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.adapters.store import Row, Store
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
+from slurm_coloc.core.records.reports import Report
+from slurm_coloc.core.records.runs import OfRun, Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView
@@ -50,7 +54,7 @@ class Desk:
         self.recorder = Recorder(self.config, self.store, lambda node: "a100")
         self.jobs = 0
 
-    def submit(self, uid: int = 1000, gpus: int = 1, **coloc: object) -> tuple[Row, str]:
+    def submit(self, uid: int = 1000, gpus: int = 1, **coloc: object) -> tuple[StoredDecision, str]:
         """The decision and the line for the user."""
         options = {"summary": PACKED, "batch_size": 40_000, **coloc}
         message: dict[str, Any] = {
@@ -59,13 +63,13 @@ class Desk:
             "coloc": {name: value for name, value in options.items() if value is not None},
         }
         answer = asyncio.run(self.decider.submit(message, SHAPE))
-        row = self.store.decision(answer["decision"])
+        row = self.store.decisions.of(answer["decision"])
         assert row is not None
         return row, answer["message.1"]
 
     def run(
         self,
-        decision: Row,
+        decision: StoredDecision,
         peak_mib: int | None,
         outcome: Outcome = Outcome.COMPLETED,
         *,
@@ -73,30 +77,30 @@ class Desk:
         gpu: str = GPU,
         alone: bool = True,
         ends: bool = True,
-        used: Row | None = None,
-    ) -> Row:
+        used: Any = None,
+    ) -> Run:
         """A run of a decision that ends now; ``used``: what its agent saw of it."""
         self.jobs += 1
         now = time.time()
         tres = "gres/gpu:1"
-        if decision["action"] == "collocate":
-            tres = f"gres/shard:{decision['shards']}"
+        if decision.action == "collocate":
+            tres = f"gres/shard:{decision.shards}"
         start_s = now - lasted_s
-        row = {
-            "decision": decision["id"], "job_id": self.jobs, "restart": 0, "uid": decision["uid"],
-            "submit_s": start_s, "state": "RUNNING", "node": "g1", "tres": tres, "start_s": start_s,
-        }  # fmt: skip
-        self.store.see_run(row)
-        self.store.launched(decision["id"], self.jobs, 0, [gpu])
-        run = self.store.runs_of_job(self.jobs)[0]
+        row = Run(
+            decision=decision.id, job_id=self.jobs, restart=0, uid=decision.uid,
+            submit_s=start_s, state="RUNNING", node="g1", tres=tres, start_s=start_s,
+        )  # fmt: skip
+        self.store.runs.see(row)
+        self.store.runs.launched(decision.id, self.jobs, 0, [gpu])
+        run = self.store.runs.of_job(self.jobs)[0]
         if ends:
             view = JobView(self.jobs, outcome.value.upper(), start_s=start_s, end_s=now)
-            body = {"peak_mib": peak_mib, "alone": alone, "gpu_uuids": [gpu]}
+            report = Report(peak_mib=peak_mib, alone=alone, gpu_uuids=(gpu,), used=used)
             if used is not None:
-                told = {"cluster": "c", "job_id": self.jobs, "restart": 0, "node": "g1"}
-                self.store.reports.add({**told, "at_s": now}, {**body, "used": used})
-            self.recorder.end(run, outcome, view, body)
-        return self.store.runs_of_job(self.jobs)[0]
+                body = json.dumps(asdict(report))
+                self.store.reports.add("c", self.jobs, 0, "g1", now, body)
+            self.recorder.end(run, outcome, view, report)
+        return self.store.runs.of_job(self.jobs)[0]
 
     def close(self) -> None:
         self.decider.close()
@@ -113,15 +117,15 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_a_measured_run_corrects_the_next(desk: Desk) -> None:
     first, line = desk.submit()
     assert "earlier" not in line
-    peak = first["memory_mib"] - 400
-    assert desk.run(first, peak)["peak_mib"] == peak
+    peak = first.memory_mib - 400
+    assert desk.run(first, peak).peak_mib == peak
     second, line = desk.submit()
     assert f"1 earlier run of this model used {peak} MiB at most" in line
-    assert second["memory_mib"] == peak
-    assert peak < second["upper_mib"] < first["upper_mib"]
-    assert desk.submit(uid=1001)[0]["memory_mib"] == first["memory_mib"], "another user's"
-    assert desk.submit(gpus=2)[0]["memory_mib"] == first["memory_mib"], "another request"
-    assert desk.submit(optimizer="sgd")[0]["memory_mib"] != peak
+    assert second.memory_mib == peak
+    assert peak < second.upper_mib < first.upper_mib
+    assert desk.submit(uid=1001)[0].memory_mib == first.memory_mib, "another user's"
+    assert desk.submit(gpus=2)[0].memory_mib == first.memory_mib, "another request"
+    assert desk.submit(optimizer="sgd")[0].memory_mib != peak
     assert "with batch size 40000 used" in desk.submit(batch_size=60_000)[1]
 
 
@@ -129,7 +133,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
     desk = Desk(tmp_path, history=False)
     first, _ = desk.submit()
     desk.run(first, 2000)
-    assert desk.submit()[0]["memory_mib"] == first["memory_mib"]
+    assert desk.submit()[0].memory_mib == first.memory_mib
     assert "needs estimate.history" in desk.submit(summary=None, auto=True, script=SCRIPT)[1]
     desk.close()
 
@@ -141,55 +145,55 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
 def test_a_run_that_ended_early_never_lowers(desk: Desk, outcome: Outcome, lasted_s: float) -> None:
     first, _ = desk.submit()
     desk.run(first, 1950, outcome, lasted_s=lasted_s)
-    assert desk.submit()[0]["upper_mib"] == first["upper_mib"]
-    high = first["upper_mib"] + 500
+    assert desk.submit()[0].upper_mib == first.upper_mib
+    high = first.upper_mib + 500
     desk.run(first, high, outcome, lasted_s=lasted_s, gpu=OTHER)
-    assert desk.submit()[0]["upper_mib"] > high
+    assert desk.submit()[0].upper_mib > high
 
 
 def test_what_a_neighbour_may_have_used_is_not_learned(desk: Desk) -> None:
     first, _ = desk.submit()
-    assert desk.run(first, 9000, alone=False)["peak_mib"] is None
+    assert desk.run(first, 9000, alone=False).peak_mib is None
     desk.run(first, 1, ends=False, lasted_s=300)  # goes on beside the next
-    assert desk.run(first, 9000)["peak_mib"] is None
-    assert desk.run(first, 2200, gpu="GPU-3")["peak_mib"] == 2200
+    assert desk.run(first, 9000).peak_mib is None
+    assert desk.run(first, 2200, gpu="GPU-3").peak_mib == 2200
 
 
 def test_what_ended_in_the_second_of_the_start_was_before(desk: Desk) -> None:
     first, _ = desk.submit()
-    end_s = desk.run(first, 2000)["end_s"]
-    other = {"decision": "other", "job_id": 99, "restart": 0}
-    assert len(desk.store.peaks.beside(other, end_s - 1, end_s + 10)) == 1
-    assert desk.store.peaks.beside(other, end_s, end_s + 10) == []
+    end_s = desk.run(first, 2000).end_s
+    other = OfRun(decision="other", job_id=99, restart=0)
+    assert len(desk.store.runs.beside(other, end_s - 1, end_s + 10)) == 1
+    assert desk.store.runs.beside(other, end_s, end_s + 10) == []
 
 
 def test_an_out_of_memory_keeps_out_of_that_share_until_it_was_measured(desk: Desk) -> None:
     first, _ = desk.submit()
     desk.run(first, None, Outcome.OOM_GPU)
     second, line = desk.submit()
-    assert second["action"] == "exclusive" and "ran out of GPU memory before" in line
-    peak = first["shards"] * 1024 + 300
-    assert desk.run(second, peak, alone=False)["peak_mib"] == peak, "it had the GPU whole"
+    assert second.action == "exclusive" and "ran out of GPU memory before" in line
+    peak = first.shards * 1024 + 300
+    assert desk.run(second, peak, alone=False).peak_mib == peak, "it had the GPU whole"
     third, _ = desk.submit()
-    assert third["action"] == "collocate" and third["shards"] > first["shards"]
+    assert third.action == "collocate" and third.shards > first.shards
 
 
 def test_a_peak_above_a_gpu_is_told(desk: Desk) -> None:
     first, _ = desk.submit()
     desk.run(first, 39_900)
     second, line = desk.submit()
-    assert second["action"] == "exclusive"
+    assert second.action == "exclusive"
     assert "1 earlier run of this model used 39900 MiB at most" in line
 
 
 def test_auto(desk: Desk) -> None:
     asked: dict[str, object] = {"summary": None, "batch_size": None, "auto": True}
     first, line = desk.submit(**asked, script=SCRIPT)
-    assert first["reason"] == "first-run"
+    assert first.reason == "first-run"
     assert SCRIPT not in str(first), "the text is not stored"
     desk.run(first, 9000)
     second, line = desk.submit(**asked, script=SCRIPT + "# a comment\n")
-    assert (second["action"], second["estimator"]) == ("collocate", "history")
+    assert (second.action, second.estimator) == ("collocate", "history")
     assert "(at most 9673 MiB expected; 1 earlier run of this script used 9000 MiB" in line
     for other in (
         {"script": SCRIPT + "true\n"},
@@ -198,8 +202,8 @@ def test_auto(desk: Desk) -> None:
         {"script": SCRIPT, "batch_size": 8},
         {"script": SCRIPT, "alloc_conf": "expandable_segments:True"},
     ):
-        assert desk.submit(**{**asked, **other})[0]["reason"] == "first-run"  # type: ignore[arg-type]
-    assert desk.submit(**asked)[0]["reason"] == "no-script"
+        assert desk.submit(**{**asked, **other})[0].reason == "first-run"  # type: ignore[arg-type]
+    assert desk.submit(**asked)[0].reason == "no-script"
 
 
 def test_history_that_cannot_be_read_costs_no_submission(
@@ -211,14 +215,14 @@ def test_history_that_cannot_be_read_costs_no_submission(
         raise ValueError("broken")
 
     monkeypatch.setattr(desk.store.peaks, "of", broken)
-    assert desk.submit()[0]["upper_mib"] == first["upper_mib"]
+    assert desk.submit()[0].upper_mib == first.upper_mib
 
 
 def test_forgotten_with_the_history(desk: Desk) -> None:
     first, _ = desk.submit()
     desk.run(first, 2200)
     desk.store.forget_history(time.time() + 10)
-    assert desk.submit()[0]["memory_mib"] == first["memory_mib"]
+    assert desk.submit()[0].memory_mib == first.memory_mib
 
 
 def test_what_counts_of_a_script() -> None:
@@ -245,6 +249,6 @@ def test_sm_activity_alone_is_learned(desk: Desk, beside: int, known: bool) -> N
     }  # fmt: skip
     desk.run(first, 3000, used=used)
     second, _ = desk.submit()
-    assert (second["smact"] == 0.321) is known
+    assert (second.smact == 0.321) is known
     smaller, _ = desk.submit(batch_size=20_000)
-    assert smaller["smact"] != 0.321
+    assert smaller.smact != 0.321

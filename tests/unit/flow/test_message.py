@@ -58,9 +58,9 @@ def test_job_fields_and_options_are_read() -> None:
         "env": ["SLURM_GPUS"],
         "coloc": {"batch_size": "32", "optimizer": "adamw", "kind": "batch"},
     }
-    asked = read_message(message)
-    assert asked.coloc.batch_size == 32
-    assert asked.request() == JobRequest(
+    coloc, request = read_message(message)
+    assert coloc.batch_size == 32
+    assert request == JobRequest(
         1000, num_tasks=2, tres_per_node="gres/gpu:1", requeue=0, env=("SLURM_GPUS",)
     )
 

@@ -20,8 +20,10 @@ from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.slurm.binding import Gpu, NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.place.node_gate import NodeGate
+from tests.unit.flow.contexts import context
 
 NODE = NodeShape("n1", ("gpu",), (), None, 2, 78, cpus=32, memory_mib=1000)
 SHAPE = ClusterShape("c", (24, 11, 5), (NODE,), constraints=True)
@@ -49,13 +51,14 @@ class Slurm:
     [((), 20), (("GPU-0",), 90), (("GPU-1",), 20), (("GPU-0", "GPU-1"), 100)],
 )
 def test_a_closed_gpu_counts_as_full(tmp_path: Path, closed: tuple[str, ...], pct: int) -> None:
-    live, slurm = Live(Store.open(tmp_path)), Slurm()
+    store, slurm = Store.open(tmp_path), Slurm()
+    live = Live(store)
     gpus = [
         {"uuid": f"GPU-{n}", "index": n, "total_mib": 40536, "free_mib": 1, "smact": smact}
         for n, smact in enumerate((0.2, 0.9))
     ]
     live.take("n1", {"gpus": gpus})
-    gate = NodeGate(CONFIG, slurm, live, lambda: SHAPE, lambda: closed)  # type: ignore[arg-type]
+    gate = NodeGate(context(store, slurm, CONFIG, live=live, shape=SHAPE), lambda: closed)
     asyncio.run(gate.round())
     assert json.loads(slurm.extra) == {"smact": pct, "coloc": 1}
 
@@ -86,8 +89,9 @@ class Several(Slurm):
 
 
 def gate_of(tmp_path: Path, shape: ClusterShape, slurm: Slurm, config: Any = CONFIG) -> NodeGate:
-    live = Live(Store.open(tmp_path))
-    return NodeGate(config, slurm, live, lambda: shape)  # type: ignore[arg-type]
+    store = Store.open(tmp_path)
+    live = Live(store)
+    return NodeGate(context(store, slurm, config, live=live, shape=shape))
 
 
 def test_a_job_asks_only_among_nodes_that_can_have_it(tmp_path: Path) -> None:
@@ -105,10 +109,12 @@ def test_a_job_asks_only_among_nodes_that_can_have_it(tmp_path: Path) -> None:
     slurm = Several("n1", "n2", "n3", "n4", "n5")
     gate = gate_of(tmp_path, shape, slurm)
     nodes, asks = ("n1", "n2", "n3", "n4"), replace(REQUEST, min_cpus=8)
-    assert gate.at_submit(nodes, asks, SHARE, CHANGE) == CHANGE, "no node has the keys yet"
+    assert gate.at_submit(ShareRequest("d", asks, SHARE, 0.2, CHANGE), nodes) == CHANGE, (
+        "no node has the keys yet"
+    )
     asyncio.run(gate.round())
     assert gate.carry == {"n1": 1, "n2": 2, "n3": 3, "n4": 4, "n5": 5}
-    found = gate.at_submit(nodes, asks, SHARE, CHANGE)
+    found = gate.at_submit(ShareRequest("d", asks, SHARE, 0.2, CHANGE), nodes)
     assert found.fields["extra"] == "smact<80&(coloc=1|coloc=4)"
 
 
@@ -119,16 +125,20 @@ def test_a_job_asks_only_among_nodes_that_can_have_it(tmp_path: Path) -> None:
 def test_what_is_not_judged_is_not_gated(tmp_path: Path, change: dict[str, Any]) -> None:
     gate = gate_of(tmp_path, SHAPE, Several("n1"))
     asyncio.run(gate.round())
-    assert gate.at_submit(("n1",), REQUEST, SHARE, CHANGE) != CHANGE
-    assert gate.at_submit(("n1",), replace(REQUEST, **change), SHARE, CHANGE) == CHANGE
+    assert gate.at_submit(ShareRequest("d", REQUEST, SHARE, 0.2, CHANGE), ("n1",)) != CHANGE
+    assert (
+        gate.at_submit(ShareRequest("d", replace(REQUEST, **change), SHARE, 0.2, CHANGE), ("n1",))
+        == CHANGE
+    )
     other = Rewrite({"tres_per_node": "gres/shard:12,gres/nvme:1"})
-    assert gate.at_submit(("n1",), REQUEST, SHARE, other) == other
+    assert gate.at_submit(ShareRequest("d", REQUEST, SHARE, 0.2, other), ("n1",)) == other
 
 
 def test_the_switch_off_and_an_orderly_end_open_the_gate(tmp_path: Path) -> None:
     thrown: list[int] = []
-    live, slurm = Live(Store.open(tmp_path)), Several("n1", "n2")
-    gate = NodeGate(CONFIG, slurm, live, lambda: SHAPE, off=lambda: bool(thrown))  # type: ignore[arg-type]
+    store, slurm = Store.open(tmp_path), Several("n1", "n2")
+    live = Live(store)
+    gate = NodeGate(context(store, slurm, CONFIG, live=live, shape=SHAPE, off=lambda: bool(thrown)))
     live._began_s -= 61.0
     busy = {"uuid": "GPU-0", "index": 0, "total_mib": 40536, "free_mib": 1, "smact": 0.9}
     live.take("n1", {"gpus": [busy]})
@@ -158,7 +168,7 @@ def test_a_node_that_refuses_keeps_no_other_back(tmp_path: Path) -> None:
     gate = gate_of(tmp_path, replace(SHAPE, nodes=nodes), slurm)
     asyncio.run(gate.round())
     assert gate.carry == {"n3": 3}
-    assert gate.at_submit(("n1", "n3"), REQUEST, SHARE, CHANGE) == CHANGE
+    assert gate.at_submit(ShareRequest("d", REQUEST, SHARE, 0.2, CHANGE), ("n1", "n3")) == CHANGE
 
 
 def test_a_restart_opens_no_gate(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.ring import Ring
-from slurm_coloc.adapters.slurm.commands.queue import COLUMNS, parse_queue
+from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
 from slurm_coloc.core.decide.request import JobRequest
@@ -23,6 +23,7 @@ from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
+from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.pins import Placer
 from tests.unit.flow.placers import (
     CHANGE,
@@ -44,7 +45,7 @@ def test_a_pin_is_a_type_and_a_node(store: Store, tmp_path: Path) -> None:
     assert slurm.updates == [
         ("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"}),
     ]
-    assert "n1 GPU a100-0 by magm" in store.story(ID, 7)[-1]["text"]
+    assert "n1 GPU a100-0 by magm" in store.events(ID, 7)[-1].text
     (path,) = Ring(tmp_path / "placement").paths()
     assert replay(path).same
 
@@ -63,7 +64,7 @@ def test_a_restart_goes_on_from_what_slurm_shows(store: Store, tmp_path: Path) -
     slurm.uses = [replace(use, usable=False) for use in slurm.uses]
     run(placer(store, slurm, tmp_path))
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
-    assert "its node is closed" in store.story(ID, 7)[-1]["text"]
+    assert "its node is closed" in store.events(ID, 7)[-1].text
 
 
 def test_after_a_restart_the_agents_are_awaited(store: Store, tmp_path: Path) -> None:
@@ -71,17 +72,17 @@ def test_after_a_restart_the_agents_are_awaited(store: Store, tmp_path: Path) ->
     slurm = Slurm(PINNED)
     one = placer(store, slurm, tmp_path, stale_s=5.0)
     live = one._sources.live
-    kept, live._kept = live._kept, {}
+    kept, live._beats = live._beats, {}
     run(one)
     assert slurm.updates == []
     (found,) = submitted(one, REQUEST)
     assert found == CHANGE.fields
-    live._kept = kept
+    live._beats = kept
     run(one)
     assert slurm.updates == []
-    live._kept, live._began_s = {}, live._began_s - 5.0
+    live._beats, live._began_s = {}, live._began_s - 5.0
     run(one)
-    assert "too old" in store.story(ID, 7)[-1]["text"]
+    assert "too old" in store.events(ID, 7)[-1].text
 
 
 def test_native_lets_go_of_all_pins(store: Store, tmp_path: Path) -> None:
@@ -118,13 +119,13 @@ def test_a_refused_update_is_no_fault(store: Store, tmp_path: Path) -> None:
     """It had started when the update came."""
     slurm = Slurm(JOB, refuse="Job is no longer pending execution")
     run(placer(store, slurm, tmp_path))
-    assert [line["kind"] for line in store.story(ID, 7)] == ["adopted"]
+    assert [line.kind for line in store.events(ID, 7)] == ["adopted"]
 
 
 def test_a_recovered_job_is_bound_to_no_node(store: Store, tmp_path: Path) -> None:
     whole = replace(PINNED, tres_per_node="gres/gpu:1", restarts=1, reason="BeginTime")
     share = replace(PINNED, job_id=8, handle="8")
-    store.note(1.0, ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(whole, share)
     one = placer(store, slurm, tmp_path)
     run(one)
@@ -133,7 +134,7 @@ def test_a_recovered_job_is_bound_to_no_node(store: Store, tmp_path: Path) -> No
 
 def test_a_recovered_share_too(store: Store, tmp_path: Path) -> None:
     """Larger than before, and no GPU has room for it now."""
-    store.note(1.0, ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(replace(JOB, tres_per_node="gres/shard:30", req_nodes="n1"))
     slurm.uses = [replace(use, gpus=(Gpu(20, 39), Gpu(20, 39))) for use in slurm.uses]
     run(placer(store, slurm, tmp_path))
@@ -141,7 +142,7 @@ def test_a_recovered_share_too(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_node_that_the_owner_named_later_stays(store: Store, tmp_path: Path) -> None:
-    store.note(1.0, ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(replace(JOB, req_nodes="n2"))
     run(placer(store, slurm, tmp_path))
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12"})]
@@ -190,7 +191,10 @@ def test_a_job_that_is_kept_off_stays_pinned(store: Store, tmp_path: Path) -> No
 def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
     async def go() -> list[dict[str, Any]]:
         await one.round()
-        found = [dict(one.at_submit(ID, asks, SHARE, 0.2, CHANGE).fields) for asks in requests]
+        found = [
+            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            for asks in requests
+        ]
         await asyncio.gather(*one._writes)
         return found
 
@@ -261,7 +265,7 @@ def test_the_ring_keeps_the_newest(tmp_path: Path) -> None:
 def test_the_queue_is_read() -> None:
     def line(**values: str) -> str:
         return "".join(f"{values.get(name.replace('-', '_'), ''):<{width}}"
-                       for name, width in COLUMNS)  # fmt: skip
+                       for name, width in QUEUE.widths.items())  # fmt: skip
 
     text = "\n".join(
         [

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config, parse_config
+from slurm_coloc.config import parse_config
+from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
+from tests.unit.flow.contexts import context
 
 MARK = "coloc:1:0123456789ab:collocate:fits:12"
 FAILED = JobView(7, "FAILED", uid=1000, priority=10, tres_per_node="shard:12", admin_comment=MARK)
@@ -61,15 +63,15 @@ class Refusing:
 def store(tmp_path: Path) -> Store:
     found = Store.open(tmp_path)
     now = time.time()
-    found.works.add(
-        {"decision": "0123456789ab", "job_id": 7, "restart": 0, "uid": 1000,
-         "tres": "gres/gpu:1", "created_s": now, "updated_s": now}
+    found.recoveries.add(
+        Recovery(decision="0123456789ab", job_id=7, restart=0, uid=1000,
+                 tres="gres/gpu:1", created_s=now, updated_s=now)
     )  # fmt: skip
     return found
 
 
 def rounds(store: Store, slurm: Any, count: int) -> None:
-    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None)
+    recoverer = Recoverer(context(store, slurm), lambda view: None)
 
     async def run() -> None:
         for _ in range(count):
@@ -85,17 +87,17 @@ def test_a_refused_job_is_let_go_at_the_end(store: Store) -> None:
     assert slurm.view.held
     rounds(store, slurm, 1)
     assert not slurm.view.held
-    assert store.works.open() == []
-    assert "given up" in store.story("0123456789ab", 7)[-1]["text"]
+    assert store.recoveries.open() == []
+    assert "given up" in store.events("0123456789ab", 7)[-1].text
 
 
 def test_a_slurmctld_that_is_away_is_waited_for(store: Store) -> None:
     slurm = Refusing("squeue: no answer within 10 s", "slurm-away")
     rounds(store, slurm, 3 * MAX_TRIES)
-    assert len(store.works.open()) == 1
+    assert len(store.recoveries.open()) == 1
     slurm.words = ""
     rounds(store, slurm, 1)
-    assert store.works.open() == []
+    assert store.recoveries.open() == []
     assert (slurm.view.priority, slurm.view.tres_per_node) == (100_000, "gres/gpu:1")
 
 
@@ -111,20 +113,20 @@ def test_a_mark_that_an_admin_overwrote_does_not_leave_the_job_held(store: Store
 
 def test_a_failed_step_is_not_tried_again_at_once(store: Store) -> None:
     slurm = Refusing("Invalid")
-    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm), lambda view: None)
 
     async def run() -> None:
         for _ in range(50):
             await recoverer.round()
 
     asyncio.run(run())
-    assert store.works.open()[0]["tries"] == 1
+    assert store.recoveries.open()[0].tries == 1
 
 
 def test_switched_off_begins_nothing_and_ends_what_it_began(store: Store) -> None:
     off = True
     slurm = Refusing("Invalid")
-    recoverer = Recoverer(Config(), store, slurm, lambda: off, lambda view: None)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm, off=lambda: off), lambda view: None)
     asyncio.run(recoverer.round())
     assert slurm.view.state == "FAILED"
     off = False
@@ -163,54 +165,58 @@ def two_nodes() -> ClusterShape:
 
 
 def test_a_victim_is_kept_from_its_node_for_a_while(store: Store) -> None:
-    work = store.works.open()[0]
-    store.works.change(work, cause="neighbour", way="same", tres="shard:12", avoid="n1", front=0)
+    work = store.recoveries.open()[0]
+    store.recoveries.change(
+        work, cause="neighbour", way="same", tres="shard:12", avoid="n1", front=0
+    )
     slurm = Recording()
     slurm.view = replace(slurm.view, partition="main")
-    recoverer = Recoverer(Config(), store, slurm, lambda: False, lambda view: None, two_nodes)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm, shape=two_nodes()), lambda view: None)
     asyncio.run(recoverer.round())
     assert slurm.done[0] == {"ExcNodeList": "n9,n1"}
     assert "Priority" not in slurm.done[1], "it has the place that it had"
-    assert store.works.open() == []
+    assert store.recoveries.open() == []
     # The gate gives the node back, with what the owner had excluded.
     row = store.putbacks.open()[0]
-    assert (row["node"], row["was"], row["excluded"], row["delayed"]) == ("n1", "n9", 1, 1)
+    assert (row.node, row.was, row.excluded, row.delayed) == ("n1", "n9", 1, 1)
 
 
 def test_where_no_other_node_could_take_it_it_may_go_back(store: Store) -> None:
-    work = store.works.open()[0]
-    store.works.change(work, cause="foreign", way="same", tres="shard:12", avoid="n1", front=0)
+    work = store.recoveries.open()[0]
+    store.recoveries.change(
+        work, cause="foreign", way="same", tres="shard:12", avoid="n1", front=False
+    )
     slurm = Recording()
     rounds(store, slurm, 1)
     assert all("ExcNodeList" not in fields for fields in slurm.done)
-    assert store.works.open() == store.putbacks.open() == []
+    assert store.recoveries.open() == store.putbacks.open() == []
 
 
 def test_the_time_at_the_front_ends(store: Store) -> None:
     slurm = Recording()
     rounds(store, slurm, 1)
     assert slurm.view.priority == 100_000
-    [raised] = store.works.raised()
+    [raised] = store.recoveries.raised()
     rounds(store, slurm, 1)
     assert slurm.view.priority == 100_000, "its time is not over"
-    store.works.change(raised, raised_s=time.time() - 7200)
+    store.recoveries.change(raised, raised_s=time.time() - 7200)
     released = slurm.released
     rounds(store, slurm, 1)
     assert (slurm.released, slurm.view.priority) == (released + 1, 10)
-    assert store.works.raised() == []
-    assert "not raised now" in store.story("0123456789ab", 7)[-1]["text"]
+    assert store.recoveries.raised() == []
+    assert "not raised now" in store.events("0123456789ab", 7)[-1].text
 
 
 def test_a_hold_of_the_owner_s_outlives_the_time_at_the_front(store: Store) -> None:
     slurm = Recording()
     rounds(store, slurm, 1)
-    [raised] = store.works.raised()
-    store.works.change(raised, raised_s=time.time() - 7200)
+    [raised] = store.recoveries.raised()
+    store.recoveries.change(raised, raised_s=time.time() - 7200)
     slurm.view = replace(slurm.view, priority=0)
     released = slurm.released
     rounds(store, slurm, 1)
     assert slurm.released == released
-    assert store.works.raised() == []
+    assert store.recoveries.raised() == []
 
 
 def test_by_nice_the_owner_s_own_value_comes_back(store: Store) -> None:
@@ -221,10 +227,10 @@ def test_by_nice_the_owner_s_own_value_comes_back(store: Store) -> None:
 
     slurm.terms = terms  # type: ignore[attr-defined]
     config = parse_config({"recovery": {"raise_by": "nice"}}, "test")
-    recoverer = Recoverer(config, store, slurm, lambda: False, lambda view: None)  # type: ignore[arg-type]
+    recoverer = Recoverer(context(store, slurm, config), lambda view: None)
     asyncio.run(recoverer.round())
     assert slurm.done[-1]["Nice"] == 7 - 10_000
-    [raised] = store.works.raised()
-    store.works.change(raised, raised_s=time.time() - 7200)
+    [raised] = store.recoveries.raised()
+    store.recoveries.change(raised, raised_s=time.time() - 7200)
     asyncio.run(recoverer.round())
     assert slurm.done[-1] == {"Nice": 7}

@@ -55,7 +55,7 @@ def look(who: Role, clock: Clock, times: int = 1) -> Part:
     for _ in range(times):
         clock(role.LOOK_S)
         try:
-            asyncio.run(who.look())
+            asyncio.run(who.refresh())
         except SlurmError:
             pass
     return who.part
@@ -98,7 +98,7 @@ def test_never_two_at_one_time(clock: Clock) -> None:
         slurm.ping, slurm.obeys = ping, number != 13  # 13: a restart, the backup only waits
         for phase in (0, 1):
             clock(role.LOOK_S / 2)
-            asyncio.run(roles[phase if number % 2 else 1 - phase].look())
+            asyncio.run(roles[phase if number % 2 else 1 - phase].refresh())
             parts = [who.part for who in roles]
             assert parts.count(Part.ACTIVE) < 2, (number, phase)
             seen.append(tuple(parts))

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from slurm_coloc.adapters.hookenv import HookSettings
-from slurm_coloc.adapters.mps.seats import Reaped
+from slurm_coloc.adapters.mps.node import Reaped
 from slurm_coloc.flow.measure import sampler
 
 
@@ -28,7 +28,7 @@ def test_no_error_of_tidying_ends_the_samples(
     def fails(*_: object) -> Reaped:
         raise error
 
-    monkeypatch.setattr(sampler.seats, "reap", fails)
+    monkeypatch.setattr(sampler.node, "reap", fails)
     with capture_logs() as logs:
         for _ in range(3):
             asyncio.run(agent._reap())
@@ -37,7 +37,7 @@ def test_no_error_of_tidying_ends_the_samples(
 
 def test_each_kind_is_told_once(agent: sampler.Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Reaped(["GPU-1"], ["OSError: [Errno 5] a", "OSError: [Errno 5] b", "KeyError: 'uuid'"])
-    monkeypatch.setattr(sampler.seats, "reap", lambda *_: found)
+    monkeypatch.setattr(sampler.node, "reap", lambda *_: found)
     with capture_logs() as logs:
         for _ in range(3):
             asyncio.run(agent._reap())

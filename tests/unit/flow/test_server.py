@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters.server import MAX_A_USER, MAX_LINE, Server
+from slurm_coloc.adapters.server import MAX_LINE, Server
+from slurm_coloc.core.peer import MAX_A_USER
 
 
 async def ask(path: Path, line: bytes) -> bytes:

@@ -28,7 +28,7 @@ def test_a_shape_older_than_the_hook_is_asked_for_again() -> None:
         slurm = OneCall()
         seen = ShapeCache(slurm)  # type: ignore[arg-type]
         assert not await seen.is_stale(None, 1), "a hook that does not tell"
-        await seen.look()
+        await seen.refresh()
         first_s = seen.at_s
         assert not await seen.is_stale(int(time.time() * 1000) - 1000, 1)
         assert seen.at_s == first_s, "nothing to ask for"

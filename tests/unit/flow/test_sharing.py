@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Prolog tells slurmstepd of the rungs, by what the node has."""
+"""What the Prolog tells slurmstepd of the fence levels, by what the node has."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.adapters.hookenv import HookSettings, read_job
+from slurm_coloc.adapters.hookenv import HookCall, HookSettings, read_job
 from slurm_coloc.core.gpu.sharing import Chosen, Method
 from slurm_coloc.errors import GpuError
 from slurm_coloc.flow.launch import memory_limit, prolog, sharing
@@ -32,7 +32,7 @@ def prepared(tmp_path: Path, uuid: str = GPU, env: dict[str, str] = ENV, **setti
         "gpu": {"available": True, "devices": [{"uuid": uuid, "total_mib": 40960}]},
     }
     known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", **settings)
-    return sharing.prepare(JOB, known, state, env)[1]
+    return sharing.prepare(HookCall(JOB, known, env), state)[1]
 
 
 @pytest.mark.usefixtures("kernel")
@@ -69,21 +69,21 @@ def test_an_older_node(
     assert "cgroup_mib" not in prepared(tmp_path)
     gpu = {"devices": [{"uuid": GPU, "total_mib": 1}]}
     known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none")
-    assert "is not on this node" in sharing.unfenced(JOB, known, gpu, ENV)
+    assert "is not on this node" in sharing.unfenced(HookCall(JOB, known, ENV), gpu)
 
 
 @pytest.mark.usefixtures("kernel")
 def test_what_would_hold_a_job(tmp_path: Path) -> None:
     known = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none")
-    one = {"uuid": GPU, "total_mib": 1}
-    assert sharing.unfenced(JOB, known, {"devices": [one]}, ENV) == ""
-    assert sharing.unfenced(JOB, known, {"devices": [one | {"uuid": MIG}]}, ENV) == ""
-    assert sharing.unfenced(JOB, known, {"devices": [one, one]}, ENV) == ""
-    assert "several" in sharing.unfenced(JOB, known, {"devices": [one, one | {"uuid": MIG}]}, ENV)
-    assert "several" in sharing.unfenced(JOB, known, {"devices": [one] * 33}, ENV)
-    assert "not known" in sharing.unfenced(JOB, known, {}, ENV)
+    call, one = HookCall(JOB, known, ENV), {"uuid": GPU, "total_mib": 1}
+    assert sharing.unfenced(call, {"devices": [one]}) == ""
+    assert sharing.unfenced(call, {"devices": [one | {"uuid": MIG}]}) == ""
+    assert sharing.unfenced(call, {"devices": [one, one]}) == ""
+    assert "several" in sharing.unfenced(call, {"devices": [one, one | {"uuid": MIG}]})
+    assert "several" in sharing.unfenced(call, {"devices": [one] * 33})
+    assert "not known" in sharing.unfenced(call, {})
     off = HookSettings(run_dir=tmp_path, mps_control=tmp_path / "none", cgroup="off")
-    assert "is not on this node" in sharing.unfenced(JOB, off, {"devices": [one]}, ENV)
+    assert "is not on this node" in sharing.unfenced(HookCall(JOB, off, ENV), {"devices": [one]})
 
 
 class Driver:
@@ -124,29 +124,29 @@ def test_a_limit_is_asserted_set_and_read_back(
     assert driver.set == [8192] * times
 
 
-def test_the_rung_of_a_file() -> None:
-    assert memory_limit.rung_of(b"fence 1\nrung cgroup\nmib 4096\n") == "cgroup"
+def test_the_level_of_a_file() -> None:
+    assert memory_limit.level_of(b"fence 1\nrung cgroup\nmib 4096\n") == "cgroup"
     for text in (None, b"", b"fence 2\nrung cgroup\n", b"fence 1\nrung x\n", b"\xff" * 99):
-        assert memory_limit.rung_of(text) is None
+        assert memory_limit.level_of(text) is None
 
 
 class Clients:
-    """GPUs whose MPS can be had, or not; who sits where."""
+    """GPUs whose MPS can be had, or not; who uses it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...] = ()) -> None:
         self.taken: set[str] = set()
 
-        def gpu(settings: HookSettings, uuid: str, environ: object) -> Any:
-            return SimpleNamespace(sit=lambda seat, rules: self.sit(uuid, without))
+        def gpu(call: HookCall, device: dict[str, Any]) -> Any:
+            return SimpleNamespace(join=lambda job, rules: self.join(device["uuid"], without))
 
         def leave(*_: object) -> list[str]:
             self.taken.clear()
             return []
 
         monkeypatch.setattr(sharing, "_gpu", gpu)
-        monkeypatch.setattr(sharing.seats, "leave", leave)
+        monkeypatch.setattr(sharing.node, "leave", leave)
 
-    def sit(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
+    def join(self, uuid: str, without: tuple[str, ...]) -> tuple[Chosen, Path | None]:
         if uuid in without:
             return Chosen(Method.STREAMS, "another user has MPS on this GPU"), None
         self.taken.add(uuid)
@@ -164,37 +164,37 @@ def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
         "gpu": {"available": True, "devices": devices},
     }
     known = HookSettings(run_dir=tmp_path, several_gpus=several, thread_percentage=50)
-    told, text = sharing.prepare(JOB, known, state, {})
+    told, text = sharing.prepare(HookCall(JOB, known, {}), state)
     return told, text.splitlines()
 
 
 def test_a_task_with_one_of_several_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seats = Clients(monkeypatch)
+    clients = Clients(monkeypatch)
     told, lines = of_two(tmp_path, "tasks")
     assert f"task 3 {GPU} /run/mps/f515/1000" in lines
     assert f"task 1 {OTHER} /run/mps/9999/1000" in lines
     assert "threads 50" in lines and "method streams" in lines
     assert "a client of its MPS" in told["reason"]
-    assert seats.taken == {GPU, OTHER}
+    assert clients.taken == {GPU, OTHER}
 
 
 @pytest.mark.parametrize(("several", "without"), [("streams", ()), ("tasks", (OTHER,))])
 def test_or_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: str, without: tuple[str, ...]
 ) -> None:
-    """Of one training all tasks are alike; a seat that was taken is given back."""
-    seats = Clients(monkeypatch, without)
+    """Of one training all tasks are alike; what was set up for some is taken back."""
+    clients = Clients(monkeypatch, without)
     told, lines = of_two(tmp_path, several)
     assert not [line for line in lines if line.startswith(("task", "threads", "pipe"))]
     assert told["method"] == "streams" and "several GPUs" in told["reason"]
-    assert seats.taken == set()
+    assert clients.taken == set()
 
 
 def explode(*_: object) -> object:
     raise RecursionError("maximum recursion depth exceeded")
 
 
-@pytest.mark.parametrize("where", ["_sit", "_rules", "_gpu", "_ladder", "_by_kernel"])
+@pytest.mark.parametrize("where", ["_join", "_rules", "_gpu", "_kernels_limit", "_by_kernel"])
 def test_a_preparation_that_fails_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -210,7 +210,7 @@ def test_a_preparation_that_fails_is_told(
 def test_the_kernels_limit_stands_where_mps_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "_sit", explode)
+    monkeypatch.setattr(sharing, "_join", explode)
     assert "\ncgroup_mib 11264\n" in prepared(tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_a_size_that_nvml_does_not_tell(tmp_path: Path) -> None:
         "reservation": {"available": True, "shards": 11, "shard_mib": 1024},
         "gpu": {"available": True, "devices": devices},
     }
-    told, text = sharing.prepare(JOB, HookSettings(run_dir=tmp_path), state, {})
+    told, text = sharing.prepare(HookCall(JOB, HookSettings(run_dir=tmp_path), {}), state)
     assert "several GPUs" in told["reason"]
     assert "gpu_mib 40960" in text.splitlines()
 
@@ -234,7 +234,7 @@ def test_a_prolog_that_is_ended_while_it_prepares(
     settings = HookSettings(run_dir=tmp_path, frameworks="off")
     device = {"uuid": GPU, "total_mib": 40960, "free_mib": 40960, "processes": []}
     monkeypatch.setattr(prolog.hookenv, "read_settings", lambda _: settings)
-    monkeypatch.setattr(prolog, "look", lambda *_: {"available": True, "devices": [device]})
+    monkeypatch.setattr(prolog, "gpus_now", lambda *_: {"available": True, "devices": [device]})
     held = {"available": True, "shards": 11, "shard_mib": 1024, "decision": "collocate"}
     monkeypatch.setattr(prolog, "ask_reservation", lambda *_, **__: (held, {}))
     env = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"}

@@ -14,11 +14,14 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, SlotConfig, SlowdownConfig
+from slurm_coloc.core.records.lists import SlottedJob, StretchedRun
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.time.slots import MAX_TRIES, Slots
 from slurm_coloc.flow.watch.adopt import adopt
+from tests.unit.flow.contexts import context
 
 ID = "0123456789ab"
 SHAPE = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("gpu",), (), None, 2, 78),))
@@ -81,11 +84,11 @@ def store(tmp_path: Path) -> Store:
 
 
 def see(store: Store, view: JobView, **more: Any) -> None:
-    store.see_run(
-        {
-            "decision": ID, "job_id": 7, "restart": view.restarts, "uid": 1000, "submit_s": 1.0,
-            "state": view.state, "node": "n1", "tres": view.tres, "start_s": view.start_s,
-        }
+    store.runs.see(
+        Run(
+            decision=ID, job_id=7, restart=view.restarts, uid=1000, submit_s=1.0,
+            state=view.state, node="n1", tres=view.tres, start_s=view.start_s,
+        )
     )  # fmt: skip
     for name, value in more.items():
         sql = f"UPDATE runs SET {name} = ? WHERE restart = ?"
@@ -103,18 +106,12 @@ def go_on(
 ) -> None:
     """Rounds by a colocd that knows nothing but its database."""
     for _ in range(rounds):
-        slots = Slots(
-            SlotConfig(**settings),
-            slowdown or SlowdownConfig(),
-            store,
-            slurm,  # type: ignore[arg-type]
-            lambda: off,
-            slurm.job,
-        )
+        config = Config(slots=SlotConfig(**settings), slowdown=slowdown or SlowdownConfig())
+        slots = Slots(context(store, slurm, config, off=lambda: off), slurm.job)
         asyncio.run(slots.round())
 
 
-def row(store: Store) -> dict[str, Any]:
+def row(store: Store) -> SlottedJob:
     found = store.slots.of(ID, 7)
     assert found is not None
     return found
@@ -127,7 +124,7 @@ def running(age_s: float) -> Slurm:
 def test_nothing_before_it_is_due(store: Store) -> None:
     slurm = running(100)
     go_on(store, slurm)
-    assert slurm.orders == [] and (row(store)["total_s"], row(store)["nice"]) == (86400.0, 4)
+    assert slurm.orders == [] and (row(store).total_s, row(store).nice) == (86400.0, 4)
 
 
 def test_one_signal_however_often_colocd_dies(store: Store) -> None:
@@ -141,7 +138,7 @@ def test_a_signal_that_got_no_answer_is_not_sent_twice(store: Store) -> None:
     slurm = running(3490)
     slurm.refuse["signal"] = "away"
     go_on(store, slurm, rounds=2)
-    assert slurm.orders == ["signal URG"] and row(store)["tries"] == 0
+    assert slurm.orders == ["signal URG"] and row(store).tries == 0
 
 
 def test_switched_off_nothing_new_is_begun(store: Store) -> None:
@@ -155,7 +152,7 @@ def test_one_that_stays_is_let_run_and_told(store: Store) -> None:
     go_on(store, slurm)
     store.slots.change(row(store), signalled_s=time.time() - 500)
     go_on(store, slurm, rounds=2)
-    assert slurm.orders == ["signal URG", "notify"] and row(store)["state"] == "dropped"
+    assert slurm.orders == ["signal URG", "notify"] and row(store).state == "dropped"
 
 
 @pytest.mark.parametrize(
@@ -174,11 +171,11 @@ def test_one_that_saved_and_stays_is_put_back(
     store.slots.change(row(store), signalled_s=told_s)
     go_on(store, slurm, cut=cut)
     if not put_back:
-        assert slurm.orders == ["signal URG", "notify"] and row(store)["state"] == "dropped"
+        assert slurm.orders == ["signal URG", "notify"] and row(store).state == "dropped"
         return
     # It is back in the queue, its time is counted as a slot's, others go first.
     assert slurm.orders[:3] == ["signal URG", "notify", "requeue"]
-    assert slurm.orders[3].startswith("update Nice=5") and row(store)["used_s"] >= 3600
+    assert slurm.orders[3].startswith("update Nice=5") and row(store).used_s >= 3600
 
 
 def test_the_next_slot_has_what_is_left_behind_others(store: Store) -> None:
@@ -188,7 +185,7 @@ def test_the_next_slot_has_what_is_left_behind_others(store: Store) -> None:
     slurm.again()
     go_on(store, slurm, rounds=2)
     assert slurm.orders[1:] == ["update Nice=5 TimeLimit=1380 StartTime=now+5"]
-    assert row(store)["used_s"] == pytest.approx(3600, abs=2) and row(store)["restart"] == 1
+    assert row(store).used_s == pytest.approx(3600, abs=2) and row(store).restart == 1
     store.slots.change(row(store), behind_s=time.time() - 4000)
     go_on(store, slurm, rounds=2)
     assert slurm.orders[2:] == ["update Nice=4"]
@@ -198,21 +195,33 @@ def test_what_it_lost_beside_others_is_no_time_of_its_own(store: Store) -> None:
     slurm = running(3500)
     go_on(store, slurm)
     now = time.time()
-    lost = {"decision": ID, "job_id": 7, "restart": 0, "uid": 1000, "start_s": now - 3600}
-    store.stretches.add({**lost, "at_s": now, "lost_s": 600.0, "created_s": now, "updated_s": now})
+    lost(store, 600.0, 0.0, 3600.0, speed=1.0)
     see(store, slurm.view, start_s=now - 3600, end_s=now, open=0, outcome="slot")
     slurm.again()
     go_on(store, slurm, rounds=2)
-    assert row(store)["used_s"] == pytest.approx(3000, abs=2)
+    assert row(store).used_s == pytest.approx(3000, abs=2)
     assert slurm.orders[1:] == ["update Nice=5 TimeLimit=1390 StartTime=now+5"]
 
 
-def lost(store: Store, lost_s: float, ago_s: float, began_s: float) -> None:
+def lost(store: Store, lost_s: float, ago_s: float, began_s: float, speed: float = 0.5) -> None:
     """Its present run lost so much beside others, and it began so long ago."""
     now = time.time()
-    row = {"decision": ID, "job_id": 7, "restart": 0, "uid": 1000, "start_s": now - began_s}
-    row |= {"at_s": now - ago_s, "lost_s": lost_s, "speed": 0.5}
-    store.stretches.add(row | {"created_s": now, "updated_s": now})
+    store.stretches.add(
+        StretchedRun(
+            decision=ID,
+            job_id=7,
+            restart=0,
+            uid=1000,
+            start_s=now - began_s,
+            base_s=None,
+            set_s=None,
+            at_s=now - ago_s,
+            lost_s=lost_s,
+            speed=speed,
+            created_s=now,
+            updated_s=now,
+        )
+    )
 
 
 def test_a_last_slot_that_is_stretched_beyond_its_end_has_its_signal(store: Store) -> None:
@@ -223,7 +232,9 @@ def test_a_last_slot_that_is_stretched_beyond_its_end_has_its_signal(store: Stor
     lost(store, 500.0, 0.0, 3490.0)
     go_on(store, slurm)
     assert slurm.orders == []
-    store.stretches.change({"decision": ID, "job_id": 7, "restart": 0}, lost_s=1500.0)
+    known = store.stretches.of(ID, 7, 0)
+    assert known is not None
+    store.stretches.change(known, lost_s=1500.0)
     go_on(store, slurm, rounds=2)
     assert slurm.orders == ["signal URG"]
 
@@ -242,7 +253,7 @@ def test_what_is_given_back_is_what_limits_give(
     see(store, slurm.view, start_s=now - 3600, end_s=now, open=0, outcome="slot")
     slurm.again()
     go_on(store, slurm, slowdown=SlowdownConfig(**settings))
-    assert row(store)["used_s"] == pytest.approx(used_s, abs=2)
+    assert row(store).used_s == pytest.approx(used_s, abs=2)
 
 
 def test_its_owners_requeue_is_his(store: Store) -> None:
@@ -252,7 +263,7 @@ def test_its_owners_requeue_is_his(store: Store) -> None:
     see(store, slurm.view, **ended)
     slurm.again()
     go_on(store, slurm)
-    assert slurm.orders == [] and row(store)["used_s"] == 0
+    assert slurm.orders == [] and row(store).used_s == 0
 
 
 def test_all_of_its_time_is_used(store: Store) -> None:
@@ -262,7 +273,7 @@ def test_all_of_its_time_is_used(store: Store) -> None:
     see(store, slurm.view, start_s=time.time() - 3600, end_s=time.time(), open=0, outcome="slot")
     slurm.again()
     go_on(store, slurm)
-    assert slurm.orders[1:] == ["cancel"] and row(store)["state"] == "done"
+    assert slurm.orders[1:] == ["cancel"] and row(store).state == "done"
 
 
 def test_slots_that_colocd_did_not_see_count_as_whole_ones(store: Store) -> None:
@@ -270,7 +281,7 @@ def test_slots_that_colocd_did_not_see_count_as_whole_ones(store: Store) -> None
     go_on(store, slurm)
     slurm.view = replace(slurm.view, restarts=3, state="PENDING")
     go_on(store, slurm)
-    assert row(store)["used_s"] == 3 * 3600.0  # nor was the first seen to start
+    assert row(store).used_s == 3 * 3600.0  # nor was the first seen to start
 
 
 def test_it_asked_by_its_exit(store: Store) -> None:
@@ -289,7 +300,7 @@ def test_refused_for_ever_it_is_left_alone(store: Store) -> None:
     slurm.again()
     slurm.refuse["update"] = "no"
     go_on(store, slurm, rounds=MAX_TRIES + 2)
-    assert row(store)["state"] == "failed" and len(slurm.orders) == 1 + MAX_TRIES
+    assert row(store).state == "failed" and len(slurm.orders) == 1 + MAX_TRIES
 
 
 def test_another_job_under_its_id(store: Store) -> None:
@@ -297,4 +308,4 @@ def test_another_job_under_its_id(store: Store) -> None:
     go_on(store, slurm)
     slurm.view = replace(slurm.view, admin_comment="")
     go_on(store, slurm)
-    assert row(store)["state"] == "lost" and slurm.orders == []
+    assert row(store).state == "lost" and slurm.orders == []

@@ -5,7 +5,7 @@ import asyncio
 
 from slurm_coloc.core.slurm.job import EndedJob
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.queries.slurmdbd import Accounted, told
+from slurm_coloc.flow.queries.slurmdbd import Accounted, answer_of
 
 MARK = "coloc:1:0123456789ab:collocate:fits:8"
 FIRST = EndedJob(
@@ -30,7 +30,7 @@ class Dbd:
 
 
 def test_the_mark_tells_decision_and_runs() -> None:
-    answer = told([FIRST, SECOND], 7)
+    answer = answer_of([FIRST, SECOND], 7)
     assert answer is not None
     decision = answer["decision"]
     assert (decision["id"], decision["shards"]) == ("0123456789ab", 8)
@@ -43,19 +43,19 @@ def test_the_mark_tells_decision_and_runs() -> None:
 
 def test_another_job_of_the_same_id_is_left_out() -> None:
     other = EndedJob(7, "FAILED", admin_comment=MARK.replace("0123", "ffff"), submit_s=0.5)
-    answer = told([other, FIRST, SECOND], 7)
+    answer = answer_of([other, FIRST, SECOND], 7)
     assert answer is not None and len(answer["runs"]) == 2
 
 
 def test_a_reason_of_a_newer_release_is_shown_as_it_stands() -> None:
     new = EndedJob(7, "COMPLETED", admin_comment=MARK.replace("fits", "moon-phase"))
-    answer = told([new], 7)
+    answer = answer_of([new], 7)
     assert answer is not None and answer["decision"]["why"] == "moon-phase"
 
 
 def test_a_job_without_mark_is_not_ours() -> None:
-    assert told([EndedJob(7, "COMPLETED", admin_comment="a site's own")], 7) is None
-    assert told([], 7) is None
+    assert answer_of([EndedJob(7, "COMPLETED", admin_comment="a site's own")], 7) is None
+    assert answer_of([], 7) is None
 
 
 def test_only_the_owner_and_who_is_trusted_see_it() -> None:

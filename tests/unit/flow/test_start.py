@@ -62,7 +62,7 @@ def start(
     async def run() -> tuple[float, Slurm, Daemon]:
         daemon, slurm = Daemon(config, None), Slurm(answer)
         daemon.parts.slurm = cast(SlurmClient, slurm)
-        daemon.parts.seen = ShapeCache(daemon.parts.slurm)
+        daemon.parts.cluster = ShapeCache(daemon.parts.slurm)
         began, listening = time.monotonic(), 0.0
         task = asyncio.create_task(daemon.run())
         while time.monotonic() < began + 30:
@@ -102,7 +102,7 @@ def test_a_slurmctld_that_comes_soon_after_is_soon_known(config: Config) -> None
         return SHAPE
 
     _, slurm, daemon = start(config, second_time, lambda: bool(answered))
-    assert answered and daemon.parts.seen.shape is SHAPE, "refresh_s is 120 s"
+    assert answered and daemon.parts.cluster.shape is SHAPE, "refresh_s is 120 s"
     assert slurm.asked == 2
     assert daemon.loops.refresh_pause() == config.daemon.refresh_s
 

@@ -4,6 +4,7 @@
 import json
 import sqlite3
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.adapters.store.localdisk import file_system, require_local
+from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.config import Config
+from slurm_coloc.core.records.reports import Report
+from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import ConfigError
@@ -21,24 +25,27 @@ from slurm_coloc.flow.watch.record import Recorder
 DECISION = "0123456789ab"
 
 
-def decision(**changes: Any) -> dict[str, Any]:
+def decision(**changes: Any) -> StoredDecision:
     row = {
         "id": DECISION, "cluster": "c", "made_s": time.time(), "uid": 1000, "account": "a",
         "partition": "main", "mode": "on", "action": "collocate", "reason": "fits", "detail": "",
         "shards": 12, "shard_mib": 1024, "shards_per_gpu": 39, "estimator": "text",
         "memory_mib": 9000, "upper_mib": 12000, "smact": None, "fingerprint": "f",
-        "options": "o", "features": "{}", "request": "{}", "exclusive_tres": "gres/gpu:1",
-        "may_requeue": 1,
+        "options": "o", "exclusive_tres": "gres/gpu:1",
+        "may_requeue": True,
     }  # fmt: skip
-    return {**row, **changes}
+    return StoredDecision(**{**row, **changes})
 
 
-def run_row(**changes: Any) -> dict[str, Any]:
+def run_row(**changes: Any) -> Run:
     row = {
         "decision": DECISION, "job_id": 7, "restart": 0, "uid": 1000, "submit_s": time.time(),
         "state": "RUNNING", "node": "n1", "tres": "gres/shard:12", "start_s": None,
     }  # fmt: skip
-    return {**row, **changes}
+    return Run(**{**row, **changes})
+
+
+OOM = Report(evidence={"oom": True, "kind": "cuda_oom", "line": "CUDA out of memory"})
 
 
 def report(**changes: Any) -> dict[str, Any]:
@@ -50,8 +57,8 @@ def report(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     found = Store.open(tmp_path)
-    found.add_decision(decision())
-    found.see_run(run_row())
+    found.decisions.add(decision())
+    found.runs.see(run_row())
     return found
 
 
@@ -83,41 +90,41 @@ def test_network_disks_are_refused(tmp_path: Path) -> None:
 def test_an_oom_is_closed_once_and_planned_once(store: Store) -> None:
     recorder = Recorder(Config(), store)
     epilog.take(store, report())
-    run = store.open_runs()[0]
+    run = store.runs.open()[0]
     view = JobView(7, "FAILED", exit_code=1, tres_per_node="gres/shard:12")
     for _ in range(2):
-        recorder.end(run, Outcome.OOM_GPU, view, recorder.body_for(run))
-    assert store.open_runs() == []
-    work = store.works.open()
-    assert [(row["job_id"], row["restart"], row["tres"]) for row in work] == [(7, 0, "gres/gpu:1")]
-    assert store.oom_share_mib("f", "o", 1000) == 12 * 1024
-    assert store.oom_share_mib("f", "o", 1001) is None
-    assert [line["kind"] for line in store.story(DECISION, 7)] == ["ended", "recover"]
+        recorder.end(run, Outcome.OOM_GPU, view, recorder.report_on(run))
+    assert store.runs.open() == []
+    work = store.recoveries.open()
+    assert [(row.job_id, row.restart, row.tres) for row in work] == [(7, 0, "gres/gpu:1")]
+    assert store.runs.oom_share_mib("f", "o", 1000) == 12 * 1024
+    assert store.runs.oom_share_mib("f", "o", 1001) is None
+    assert [line.kind for line in store.events(DECISION, 7)] == ["ended", "recover"]
 
 
 def test_a_second_oom_of_the_same_job_meets_the_cap(store: Store) -> None:
     recorder = Recorder(Config(), store)
     view = JobView(7, "FAILED")
-    recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report())
+    recorder.end(store.runs.open()[0], Outcome.OOM_GPU, view, OOM)
     for restart in (1, 2):
-        store.see_run(run_row(restart=restart))
-        recorder.end(store.open_runs()[0], Outcome.OOM_GPU, view, report(restart=restart))
-    assert len(store.works.open()) == 2
-    verdicts = [row["verdict"] for row in store.runs_of_job(7)]
+        store.runs.see(run_row(restart=restart))
+        recorder.end(store.runs.open()[0], Outcome.OOM_GPU, view, OOM)
+    assert len(store.recoveries.open()) == 2
+    verdicts = [row.verdict for row in store.runs.of_job(7)]
     assert verdicts == ["requeue", "requeue", "job-cap"]
 
 
 def test_what_runs_out_on_a_whole_gpu_does_not_fit(store: Store) -> None:
-    store.see_run(run_row(job_id=8, tres="gres:gpu:1"))
-    run = next(row for row in store.open_runs() if row["job_id"] == 8)
-    Recorder(Config(), store).end(run, Outcome.OOM_GPU, JobView(8, "FAILED"), report(job_id=8))
-    assert store.runs_of_job(8)[0]["verdict"] == "does-not-fit"
-    assert "this model does not fit this card" in store.story(DECISION, 8)[-1]["text"]
+    store.runs.see(run_row(job_id=8, tres="gres:gpu:1"))
+    run = next(row for row in store.runs.open() if row.job_id == 8)
+    Recorder(Config(), store).end(run, Outcome.OOM_GPU, JobView(8, "FAILED"), OOM)
+    assert store.runs.of_job(8)[0].verdict == "does-not-fit"
+    assert "this model does not fit this card" in store.events(DECISION, 8)[-1].text
 
 
 def test_an_old_report_of_a_recycled_job_id_is_not_used(store: Store) -> None:
     epilog.take(store, report(ended_s=time.time() - 86400))
-    assert Recorder(Config(), store).body_for(store.open_runs()[0]) is None
+    assert Recorder(Config(), store).report_on(store.runs.open()[0]) is None
 
 
 def test_spool_is_drained_and_bad_files_are_set_aside(store: Store, tmp_path: Path) -> None:
@@ -138,23 +145,41 @@ def test_spool_is_drained_and_bad_files_are_set_aside(store: Store, tmp_path: Pa
 def test_closing_survives_a_crash_in_the_middle(store: Store, monkeypatch: Any) -> None:
     """The run and its recovery are one transaction: a death between them leaves neither."""
     recorder = Recorder(Config(), store)
-    run = store.open_runs()[0]
+    run = store.runs.open()[0]
     with monkeypatch.context() as patched:
-        patched.setattr(store.works, "add", lambda row: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(
+            store.recoveries, "add", lambda row: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
-            recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
-    assert len(store.open_runs()) == 1
-    recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), report())
-    assert len(store.works.open()) == 1
+            recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), OOM)
+    assert len(store.runs.open()) == 1
+    recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED"), OOM)
+    assert len(store.recoveries.open()) == 1
 
 
 def test_history_is_forgotten_with_all_of_its_rows_but_never_an_open_run(store: Store) -> None:
     later = time.time() + 10
     store.forget_history(later)
-    assert store.decision(DECISION) is not None  # its run goes on
-    Recorder(Config(), store).end(
-        store.open_runs()[0], Outcome.OOM_GPU, JobView(7, "FAILED"), report()
-    )
+    assert store.decisions.of(DECISION) is not None  # its run goes on
+    Recorder(Config(), store).end(store.runs.open()[0], Outcome.OOM_GPU, JobView(7, "FAILED"), OOM)
     store.forget_history(later)
-    assert store.decision(DECISION) is None
-    assert store.runs_of_job(7) == store.works.open() == store.story(DECISION, 7) == []
+    assert store.decisions.of(DECISION) is None
+    assert store.runs.of_job(7) == store.recoveries.open() == store.events(DECISION, 7) == []
+
+
+def test_the_fields_of_a_record_are_the_columns_of_its_table(store: Store) -> None:
+    for table in vars(store).values():
+        if isinstance(table, Table):
+            columns = {row[1] for row in store._db.execute(f"PRAGMA table_info({table.NAME})")}
+            assert {one.name for one in fields(table.RECORD)} == columns, table.NAME
+
+
+def test_what_is_stored_comes_back_and_a_wrong_name_is_refused(store: Store) -> None:
+    run = store.runs.open()[0]
+    changes = {"gpu_uuids": ("GPU-1",), "evidence": {"oom": True}, "used": [{"node": "n1"}]}
+    store.runs.change(run, **changes)
+    assert store.runs.of(*run.key) == run == replace(run_row(submit_s=run.submit_s), **changes)
+    assert run.open is True
+    with pytest.raises(TypeError, match="no field outcom"):
+        store.runs.close(run, outcom="completed")
+    assert store.runs.open() == [run]

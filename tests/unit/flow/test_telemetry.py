@@ -5,12 +5,13 @@ import asyncio
 import threading
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.measure.thread import Worker
@@ -94,7 +95,7 @@ def test_a_call_that_hangs_stops_nothing_else() -> None:
         worker = Worker("test")
         with pytest.raises(TimeoutError):
             await worker.call(release.wait, 0.05)
-        with pytest.raises(TimeoutError, match="has not come back"):
+        with pytest.raises(TimeoutError, match="has not returned"):
             await worker.call(lambda: 1, 5)
         release.set()
         for _ in range(500):
@@ -115,13 +116,17 @@ def test_runs_that_ended_long_ago_are_told(tmp_path: Path) -> None:
     """Their Epilog will not come: by id, restart and the Prolog's time, since ids start again."""
     now = time.time()
 
-    class Runs:
-        def runs_of_job(self, job_id: int) -> list[dict[str, Any]]:
-            ended = {7: now - 700, 8: now - 30, 9: None}[job_id]
-            return [{"restart": 0, "outcome": ended and "completed", "end_s": ended}]
+    store = Store.open(tmp_path)
+    store.runs._db.execute("PRAGMA foreign_keys = OFF")
+    for job_id, ended in ((7, now - 700), (8, now - 30), (9, None)):
+        outcome = "completed" if ended else None
+        store.runs.add(
+            Run(decision="x", job_id=job_id, restart=0, uid=1, state="RUNNING", outcome=outcome,
+                end_s=ended)
+        )  # fmt: skip
 
     shape = ClusterShape("c", (24, 11, 5), (NodeShape("n1", ("main",), (), "a100", 2, 78),))
-    nodes = Nodes(lambda: shape, {0}, cast("Store", Runs()))
+    nodes = Nodes(lambda: shape, {0}, store)
     began = now - 5000
     runs = [[7, 0, began], [8, 0, began], [9, 0, began], [7, 1, began], [7, 0, now - 100], "x"]
     answer = nodes.hear("n1", Peer(uid=0, remote=True), {"gpus": [], "runs": runs})

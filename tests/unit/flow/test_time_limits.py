@@ -14,6 +14,8 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
+from slurm_coloc.core.records.lists import SlottedJob, StretchedRun
+from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
@@ -86,15 +88,15 @@ class World:
             assert adopt(Config(), self.store, SHAPE, view)
             self.see(view)
             self.store._db.execute("UPDATE decisions SET smact = 0.8 WHERE job_id IS NULL")
-            self.store.bind(IDS[job_id], job_id)
+            self.store.decisions.bind(IDS[job_id], job_id)
 
     def see(self, view: JobView, **more: Any) -> None:
-        self.store.see_run(
-            {
-                "decision": IDS[view.job_id], "job_id": view.job_id, "restart": view.restarts,
-                "uid": 1000, "submit_s": 1.0, "state": view.state, "node": "n1",
-                "tres": view.tres, "start_s": view.start_s,
-            }
+        self.store.runs.see(
+            Run(
+                decision=IDS[view.job_id], job_id=view.job_id, restart=view.restarts,
+                uid=1000, submit_s=1.0, state=view.state, node="n1",
+                tres=view.tres, start_s=view.start_s,
+            )
         )  # fmt: skip
         values = {"gpu_uuids": '["GPU-1"]', **more}
         for name, value in values.items():
@@ -114,14 +116,14 @@ class World:
         assert one is not None
         return one
 
-    def row(self, job_id: int = 7, restart: int = 0) -> dict[str, Any]:
+    def row(self, job_id: int = 7, restart: int = 0) -> StretchedRun:
         found = self.store.stretches.of(IDS[job_id], job_id, restart)
         assert found is not None
         return found
 
     def told(self, job_id: int = 7, kind: str = "limit") -> list[str]:
-        story = self.store.story(IDS[job_id], job_id)
-        return [line["text"] for line in story if line["kind"] == kind]
+        story = self.store.events(IDS[job_id], job_id)
+        return [line.text for line in story if line.kind == kind]
 
 
 @pytest.fixture
@@ -133,9 +135,9 @@ def test_both_are_stretched_once_and_told(world: World) -> None:
     world.go(rounds=3)
     assert [handle for handle, _ in world.slurm.updates] == ["7", "8"]
     row = world.row()
-    lost_s = row["lost_s"]
-    assert 300 < lost_s < 2500 and row["set_s"] >= HOUR + lost_s
-    assert row["set_s"] <= HOUR + lost_s + 300 + 60 and row["times"] == 1
+    lost_s = row.lost_s
+    assert 300 < lost_s < 2500 and row.set_s >= HOUR + lost_s
+    assert row.set_s <= HOUR + lost_s + 300 + 60 and row.times == 1
     (line,) = world.told()
     assert line.startswith("time limit 1 h is ") and "beside others" in line
     assert world.slurm.notices[0] == f"coloc: {line}"
@@ -144,7 +146,7 @@ def test_both_are_stretched_once_and_told(world: World) -> None:
 def test_alone_it_is_left_alone(world: World) -> None:
     world.see(world.slurm.views[8], gpu_uuids='["GPU-2"]')
     world.go(rounds=2)
-    assert world.slurm.updates == [] and world.row()["lost_s"] == 0
+    assert world.slurm.updates == [] and world.row().lost_s == 0
 
 
 def test_early_it_is_left_alone(world: World) -> None:
@@ -152,17 +154,17 @@ def test_early_it_is_left_alone(world: World) -> None:
         world.slurm.views[job_id] = view_of(job_id, start_s=time.time() - 1800)
         world.see(world.slurm.views[job_id], start_s=time.time() - 1800)
     world.go(rounds=2)
-    assert world.slurm.updates == [] and world.row()["lost_s"] > 100
+    assert world.slurm.updates == [] and world.row().lost_s > 100
 
 
 def test_a_neighbour_that_left_counts_for_its_time(world: World) -> None:
     ended = {"start_s": time.time() - 3310, "end_s": time.time() - 2310, "open": 0}
     world.see(world.slurm.views[8], outcome="completed", **ended)
     world.go()
-    both = world.row()["lost_s"]
+    both = world.row().lost_s
     assert 100 < both < 900
     world.go()
-    assert world.row()["lost_s"] == both
+    assert world.row().lost_s == both
 
 
 def test_its_owners_own_limit_stays(world: World) -> None:
@@ -172,7 +174,7 @@ def test_its_owners_own_limit_stays(world: World) -> None:
     # near its end again
     world.store.stretches.change(world.row(), start_s=time.time() - 6500, lost_s=3000.0)
     world.go(rounds=2)
-    assert world.slurm.updates == [] and world.row()["state"] == "theirs"
+    assert world.slurm.updates == [] and world.row().state == "theirs"
     assert "left as it is" in world.told()[-1]
 
 
@@ -187,7 +189,7 @@ def test_unlimited_switched_off_and_not_wanted(tmp_path: Path) -> None:
     for one in (unlimited, off, unwanted):
         one.go(rounds=2)
         assert one.slurm.updates == []
-        assert one.row()["lost_s"] > 0  # told all the same
+        assert one.row().lost_s > 0  # told all the same
 
 
 @pytest.mark.parametrize(("minutes", "why"), [(70, "MaxWall of QOS gold"), (61, "x")])
@@ -214,7 +216,7 @@ def test_put_back_it_has_the_original_again(world: World) -> None:
     world.slurm.views[7] = replace(world.slurm.views[7], state="PENDING", restarts=1, start_s=None)
     world.see(world.slurm.views[7], gpu_uuids=None)
     world.go(rounds=2)
-    assert world.slurm.updates == [("7", 60)] and world.row()["state"] == "restored"
+    assert world.slurm.updates == [("7", 60)] and world.row().state == "restored"
     assert "again: it starts anew" in world.told()[-1]
 
 
@@ -227,7 +229,7 @@ def test_it_began_before_it_had_the_original_again(world: World) -> None:
     world.see(world.slurm.views[7])
     world.go(rounds=2)
     assert world.slurm.updates == [("7", 60)]
-    assert (world.row(restart=1)["base_s"], world.row(restart=1)["set_s"]) == (HOUR, None)
+    assert (world.row(restart=1).base_s, world.row(restart=1).set_s) == (HOUR, None)
 
 
 def test_a_slot_ends_by_its_own_rule(world: World) -> None:
@@ -235,19 +237,21 @@ def test_a_slot_ends_by_its_own_rule(world: World) -> None:
     now = time.time()
     world.go()
     world.slurm.updates.clear()
-    slot = {"decision": IDS[7], "job_id": 7, "uid": 1000, "created_s": now, "updated_s": now}
+    slot = SlottedJob(
+        decision=IDS[7], job_id=7, uid=1000, total_s=None, created_s=now, updated_s=now
+    )
     world.store.slots.add(slot)
     world.see(world.slurm.views[7], open=0, outcome="slot", end_s=now)
     world.slurm.views[7] = replace(world.slurm.views[7], state="PENDING", restarts=1, start_s=None)
     world.see(world.slurm.views[7], gpu_uuids=None)
     world.go()
-    assert world.slurm.updates == [] and world.row()["state"] == "open"
+    assert world.slurm.updates == [] and world.row().state == "open"
     found = world.store.slots.of(IDS[7], 7)
     assert found is not None
     world.store.slots.change(found, restart=1, placed=1)
     world.slurm.limits["7"] = 1800.0  # by the slots
     world.go()
-    assert world.slurm.updates == [] and world.row()["state"] == "restored"
+    assert world.slurm.updates == [] and world.row().state == "restored"
 
 
 def test_a_run_that_began_before_its_slot_was_bounded(world: World) -> None:
@@ -255,7 +259,9 @@ def test_a_run_that_began_before_its_slot_was_bounded(world: World) -> None:
     now = time.time()
     world.go()
     world.slurm.updates.clear()
-    slot = {"decision": IDS[7], "job_id": 7, "uid": 1000, "created_s": now, "updated_s": now}
+    slot = SlottedJob(
+        decision=IDS[7], job_id=7, uid=1000, total_s=None, created_s=now, updated_s=now
+    )
     world.store.slots.add(slot)
     world.see(world.slurm.views[7], open=0, outcome="slot", end_s=now - 1700)
     world.slurm.views[7] = view_of(7, restarts=1, start_s=now - 1600)
@@ -268,14 +274,14 @@ def test_a_run_that_began_before_its_slot_was_bounded(world: World) -> None:
     world.slurm.limits["7"] = 1800.0  # by the slots
     world.go()
     row = world.row(restart=1)
-    assert row["base_s"] == 1800 and row["state"] == "open" and row["lost_s"] > 300
-    assert [handle for handle, _ in world.slurm.updates] == ["7"] and row["set_s"] > 1800 + 300
+    assert row.base_s == 1800 and row.state == "open" and row.lost_s > 300
+    assert [handle for handle, _ in world.slurm.updates] == ["7"] and row.set_s > 1800 + 300
 
 
 def test_refused_for_ever(world: World) -> None:
     world.slurm.refuse = "no"
     world.go(rounds=MAX_TRIES + 3)
-    assert len(world.slurm.updates) == 2 * MAX_TRIES and world.row()["state"] == "failed"
+    assert len(world.slurm.updates) == 2 * MAX_TRIES and world.row().state == "failed"
 
 
 def test_measured_parts_count(world: World) -> None:
@@ -284,7 +290,7 @@ def test_measured_parts_count(world: World) -> None:
     gpu = {"uuid": "GPU-1", "total_mib": 40536, "free_mib": 9, "smact": 0.5, "jobs": parts}
     world.live.take("n1", {"gpus": [gpu]})
     world.go()
-    assert world.row(7)["lost_s"] < 5 and world.slurm.updates == []
+    assert world.row(7).lost_s < 5 and world.slurm.updates == []
 
 
 def test_runs_whose_prolog_found_no_colocd(world: World) -> None:
@@ -292,7 +298,7 @@ def test_runs_whose_prolog_found_no_colocd(world: World) -> None:
     for view in world.slurm.views.values():
         world.see(view, gpu_uuids=None)
     world.go()
-    assert world.row()["lost_s"] == 0
+    assert world.row().lost_s == 0
     parts = [{"job_id": 7, "mib": 1, "smact": 0.5}, {"job_id": 8, "mib": 1, "smact": 0.45}]
     gpu = {"uuid": "GPU-1", "total_mib": 40536, "free_mib": 9, "smact": 0.95, "jobs": parts}
     world.live.take("n1", {"gpus": [gpu]})

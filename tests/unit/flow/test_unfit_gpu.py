@@ -21,6 +21,7 @@ from slurm_coloc.flow.nodes import unfit_gpu as flow
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 from slurm_coloc.flow.watch.adopt import adopt
+from tests.unit.flow.contexts import context
 
 ID = "0123456789ab"
 VIEW = JobView(
@@ -84,15 +85,20 @@ def judge(store: Store, slurm: Any, shape: ClusterShape = ALONE, **more: Any) ->
     last = more.pop("last", True)
     off = more.pop("off", False)
     view = more.pop("view", VIEW)
-    gate = Gate(GateConfig(**more), store, slurm, lambda: off, lambda: shape, lambda view: None)
-    decision = store.decision(ID)
+    gate = Gate(
+        context(store, slurm, Config(gate=GateConfig(**more)), off=lambda: off, shape=shape),
+        lambda view: None,
+    )
+    decision = store.decisions.of(ID)
     assert decision is not None
     return asyncio.run(gate.judge(view, decision, "n1", FULL, 12288, last=last))
 
 
 def go_on(store: Store, slurm: Any, **more: Any) -> None:
     """A round by a colocd that knows nothing but its database."""
-    gate = Gate(GateConfig(**more), store, slurm, lambda: False, lambda: TWO, lambda view: None)
+    gate = Gate(
+        context(store, slurm, Config(gate=GateConfig(**more)), shape=TWO), lambda view: None
+    )
     asyncio.run(gate.round())
 
 
@@ -102,7 +108,7 @@ def test_it_waits_for_its_only_node(store: Store) -> None:
     go_on(store, slurm)
     assert slurm.orders == ["requeue", "StartTime=now+60", "release"]
     row = store.putbacks.of(ID, 7, 0)
-    assert row is not None and row["state"] == "done"
+    assert row is not None and row.state == "done"
 
 
 def test_it_has_its_place_again(store: Store) -> None:
@@ -146,16 +152,16 @@ def test_what_is_not_put_back_starts(
     store: Store, slurm: Slurm, more: dict[str, Any], why: str
 ) -> None:
     assert judge(store, slurm, **more)["back"] is False
-    assert why in store.story(ID, 7)[-1]["text"]
+    assert why in store.events(ID, 7)[-1].text
     go_on(store, slurm)
     assert slurm.orders in ([], ["requeue"]) and store.putbacks.open() == []
     assert judge(store, slurm, **more)["back"] is False  # its Prolog again
 
 
 def test_an_owner_who_wants_no_requeue(store: Store) -> None:
-    decision = store.decision(ID)
+    decision = store.decisions.of(ID)
     assert decision is not None
-    gate = Gate(GateConfig(), store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
+    gate = Gate(context(store, Slurm(), shape=TWO), lambda view: None)
     for view in (replace(VIEW, requeue=False), replace(VIEW, batch=False)):
         found = asyncio.run(gate.judge(view, decision, "n1", FULL, 12288, last=True))
         assert found is not None and not found["back"]
@@ -163,8 +169,10 @@ def test_an_owner_who_wants_no_requeue(store: Store) -> None:
 
 @pytest.mark.parametrize(("mode", "action"), [("observe", "collocate"), ("on", "asis")])
 def test_jobs_that_are_not_ours_to_judge(store: Store, mode: str, action: str) -> None:
-    gate = Gate(GateConfig(), store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
-    decision = {**(store.decision(ID) or {}), "mode": mode, "action": action}
+    gate = Gate(context(store, Slurm(), shape=TWO), lambda view: None)
+    stored = store.decisions.of(ID)
+    assert stored is not None
+    decision = replace(stored, mode=mode, action=action)
     assert asyncio.run(gate.judge(VIEW, decision, "n1", FULL, 12288, last=True)) is None
 
 
@@ -212,8 +220,8 @@ def test_a_share_that_nothing_would_hold(
     store: Store, required: bool, unfenced: str, need_mib: int | None, back: bool
 ) -> None:
     config = GateConfig(require_fence=required)
-    gate = Gate(config, store, Slurm(), lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
-    decision = store.decision(ID)
+    gate = Gate(context(store, Slurm(), Config(gate=config), shape=TWO), lambda view: None)
+    decision = store.decisions.of(ID)
     assert decision is not None
     found = asyncio.run(
         gate.judge(VIEW, decision, "n1", FREE, need_mib, last=True, unfenced=unfenced)
@@ -233,7 +241,7 @@ def test_a_job_that_waits_elsewhere_is_seldom_looked_at(store: Store) -> None:
         return slurm.view
 
     slurm.job = job  # type: ignore[method-assign]
-    gate = Gate(GateConfig(), store, slurm, lambda: False, lambda: TWO, lambda view: None)  # type: ignore[arg-type]
+    gate = Gate(context(store, slurm, shape=TWO), lambda view: None)
 
     async def rounds(count: int) -> None:
         for _ in range(count):

@@ -33,7 +33,7 @@ def test_every_one_of_many_jobs_that_end_together_is_seen(tmp_path: Path) -> Non
     watcher = Watcher(Store.open(tmp_path), cast(SlurmClient, slurm), cast(Any, None))
 
     async def burst() -> list[JobView | None]:
-        return await asyncio.gather(*map(watcher.look_once, range(1, 501)))
+        return await asyncio.gather(*map(watcher.poll_once, range(1, 501)))
 
     seen = asyncio.run(burst())
     assert sorted(slurm.asked) == list(range(1, 501))

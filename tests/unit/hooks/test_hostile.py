@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters.mps.seats import Gpu, Seat
+from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
 from slurm_coloc.core.gpu.sharing import Rules
 
 from .conftest import TORCH, USER, Node
@@ -203,8 +203,8 @@ def test_what_a_user_does_to_their_mps_folder(
     )
     control.chmod(0o755)
     gpu = Gpu(run_dir, "GPU-f5154b82-fd38", control, {"PATH": os.environ["PATH"]})
-    seat = Seat(1, 0, USER, USER)
-    found, pipe = gpu.sit(seat, Rules())
+    job = MpsJob(1, 0, USER, USER)
+    found, pipe = gpu.join(job, Rules())
     assert (str(found.method), pipe is not None) == ("mps", True), found.reason
     assert pipe is not None
     own = pipe.parent
@@ -215,13 +215,13 @@ def test_what_a_user_does_to_their_mps_folder(
         (own / name).symlink_to(goal)
     shutil.rmtree(own / "log")
     (own / "log").symlink_to(keep)
-    gpu.leave(seat)
+    gpu.leave(job)
     with (gpu.folder / "lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # held by what goes on behind an Epilog
     assert not own.exists()
     assert (keep / "file").read_text() == "kept"
     untouched(secret)
-    again, _ = gpu.sit(seat, Rules())
+    again, _ = gpu.join(job, Rules())
     assert str(again.method) == "mps", again.reason
-    gpu.leave(seat)
+    gpu.leave(job)
     assert not (public / "keep" / "pipe").exists()

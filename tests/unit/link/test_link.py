@@ -20,6 +20,7 @@ from slurm_coloc.adapters.link import frames, server
 from slurm_coloc.adapters.link.client import Me, NetWire
 from slurm_coloc.adapters.link.munge import Munge, MungeError
 from slurm_coloc.adapters.link.stream import Link
+from slurm_coloc.core.peer import MAX_A_USER
 from slurm_coloc.errors import DaemonUnreachable
 
 from .conftest import ME, Serve, free_port
@@ -186,7 +187,7 @@ def test_silent_crowds_do_not_keep_others_out(serve: Serve, munge_socket: Path) 
 def test_an_ordinary_user_has_so_many_connections(serve: Serve, munge_socket: Path) -> None:
     async def use(target: str) -> None:
         me = Me(ME, "", None, munge_socket)
-        held = [await Link.open(target, me) for _ in range(server.MAX_A_USER)]
+        held = [await Link.open(target, me) for _ in range(MAX_A_USER)]
         for link in held:
             assert (await link.ask("ping"))["ok"]
         more = await Link.open(target, me)

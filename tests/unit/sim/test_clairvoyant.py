@@ -14,15 +14,14 @@ from slurm_coloc.cli.app import run
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.sim.bound import bound_s
+from slurm_coloc.sim.bound import arrival_bound_s, bound_s
 from slurm_coloc.sim.engine import Simulation
-from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.search.clairvoyant import Clairvoyant, Found, arrival_bound_s, best_known
-from slurm_coloc.sim.search.clairvoyant.follow import Planned
+from slurm_coloc.sim.search.clairvoyant import Clairvoyant, Found, best_known
 from slurm_coloc.sim.search.clairvoyant.model import Model
-from slurm_coloc.sim.search.clairvoyant.search import replay
+from slurm_coloc.sim.search.clairvoyant.search import Planned, replay
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, simulate
 from slurm_coloc.sim.trace import TraceJob
@@ -48,9 +47,9 @@ def most_mib(found: Found, jobs: list[TraceJob], machine: Machine) -> list[int]:
     most = [0] * len(machine.devices)
     for moment in [one.start_s for one in found.schedule]:
         now = [one for one in found.schedule if one.start_s <= moment < one.end_s - 1e-6]
-        for seat in range(len(most)):
-            held = sum(mib[one.job_id] for one in now if seat in one.seats)
-            most[seat] = max(most[seat], held)
+        for slot in range(len(most)):
+            held = sum(mib[one.job_id] for one in now if slot in one.slots)
+            most[slot] = max(most[slot], held)
     return most
 
 
@@ -64,13 +63,13 @@ def test_what_is_found_exists(gpus: str) -> None:
     for one, job in zip(found.schedule, jobs, strict=True):
         assert one.start_s >= job.submit_s
         assert one.end_s - one.start_s >= job.run_s - 1e-6
-        assert len(set(one.seats)) == job.gpus
+        assert len(set(one.slots)) == job.gpus
     held = most_mib(found, jobs, machine)
     assert all(mib <= device.usable_mib for mib, device in zip(held, machine.devices, strict=True))
     assert found.outcome.oom == 0
     assert found.makespan_s >= arrival_bound_s(jobs, machine.gpus)
-    asks = ask_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
-    first_fit = Simulation(jobs, machine, policy("first-fit"), Setting(), asks).run()
+    requests = request_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
+    first_fit = Simulation(jobs, machine, policy("first-fit"), Setting(), requests).run()
     assert found.makespan_s <= first_fit.makespan_s
 
 
@@ -206,9 +205,9 @@ class Everything:
             if one.submit_s > now:
                 continue
             places = [(gpu,) for gpu in range(self.gpus)] if one.gpus == 1 else [(0, 1)]
-            for seats in places:
-                placed = {**at, job: seats}
-                if any(self.held(placed, seat) > self.room_mib for seat in seats):
+            for slots in places:
+                placed = {**at, job: slots}
+                if any(self.held(placed, slot) > self.room_mib for slot in slots):
                     continue
                 rest = wait[:index] + wait[index + 1 :]
                 begun = {**left, job: one.run_s}
@@ -217,8 +216,8 @@ class Everything:
                     self.go_on(now, placed, begun, rest)
                 self.start(now, placed, begun, rest, index, together)
 
-    def held(self, at: dict[int, tuple[int, ...]], seat: int) -> int:
-        return sum(self.jobs[job].memory_mib for job, seats in at.items() if seat in seats)
+    def held(self, at: dict[int, tuple[int, ...]], slot: int) -> int:
+        return sum(self.jobs[job].memory_mib for job, slots in at.items() if slot in slots)
 
     def go_on(
         self, now: float, at: dict[int, tuple[int, ...]], left: dict[int, float], wait: list[int]
@@ -232,8 +231,8 @@ class Everything:
             self.best_s = now
             return
         speed = dict.fromkeys(at, 1.0)
-        for seat in range(self.gpus):
-            here = [job for job, seats in at.items() if seat in seats]
+        for slot in range(self.gpus):
+            here = [job for job, slots in at.items() if slot in slots]
             found = REFERENCE.speeds([self.jobs[job].activity for job in here])
             for job, value in zip(here, found, strict=True):
                 speed[job] = min(speed[job], value)
@@ -243,7 +242,7 @@ class Everything:
             return
         then = min(ends + soon)
         after = {job: left[job] - (then - now) * speed[job] for job in at}
-        stay = {job: seats for job, seats in at.items() if after[job] > 1e-9}
+        stay = {job: slots for job, slots in at.items() if after[job] > 1e-9}
         self.decide(then, stay, {job: after[job] for job in stay}, wait, len(stay) < len(at))
 
 
@@ -256,7 +255,7 @@ def test_tiny_traces_are_solved(count: int, gpus: int) -> None:
         best_s = Everything(jobs, gpus, machine.devices[0].usable_mib).best_s
         found = best_known(jobs, machine, evaluations=4000, seed=seed, restarts=6)
         assert found.makespan_s == pytest.approx(best_s, rel=1e-6), seed
-        asks = ask_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
-        greedy = Simulation(jobs, machine, policy("first-fit"), Setting(), asks).run()
+        requests = request_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
+        greedy = Simulation(jobs, machine, policy("first-fit"), Setting(), requests).run()
         held_back += greedy.makespan_s > best_s * 1.001
     assert held_back, "traces that a greedy policy solves too show nothing"

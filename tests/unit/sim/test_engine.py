@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest, Start, View
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
+from slurm_coloc.core.place.placing import Conditions, Start, View
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
@@ -122,7 +123,7 @@ def test_wide_jobs_never_get_two_parts_of_one_gpu() -> None:
     setting = replace(BACKFILL, record=True)
     layout = "2xa100-40gb:3g.20gb+4g.20gb"
     found = outcome([job(1, gpus=2)], setting, gpus=layout)
-    assert sorted(piece.seat for piece in found.pieces) == [0, 2]
+    assert sorted(piece.slot for piece in found.pieces) == [0, 2]
     with pytest.raises(UsageFault, match="3 GPUs, there are 2"):
         outcome([job(1, gpus=3)], setting, gpus=layout)
 
@@ -130,10 +131,10 @@ def test_wide_jobs_never_get_two_parts_of_one_gpu() -> None:
 def test_whole_gpu_jobs_take_whole_gpus_beside_mig() -> None:
     setting = replace(BACKFILL, record=True)
     found = outcome([job(1, coloc=False)], setting, gpus="2xa100-40gb:3g.20gb+3g.20gb@1")
-    assert [piece.seat for piece in found.pieces] == [0]
+    assert [piece.slot for piece in found.pieces] == [0]
     # Where there is none, the largest instance for itself.
     found = outcome([job(1, coloc=False), job(2)], setting, gpus="1xa100-40gb:1g.5gb+4g.20gb")
-    assert [piece.seat for piece in found.pieces] == [1, 1]
+    assert [piece.slot for piece in found.pieces] == [1, 1]
 
 
 # ---- nodes, owners, pools -----------------------------------------------------------------------
@@ -170,7 +171,7 @@ def test_jobs_that_share_stay_in_the_pool_and_whole_gpus_come_from_outside_first
     setting = replace(BACKFILL, pool=1, record=True)
     jobs = [job(1, coloc=False), job(2), job(3), job(4, memory_mib=30_000), job(5, coloc=False)]
     found = outcome(jobs, setting, gpus="2xa100-40gb")
-    at = {piece.job_id: (piece.seat, piece.start_s) for piece in found.pieces}
+    at = {piece.job_id: (piece.slot, piece.start_s) for piece in found.pieces}
     assert at[1] == (1, 0.0) and at[2] == at[3] == (0, 0.0)
     # 4 shares, so it waits for the pool although the other GPU is free at the same time.
     assert at[4][0] == 0 and at[5] == (1, 1000.0)
@@ -282,7 +283,7 @@ def test_recovery_asks_for_more_step_by_step_and_then_for_a_whole_gpu() -> None:
     # 1000, 6000, 16000 are too little: three crashes after 40 s each, then it is alone.
     assert found[1].oom == 3 and found[1].tries == 4
     assert found[1].end_s == pytest.approx(120 + 1000)
-    assert found[1].ask is not None and not found[1].ask.share
+    assert found[1].request is not None and not found[1].request.share
 
 
 def test_a_job_that_kept_to_its_reservation_is_forgiven() -> None:
@@ -293,8 +294,10 @@ def test_a_job_that_kept_to_its_reservation_is_forgiven() -> None:
     jobs = [job(1, run_s=149, memory_mib=35_000), job(2, submit_s=100, memory_mib=9_000)]
     strict = play(jobs, told=low)
     kind = play(jobs, Setting(recovery=Recovery(forgiven=1)), told=low)
-    assert strict[2].ask is not None and not strict[2].ask.share
-    assert kind[2].ask is not None and kind[2].ask.share and kind[2].ask.need_mib == 10_000
+    assert strict[2].request is not None and not strict[2].request.share
+    assert (
+        kind[2].request is not None and kind[2].request.share and kind[2].request.need_mib == 10_000
+    )
 
 
 def test_a_job_larger_than_any_gpu_runs_alone() -> None:
@@ -324,7 +327,7 @@ def test_a_policy_that_answers_nonsense_makes_no_figures() -> None:
         name = "bad"
 
         def next(self, view: View) -> Start | None:
-            return Start(view.queue[0], (view.seats[0],)) if view.queue else None
+            return Start(view.queue[0], (view.slots[0],)) if view.queue else None
 
     jobs = [job(1, coloc=False), job(2)]
     simulation = Simulation(jobs, parse_machine("1xa100-40gb"), Bad(), Setting(), truth)

@@ -6,11 +6,9 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.sim.forecast import LONGER, Forecast
-from slurm_coloc.sim.logs import FIRST, FIRST_S, Logs
+from slurm_coloc.sim.forecast import FIRST, FIRST_S, LONGER, Forecast, Logs
 from slurm_coloc.sim.machine import parse_machine
-from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.presets import LOGS, PLANNED, best_policy, best_setting
+from slurm_coloc.sim.policies import LOGS, PLANNED, best_policy, best_setting, policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from slurm_coloc.sim.trace import TraceJob
@@ -23,26 +21,26 @@ def job(number: int, run_s: float, name: str = "net", limit_s: float | None = No
 def test_a_log_tells_after_its_first_lines() -> None:
     logs = Logs(1.0)
     long, short = job(1, 10_000.0), job(2, 100.0)
-    assert logs.tell(long, FIRST * 10_000.0 - 1.0) is None
-    assert logs.tell(short, FIRST_S - 1.0) is None
-    told = logs.tell(long, FIRST * 10_000.0)
+    assert logs.read(long, FIRST * 10_000.0 - 1.0) is None
+    assert logs.read(short, FIRST_S - 1.0) is None
+    told = logs.read(long, FIRST * 10_000.0)
     assert told is not None and told.run_s == pytest.approx(10_000.0, rel=0.25)
     assert told.run_s != 10_000.0
-    half = logs.tell(long, 5000.0)
+    half = logs.read(long, 5000.0)
     off = (told.run_s - 10_000.0) / 9500.0
     assert half is not None and half.run_s == pytest.approx(10_000.0 + 5000.0 * off), (
         "of what is left"
     )
-    late = logs.tell(long, 13_000.0)
+    late = logs.read(long, 13_000.0)
     assert late is not None and late.run_s >= 13_000.0, "no run is over before now"
 
 
 def test_some_trainings_tell_nothing_and_always_the_same() -> None:
     names = [f"net{n}" for n in range(400)]
-    told = {name for name in names if Logs(0.75, "s").tell(job(1, 1e4, name), 5e3)}
+    told = {name for name in names if Logs(0.75, "s").read(job(1, 1e4, name), 5e3)}
     assert 0.65 < len(told) / len(names) < 0.85
-    assert told == {name for name in names if Logs(0.75, "s").tell(job(2, 9e3, name), 5e3)}
-    assert not any(Logs(0.0).tell(job(1, 1e4, name), 5e3) for name in names)
+    assert told == {name for name in names if Logs(0.75, "s").read(job(2, 9e3, name), 5e3)}
+    assert not any(Logs(0.0).read(job(1, 1e4, name), 5e3) for name in names)
 
 
 def test_a_running_job_is_known_and_tells_of_those_like_it() -> None:

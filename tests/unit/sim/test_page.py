@@ -124,11 +124,11 @@ def test_hours_in_use_and_neighbours() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 50), st.integers(1, 30)), max_size=12))
 def test_hours_in_use_by_counting_seconds(runs: list[tuple[int, int, int]]) -> None:
-    pieces = [Piece(i, seat, at, at + long, None) for i, (seat, at, long) in enumerate(runs)]
+    pieces = [Piece(i, slot, at, at + long, None) for i, (slot, at, long) in enumerate(runs)]
     seconds: dict[tuple[int, int], list[int]] = {}
     for one in pieces:
         for second in range(int(one.start_s), int(one.end_s)):
-            seconds.setdefault((one.seat, second), []).append(one.job_id)
+            seconds.setdefault((one.slot, second), []).append(one.job_id)
     assert busy_s(pieces) == len(seconds)
     assert neighbours(pieces) == {job for here in seconds.values() if len(here) > 1 for job in here}
 

@@ -121,7 +121,7 @@ def test_three_jobs() -> None:
 
 
 names = st.sampled_from(["vgg", "cifar", "unet", ""])
-seen = st.lists(st.tuples(names, names, st.floats(0.5, 9.0), st.floats(1.0, 9.0)), max_size=8)
+known = st.lists(st.tuples(names, names, st.floats(0.5, 9.0), st.floats(1.0, 9.0)), max_size=8)
 jobs_of = st.lists(
     st.builds(
         lambda job, name: replace(job, fingerprint=name),
@@ -133,12 +133,12 @@ jobs_of = st.lists(
 )
 
 
-@given(seen=seen, jobs=jobs_of)
+@given(known=known, jobs=jobs_of)
 def test_bounds_and_neighbours_never_help(
-    seen: list[tuple[str, str, float, float]], jobs: list[Activity]
+    known: list[tuple[str, str, float, float]], jobs: list[Activity]
 ) -> None:
     pairs = Pairs()
-    for one in seen:
+    for one in known:
         pairs.observe(*one)
     model = Learned(FITTED, pairs)
     before, after = model.speeds(jobs[:-1]), model.speeds(jobs)

@@ -10,7 +10,7 @@ from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.bound import bound_s, energy_bound_j
 from slurm_coloc.sim.engine import Simulation
-from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.power import PROFILES, THESIS
@@ -39,8 +39,8 @@ def test_nothing_that_is_played_needs_less(
     machine = parse_machine("2xa100-40gb")
     for power in (THESIS, PROFILES):
         setting = Setting(conditions=Conditions(), power=power, depth=5)
-        ask = ask_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
-        outcome = Simulation(jobs, machine, policy(name), setting, ask).run()
+        request = request_maker("oracle", jobs, Random(0), machine.devices[0].usable_mib)
+        outcome = Simulation(jobs, machine, policy(name), setting, request).run()
         assert outcome.joules >= energy_bound_j(jobs, machine.gpus, power) * (1 - 1e-9)
 
 

@@ -3,7 +3,7 @@
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.sim.machine import parse_machine
-from slurm_coloc.sim.presets import best_policy, best_setting
+from slurm_coloc.sim.policies import best_policy, best_setting
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, play
 from slurm_coloc.sim.trace import TraceJob

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import Conditions, PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
+from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Record
@@ -29,12 +30,12 @@ def job(number: int, submit_s: float, run_s: float, memory_mib: int) -> TraceJob
 
 
 def play(jobs: list[TraceJob], setting: Setting = BLIND, told: bool = False) -> Sequence[Record]:
-    def ask(one: TraceJob) -> PlaceRequest:
+    def request(one: TraceJob) -> PlaceRequest:
         need = one.memory_mib if told else None
         return PlaceRequest(one.id, one.gpus, need, one.activity, one.submit_s)
 
     machine = parse_machine("1xa100-40gb")
-    return Simulation(jobs, machine, policy("magm"), setting, ask).run().records
+    return Simulation(jobs, machine, policy("magm"), setting, request).run().records
 
 
 def test_the_newcomer_crashes_and_then_runs_its_whole_time() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob

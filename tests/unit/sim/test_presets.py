@@ -10,8 +10,7 @@ from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.machine import parse_machine
-from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.presets import best_assumes, best_policy, best_setting
+from slurm_coloc.sim.policies import best_assumes, best_policy, best_setting, policy
 from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.search.clairvoyant.search import best_known
 from slurm_coloc.sim.search.schedules import native

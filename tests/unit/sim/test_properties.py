@@ -20,7 +20,7 @@ from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.engine import Simulation
-from slurm_coloc.sim.estimates import ask_maker
+from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.policies import policy, registry
@@ -116,7 +116,7 @@ def run(
     trace: Sequence[TraceJob], machine: Machine, setting: Setting, name: str, estimator: str
 ) -> Outcome:
     largest = max(device.usable_mib for device in machine.devices)
-    told = ask_maker(estimator, trace, Random(1), largest)
+    told = request_maker(estimator, trace, Random(1), largest)
     # With all its tries planning ahead would be most of the time here.
     chosen = Lookahead(tries=3) if name == "lookahead" else policy(name)
     return Simulation(trace, machine, chosen, setting, told).run()
@@ -147,7 +147,7 @@ def test_no_job_is_lost_or_doubled_and_nothing_is_held_twice(
         assert len(pieces) == record.tries * job.gpus
         for begin in {piece.start_s for piece in pieces}:
             together = [piece for piece in pieces if piece.start_s == begin]
-            assert len({machine.devices[piece.seat].gpu for piece in together}) == job.gpus
+            assert len({machine.devices[piece.slot].gpu for piece in together}) == job.gpus
             assert len({piece.end_s for piece in together}) == 1
         assert max(piece.end_s for piece in pieces) == record.end_s
         assert sum(piece.end_s - piece.start_s for piece in pieces) == pytest.approx(
@@ -179,12 +179,12 @@ def test_no_gpu_and_no_node_is_over_what_it_has_by_plan(
         cpus: dict[int, float] = defaultdict(float)
         mib: dict[int, float] = defaultdict(float)
         for piece in here:
-            device, job = machine.devices[piece.seat], job_of[piece.job_id]
+            device, job = machine.devices[piece.slot], job_of[piece.job_id]
             banks[device.bank].append(piece)
             cpus[device.node] += job.cpus / job.gpus
             mib[device.node] += job.host_mib / job.gpus
         for pieces in banks.values():
-            device = machine.devices[pieces[0].seat]
+            device = machine.devices[pieces[0].slot]
             if len(pieces) > 1:
                 needs = [piece.need_mib for piece in pieces]
                 assert None not in needs
@@ -224,12 +224,12 @@ def work_done(trace: Sequence[TraceJob], pieces: Sequence[Piece], method: str) -
     last = {job.id: max(p.start_s for p in pieces if p.job_id == job.id) for job in trace}
     done = dict.fromkeys(job_of, 0.0)
     for begin, end in pairwise(moments):
-        seats: dict[int, list[int]] = defaultdict(list)
+        slots: dict[int, list[int]] = defaultdict(list)
         for piece in pieces:
             if piece.start_s <= begin and end <= piece.end_s:
-                seats[piece.seat].append(piece.job_id)
+                slots[piece.slot].append(piece.job_id)
         slowest: dict[int, float] = {}
-        for here in seats.values():
+        for here in slots.values():
             speeds = REFERENCE.speeds([job_of[i].activity for i in here], method)
             for i, speed in zip(here, speeds, strict=True):
                 slowest[i] = min(slowest.get(i, 1.0), speed)

@@ -178,7 +178,7 @@ def test_partitions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("release", ["24.11", "26.05"])
 def test_recorded_answers_of_real_clusters(tmp_path: Path, release: str) -> None:
     """The columns that the adapter asks for, in its order; every job of them is accounted for."""
-    from slurm_coloc.adapters.slurm.commands.parse import SACCT_COLUMNS, SACCT_DELIMITER
+    from slurm_coloc.adapters.slurm.commands.accounting import SACCT_COLUMNS, SACCT_DELIMITER
 
     text = (RECORDED / release / "sacct.txt").read_text().replace(SACCT_DELIMITER, "|")
     path = tmp_path / "sacct.txt"

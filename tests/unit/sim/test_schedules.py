@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.schedules.anneal import anneal, times
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot
 
 ROOM = 10
 
@@ -20,24 +19,24 @@ class Half(Problem):
     """Jobs on seats of 10 MiB; so many beside each other run at 1 / so many of their speed."""
 
     def __init__(
-        self, run: Sequence[float], need: Sequence[int], gpus: Sequence[int], seats: int
+        self, run: Sequence[float], need: Sequence[int], gpus: Sequence[int], slots: int
     ) -> None:
-        count, every = len(run), list(range(seats))
+        count, every = len(run), list(range(slots))
         self.run, self.submit, self.gpus = list(run), [0.0] * count, list(gpus)
         self.kind, self.weight = list(range(count)), [1.0] * count
-        self.seats, self.nodes = [every] * count, [[every]] * count
-        self.room, self.alike, self.need = [ROOM] * seats, [0] * seats, [list(need)] * seats
+        self.slots, self.nodes = [every] * count, [[every]] * count
+        self.room, self.alike, self.need = [ROOM] * slots, [0] * slots, [list(need)] * slots
         self.most, self.movable = 4, count
         self.asked = 0
 
-    def ask(self, seat: int, kinds: Sequence[int]) -> list[float]:
+    def speeds(self, slot: int, kinds: Sequence[int]) -> list[float]:
         assert list(kinds) == sorted(kinds)
         self.asked += 1
         return [1.0 / len(kinds)] * len(kinds)
 
 
-def one(seat: int, key: float, beside: int = 3) -> Spot:
-    return Spot((seat,), key, beside)
+def one(slot: int, key: float, beside: int = 3) -> Spot:
+    return Spot((slot,), key, beside)
 
 
 def test_jobs_of_one_seat_wait_for_memory_and_slow_each_other_down() -> None:
@@ -78,15 +77,15 @@ def test_a_job_waits_for_its_submission() -> None:
 
 def test_what_the_model_raises_comes_through() -> None:
     class Broken(Half):
-        def ask(self, seat: int, kinds: Sequence[int]) -> list[float]:
+        def speeds(self, slot: int, kinds: Sequence[int]) -> list[float]:
             raise KeyError("model")
 
     with pytest.raises(KeyError, match="model"):
         anneal(Broken([1.0], [1], [1], 1), [[1.0]], [one(0, 0.0)], Draw(1), 10)
 
 
-def test_seats_must_be_as_many_as_gpus() -> None:
-    with pytest.raises(ValueError, match="job 0: 1 seats for 2 GPUs"):
+def test_slots_must_be_as_many_as_gpus() -> None:
+    with pytest.raises(ValueError, match="job 0: 1 slots for 2 GPUs"):
         times(Half([1.0], [1], [2], 2), [one(0, 0.0)])
 
 
@@ -108,14 +107,14 @@ jobs = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(jobs, st.integers(2, 3), st.integers(0, 2**40))
 def test_every_plan_that_is_found_is_a_schedule(
-    given: list[tuple[float, int, int, float]], seats: int, seed: int
+    given: list[tuple[float, int, int, float]], slots: int, seed: int
 ) -> None:
     run, need, gpus, submit = (list(values) for values in zip(*given, strict=True))
-    problem = Half(run, need, gpus, seats)
+    problem = Half(run, need, gpus, slots)
     problem.submit = submit
     draw = Draw(seed)
     spots = [
-        Spot(problem.some_seats(job, draw), float(job), problem.beside(job))
+        Spot(problem.some_slots(job, draw), float(job), problem.beside(job))
         for job in range(len(run))
     ]
     first_s = max(times(problem, spots)[1])
@@ -128,15 +127,15 @@ def test_every_plan_that_is_found_is_a_schedule(
     # No time sharing gains anything under this model, and no job ends before it could.
     assert found.makespan_s >= max(map(sum, zip(submit, run, strict=True))) - 1e-6
     work = sum(map(math.prod, zip(run, gpus, strict=True)))
-    assert found.makespan_s * seats >= work * (1 - 1e-9)
+    assert found.makespan_s * slots >= work * (1 - 1e-9)
     for job, spot in enumerate(found.spots):
-        assert len(set(spot.seats)) == gpus[job] and start_s[job] >= submit[job]
+        assert len(set(spot.slots)) == gpus[job] and start_s[job] >= submit[job]
     for moment in start_s:
-        for seat in range(seats):
+        for slot in range(slots):
             there = [
                 job
                 for job, spot in enumerate(found.spots)
-                if seat in spot.seats and start_s[job] <= moment < end_s[job]
+                if slot in spot.slots and start_s[job] <= moment < end_s[job]
             ]
             assert sum(need[job] for job in there) <= ROOM and len(there) <= problem.most
 
@@ -153,6 +152,6 @@ def test_several_cases_are_rated_by_their_mean() -> None:
     problem = Half([100.0, 10.0, 10.0], [ROOM] * 3, [1] * 3, 2)
     runs = [[100.0, 10.0, 10.0], [10.0, 100.0, 10.0]]
     found = anneal(problem, runs, [one(0, float(n)) for n in range(3)], Draw(3), 1000)
-    seats = [spot.seats for spot in found.spots]
-    assert seats[0] != seats[1], "those that may be long are apart"
+    slots = [spot.slots for spot in found.spots]
+    assert slots[0] != slots[1], "those that may be long are apart"
     assert found.makespan_s in (100.0, 105.0, 110.0)

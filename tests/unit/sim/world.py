@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.placing import PlaceRequest
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome, Record

@@ -18,7 +18,7 @@ import pytest
 from slurm_coloc.adapters.slurm import connect
 from slurm_coloc.adapters.slurm.bindings import MAX_DEATHS, SlurmBindings, description
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
-from slurm_coloc.adapters.slurm.commands.parse import FORMAT
+from slurm_coloc.adapters.slurm.commands.parse import JOB
 from slurm_coloc.config import DaemonConfig
 from slurm_coloc.errors import SlurmError
 
@@ -109,9 +109,9 @@ def test_arrays(site: Site) -> None:
 
 def test_a_request_per_task_is_asked_of_the_commands(site: Site) -> None:
     site.ask(lambda slurm: slurm.job(40))
-    assert f"squeue --noheader --states=all --array --Format={FORMAT} --jobs=40" in site.commands
+    assert f"squeue --noheader --states=all --array --jobs=40 --Format={JOB.form}" in site.commands
     site.ask(lambda slurm: slurm.jobs_of([1001]))
-    assert site.commands.endswith(f"{FORMAT} --user=1001\n")
+    assert site.commands.endswith(f"--user=1001 --Format={JOB.form}\n")
 
 
 def test_orders(site: Site) -> None:

@@ -15,8 +15,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from slurm_coloc.estimate.replay.recording import Event, Recording  # noqa: E402
-from slurm_coloc.summarize.fake import fake  # noqa: E402
-from slurm_coloc.summarize.shapes import ACTIVE, Shapes  # noqa: E402
+from slurm_coloc.summarize.fake.mode import fake  # noqa: E402
+from slurm_coloc.summarize.fake.shapes import ACTIVE, Shapes  # noqa: E402
 from slurm_coloc.summarize.step import record  # noqa: E402
 
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: coloc summa
 from torch import nn  # noqa: E402
 
 from slurm_coloc.estimate.parsers import parse_summary  # noqa: E402
-from slurm_coloc.summarize.fake import fake  # noqa: E402
+from slurm_coloc.summarize.fake.mode import fake  # noqa: E402
 from slurm_coloc.summarize.rows import Rows  # noqa: E402
 from slurm_coloc.summarize.step import record  # noqa: E402
 from slurm_coloc.summarize.table import shown, table  # noqa: E402

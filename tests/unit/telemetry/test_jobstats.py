@@ -116,16 +116,16 @@ def test_a_run_from_its_start_to_its_end() -> None:
     one = stats(engine, jobs)
     at(one, 100.0)
     assert engine.began == [("coloc-1.0", [0])], "of a shared GPU nothing of it is the run's own"
-    assert one.why == {"coloc-1.0": "DCGM has no sample yet"} and one.told == {}
+    assert one.why == {"coloc-1.0": "DCGM has no sample yet"} and one.figures == {}
     at(one, 100.0 + FIRST_S)
-    assert one.told["coloc-1.0"]["gpus"] == [{"uuid": "GPU-a", "energy_j": 5.0}]
+    assert one.figures["coloc-1.0"]["gpus"] == [{"uuid": "GPU-a", "energy_j": 5.0}]
     assert one.why == {}
-    before = one.told["coloc-1.0"]
+    before = one.figures["coloc-1.0"]
     at(one, 100.0 + FIRST_S + READ_S - 1)
-    assert one.told["coloc-1.0"] is before
+    assert one.figures["coloc-1.0"] is before
     jobs.clear()
     at(one, 200.0)
-    assert engine.there == {} and one.told == {}
+    assert engine.there == {} and one.figures == {}
 
 
 def test_mig_devices_and_unknown_gpus_have_none() -> None:
@@ -141,7 +141,7 @@ def test_what_an_agent_before_has_left() -> None:
     at(one, 0.0)
     assert engine.began == [] and engine.there == {"coloc-1.0": 3}, "used again, the other removed"
     at(one, 1.0)
-    assert one.told["coloc-1.0"]["gpus"]
+    assert one.figures["coloc-1.0"]["gpus"]
 
 
 def test_a_host_engine_that_was_started_again() -> None:
@@ -152,7 +152,7 @@ def test_a_host_engine_that_was_started_again() -> None:
     engine.there.clear()
     at(one, FIRST_S + READ_S)
     assert "No data" in one.why["coloc-1.0"], "and what was read before stays"
-    assert one.told["coloc-1.0"]["gpus"]
+    assert one.figures["coloc-1.0"]["gpus"]
     at(one, FIRST_S + READ_S + AGAIN_S)
     assert [name for name, _ in engine.began] == ["coloc-1.0"] * 2
 

@@ -12,7 +12,6 @@ from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry.final_usage import closed, peak_mib
 from slurm_coloc.core.gpu.telemetry.pids import MOST
 from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
-from slurm_coloc.core.gpu.telemetry.shares import weights
 from slurm_coloc.core.gpu.telemetry.use import RunUse, resume
 from slurm_coloc.flow.nodes import usage
 
@@ -51,8 +50,8 @@ def test_beside_others_the_activity_is_split() -> None:
     """By the time in which each had a kernel, else by equal parts; energy goes with it."""
     told = reading(held(7, 3000, busy=0.6), held(8, 2000, 11, busy=0.2))
     blind = reading(held(7, 3000), held(8, 2000, 11))
-    assert weights(told) == pytest.approx({7: 0.75, 8: 0.25})
-    assert weights(blind) == {7: 0.5, 8: 0.5}
+    assert told.weights == pytest.approx({7: 0.75, 8: 0.25})
+    assert blind.weights == {7: 0.5, 8: 0.5}
     run = watched(told, blind)
     [gpu] = run.record()["gpus"]
     assert gpu["smact_how"] == "split" and gpu["smact_max"] == pytest.approx(0.375)
@@ -155,7 +154,7 @@ def test_a_record_goes_on_as_if_nothing_had_been(samples: list[Any]) -> None:
 @given(SAMPLE)
 def test_the_parts_never_exceed_the_whole(each: list[Any]) -> None:
     one = reading(*[held(job, mib, pid, busy) for job, mib, pid, busy in each])
-    assert 0 <= sum(weights(one).values()) <= 1 + 1e-9
+    assert 0 <= sum(one.weights.values()) <= 1 + 1e-9
 
 
 def test_closing_takes_what_came_after_the_last_sample() -> None:

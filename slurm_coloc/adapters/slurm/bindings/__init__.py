@@ -24,8 +24,9 @@ import structlog
 
 from slurm_coloc.adapters.slurm.bindings.child import Child, Fault
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
-from slurm_coloc.adapters.slurm.commands.parse import job_view, parse_release, tasks_in
+from slurm_coloc.adapters.slurm.commands.parse import job_view, tasks_in
 from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.releases import parse_release
 from slurm_coloc.errors import SlurmError
 
 MAX_DEATHS = 3  # so many deaths of the worker in a row end its use
@@ -58,8 +59,8 @@ def description(fields: dict[str, str | int]) -> dict[str, Any] | None:
     return found
 
 
-def _untold(values: Mapping[str, str]) -> bool:
-    """Whether a job that may be ours asks for what pyslurm does not tell."""
+def _incomplete(values: Mapping[str, str]) -> bool:
+    """Whether a job that may be ours asks for something that pyslurm does not show."""
     return bool(values["admin_comment"]) and not values["tres-per-node"]
 
 
@@ -77,12 +78,12 @@ class SlurmBindings(SlurmCommands):
         self._deaths = 0
         self._beyond: set[str] = set()  # operations that this pyslurm cannot do
 
-    async def _ask(self, op: str, **arguments: Any) -> Any:
+    async def _call(self, op: str, **arguments: Any) -> Any:
         """pyslurm's answer; raises Fault where the commands must be asked."""
         if self._usable is False or op in self._beyond:
             raise Fault("not usable")
         try:
-            return await self._gate.through(lambda: self._asked(op, **arguments))
+            return await self._gate.through(lambda: self._called(op, **arguments))
         except Fault as err:
             if self._forced:
                 raise SlurmError(f"pyslurm: {err}", "no-pyslurm") from err
@@ -90,11 +91,11 @@ class SlurmBindings(SlurmCommands):
             self._beyond.add(op)
             raise
 
-    async def _asked(self, op: str, **arguments: Any) -> Any:
+    async def _called(self, op: str, **arguments: Any) -> Any:
         try:
             if self._usable is None:
-                await self._try_it()
-            answer = await self._child.ask(op, **arguments)
+                await self._try()
+            answer = await self._child.call(op, **arguments)
         except SlurmError as err:
             if err.code != "worker-died":
                 self._deaths = 0
@@ -107,10 +108,10 @@ class SlurmBindings(SlurmCommands):
         self._deaths = 0
         return answer
 
-    async def _try_it(self) -> None:
+    async def _try(self) -> None:
         """Whether pyslurm loads here, and is of slurmctld's release."""
         try:
-            version = await self._child.ask("version")
+            version = await self._child.call("version")
             if parse_release(self._child.version)[:2] != parse_release(version)[:2]:
                 raise Fault(f"{self._child.version} is not for slurmctld {version}")
         except Fault:
@@ -123,14 +124,14 @@ class SlurmBindings(SlurmCommands):
     async def job(self, job_id: int) -> JobView | None:
         """One job; None when slurmctld no longer knows it."""
         try:
-            values = await self._ask("job", job_id=job_id)
+            values = await self._call("job", job_id=job_id)
         except Fault:
             return await super().job(job_id)
         except SlurmError as err:
             if "Invalid job id" in err.message:
                 return None
             raise
-        if _untold(values):
+        if _incomplete(values):
             return await super().job(job_id)
         view = job_view(values)
         first = next(iter(tasks_in(values["Waiting"])), None)
@@ -139,10 +140,10 @@ class SlurmBindings(SlurmCommands):
     async def jobs_of(self, uids: Collection[int]) -> list[JobView]:
         """Every job of these users that slurmctld still knows, array tasks one by one."""
         try:
-            found = await self._ask("jobs", uids=sorted(uids))
+            found = await self._call("jobs", uids=sorted(uids))
         except Fault:
             return await super().jobs_of(uids)
-        if any(_untold(values) for values in found):
+        if any(_incomplete(values) for values in found):
             return await super().jobs_of(uids)
         views: list[JobView] = []
         for values in found:
@@ -156,7 +157,7 @@ class SlurmBindings(SlurmCommands):
         if not handle.isdigit():
             return False
         try:
-            await self._ask(op, job_id=int(handle), **arguments)
+            await self._call(op, job_id=int(handle), **arguments)
         except Fault:
             return False
         return True

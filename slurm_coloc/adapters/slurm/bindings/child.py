@@ -2,21 +2,17 @@
 """The parent's side of the pyslurm worker: starts it, asks with a time limit, kills it."""
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters.slurm.commands.process import environment, is_away
+from slurm_coloc.adapters.slurm.commands.process import end, environment, is_away
 from slurm_coloc.errors import SlurmError
 
 WORKER = Path(__file__).with_name("worker.py")  # by its path: the package is not imported there
 LONGEST_ANSWER = 1 << 28  # bytes; 1,000 jobs are 0.6 MB
-KILLED_S = 1.0
 
 
 class Fault(Exception):
@@ -33,7 +29,7 @@ class Child:
         self._sound = True  # no question has its answer still to come
         self.version = ""
 
-    async def ask(self, op: str, **arguments: Any) -> Any:
+    async def call(self, op: str, **arguments: Any) -> Any:
         """The worker's answer.
 
         Raises SlurmError (``slurm-away``: no answer in time, or the worker died; ``slurm-refused``)
@@ -42,7 +38,7 @@ class Child:
         async with self._lock:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    told = await self._exchange({"op": op, "with": arguments})
+                    answer = await self._exchange({"op": op, "with": arguments})
             except TimeoutError:
                 text = f"pyslurm: no answer within {self._timeout_s:g} s"
                 raise SlurmError(text, "slurm-away") from None
@@ -51,12 +47,12 @@ class Child:
             finally:
                 if not self._sound:
                     await self.close()
-        if "fault" in told:
-            raise Fault(told["fault"])
-        if "slurm" in told:
-            text = str(told["slurm"])
+        if "fault" in answer:
+            raise Fault(answer["fault"])
+        if "slurm" in answer:
+            text = str(answer["slurm"])
             raise SlurmError(f"pyslurm: {text}", "slurm-away" if is_away(text) else "slurm-refused")
-        return told["answer"]
+        return answer["answer"]
 
     async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._sound = False
@@ -68,9 +64,9 @@ class Child:
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         await self._process.stdin.drain()
-        told = await self._read()
+        answer = await self._read()
         self._sound = True
-        return told
+        return answer
 
     async def _start(self) -> dict[str, Any]:
         self._process = await asyncio.create_subprocess_exec(
@@ -86,18 +82,13 @@ class Child:
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise EOFError("its answer broke off")
-        told = await asyncio.to_thread(json.loads, line)
-        if not isinstance(told, dict):
+        answer = await asyncio.to_thread(json.loads, line)
+        if not isinstance(answer, dict):
             raise ValueError("an answer of another form")
-        return told
+        return answer
 
     async def close(self) -> None:
         """End the worker, if there is one."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(KILLED_S):
-                await process.wait()
+        if process is not None:
+            await end(process)

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from slurm_coloc.adapters.slurm.commands import process
-from slurm_coloc.adapters.slurm.commands.parse import SACCT_COLUMNS, SACCT_DELIMITER, parse_ended
+from slurm_coloc.adapters.slurm.commands.parse import number, parse_exit, seconds
 from slurm_coloc.adapters.slurm.gate import Gate
 from slurm_coloc.core.slurm.job import TERMINAL, EndedJob
 from slurm_coloc.errors import SlurmError
@@ -15,6 +15,12 @@ NO_ACCOUNTING = (
     "accounting storage is disabled",
     "Only 'accounting_storage/slurmdbd' is supported",
 )
+# No column that a user writes; the unit separator stands in none of these.
+SACCT_COLUMNS = (
+    "JobIDRaw", "JobID", "State", "Restarts", "UID", "Account", "Partition", "QOS", "NodeList",
+    "AllocTRES", "AdminComment", "ExitCode", "Submit", "Start", "End",
+)  # fmt: skip
+SACCT_DELIMITER = "\x1f"
 SACCT = (
     *("sacct", "-a", "-X", "-D", "-n", "-P", f"--delimiter={SACCT_DELIMITER}"),
     f"--format={','.join(SACCT_COLUMNS)}",
@@ -22,8 +28,37 @@ SACCT = (
 ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
 
 
+def parse_ended(line: str) -> EndedJob:
+    """One line of ``sacct -P`` with SACCT_COLUMNS; raises SlurmError on another layout."""
+    parts = line.split(SACCT_DELIMITER)
+    if len(parts) != len(SACCT_COLUMNS):
+        raise SlurmError(f"sacct: a line of {len(parts)} columns, not {len(SACCT_COLUMNS)}")
+    values = dict(zip(SACCT_COLUMNS, parts, strict=True))
+    exit_code, ended_by = parse_exit(values["ExitCode"])
+    array, _, task = values["JobID"].partition("_")
+    return EndedJob(
+        job_id=number(values["JobIDRaw"]),
+        state=values["State"].split(" ")[0],
+        array_job_id=number(array) if task else None,
+        array_task=task or None,
+        restarts=number(values["Restarts"]),
+        uid=number(values["UID"]),
+        account=values["Account"],
+        partition=values["Partition"],
+        qos=values["QOS"],
+        nodes="" if values["NodeList"] == "None assigned" else values["NodeList"],
+        tres=values["AllocTRES"],
+        admin_comment=values["AdminComment"],
+        exit_code=exit_code,
+        signal=ended_by,
+        submit_s=seconds(values["Submit"]),
+        start_s=seconds(values["Start"]),
+        end_s=seconds(values["End"]),
+    )
+
+
 class Accounting:
-    """Asks and tells slurmdbd; SlurmError ``no-accounting`` where there is none."""
+    """Questions and orders to slurmdbd; SlurmError ``no-accounting`` where there is none."""
 
     def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
         self._timeout_s = timeout_s

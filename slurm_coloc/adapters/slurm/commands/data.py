@@ -28,7 +28,6 @@ from slurm_coloc.adapters.slurm.commands.parse import tasks_in
 from slurm_coloc.errors import SlurmError
 
 LAYOUT = "v0.0.42"
-FIRST_RELEASE = (24, 11)
 Item = Mapping[str, Any]
 
 

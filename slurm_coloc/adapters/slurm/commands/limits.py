@@ -10,7 +10,7 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import replace
 
-from slurm_coloc.adapters.slurm.commands.queue import limit_s
+from slurm_coloc.adapters.slurm.commands.parse import limit_s, listed
 from slurm_coloc.core.slurm.qos_limits import OPTIONS, LimitOwner, parse_counts
 
 WALL = "MaxWall"  # of a job; sacctmgr's own short name for both kinds
@@ -37,10 +37,10 @@ def parse_qos(text: str) -> dict[str, LimitOwner]:
     return {
         row["Name"]: LimitOwner(
             qos=row["Name"],
-            flags=frozenset(flag for flag in row["Flags"].split(",") if flag),
+            flags=frozenset(listed(row["Flags"])),
             limits=_limits(row),
             max_wall_s=limit_s(row.get(WALL, "")),
-            preempts=frozenset(name for name in row.get("Preempt", "").split(",") if name),
+            preempts=frozenset(listed(row.get("Preempt", ""))),
         )
         for row in _rows(text, QOS_COLUMNS)
     }

@@ -22,60 +22,12 @@ writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from slurm_coloc.core.slurm.cluster import Controller
-from slurm_coloc.core.slurm.job import EndedJob, JobView, Terms
+from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
-
-# Column and width. A value that fills its column may be cut, so widths are generous.
-COLUMNS: tuple[tuple[str, int], ...] = (
-    ("JobID", 14),
-    ("State", 20),
-    ("RestartCnt", 8),
-    ("UserID", 14),
-    ("exit_code", 12),
-    ("PriorityLong", 14),
-    ("tres-per-node", 1030),
-    ("admin_comment", 1030),
-    ("Partition", 256),
-    ("NodeList", 256),
-    ("SubmitTime", 24),
-    ("StartTime", 24),
-    ("EndTime", 24),
-    ("Reason", 128),
-    ("ArrayJobID", 14),
-    ("ArrayTaskID", 64),
-    ("Account", 128),
-    ("QOS", 128),
-    ("Dependency", 512),
-    ("BatchHost", 128),
-    ("Requeue", 8),
-    ("BatchFlag", 8),
-    ("tres-per-task", 1030),
-)
-FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
-
-# Jobs of everybody: few columns. A dependency that fills its column was cut and is left alone.
-VAIN_COLUMNS: tuple[tuple[str, int], ...] = (
-    ("JobID", 14),
-    ("ArrayJobID", 14),
-    ("ArrayTaskID", 64),
-    ("Reason", 40),
-    ("Dependency", 1024),
-)
-VAIN_FORMAT = ",".join(f"{name}:{width}" for name, width in VAIN_COLUMNS)
-
-# Jobs of everybody that wait: whom a recovered job would go ahead of.
-LINE_COLUMNS: tuple[tuple[str, int], ...] = (
-    ("JobID", 14),
-    ("UserID", 14),
-    ("PriorityLong", 14),
-    ("QOS", 128),
-    ("Partition", 256),
-)
-LINE_FORMAT = ",".join(f"{name}:{width}" for name, width in LINE_COLUMNS)
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
 UNSET = ("N/A", "n/a", "(null)", "NONE")
@@ -83,14 +35,66 @@ UNSET = ("N/A", "n/a", "(null)", "NONE")
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
 
 
+def given(text: str) -> str:
+    """A value as Slurm shows it; "" for one that is not set."""
+    return "" if text in UNSET else text
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """``a,b`` as (a, b); () for what is not set."""
+    return tuple(name for name in text.split(",") if name not in ("", "(null)"))
+
+
+class Columns:
+    """Columns of ``squeue --Format``, each with its width: ``JobID:14,State:20``. A value that
+    fills its column may be cut, so widths are generous."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+        pairs = (item.split(":") for item in form.split(","))
+        self.widths = {name: int(width) for name, width in pairs}
+        self._least = sum(self.widths.values()) - list(self.widths.values())[-1]
+
+    def parse(self, line: str) -> dict[str, str]:
+        """The values of one line; raises SlurmError on another layout."""
+        if len(line) < self._least:
+            text = f"squeue: a line of {len(line)} characters is too short for its columns"
+            raise SlurmError(text)
+        values: dict[str, str] = {}
+        start = 0
+        for name, width in self.widths.items():
+            values[name] = given(line[start : start + width].strip())
+            start += width
+        return values
+
+    def rows(self, text: str) -> list[dict[str, str]]:
+        """The values of each line."""
+        return [self.parse(line) for line in text.split("\n") if line.strip()]
+
+
+JOB = Columns(
+    "JobID:14,State:20,RestartCnt:8,UserID:14,exit_code:12,PriorityLong:14,tres-per-node:1030,"
+    "admin_comment:1030,Partition:256,NodeList:256,SubmitTime:24,StartTime:24,EndTime:24,"
+    "Reason:128,ArrayJobID:14,ArrayTaskID:64,Account:128,QOS:128,Dependency:512,BatchHost:128,"
+    "Requeue:8,BatchFlag:8,tres-per-task:1030"
+)
+# The owner's own words come last: nothing stands behind them.
+TERMS = Columns("Nice:16,TimeLimit:24,Reservation:256,Comment:1024")
+
+
 def parse_pairs(line: str) -> dict[str, str]:
     """``Key=value`` pairs of a scontrol line; the first of a repeated key wins."""
     pairs: dict[str, str] = {}
     found = list(_KEY.finditer(line))
-    for here, following in zip(found, [*found[1:], None], strict=True):
+    for here, following in zip(found, [*found[1:], None], strict=False):
         end = following.start() if following else len(line)
         pairs.setdefault(here.group(1), line[here.end() : end].strip())
     return pairs
+
+
+def parse_lines(text: str) -> list[dict[str, str]]:
+    """The pairs of each line of ``scontrol show ... -o``."""
+    return [parse_pairs(line) for line in text.splitlines() if line.strip()]
 
 
 def seconds(text: str) -> float | None:
@@ -109,17 +113,15 @@ def number(text: str) -> int:
     return int(text) if text.isascii() and text.lstrip("-").isdigit() else 0
 
 
-def parse_columns(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, str]:
-    """One line of ``squeue -O``; "" for what is not set. Raises SlurmError on another layout."""
-    if len(line) < sum(width for _, width in columns) - columns[-1][1]:
-        raise SlurmError(f"squeue: a line of {len(line)} characters is too short for its columns")
-    values: dict[str, str] = {}
-    start = 0
-    for name, width in columns:
-        text = line[start : start + width].strip()
-        values[name] = "" if text in UNSET else text
-        start += width
-    return values
+def limit_s(text: str) -> float | None:
+    """``1-02:30:00``, ``1:00:00`` or ``30:00`` in seconds; None for UNLIMITED and what is unset."""
+    found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+)", text)
+    if not found:
+        return None
+    total = 0
+    for part in found[2].split(":"):
+        total = total * 60 + int(part)
+    return float(total + 86400 * int(found[1] or 0))
 
 
 def parse_exit(text: str) -> tuple[int, int]:
@@ -151,68 +153,49 @@ def parse_reason(text: str) -> str:
     return "" if text == "None" else text
 
 
-def parse_job_line(line: str) -> JobView:
-    """One line of ``squeue -O`` with COLUMNS; raises SlurmError on another layout."""
-    return job_view(parse_columns(line, COLUMNS))
-
-
 def job_view(values: Mapping[str, str]) -> JobView:
-    """A job from the names of COLUMNS; "" for what is not set. Text has COMPLETING for a state; who
-    knows what lies below gives that as State, and Completing beside it."""
-    exit_code, ended_by = parse_exit(values["exit_code"])
-    state, reason = values["State"], parse_reason(values["Reason"])
+    """A job from the names of JOB's columns; missing ones count as not set. Text has COMPLETING for
+    a state; who knows what lies below gives that as State, and Completing beside it."""
+
+    def value(name: str) -> str:
+        return values.get(name, "")
+
+    exit_code, ended_by = parse_exit(value("exit_code"))
+    state, reason = value("State"), parse_reason(value("Reason"))
     return JobView(
-        job_id=number(values["JobID"]),
+        job_id=number(value("JobID")),
         state=_BELOW_COMPLETING.get(reason, state) if state == "COMPLETING" else state,
-        completing=state == "COMPLETING" or bool(values.get("Completing")),
-        restarts=number(values["RestartCnt"]),
-        uid=number(values["UserID"]),
+        completing=state == "COMPLETING" or bool(value("Completing")),
+        restarts=number(value("RestartCnt")),
+        uid=number(values.get("UserID", "-1")),
         reason=reason,
         exit_code=exit_code,
         signal=ended_by,
-        priority=number(values["PriorityLong"]),
-        tres_per_node=values["tres-per-node"],
-        admin_comment=values["admin_comment"],
-        partition=values["Partition"],
-        nodes=values["NodeList"],
-        submit_s=seconds(values["SubmitTime"]),
-        start_s=seconds(values["StartTime"]),
-        end_s=seconds(values["EndTime"]),
-        array_job_id=number(values["ArrayJobID"]) or None,
-        array_task=values["ArrayTaskID"] or None,
-        account=values["Account"],
-        qos=values["QOS"],
-        dependency=values["Dependency"],
-        batch_host=values["BatchHost"],
-        requeue=values["Requeue"] == "1",
-        batch=values["BatchFlag"] == "1",
-        tres_per_task=values["tres-per-task"],
+        priority=number(value("PriorityLong")),
+        tres_per_node=value("tres-per-node"),
+        admin_comment=value("admin_comment"),
+        partition=value("Partition"),
+        nodes=value("NodeList"),
+        submit_s=seconds(value("SubmitTime")),
+        start_s=seconds(value("StartTime")),
+        end_s=seconds(value("EndTime")),
+        array_job_id=number(value("ArrayJobID")) or None,
+        array_task=value("ArrayTaskID") or None,
+        account=value("Account"),
+        qos=value("QOS"),
+        dependency=value("Dependency"),
+        batch_host=value("BatchHost"),
+        requeue=value("Requeue") == "1",
+        batch=value("BatchFlag") == "1",
+        tres_per_task=value("tres-per-task"),
     )
 
 
-TERMS_COLUMNS: tuple[tuple[str, int], ...] = (
-    ("Nice", 16),
-    ("TimeLimit", 24),
-    ("Reservation", 256),
-    # The owner's own words: nothing stands behind them.
-    ("Comment", 1024),
-)
-TERMS_FORMAT = ",".join(f"{name}:{width}" for name, width in TERMS_COLUMNS)
-
-
 def parse_terms(line: str) -> Terms:
-    """One line of ``squeue -O`` with TERMS_COLUMNS; a limit that is no time is none."""
-    values = parse_columns(line, TERMS_COLUMNS)
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", values["TimeLimit"])
-    days, hours, minutes, seconds = map(int, found.groups("0")) if found else (0,) * 4
-    limit_s = days * 86400.0 + hours * 3600 + minutes * 60 + seconds if found else None
-    nice = int(values["Nice"]) if values["Nice"].lstrip("-").isdigit() else 0
-    return Terms(nice, limit_s, values["Reservation"], values["Comment"])
-
-
-def parse_release(text: str) -> tuple[int, ...]:
-    """``24.11.5`` as (24, 11, 5)."""
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    """One line with the columns of TERMS; a limit that is no time is none."""
+    values = TERMS.parse(line)
+    limit = limit_s(values["TimeLimit"])
+    return Terms(number(values["Nice"]), limit, values["Reservation"], values["Comment"])
 
 
 def words(config: Mapping[str, str], key: str) -> frozenset[str]:
@@ -227,43 +210,6 @@ def parse_ping(text: str) -> list[Controller]:
     return [Controller(host, state == "UP", role == "primary") for role, host, state in found]
 
 
-# No column that a user writes; the unit separator stands in none of these.
-SACCT_COLUMNS = (
-    "JobIDRaw", "JobID", "State", "Restarts", "UID", "Account", "Partition", "QOS", "NodeList",
-    "AllocTRES", "AdminComment", "ExitCode", "Submit", "Start", "End",
-)  # fmt: skip
-SACCT_DELIMITER = "\x1f"
-
-
-def parse_ended(line: str) -> EndedJob:
-    """One line of ``sacct -P`` with SACCT_COLUMNS; raises SlurmError on another layout."""
-    parts = line.split(SACCT_DELIMITER)
-    if len(parts) != len(SACCT_COLUMNS):
-        raise SlurmError(f"sacct: a line of {len(parts)} columns, not {len(SACCT_COLUMNS)}")
-    values = dict(zip(SACCT_COLUMNS, parts, strict=True))
-    exit_code, ended_by = parse_exit(values["ExitCode"])
-    array, _, task = values["JobID"].partition("_")
-    return EndedJob(
-        job_id=number(values["JobIDRaw"]),
-        state=values["State"].split(" ")[0],
-        array_job_id=number(array) if task else None,
-        array_task=task or None,
-        restarts=number(values["Restarts"]),
-        uid=number(values["UID"]),
-        account=values["Account"],
-        partition=values["Partition"],
-        qos=values["QOS"],
-        nodes="" if values["NodeList"] == "None assigned" else values["NodeList"],
-        tres=values["AllocTRES"],
-        admin_comment=values["AdminComment"],
-        exit_code=exit_code,
-        signal=ended_by,
-        submit_s=seconds(values["Submit"]),
-        start_s=seconds(values["Start"]),
-        end_s=seconds(values["End"]),
-    )
-
-
 def tasks_in(text: str) -> Iterator[str]:
     """Each of an array's tasks ``0,3-7:2%4``: 0, 3, 5, 7. (SLURM_BITSTR_LEN=0: nothing is cut.)"""
     for first, last, step in re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", text.partition("%")[0]):
@@ -271,45 +217,8 @@ def tasks_in(text: str) -> Iterator[str]:
 
 
 def parse_jobs(text: str) -> list[JobView]:
-    """All lines of ``squeue -O`` with COLUMNS."""
-    return [parse_job_line(line) for line in text.split("\n") if line.strip()]
-
-
-def parse_vain(text: str) -> list[JobView]:
-    """Lines of ``squeue -O`` with VAIN_COLUMNS: the jobs that wait for what can never be."""
-    found: list[JobView] = []
-    for line in text.split("\n"):
-        if "DependencyNeverSatisfied" not in line:
-            continue
-        values = parse_columns(line, VAIN_COLUMNS)
-        if len(values["Dependency"]) < VAIN_COLUMNS[-1][1]:
-            found.append(
-                JobView(
-                    job_id=number(values["JobID"]),
-                    state="PENDING",
-                    reason=values["Reason"],
-                    dependency=values["Dependency"],
-                    array_job_id=number(values["ArrayJobID"]) or None,
-                    array_task=values["ArrayTaskID"] or None,
-                )
-            )
-    return found
-
-
-def parse_line(text: str) -> list[JobView]:
-    """Lines of ``squeue -O`` with LINE_COLUMNS: the jobs that wait and where they stand."""
-    rows = (parse_columns(line, LINE_COLUMNS) for line in text.split("\n") if line.strip())
-    return [
-        JobView(
-            job_id=number(values["JobID"]),
-            state="PENDING",
-            uid=number(values["UserID"]),
-            priority=number(values["PriorityLong"]),
-            qos=values["QOS"],
-            partition=values["Partition"],
-        )
-        for values in rows
-    ]
+    """All lines with the columns of JOB."""
+    return [job_view(values) for values in JOB.rows(text)]
 
 
 def parse_config(text: str) -> dict[str, str]:

@@ -73,7 +73,7 @@ async def run(
         raise SlurmError(text, "slurm-away") from None
     finally:
         if process.returncode is None:
-            await _end(process)
+            await end(process)
     if process.returncode not in ends:
         lines = err_out.decode(errors="replace").strip().splitlines()
         text = f"{' '.join(argv[:3])}: {lines[-1] if lines else 'failed'}"
@@ -81,7 +81,8 @@ async def run(
     return out.decode("latin-1")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process with all of its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):

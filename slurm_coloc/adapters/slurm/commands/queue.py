@@ -1,55 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole queue for steering: columns of ``squeue -O``."""
+"""Jobs of everybody, in few columns of ``squeue``: the whole queue for steering, whom a recovered
+job would go ahead of, and who waits in vain."""
 
-import re
+from collections.abc import Mapping
 
-from slurm_coloc.adapters.slurm.commands.parse import number, parse_columns, seconds, tasks_in
+from slurm_coloc.adapters.slurm.commands.parse import (
+    Columns,
+    job_view,
+    limit_s,
+    number,
+    parse_reason,
+    seconds,
+    tasks_in,
+)
 from slurm_coloc.adapters.slurm.commands.use import parse_mib
 from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.slurm.job import JobView
 
 # Features and node lists are the users' own words: they stand in columns like all others, and one
 # that fills its column is left alone by who reads it (CUT).
-COLUMNS: tuple[tuple[str, int], ...] = (
-    ("JobID", 14),
-    ("State", 20),
-    ("PriorityLong", 14),
-    ("UserID", 14),
-    ("Reason", 64),
-    ("RestartCnt", 8),
-    ("Partition", 256),
-    ("tres-per-node", 1030),
-    ("tres-per-task", 512),
-    ("tres-per-job", 512),
-    ("admin_comment", 1030),
-    ("NodeList", 256),
-    ("ReqNodes", 256),
-    ("ExcNodes", 256),
-    ("Feature", 256),
-    ("Reservation", 128),
-    ("TimeLimit", 24),
-    ("StartTime", 24),
-    ("EndTime", 24),
-    ("NumNodes", 12),
-    ("NumTasks", 12),
-    ("NumCPUs", 12),
-    ("MinMemory", 16),
-    ("ArrayJobID", 14),
-    ("ArrayTaskID", 64),
-    ("SubmitTime", 24),
-    ("QOS", 128),
+QUEUE = Columns(
+    "JobID:14,State:20,PriorityLong:14,UserID:14,Reason:64,RestartCnt:8,Partition:256,"
+    "tres-per-node:1030,tres-per-task:512,tres-per-job:512,admin_comment:1030,NodeList:256,"
+    "ReqNodes:256,ExcNodes:256,Feature:256,Reservation:128,TimeLimit:24,StartTime:24,EndTime:24,"
+    "NumNodes:12,NumTasks:12,NumCPUs:12,MinMemory:16,ArrayJobID:14,ArrayTaskID:64,SubmitTime:24,"
+    "QOS:128"
 )
-FORMAT = ",".join(f"{name}:{width}" for name, width in COLUMNS)
+# A dependency that fills its column was cut, and its job is left alone.
+VAIN = Columns("JobID:14,ArrayJobID:14,ArrayTaskID:64,Reason:40,Dependency:1024")
+WAITING = Columns("JobID:14,UserID:14,PriorityLong:14,QOS:128,Partition:256")
 STATES = "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,STOPPED"
 CUT = 255
 
 
 def parse_queue(text: str) -> list[Queued]:
-    """Jobs of lines with COLUMNS, in no order (core/place/queue_order)."""
-    return [_queued(line) for line in text.split("\n") if line.strip()]
+    """Jobs of lines with the columns of QUEUE, in no order (core/place/queue_order)."""
+    return [_queued(values) for values in QUEUE.rows(text)]
 
 
-def _queued(line: str) -> Queued:
-    values = parse_columns(line, COLUMNS)
+def _queued(values: Mapping[str, str]) -> Queued:
     task, array = values["ArrayTaskID"], number(values["ArrayJobID"])
     first = next(tasks_in(task), "") if task else ""
     memory = values["MinMemory"]
@@ -59,7 +48,7 @@ def _queued(line: str) -> Queued:
         state=values["State"],
         priority=number(values["PriorityLong"]),
         uid=number(values["UserID"]),
-        reason="" if values["Reason"] == "None" else values["Reason"],
+        reason=parse_reason(values["Reason"]),
         restarts=number(values["RestartCnt"]),
         partition=values["Partition"],
         tres_per_node=values["tres-per-node"],
@@ -82,17 +71,21 @@ def _queued(line: str) -> Queued:
         array=bool(array and task),
         array_id=array if task else 0,
         submit_s=seconds(values["SubmitTime"]),
-        qos="" if values["QOS"] in ("(null)", "N/A") else values["QOS"],
+        qos=values["QOS"],
         cut=any(len(values[name]) >= CUT for name in ("Feature", "ReqNodes", "ExcNodes")),
     )
 
 
-def limit_s(text: str) -> float | None:
-    """``1-02:30:00``, ``1:00:00`` or ``30:00`` in seconds; None for UNLIMITED and what is unset."""
-    found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+)", text)
-    if not found:
-        return None
-    total = 0
-    for part in found[2].split(":"):
-        total = total * 60 + int(part)
-    return float(total + 86400 * int(found[1] or 0))
+def parse_vain(text: str) -> list[JobView]:
+    """Lines with the columns of VAIN: the jobs whose dependency can no longer be met."""
+    lines = (line for line in text.split("\n") if "DependencyNeverSatisfied" in line)
+    return [
+        job_view({"State": "PENDING", **values})
+        for values in map(VAIN.parse, lines)
+        if len(values["Dependency"]) < VAIN.widths["Dependency"]
+    ]
+
+
+def parse_waiting(text: str) -> list[JobView]:
+    """Lines with the columns of WAITING: the jobs that wait and where they stand."""
+    return [job_view({"State": "PENDING", **values}) for values in WAITING.rows(text)]

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of the cluster from scontrol's names: nodes with GPUs, partitions, slurm.conf."""
+"""The shape of the cluster from scontrol's names: nodes with GPUs, partitions, slurm.conf,
+reservations. The names are the same from 22.05 to 26.05."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
+    given,
+    limit_s,
+    listed,
     number,
-    parse_release,
+    parse_lines,
+    seconds,
     words,
 )
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.place.gate_wait import age_counts
-from slurm_coloc.core.place.node_gate import FIRST_RELEASE, PARAMETER
+from slurm_coloc.core.place.node_gate import PARAMETER
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
-from slurm_coloc.core.slurm.device_types import model_of
-from slurm_coloc.core.slurm.gres import Gres, count_of, parse_gres
+from slurm_coloc.core.slurm.gres import Gres, count_of, model_of, parse_gres
+from slurm_coloc.core.slurm.releases import CONSTRAINTS, parse_release
+from slurm_coloc.core.time.stretch import Reserved
 
 # States of a node whose jobs are gone.
 GONE = ("DOWN", "NOT_RESPONDING", "FAIL", "POWERED_DOWN")
@@ -36,10 +41,10 @@ def cluster_shape(
         partitions=tuple(partition_shape(pairs, site) for pairs in parts),
         private_data=words(config, "PrivateData"),
         select_params=words(config, "SelectTypeParameters"),
-        accounting_tres=words(config, "AccountingStorageTRES"),
         preempt_type=config.get("PreemptType", ""),
         age_counts=age_counts(config),
-        constraints=release >= FIRST_RELEASE and PARAMETER in words(config, "SchedulerParameters"),
+        constraints=CONSTRAINTS.holds(release)
+        and PARAMETER in words(config, "SchedulerParameters"),
     )
 
 
@@ -56,12 +61,8 @@ def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
     state = pairs.get("State", "").upper()
     return NodeShape(
         name=pairs.get("NodeName", ""),
-        partitions=tuple(part for part in pairs.get("Partitions", "").split(",") if part),
-        features=tuple(
-            name
-            for name in pairs.get("ActiveFeatures", "").split(",")
-            if name not in ("", "(null)")
-        ),
+        partitions=listed(pairs.get("Partitions", "")),
+        features=listed(pairs.get("ActiveFeatures", "")),
         gpu_type=types.pop() if len(types) == 1 else None,
         gpus=sum(item.count for item in gpus),
         shards=count_of(gres, "shard") or 0,
@@ -89,21 +90,29 @@ def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
     """A partition from scontrol's names."""
     items = [*site.split(","), *pairs.get("JobDefaults", "").split(",")]
     defaults = dict(item.split("=", 1) for item in items if "=" in item)
+    longest_s = limit_s(pairs.get("MaxTime", ""))
     return PartitionShape(
         name=pairs.get("PartitionName", ""),
         default=pairs.get("Default", "NO") == "YES",
         def_cpu_per_gpu=number(defaults.get("DefCpuPerGPU", "")) or None,
         def_mem_per_gpu_mib=number(defaults.get("DefMemPerGPU", "")) or None,
-        max_time_min=_minutes(pairs.get("MaxTime", "")),
-        qos="" if (qos := pairs.get("QoS", "N/A")) == "N/A" else qos,
+        max_time_min=None if longest_s is None else int(longest_s) // 60,
+        qos=given(pairs.get("QoS", "")),
         preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
         priority_tier=number(pairs.get("PriorityTier", "1")),
     )
 
 
-def _minutes(text: str) -> int | None:
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if not found:
-        return None
-    days, hours, minutes, _ = (int(part or 0) for part in found.groups())
-    return days * 1440 + hours * 60 + minutes
+def parse_reservations(text: str) -> list[Reserved]:
+    """`scontrol show reservation -o`; "No reservations in the system" is none, and one without
+    nodes (licences) holds none."""
+    return [
+        Reserved(
+            pairs["ReservationName"],
+            pairs["Nodes"],
+            seconds(pairs.get("StartTime", "")),
+            seconds(pairs.get("EndTime", "")),
+        )
+        for pairs in parse_lines(text)
+        if "ReservationName" in pairs and given(pairs.get("Nodes", ""))
+    ]

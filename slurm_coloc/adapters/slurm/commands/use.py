@@ -6,25 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
+    Columns,
+    given,
+    listed,
     number,
-    parse_columns,
+    tasks_in,
 )
 from slurm_coloc.adapters.slurm.commands.shape import node_shape
 from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse, packed
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 
 # What a job needs, for `coloc explain`: TRES asked for while it waits, allocated once it runs.
-NEED_COLUMNS: tuple[tuple[str, int], ...] = (
-    ("JobID", 14),
-    ("NumNodes", 12),
-    ("tres-alloc", 1030),
-    ("tres-per-node", 1030),
-    ("tres-per-job", 1030),
-    ("NodeList", 256),
-    ("NumTasks", 12),
-    ("tres-per-task", 1030),
+NEED = Columns(
+    "JobID:14,NumNodes:12,tres-alloc:1030,tres-per-node:1030,tres-per-job:1030,NodeList:256,"
+    "NumTasks:12,tres-per-task:1030"
 )
-NEED_FORMAT = ",".join(f"{name}:{width}" for name, width in NEED_COLUMNS)
 
 # States of a node that only some jobs may use now, beside UNUSABLE.
 HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
@@ -39,8 +35,8 @@ def parse_mib(text: str) -> int:
 
 
 def parse_need(line: str) -> Need:
-    """What one node must give to a job: one line of ``squeue -O`` with NEED_COLUMNS."""
-    values = parse_columns(line, NEED_COLUMNS)
+    """What one node must give to a job: one line with the columns of NEED."""
+    values = NEED.parse(line)
     tres = dict(item.split("=", 1) for item in values["tres-alloc"].split(",") if "=" in item)
     nodes = max(1, number(values["NumNodes"]))
     per_node, per_job = values["tres-per-node"], values["tres-per-job"]
@@ -65,13 +61,10 @@ def parse_need(line: str) -> Need:
 
 
 def parse_shards_by_node(text: str) -> dict[str, list[int]]:
-    """Shards of each running job, by node, oldest job first, from lines with NEED_COLUMNS. A job
-    on several nodes is left out: shard jobs have one."""
+    """Shards of each running job, by node, oldest job first, from lines with the columns of NEED.
+    A job on several nodes is left out: shard jobs have one."""
     found: dict[str, list[int]] = {}
-    lines = [line for line in text.splitlines() if line.strip()]
-    for values in sorted(
-        (parse_columns(line, NEED_COLUMNS) for line in lines), key=lambda one: number(one["JobID"])
-    ):
+    for values in sorted(NEED.rows(text), key=lambda one: number(one["JobID"])):
         node, shards = values["NodeList"], count_of(values["tres-per-node"], "shard")
         if node and shards and not re.search(r"[\[,]", node):
             found.setdefault(node, []).append(shards)
@@ -89,7 +82,7 @@ def _devices(used: str, gpus: int) -> tuple[Gpu, ...]:
     whole = {
         number
         for text in re.findall(r"gpu:[^,()]*\(IDX:([\d,-]+)\)", used)
-        for number in _numbers(text)
+        for number in map(int, tasks_in(text))
     }
     shares = [
         (number(taken), int(total))  # a GPU taken whole: 0/39, on 26.05 -/39
@@ -100,16 +93,6 @@ def _devices(used: str, gpus: int) -> tuple[Gpu, ...]:
     return tuple(
         Gpu(taken, total, whole=number in whole) for number, (taken, total) in enumerate(shares)
     )
-
-
-def _numbers(text: str) -> list[int]:
-    """``0-1,3`` as [0, 1, 3]."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]]) -> NodeUse:
@@ -126,7 +109,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
     state = pairs.get("State", "").upper()
     return NodeUse(
         name=pairs.get("NodeName", ""),
-        partitions=tuple(part for part in pairs.get("Partitions", "").split(",") if part),
+        partitions=listed(pairs.get("Partitions", "")),
         usable=not any(word in state for word in UNUSABLE),
         cpus=number(pairs.get("CPUEfctv", pairs.get("CPUTot", ""))),
         cpus_used=number(pairs.get("CPUAlloc", "")),
@@ -136,7 +119,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         gpus=gpus,
         spread=tells_per_gpu(used),
         devices=shape.devices if shape else (),
-        extra="" if (extra := pairs.get("Extra", "")) == "(null)" else extra,
+        extra=given(pairs.get("Extra", "")),
         held_back=any(word in state for word in HELD_BACK),
     )
 

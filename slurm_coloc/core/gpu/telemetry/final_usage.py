@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last word on a run: the agent's record, and what the driver accounted up to the end."""
+"""A run's record at its end: the agent's record and what the driver accounted since."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,8 +18,8 @@ def closed(
 ) -> Plain:
     """``record`` as it stands at the end. ``uses``: the processes of each GPU that the driver
     remembers, None where it accounts nothing; ``job_of``: whose a process is that began after the
-    agent's last look (0: another's, None: not known). Raises KeyError, TypeError or ValueError for
-    a record that is none."""
+    agent's last sample (0: another's, None: not known). Raises KeyError, TypeError or ValueError
+    for a record that is none."""
     run = resume(record)
     if uses is None:
         run.accounting = False

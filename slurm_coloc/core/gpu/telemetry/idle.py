@@ -16,8 +16,8 @@ class Idle:
         self.since_s: float | None = None
 
     def see(self, at_s: float, smact: float | None) -> bool:
-        """Take a sample; true at the moment in which it becomes idle. What is not told changes
-        nothing, so an hour without figures is no hour of idleness."""
+        """Take a sample; true at the moment in which the run becomes idle. An hour without
+        figures does not count as an hour of idleness."""
         if smact is None:
             self._quiet_s = None if self.since_s is None else self._quiet_s
             return False

@@ -2,7 +2,7 @@
 """The processes of a run on its GPUs, by pid and start time, with the most that each took."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry.reading import Held
@@ -15,28 +15,16 @@ AGO_S = 2.5  # not in a sample for so long: it has gone
 Plain = dict[str, Any]
 
 
-class Pid:
+class Pid(NamedTuple):
     """``start_s``: of the process; ``from_s`` to ``end_s`` (None: it is there): on this GPU."""
 
-    __slots__ = ("end_s", "from_s", "peak_mib", "pid", "seen_s", "start_s", "uuid")
-
-    def __init__(
-        self,
-        pid: int,
-        start_s: float,
-        uuid: str,
-        peak_mib: int,
-        from_s: float,
-        end_s: float | None,
-        seen_s: float,
-    ) -> None:
-        self.pid = pid
-        self.start_s = start_s
-        self.uuid = uuid
-        self.peak_mib = peak_mib
-        self.from_s = from_s
-        self.end_s = end_s
-        self.seen_s = seen_s
+    pid: int
+    start_s: float
+    uuid: str
+    peak_mib: int
+    from_s: float
+    end_s: float | None
+    seen_s: float
 
     def until(self, sampled_s: float) -> float | None:
         """Its end, as far as the sample of ``sampled_s`` tells: one that was not in it has gone."""
@@ -51,38 +39,39 @@ class Pids:
     """At most MOST are kept: of those that have ended the smallest go first."""
 
     def __init__(self) -> None:
-        self._kept: list[Pid] = []
+        self._pids: list[Pid] = []
         self.dropped = 0
         self.unseen: Plain = {}
 
     def __iter__(self) -> Iterator[Pid]:
-        return iter(self._kept)
+        return iter(self._pids)
 
     def on(self, uuid: str) -> list[Pid]:
         """Those on one GPU."""
-        return [one for one in self._kept if one.uuid == uuid]
+        return [one for one in self._pids if one.uuid == uuid]
 
     def see(self, at_s: float, uuid: str, held: Held) -> None:
         """A process in a sample."""
-        found = self._find(uuid, held.pid, held.start_s)
-        if found is None:
-            self._take(Pid(held.pid, held.start_s, uuid, held.mib, at_s, None, at_s))
-            return
-        found.peak_mib = max(found.peak_mib, held.mib)
-        found.end_s, found.seen_s = None, at_s
+        for place, one in enumerate(self._pids):
+            if one.uuid == uuid and one.is_same(held.pid, held.start_s):
+                peak_mib = max(one.peak_mib, held.mib)
+                self._pids[place] = one._replace(peak_mib=peak_mib, end_s=None, seen_s=at_s)
+                return
+        self._take(Pid(held.pid, held.start_s, uuid, held.mib, at_s, None, at_s))
 
     def account(self, uuid: str, use: Use) -> bool:
         """What the driver accounted of a process; false where it is none of these. Its time on the
         GPU begins after the process does, so that a number that is used again does not fit."""
-        for one in self._kept:
+        for place, one in enumerate(self._pids):
             if one.uuid != uuid or one.pid != use.pid or use.start_s < one.start_s - SAME_S:
                 continue
             if use.start_s > one.seen_s + SAME_S:
                 continue  # the number was given away after this one was seen last
-            one.peak_mib = max(one.peak_mib, use.peak_mib)
-            one.from_s = min(one.from_s, use.start_s)
-            if use.end_s is not None:
-                one.end_s = use.end_s
+            self._pids[place] = one._replace(
+                peak_mib=max(one.peak_mib, use.peak_mib),
+                from_s=min(one.from_s, use.start_s),
+                end_s=one.end_s if use.end_s is None else use.end_s,
+            )
             return True
         return False
 
@@ -101,37 +90,29 @@ class Pids:
     def close(self, at_s: float) -> bool:
         """End those that are in no sample any more; whether there were such."""
         ended = False
-        for one in self._kept:
+        for place, one in enumerate(self._pids):
             if one.end_s is None and at_s - one.seen_s > AGO_S:
-                one.end_s, ended = one.seen_s, True
+                self._pids[place], ended = one._replace(end_s=one.seen_s), True
         return ended
 
-    def _find(self, uuid: str, pid: int, start_s: float) -> Pid | None:
-        return next((o for o in self._kept if o.uuid == uuid and o.is_same(pid, start_s)), None)
-
     def _take(self, one: Pid) -> None:
-        if len(self._kept) >= MOST:
-            ended = [old for old in self._kept if old.end_s is not None]
+        if len(self._pids) >= MOST:
+            ended = [old for old in self._pids if old.end_s is not None]
             if not ended:
                 self.dropped += 1
                 return
-            self._kept.remove(min(ended, key=lambda old: old.peak_mib))
+            self._pids.remove(min(ended, key=lambda old: old.peak_mib))
             self.dropped += 1
-        self._kept.append(one)
+        self._pids.append(one)
 
     def plain(self) -> list[Plain]:
         """As it stands in the record."""
         return [
             {
-                "pid": one.pid,
-                "start_s": round(one.start_s, 3),
-                "uuid": one.uuid,
-                "peak_mib": one.peak_mib,
-                "from_s": round(one.from_s, 3),
-                "end_s": None if one.end_s is None else round(one.end_s, 3),
-                "seen_s": round(one.seen_s, 3),
+                name: round(value, 3) if isinstance(value, float) else value
+                for name, value in one._asdict().items()
             }
-            for one in self._kept
+            for one in self._pids
         ]
 
     @classmethod
@@ -140,7 +121,7 @@ class Pids:
         made = cls()
         for one in plain[:MOST]:
             end_s = one["end_s"]
-            kept = Pid(
+            pid = Pid(
                 pid=int(one["pid"]),
                 start_s=float(one["start_s"]),
                 uuid=str(one["uuid"]),
@@ -149,6 +130,6 @@ class Pids:
                 end_s=None if end_s is None else float(end_s),
                 seen_s=float(one["seen_s"]),
             )
-            made._kept.append(kept)
+            made._pids.append(pid)
         made.unseen = dict(unseen)
         return made

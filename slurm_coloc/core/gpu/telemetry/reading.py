@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sample of a GPU or MIG device, its processes attributed."""
+"""One sample of a GPU or MIG device, with its processes and activity by job.
 
-from typing import NamedTuple
+No counter of NVIDIA tells the SM activity of one process. Alone on a GPU a job's activity is the
+GPU's; beside others it is taken in proportion to the time in which each had a kernel running
+(NVML's per-process utilization), else by equal parts, and is called split.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+How = Literal["alone", "split", "mig"]
 
 
 class Held(NamedTuple):
@@ -18,7 +27,7 @@ class Held(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Profiling counters: ratios 0..1, PCIe in MiB/s. None: not told."""
+    """Profiling counters: ratios 0..1, PCIe in MiB/s. None: not known."""
 
     smact: float | None = None
     smocc: float | None = None
@@ -29,10 +38,12 @@ class Profile(NamedTuple):
 
 class Reading:
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
-    loaded. Each job on it asks for all of them: they are added up once.
+    loaded; ``index``: NVML's number of the GPU; ``minor``: of /dev/nvidiaN; ``source``: of the
+    ``profile``; ``why``: reasons of what is None.
 
     ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None where there
-    is a process of no job; ``foreign_mib``: what such processes hold.
+    is a process of no job; ``foreign_mib``: what such processes hold; ``weights``: each job's part
+    of the activity: the parts of all jobs and of the processes of no job add up to 1.
     """
 
     def __init__(
@@ -46,6 +57,10 @@ class Reading:
         power_w: float | None = None,
         energy_j: float | None = None,
         mig: bool = False,
+        index: int = 0,
+        minor: int | None = None,
+        source: Literal["dcgm", "gpm"] = "gpm",
+        why: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.uuid = uuid
         self.name = name
@@ -56,6 +71,10 @@ class Reading:
         self.power_w = power_w
         self.energy_j = energy_j
         self.mig = mig
+        self.index = index
+        self.minor = minor
+        self.source = source
+        self.why = why
         self.owners = frozenset(one.job_id for one in held)
         self.jobs: dict[int, int] = {}
         self.foreign_mib = 0
@@ -64,7 +83,28 @@ class Reading:
                 self.foreign_mib += one.mib
             else:
                 self.jobs[one.job_id] = self.jobs.get(one.job_id, 0) + one.mib
+        self.weights = _weights(held)
 
     def mib_of(self, job_id: int) -> int:
         """What the processes of a job hold here."""
         return self.jobs.get(job_id, 0)
+
+    def part(self, value: float | None, job_id: int) -> float | None:
+        """A job's part of a figure of the whole GPU."""
+        return None if value is None else value * self.weights.get(job_id, 0.0)
+
+    def how(self, job_id: int) -> How:
+        """How the activity of a job here is known."""
+        if self.owners - {job_id}:
+            return "split"
+        return "mig" if self.mig else "alone"
+
+
+def _weights(held: tuple[Held, ...]) -> dict[int, float]:
+    busy: dict[int | None, float] = {}
+    for one in held:
+        busy[one.job_id] = busy.get(one.job_id, 0.0) + (one.busy or 0.0)
+    total = sum(busy.values())
+    if total <= 0:  # the driver does not report it, or nobody had a kernel
+        busy, total = dict.fromkeys(busy, 1.0), float(len(busy))
+    return {job: part / total for job, part in busy.items() if job is not None}

@@ -9,135 +9,26 @@ the driver's accounting tells of each process: those that were there together ad
 own peak, so it is never too small.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from slurm_coloc.core.gpu.peak import Use, peak_of
+from slurm_coloc.core.gpu.telemetry.on_gpu import OnGpu, Plain
 from slurm_coloc.core.gpu.telemetry.pids import Pids
 from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.gpu.telemetry.series import Series
-from slurm_coloc.core.gpu.telemetry.shares import how, part, weights
 
 VERSION = 1
 MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
 GAP_S = 3.0  # samples come each second; a longer time without one is a gap
 
-Plain = dict[str, Any]
 
-
-class Mean:
-    """Sum and number of the samples that had the figure."""
-
-    __slots__ = ("count", "total")
-
-    def __init__(self, total: float = 0.0, count: int = 0) -> None:
-        self.total = total
-        self.count = count
-
-    def add(self, value: float | None) -> None:
-        """Take a sample."""
-        if value is not None:
-            self.total += value
-            self.count += 1
-
-    @property
-    def value(self) -> float | None:
-        """None without samples."""
-        return round(self.total / self.count, 4) if self.count else None
-
-    @classmethod
-    def of(cls, value: float | None, count: int) -> "Mean":
-        """From a record."""
-        return cls() if value is None else cls(float(value) * count, count)
-
-
-class OnGpu:
-    """One run on one GPU."""
-
-    def __init__(self) -> None:
-        self.peak_mib = 0
-        self.mib, self.smact, self.smocc, self.dram = Mean(), Mean(), Mean(), Mean()
-        self.smact_max: float | None = None
-        self.how: str | None = None
-        self.energy_j: float | None = None
-        self.gpu_energy_j: float | None = None
-        self.neighbours_max = 0
-
-    def take(self, reading: Reading, job_id: int, energy_j: float | None) -> float | None:
-        """Add a sample; ``energy_j``: the GPU's since the last one. Returns the run's activity."""
-        weight = weights(reading)
-        mib = reading.mib_of(job_id)
-        self.peak_mib = max(self.peak_mib, mib)
-        self.mib.add(mib)
-        profile = reading.profile
-        smact = self._activity(reading, job_id, weight)
-        if smact is not None:
-            self.smact.add(smact)
-            self.smact_max = max(smact, self.smact_max or 0.0)
-            now = how(reading, job_id)
-            self.how = now if self.how in (None, now) else "split"
-        alone = how(reading, job_id) != "split"
-        self.smocc.add(profile.smocc if alone else None)
-        self.dram.add(profile.dram if alone else None)
-        self.neighbours_max = max(self.neighbours_max, len(reading.jobs.keys() - {job_id}))
-        if energy_j is not None:
-            own = part(energy_j, job_id, weight) if reading.held else energy_j
-            self.energy_j = (self.energy_j or 0.0) + (own or 0.0)
-            self.gpu_energy_j = (self.gpu_energy_j or 0.0) + energy_j
-        return smact
-
-    @staticmethod
-    def _activity(reading: Reading, job_id: int, weight: dict[int, float]) -> float | None:
-        """None while others compute and this run holds nothing yet: then nothing is its own."""
-        if not reading.held:
-            return reading.profile.smact
-        return part(reading.profile.smact, job_id, weight)
-
-    def plain(self, uuid: str) -> Plain:
-        """As it stands in the record."""
-        return {
-            "uuid": uuid,
-            "peak_mib": self.peak_mib,
-            "mean_mib": int(self.mib.total / self.mib.count) if self.mib.count else 0,
-            "samples": self.mib.count,
-            "smact_mean": self.smact.value,
-            "smact_max": _rounded(self.smact_max, 4),
-            "smact_samples": self.smact.count,
-            "smocc_mean": self.smocc.value,
-            "dram_mean": self.dram.value,
-            "smact_how": self.how,
-            "energy_j": _rounded(self.energy_j, 1),
-            "gpu_energy_j": _rounded(self.gpu_energy_j, 1),
-            "neighbours_max": self.neighbours_max,
-        }
-
-    @classmethod
-    def of(cls, plain: Plain) -> "OnGpu":
-        """From a record."""
-        count = int(plain["samples"])
-        seen = int(plain["smact_samples"])
-        made = cls()
-        made.peak_mib = int(plain["peak_mib"])
-        made.mib = Mean.of(plain["mean_mib"], count)
-        made.smact = Mean.of(plain["smact_mean"], seen)
-        made.smact_max = plain["smact_max"]
-        made.smocc = Mean.of(plain["smocc_mean"], seen)
-        made.dram = Mean.of(plain["dram_mean"], seen)
-        made.how = plain["smact_how"]
-        made.energy_j = plain["energy_j"]
-        made.gpu_energy_j = plain["gpu_energy_j"]
-        made.neighbours_max = int(plain["neighbours_max"])
-        return made
-
-
-class Met:
+class Met(NamedTuple):
     """A neighbour: another job that held memory on a GPU of this run while this run did."""
 
-    __slots__ = ("overlap_s", "restart", "uid")
-
-    def __init__(self, restart: int | None, uid: int | None, overlap_s: float = 0.0) -> None:
-        self.restart = restart
-        self.uid = uid
-        self.overlap_s = overlap_s
+    restart: int | None
+    uid: int | None
+    overlap_s: float = 0.0
 
 
 class RunUse:
@@ -170,7 +61,7 @@ class RunUse:
     ) -> float | None:
         """Add a sample of the GPUs that this run has. ``energy_j``: by UUID, since the last sample;
         ``others``: restart and uid of the runs on this node. Returns the run's SM activity, summed
-        over its GPUs, None where it is not told."""
+        over its GPUs, None where it is not known."""
         past_s = at_s - (self.until_s or self.began_s)
         self.since_s = self.since_s or at_s
         if past_s > GAP_S:
@@ -187,22 +78,17 @@ class RunUse:
                     self.pids.see(at_s, reading.uuid, one)
             held_mib += reading.mib_of(self.job_id)
         if held_mib:
-            self._note_last(at_s, held_mib, readings, others)
-            self._meet(readings, others, min(past_s, GAP_S))
+            there = [one for one in readings if one.mib_of(self.job_id)]
+            neighbours = self._note_last(at_s, held_mib, there)
+            self._meet(neighbours, others, min(past_s, GAP_S))
         if self.series is None:
             self.series = Series(at_s)
         smact = sum(activities) if activities else None
         self.series.add(at_s, held_mib, smact)
         return smact
 
-    def _note_last(
-        self,
-        at_s: float,
-        held_mib: int,
-        readings: list[Reading],
-        others: dict[int, tuple[int, int]],
-    ) -> None:
-        there = [one for one in readings if one.mib_of(self.job_id)]
+    def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
+        """Keep how the GPUs are that the run holds memory of; the MiB of each other job there."""
         neighbours: dict[int, int] = {}
         for reading in there:
             for job_id, mib in reading.jobs.items():
@@ -218,24 +104,19 @@ class RunUse:
             ],
             "foreign_mib": sum(one.foreign_mib for one in there),
         }
+        return neighbours
 
     def _meet(
-        self, readings: list[Reading], others: dict[int, tuple[int, int]], past_s: float
+        self, neighbours: Iterable[int], others: dict[int, tuple[int, int]], past_s: float
     ) -> None:
-        there = {
-            job_id
-            for one in readings
-            if one.mib_of(self.job_id)
-            for job_id in one.jobs
-            if job_id != self.job_id
-        }
-        for job_id in there:
+        for job_id in neighbours:
             if job_id not in self.met:
                 if len(self.met) >= MOST_NEIGHBOURS:
                     self._leave_out("neighbours")
                     continue
                 self.met[job_id] = Met(*others.get(job_id, (None, None)))
-            self.met[job_id].overlap_s += max(0.0, past_s)
+            met = self.met[job_id]
+            self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
     def note(self, at_s: float, kind: str, text: str) -> None:
         """Keep an event; the first twenty."""
@@ -296,12 +177,7 @@ class RunUse:
             "unseen": dict(self.pids.unseen),
             "last": self.last,
             "neighbours": [
-                {
-                    "job_id": job_id,
-                    "restart": one.restart,
-                    "uid": one.uid,
-                    "overlap_s": round(one.overlap_s, 1),
-                }
+                {"job_id": job_id, **one._asdict(), "overlap_s": round(one.overlap_s, 1)}
                 for job_id, one in self.met.items()
             ],
             "events": list(self.events),
@@ -334,7 +210,3 @@ def resume(plain: Plain) -> RunUse:
     made.series = Series.of(plain["series"]) if plain["series"] else None
     made.dcgm = plain.get("dcgm")
     return made
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)

@@ -7,6 +7,7 @@ beside the uid of that very job (see adapters/procs).
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 # cgroup v2: /system.slice/[NODE_]slurmstepd.scope/job_12/step_0/...; from 26.05 on the SLUID of the
@@ -21,12 +22,14 @@ _V1 = re.compile(r"(?:/\.\.)*/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]{1,10
 _TITLE = re.compile(rb"slurmstepd: \[([0-9]{1,10})\.")
 STEPD = "slurmstepd"
 
-#: Not a job's and no stranger either: display servers, the driver's and DCGM's own, MPS' server.
+#: programs of MPS: its server holds GPU memory for its clients
+MPS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
+#: Of no job, and no fault either: display servers, the programs of the driver, of DCGM and of MPS.
 SYSTEM = frozenset(
     {
         *("Xorg", "X", "Xwayland", "gnome-shell", "gdm-x-session", "nvidia-persistenced"),
         *("nv-hostengine", "dcgmi", "dcgm-exporter", "dcgmproftester", "nvidia-smi"),
-        *("nvidia-cuda-mps-server", "nvidia-cuda-mps-control", "nv-fabricmanager"),
+        *(*MPS, "nv-fabricmanager"),
     }
 )
 COMM = 15  # the kernel cuts a program's name there
@@ -69,6 +72,6 @@ def of_environ(environ: bytes) -> int | None:
     return None
 
 
-def is_system(comm: str) -> bool:
-    """Whether a program's name (as /proc/PID/comm has it) is one of SYSTEM."""
-    return any(name[:COMM] == comm for name in SYSTEM)
+def is_named(comm: str, names: Iterable[str] = SYSTEM) -> bool:
+    """Whether a program's name, as /proc/PID/comm has it, is one of these."""
+    return any(name[:COMM] == comm for name in names)

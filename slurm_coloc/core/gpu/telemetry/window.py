@@ -11,20 +11,20 @@ class Window:
 
     def __init__(self, span_s: float = SPAN_S) -> None:
         self._span_s = span_s
-        self._kept: deque[tuple[float, float]] = deque()
+        self._values: deque[tuple[float, float]] = deque()
         self._sum = 0.0
 
     def add(self, at_s: float, value: float | None) -> None:
         """Take a value and forget those that are too old."""
         if value is not None:
-            self._kept.append((at_s, value))
+            self._values.append((at_s, value))
             self._sum += value
-        while self._kept and self._kept[0][0] <= at_s - self._span_s:
-            self._sum -= self._kept.popleft()[1]
-        if not self._kept:
+        while self._values and self._values[0][0] <= at_s - self._span_s:
+            self._sum -= self._values.popleft()[1]
+        if not self._values:
             self._sum = 0.0  # what rounding left
 
     @property
     def mean(self) -> float | None:
-        """None where nothing was told in that time."""
-        return max(0.0, self._sum / len(self._kept)) if self._kept else None
+        """None without a value in that time."""
+        return max(0.0, self._sum / len(self._values)) if self._values else None

@@ -49,7 +49,7 @@ MODELS: Mapping[str, Interference] = MappingProxyType(
 
 
 def model(name: str) -> Interference:
-    """The model of a name. Raises UsageFault that tells the names."""
+    """The model of a name. Raises UsageFault with the names."""
     try:
         return MODELS[name]
     except KeyError:

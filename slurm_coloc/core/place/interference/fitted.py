@@ -23,11 +23,11 @@ class Fitted:
 
     *Overlap* = ``overlap`` s S: both want the same SMs; s is the job's SM activity, S the sum of
     its neighbours'. *Blocking* = ``blocking`` (min(Z, ``strongest``) / 0.8)^``steep`` Z / (Z + z):
-    neighbours whose kernels fill the GPU make everybody wait, the lighter the more; z = s +
+    neighbours whose kernels fill the GPU make all jobs wait, the lighter the more; z = s +
     ``dram`` (DRAM activity - s/2) is a job's pressure, Z the sum of its neighbours'. Beyond
     ``strongest``, the largest pressure that was measured, nothing is extrapolated. e = min(1,
-    GRACT / ``exposed``) times the job's own sensitivity: who seldom has work on the GPU loses less
-    there. Last, no set of jobs gets more than ``capacity`` of SM activity out of a GPU.
+    GRACT / ``exposed``) times the job's own sensitivity: a job that seldom has work on the GPU
+    loses less there. Last, no set of jobs gets more than ``capacity`` of SM activity out of a GPU.
 
     The first four constants: weighted least squares over the 144 speeds of 72 measured pairs on an
     A100-40GB (estimator/interference/fit.py). ``exposed``: the lowest GRACT of a training of these
@@ -44,7 +44,7 @@ class Fitted:
     capacity: float = REFERENCE.capacity
 
     def speeds(self, jobs: Sequence[Activity], method: str = "mps") -> list[float]:
-        """As the protocol says. A further neighbour never speeds anybody up."""
+        """As the protocol says. A further neighbour never speeds a job up."""
         if len(jobs) < 2:
             return [1.0] * len(jobs)
         if method == "streams":

@@ -2,7 +2,7 @@
 """Steering: on which GPU each waiting shared job is to run, on what Slurm and telemetry show.
 
 A pin says where, never when: Slurm starts a pinned job in its own order, with its own backfill,
-limits and reservations. Jobs are looked at in Slurm's order. Each is given to the policy together
+limits and reservations. Jobs are considered in Slurm's order. Each is given to the policy together
 with the first one before it that cannot start, so a job is not sent to a GPU that the other waits
 for. What is not sure is left to Slurm: old telemetry, a closed node, a job that waited long enough.
 

@@ -6,65 +6,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.backfill import free_at
+from slurm_coloc.core.place.free_at import free_at
 from slurm_coloc.core.place.gpu_slot import GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import FITTED
 from slurm_coloc.core.place.placing import Conditions, Policy, View, admits
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 from slurm_coloc.core.place.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
 
-#: what is assumed of a young job whose SM activity nobody knows
+#: what is assumed of a young job whose SM activity is not known
 BUSY = 1.0
 
 
 @dataclass(slots=True)
-class _Sight(View):
-    """What the policy sees: ``allowed`` are the seats that the job at hand may get, ``before``
+class _JobView(View):
+    """What the policy sees: ``allowed`` are the slots that the job at hand may get, ``before``
     those of the one before it that cannot start."""
 
     allowed: Sequence[GpuSlot] = field(default_factory=tuple)
     before: Sequence[GpuSlot] = field(default_factory=tuple)
 
-    def open_to(self, ask: PlaceRequest) -> Sequence[GpuSlot]:
+    def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
         """Those of the job at hand; of one before it its own, where it is to be refused again."""
-        return self.allowed if ask is self.queue[-1] else self.before
+        return self.allowed if request is self.queue[-1] else self.before
 
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """A job that cannot start, and the seats that it waits for."""
+    """A job that cannot start, and the slots that it waits for."""
 
-    ask: PlaceRequest
-    seats: tuple[GpuSlot, ...]
+    request: PlaceRequest
+    slots: tuple[GpuSlot, ...]
     nodes: frozenset[int]
 
 
 class GpuPlan:
-    """The seats, and what is virtually put on them while the queue is walked through."""
+    """The slots, and what is virtually put on them while the queue is walked through."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot, self._policy, rules = snapshot, policy, snapshot.rules
         self.pins: list[Pin] = []
-        self.seats: list[GpuSlot] = []
+        self.slots: list[GpuSlot] = []
         self._nodes = {node.name: node for node in snapshot.nodes}
-        self._closed: set[int] = set()  # seats whose jobs bear no further neighbour
+        self._closed: set[int] = set()  # slots with a job that no other may join
         for number, node in enumerate(snapshot.nodes):
             host = Host(number, node.cpus, node.memory_mib)
             for place, device in enumerate(node.devices):
                 self.pins.append(Pin(node.name, device.kind))
-                self.seats.append(self._seat(len(self.seats), number, node, place, host))
+                self.slots.append(self._slot(len(self.slots), number, node, place, host))
         gate = rules.smact_gate if rules.smact_gate < 1 else None
         self._plan = Conditions(jobs=rules.max_jobs, bearable=False)
         self._gated = Conditions(margin_mib=0, smact_at_most=gate, jobs=rules.max_jobs)
         self._unbound = replace(self._gated, bearable=False)
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
-        self._kept = ReservedGpus()
+        self._reserved = ReservedGpus()
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
-    def _seat(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
+    def _slot(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
         device, rules, now_s = node.devices[place], self.snapshot.rules, self.snapshot.at_s
-        seat = GpuSlot(
+        slot = GpuSlot(
             index,
             number,
             device.kind,
@@ -76,7 +76,7 @@ class GpuPlan:
         )
         if device.closed:
             self._closed.add(index)
-        seat.measured = self._fresh(device)
+        slot.measured = self._fresh(device)
         there = [one for one in self.snapshot.running if one.node == node.name]
         shares = 0
         # A job shows in telemetry, which is a mean, when it has run as long as that looks back.
@@ -84,15 +84,15 @@ class GpuPlan:
             if place in one.devices:
                 shares += one.shards
                 young = one.start_s is None or now_s - one.start_s < rules.window_s
-                ask = _ask_of(one, rules.shard_mib)
-                self._put(seat, ask, one.ends_s, one.held_mib if young else None)
-        if device.whole and not seat.residents:
-            self._put(seat, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
+                request = request_of(one, rules.shard_mib)
+                self._put(slot, request, one.ends_s, one.held_mib if young else None)
+        if device.whole and not slot.residents:
+            self._put(slot, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
         elif device.used > shares:
-            # Somebody's, on which GPU of the node was not to be found out.
+            # A job's, on which GPU of the node could not be found out.
             need = (device.used - shares) * rules.shard_mib
-            self._put(seat, PlaceRequest(-index - 1, 1, need, None, 0.0), None, None)
-        return seat
+            self._put(slot, PlaceRequest(-index - 1, 1, need, None, 0.0), None, None)
+        return slot
 
     def _fresh(self, device: Device) -> Measured | None:
         if device.age_s is None or device.age_s > self.snapshot.rules.stale_s:
@@ -100,24 +100,24 @@ class GpuPlan:
         return Measured(device.free_mib, device.smact or 0.0)
 
     def _put(
-        self, seat: GpuSlot, ask: PlaceRequest, ends_s: float | None, held_mib: int | None
+        self, slot: GpuSlot, request: PlaceRequest, ends_s: float | None, held_mib: int | None
     ) -> None:
-        """A job on a seat. ``held_mib``: it is too young for telemetry, which shows so much of its
+        """A job on a slot. ``held_mib``: it is too young for telemetry, which shows so much of its
         memory; None: telemetry knows it."""
-        seat.residents.append(Resident(ask, ends_s))
-        seat.whole = seat.whole or not ask.share
-        need = seat.usable_mib if ask.need_mib is None else ask.need_mib
-        seat.reserved_mib += need
-        smact = BUSY if ask.activity is None else ask.activity.smact
-        seat.smact += smact
-        shown = seat.measured
+        slot.residents.append(Resident(request, ends_s))
+        slot.whole = slot.whole or not request.share
+        need = slot.usable_mib if request.need_mib is None else request.need_mib
+        slot.reserved_mib += need
+        smact = BUSY if request.activity is None else request.activity.smact
+        slot.smact += smact
+        shown = slot.measured
         if shown is not None and held_mib is not None:
             free = max(0, shown.free_mib - max(0, need - held_mib))
-            seat.measured = replace(shown, free_mib=free, smact=min(1.0, shown.smact + smact))
+            slot.measured = replace(shown, free_mib=free, smact=min(1.0, shown.smact + smact))
 
     def fresh(self, pin: Pin) -> bool:
         """Whether telemetry of a GPU is young enough."""
-        return self.seats[self.pins.index(pin)].measured is not None
+        return self.slots[self.pins.index(pin)].measured is not None
 
     def open(self, pin: Pin) -> bool:
         """Whether jobs may start on its node."""
@@ -125,132 +125,116 @@ class GpuPlan:
         return node is not None and node.open and pin in self.pins
 
     def allowed(self, job: Waiting) -> list[GpuSlot]:
-        """The seats that a job may get as far as Slurm is concerned; for one of ours those that
+        """The slots that a job may get as far as Slurm is concerned; for one of ours those that
         may be steered to, with telemetry, open or closed."""
         found = []
-        for seat, pin in zip(self.seats, self.pins, strict=True):
+        for slot, pin in zip(self.slots, self.pins, strict=True):
             if pin.node not in job.nodes or not self._nodes[pin.node].open:
                 continue
             if job.ours:
-                if not seat.pool or seat.measured is None:
+                if not slot.pool or slot.measured is None:
                     continue
                 need = job.shards * self.snapshot.rules.shard_mib
-                if seat.idle and seat.measured.free_mib < need:
-                    continue  # somebody is there whom Slurm does not know
-            found.append(seat)
+                if slot.idle and slot.measured.free_mib < need:
+                    continue  # a process is there that Slurm does not know
+            found.append(slot)
         return found
 
-    def next(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
-        """The seats of a job by the policy, behind the first one that cannot start."""
-        if ask.share:
-            allowed = [seat for seat in allowed if seat.index not in self._closed]
+    def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
+        """The slots of a job by the policy, behind the first one that cannot start."""
+        if request.share:
+            allowed = [slot for slot in allowed if slot.index not in self._closed]
         first = self._before(allowed)
-        queue = [ask] if first is None else [first.ask, ask]
-        sight = _Sight(
+        queue = [request] if first is None else [first.request, request]
+        view = _JobView(
             self.snapshot.at_s,
             queue,
-            self.seats,
+            self.slots,
             self._gated,
             FITTED,
             self.turn,
             depth=max(2, len(queue)),
             node_gpus=self._largest,
             allowed=allowed,
-            before=first.seats if first else (),
+            before=first.slots if first else (),
         )
-        for seat in sight.before:  # its reservation is on nodes that it may get
-            sight.by_node.setdefault(seat.node, []).append(seat)
-        start = self._policy.next(sight)
-        if start is None or start.ask is not ask:
+        for slot in view.before:  # its reservation is on nodes that it may get
+            view.by_node.setdefault(slot.node, []).append(slot)
+        start = self._policy.next(view)
+        if start is None or start.request is not request:
             return None
-        return start.seats if all(seat in allowed for seat in start.seats) else None
+        return start.slots if all(slot in allowed for slot in start.slots) else None
 
-    def start(self, ask: PlaceRequest, seats: Sequence[GpuSlot], run_s: float | None) -> None:
-        """A job is expected on these seats from now on."""
+    def start(self, request: PlaceRequest, slots: Sequence[GpuSlot], run_s: float | None) -> None:
+        """A job is expected on these slots from now on."""
         ends_s = None if run_s is None else self.snapshot.at_s + run_s
-        for seat in seats:
-            self._put(seat, ask, ends_s, 0)
-            if seat.host is not None:
-                seat.host.take(ask, 1)
+        for slot in slots:
+            self._put(slot, request, ends_s, 0)
+            if slot.host is not None:
+                slot.host.take(request, 1)
 
-    def blocked(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> None:
-        """A job cannot start on the seats that it may get: later ones are not sent where it
+    def blocked(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> None:
+        """A job cannot start on the slots that it may get: later ones are not sent where it
         waits."""
-        if self.snapshot.rules.whole_first and not ask.share:
-            self._kept.add(ask, allowed)
-        nodes = frozenset(seat.node for seat in allowed)
-        self._blocked.append(_Blocked(ask, tuple(allowed), nodes))
+        if self.snapshot.rules.whole_first and not request.share:
+            self._reserved.add(request, allowed)
+        nodes = frozenset(slot.node for slot in allowed)
+        self._blocked.append(_Blocked(request, tuple(allowed), nodes))
 
     def _before(self, allowed: Sequence[GpuSlot]) -> _Blocked | None:
-        """The first one that waits for a node of these seats."""
-        nodes = {seat.node for seat in allowed}
+        """The first one that waits for a node of these slots."""
+        nodes = {slot.node for slot in allowed}
         return next((one for one in self._blocked if one.nodes & nodes), None)
 
-    def kept(self, seats: Sequence[GpuSlot]) -> list[GpuSlot]:
-        """Those of ``seats`` where nobody may join, because a job before waits for whole GPUs."""
-        return [seat for seat in seats if self._kept.has(seat)]
+    def reserved(self, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
+        """Those of ``slots`` where no job may join, because one before waits for whole GPUs."""
+        return [slot for slot in slots if self._reserved.has(slot)]
 
-    def turns(self, ask: PlaceRequest, seats: Sequence[GpuSlot]) -> list[GpuSlot]:
+    def turns(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
         """Those on which a job may wait for its turn, the one that is expected to have room first
         before the others: there is none by plan, or only jobs before it hold it up. GPUs that
-        somebody has whole come last."""
-        view = View(self.snapshot.at_s, [ask], self.seats, self._plan, FITTED)
+        a job has whole come last."""
+        view = View(self.snapshot.at_s, [request], self.slots, self._plan, FITTED)
         found = []
-        for seat in seats:
-            gated = admits(ask, seat, self._plan, FITTED) != admits(ask, seat, self._gated, FITTED)
-            when = free_at(ask, seat, view)
-            if when is not None and not gated and seat.index not in self._closed:
-                found.append((seat.whole, when, seat.index))
-        return [self.seats[index] for *_, index in sorted(found)]
+        for slot in slots:
+            gated = admits(request, slot, self._plan, FITTED) != admits(
+                request, slot, self._gated, FITTED
+            )
+            when = free_at(request, slot, view)
+            if when is not None and not gated and slot.index not in self._closed:
+                found.append((slot.whole, when, slot.index))
+        return [self.slots[index] for *_, index in sorted(found)]
 
-    def has_room(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
+    def has_room(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
         """Whether there is room by plan, whatever telemetry says."""
-        return any(admits(ask, seat, self._plan, FITTED) for seat in allowed)
+        return any(admits(request, slot, self._plan, FITTED) for slot in allowed)
 
-    def is_gated(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
-        """Whether telemetry, or somebody's bound on his slowdown, alone keeps a job out
-        everywhere."""
+    def is_gated(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
+        """Whether telemetry, or a slowdown limit, alone keeps a job out everywhere."""
         admitted = (
-            admits(ask, seat, self._gated, FITTED)
-            for seat in allowed
-            if seat.index not in self._closed
+            admits(request, slot, self._gated, FITTED)
+            for slot in allowed
+            if slot.index not in self._closed
         )
-        return self.has_room(ask, allowed) and not any(admitted)
+        return self.has_room(request, allowed) and not any(admitted)
 
-    def is_bound(self, ask: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
+    def is_bound(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
         """Whether a bound on the slowdown keeps it out where telemetry would not."""
-        return any(admits(ask, seat, self._unbound, FITTED) for seat in allowed)
+        return any(admits(request, slot, self._unbound, FITTED) for slot in allowed)
 
 
-def _ask_of(job: Running, shard_mib: int) -> PlaceRequest:
-    activity = None if job.smact is None else Activity(job.smact)
-    whole = not job.shards
-    need = None if whole else job.shards * shard_mib
-    gpus = max(1, len(job.devices))
-    return PlaceRequest(
+def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
+    """What a policy sees of a job; of a running one neither its CPUs nor its run time."""
+    request = PlaceRequest(
         job.job_id,
-        gpus,
-        need,
-        activity,
-        0.0,
-        user=str(job.uid),
-        share=not whole,
-        max_slowdown=job.max_slowdown,
-    )
-
-
-def ask_of(job: Waiting, shard_mib: int) -> PlaceRequest:
-    whole = not job.shards
-    return PlaceRequest(
-        job.job_id,
-        job.gpus,
-        None if whole else job.shards * shard_mib,
+        job.gpus if isinstance(job, Waiting) else max(1, len(job.devices)),
+        job.shards * shard_mib if job.shards else None,
         None if job.smact is None else Activity(job.smact),
         0.0,
-        run_s=job.run_s,
         user=str(job.uid),
-        share=not whole,
-        cpus=job.cpus,
-        host_mib=job.memory_mib,
+        share=bool(job.shards),
         max_slowdown=job.max_slowdown,
     )
+    if isinstance(job, Running):
+        return request
+    return replace(request, run_s=job.run_s, cpus=job.cpus, host_mib=job.memory_mib)

@@ -55,7 +55,7 @@ class Rules:
 @dataclass(frozen=True, slots=True)
 class Device:
     """One GPU: shards that it has and that are taken, or taken whole. ``kind``: its own gres type.
-    ``age_s``: of what telemetry says (None: nothing); ``smact``: None where it is not told;
+    ``age_s``: of what telemetry says (None: nothing); ``smact``: None where it is not known;
     ``closed``: a job there bears no further neighbour."""
 
     kind: str

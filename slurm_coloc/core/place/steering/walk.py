@@ -5,56 +5,56 @@ from collections.abc import Sequence
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.steering.gpus import GpuPlan, ask_of
+from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
 from slurm_coloc.core.place.steering.snapshot import Act, Answer, Snapshot, Waiting, Why
 
 
 def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
     """An answer for each waiting job of ours, in Slurm's order, and the ring's next turn."""
-    scene = GpuPlan(snapshot, policy)
+    plan = GpuPlan(snapshot, policy)
     found, placed = [], 0
     for job in snapshot.waiting:
         if not job.startable:
             if job.ours:
-                found.append(_untouched(job, scene))
+                found.append(_untouched(job, plan))
             continue
         if job.ours and placed >= snapshot.rules.ahead:
             found.append(_left(job, Why.ENOUGH))
             continue
-        ask = ask_of(job, snapshot.rules.shard_mib)
-        allowed = scene.allowed(job)
+        request = request_of(job, snapshot.rules.shard_mib)
+        allowed = plan.allowed(job)
         if not job.ours or job.given_up:
             if job.ours:
                 found.append(_left(job, Why.GAVE_UP))
-            _expect(scene, ask, scene.next(ask, allowed), job, allowed)
+            _expect(plan, request, plan.next(request, allowed), job, allowed)
             continue
         placed += 1
-        answer, seats = _place(job, ask, allowed, scene)
+        answer, slots = _place(job, request, allowed, plan)
         found.append(answer)
-        _expect(scene, ask, seats, job, allowed)
-    return tuple(found), scene.turn
+        _expect(plan, request, slots, job, allowed)
+    return tuple(found), plan.turn
 
 
 def _expect(
-    scene: GpuPlan,
-    ask: PlaceRequest,
-    seats: Sequence[GpuSlot] | None,
+    plan: GpuPlan,
+    request: PlaceRequest,
+    slots: Sequence[GpuSlot] | None,
     job: Waiting,
     allowed: Sequence[GpuSlot],
 ) -> None:
-    if seats is None:
-        scene.blocked(ask, allowed)
+    if slots is None:
+        plan.blocked(request, allowed)
     else:
-        scene.start(ask, seats, job.run_s)
+        plan.start(request, slots, job.run_s)
 
 
-def _untouched(job: Waiting, scene: GpuPlan) -> Answer:
+def _untouched(job: Waiting, plan: GpuPlan) -> Answer:
     """A job that Slurm would not start now: it keeps its pin while that is sound."""
     if job.pin is None:
         return Answer(job.job_id, Act.NATIVE, Why.NOT_YET)
-    if not scene.open(job.pin):
+    if not plan.open(job.pin):
         return _left(job, Why.CLOSED)
-    if not scene.fresh(job.pin):
+    if not plan.fresh(job.pin):
         return _left(job, Why.STALE)
     return Answer(job.job_id, Act.KEEP, Why.NOT_YET, job.pin)
 
@@ -65,41 +65,41 @@ def _left(job: Waiting, why: Why) -> Answer:
 
 
 def _place(
-    job: Waiting, ask: PlaceRequest, allowed: Sequence[GpuSlot], scene: GpuPlan
+    job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
 ) -> tuple[Answer, Sequence[GpuSlot] | None]:
-    rules, now_s = scene.snapshot.rules, scene.snapshot.at_s
-    kept = scene.kept(allowed)
-    if kept:
-        allowed = [seat for seat in allowed if seat not in kept]
-        if not allowed or scene.next(ask, allowed) is None:
-            return _kept_off(job, scene.turns(ask, allowed), scene), None
+    rules, now_s = plan.snapshot.rules, plan.snapshot.at_s
+    reserved = plan.reserved(allowed)
+    if reserved:
+        allowed = [slot for slot in allowed if slot not in reserved]
+        if not allowed or plan.next(request, allowed) is None:
+            return _reserved_for_others(job, plan.turns(request, allowed), plan), None
     if job.since_s is not None and now_s - job.since_s > rules.max_pin_s:
-        return _left(job, Why.GAVE_UP), scene.next(ask, allowed)
+        return _left(job, Why.GAVE_UP), plan.next(request, allowed)
     if job.pin is not None:
-        here = [seat for seat in allowed if scene.pins[seat.index] == job.pin]
-        seats = scene.next(ask, here) if here else None
-        if seats is not None:
-            return Answer(job.job_id, Act.KEEP, Why.POLICY, job.pin), seats
+        here = [slot for slot in allowed if plan.pins[slot.index] == job.pin]
+        slots = plan.next(request, here) if here else None
+        if slots is not None:
+            return Answer(job.job_id, Act.KEEP, Why.POLICY, job.pin), slots
     if not allowed:
-        return _left(job, _why_nowhere(job, scene)), None
-    seats = scene.next(ask, allowed)
-    if seats is None:
-        if scene.is_gated(ask, allowed):
-            why = Why.BOUND if scene.is_bound(ask, allowed) else Why.GATE
+        return _left(job, _why_nowhere(job, plan)), None
+    slots = plan.next(request, allowed)
+    if slots is None:
+        if plan.is_gated(request, allowed):
+            why = Why.BOUND if plan.is_bound(request, allowed) else Why.GATE
             return Answer(job.job_id, Act.WAIT, why), None
-        room = scene.has_room(ask, allowed)
+        room = plan.has_room(request, allowed)
         return _left(job, Why.BEHIND if room else Why.NO_ROOM), None
-    pin = scene.pins[seats[0].index]
-    scene.turn = (seats[0].index + 1) % len(scene.seats)
+    pin = plan.pins[slots[0].index]
+    plan.turn = (slots[0].index + 1) % len(plan.slots)
     why = Why.POLICY if job.pin is None else Why.MOVED
-    return Answer(job.job_id, Act.PIN, why, pin, _told(seats[0])), seats
+    return Answer(job.job_id, Act.PIN, why, pin, _told(slots[0])), slots
 
 
-def _kept_off(job: Waiting, turns: Sequence[GpuSlot], scene: GpuPlan) -> Answer:
+def _reserved_for_others(job: Waiting, turns: Sequence[GpuSlot], plan: GpuPlan) -> Answer:
     """A job that has no room but where it would keep one before it waiting. As long as that one
     waits, and not bound by max_pin_s, it is pinned to a GPU of the others, so that it stays in
     Slurm's order; only where there is none it is not eligible for some seconds."""
-    pins = [scene.pins[seat.index] for seat in turns]
+    pins = [plan.pins[slot.index] for slot in turns]
     if job.pin is not None and job.pin in pins:
         return Answer(job.job_id, Act.KEEP, Why.WHOLE, job.pin)
     if not pins:
@@ -107,15 +107,15 @@ def _kept_off(job: Waiting, turns: Sequence[GpuSlot], scene: GpuPlan) -> Answer:
     return Answer(job.job_id, Act.PIN, Why.WHOLE, pins[0], "its turn is there; others are kept")
 
 
-def _why_nowhere(job: Waiting, scene: GpuPlan) -> Why:
+def _why_nowhere(job: Waiting, plan: GpuPlan) -> Why:
     """Why none of its nodes will do."""
-    there = [pin for pin in scene.pins if pin.node in job.nodes]
-    return Why.STALE if any(scene.open(pin) for pin in there) else Why.CLOSED
+    there = [pin for pin in plan.pins if pin.node in job.nodes]
+    return Why.STALE if any(plan.open(pin) for pin in there) else Why.CLOSED
 
 
-def _told(seat: GpuSlot) -> str:
+def _told(slot: GpuSlot) -> str:
     """What the choice was made on, in words."""
-    shown = seat.measured
-    assert shown is not None  # a seat without telemetry is none for a job of ours
-    beside = f"beside {len(seat.residents)}" if seat.residents else "idle"
+    shown = slot.measured
+    assert shown is not None  # a slot without telemetry is none for a job of ours
+    beside = f"beside {len(slot.residents)}" if slot.residents else "idle"
     return f"{shown.free_mib / 1024:.1f} GiB free, SM activity {shown.smact:.0%}, {beside}"

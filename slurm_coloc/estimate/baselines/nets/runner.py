@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs the networks: given from outside, so that no estimator reads a file or knows ONNX."""
+"""What runs the networks is set from outside, so that no estimator reads files or knows ONNX."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,7 +22,7 @@ _runner: list[Runner] = [_None()]
 
 
 def use(runner: Runner) -> None:
-    """From now on ``runner`` answers. Called once by a program's start
+    """Sets what runs the networks; called once at a program's start
     (flow/estimators/networks.py)."""
     _runner[0] = runner
 

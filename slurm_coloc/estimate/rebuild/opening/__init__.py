@@ -2,8 +2,8 @@
 """Rows that a depth limit closed, opened: torchinfo's default shows three levels.
 
 A closed row tells its class, the shapes at both ends and the number of parameters below it. For
-blocks that are built in one way only, that is enough: a rule proposes what stands inside, and is
-believed where it has exactly that many parameters. What stays closed is estimated by what the
+blocks that are built in one way only, that is enough: a rule proposes the rows inside, and they are
+taken if they have exactly that many parameters. Rows that stay closed are estimated by what the
 footer counts beyond the rows (see model.rebuild).
 """
 
@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from slurm_coloc.estimate.kinds import holds_activation, is_attention
-from slurm_coloc.estimate.rebuild.opening import convs, gates, mobile, tokens, windows
+from slurm_coloc.estimate.rebuild.opening import convs, mobile, tokens, windows
 from slurm_coloc.estimate.rebuild.opening.rows import (
     WHOLE,
     Style,
     counted,
+    gate,
     parameters,
     row,
     style_of,
@@ -28,18 +29,14 @@ from slurm_coloc.estimate.summary import Layer, Summary
 Rule = Callable[[Style, Shape, Shape, int], list[Node] | None]
 
 #: rules by what a class name ends with (without case and underscores), the first that fits counts
-RULES: tuple[tuple[str, tuple[Rule, ...]], ...] = (
+RULES: tuple[tuple[str | tuple[str, ...], tuple[Rule, ...]], ...] = (
     ("invertedresidual", (mobile.inverted, mobile.separable)),
     ("fusedmbconv", (convs.convolved, mobile.edge)),
     ("mbconv", (mobile.inverted, mobile.separable, mobile.edge)),
     ("depthwiseseparableconv", (mobile.separable,)),
     ("edgeresidual", (mobile.edge,)),
-    ("basicconv2d", (convs.convolved,)),
-    ("convnormact", (convs.convolved,)),
-    ("convbnact", (convs.convolved,)),
-    ("conv2dnormactivation", (convs.convolved,)),
-    ("bottleneck", (convs.bottleneck,)),
-    ("bottleneckblock", (convs.bottleneck,)),
+    (("basicconv2d", "convnormact", "convbnact", "conv2dnormactivation"), (convs.convolved,)),
+    (("bottleneck", "bottleneckblock"), (convs.bottleneck,)),
     ("basicblock", (convs.basic,)),
     ("denselayer", (convs.dense,)),
     ("cnblock", (tokens.convnext,)),
@@ -48,9 +45,7 @@ RULES: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("shiftedwindowattention", (windows.window,)),
     ("decoderlayer", (tokens.gated_layer, tokens.layer)),
     ("predictionheadtransform", (tokens.transform,)),
-    ("semodule", (gates.gate,)),
-    ("squeezeexcite", (gates.gate,)),
-    ("squeezeexcitation", (gates.gate,)),
+    (("semodule", "squeezeexcite", "squeezeexcitation"), (gate,)),
     ("patchmerging", (convs.merging,)),
     ("mlp", (tokens.feedforward,)),
     ("attention", (tokens.attended,)),
@@ -79,8 +74,8 @@ class ResolvedBlocks:
 
 
 def opened(summary: Summary) -> ResolvedBlocks:
-    """The tree of a summary with its closed rows opened, where that can be done. Nobody changes
-    it."""
+    """The tree of a summary with its closed rows opened, where that can be done. It is cached:
+    callers must not change it."""
     if not summary.collapsed:
         return ResolvedBlocks(tree(summary))
     return _opened(replace(summary, recording=None) if summary.recording else summary)
@@ -94,7 +89,8 @@ def _opened(summary: Summary) -> ResolvedBlocks:
 
 
 def _styles(summary: Summary, style: Style) -> list[Style]:
-    """What no row tells, the footer does: the style that it counts the same for is taken."""
+    """Styles to try where the rows do not show the model's: the one whose outputs come closest to
+    the footer's count is taken."""
     kinds = {row.kind.lower() for row in summary.layers if row.leaf and row.parameters}
     if any("decoderlayer" in kind for kind in kinds):
         return [replace(style, shared=many) for many in (1, 4, 8, 2, 7, 6, 3, 5, 16)]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions with their normalisation, shortcuts, and blocks made of them."""
 
-from slurm_coloc.estimate.rebuild.opening.gates import gated, reduced
 from slurm_coloc.estimate.rebuild.opening.rows import (
     Style,
     conv,
+    gated,
     group,
     image,
     norm_act,
+    reduced,
     row,
     width,
 )

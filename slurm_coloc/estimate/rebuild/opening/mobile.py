@@ -9,8 +9,7 @@ kernel and reduction that give the number exactly are what the block has.
 
 from collections.abc import Iterator
 
-from slurm_coloc.estimate.rebuild.opening.gates import gated, reduced
-from slurm_coloc.estimate.rebuild.opening.rows import Style, conv, image, norm_act
+from slurm_coloc.estimate.rebuild.opening.rows import Style, conv, gated, image, norm_act, reduced
 from slurm_coloc.estimate.rebuild.scope import Shape
 from slurm_coloc.estimate.rebuild.tree import Node
 
@@ -33,9 +32,7 @@ def inverted(style: Style, given: Shape, out: Shape, parameters: int) -> list[No
                 *norm_act(style, wide),
                 conv(wide, small, kernel, mid),
                 *norm_act(style, small),
-                *gated(style, small, gate),
-                conv(small, out),
-                *norm_act(style, out, False),
+                *_projected(style, small, out, gate),
             ]
     return None
 
@@ -52,9 +49,7 @@ def separable(style: Style, given: Shape, out: Shape, parameters: int) -> list[N
         return [
             conv(given, small, kernel, mid),
             *norm_act(style, small),
-            *gated(style, small, gate),
-            conv(small, out),
-            *norm_act(style, out, False),
+            *_projected(style, small, out, gate),
         ]
     return None
 
@@ -71,11 +66,14 @@ def edge(style: Style, given: Shape, out: Shape, parameters: int) -> list[Node] 
             return [
                 conv(given, small, kernel),
                 *norm_act(style, small),
-                *gated(style, small, gate),
-                conv(small, out),
-                *norm_act(style, out, False),
+                *_projected(style, small, out, gate),
             ]
     return None
+
+
+def _projected(style: Style, given: Shape, out: Shape, gate: int) -> list[Node]:
+    """The end of a block: maybe a gate, projection by 1x1 without an activation."""
+    return [*gated(style, given, gate), conv(given, out), *norm_act(style, out, False)]
 
 
 def _middles(channels: int) -> Iterator[int]:

@@ -57,12 +57,7 @@ ONCE = "once"
 
 
 def row(
-    kind: str,
-    given: Shape,
-    out: Shape,
-    parameters: int = 0,
-    kernel: int = 0,
-    once: bool = False,
+    kind: str, given: Shape, out: Shape, parameters: int = 0, kernel: int = 0, once: bool = False
 ) -> Node:
     """One row without rows below it. ``once``: for the whole batch."""
     attributes = (("kernel_elements", kernel),) if kernel else ((ONCE, 1),) if once else ()
@@ -99,6 +94,37 @@ def norm_act(style: Style, shape: Shape, active: bool = True) -> list[Node]:
     inside = [row("Identity", shape, shape)]
     inside.append(row(style.act if active else "Identity", shape, shape))
     return [group(style.norm, shape, shape, inside, own)]
+
+
+def gate(style: Style, given: Shape, out: Shape, parameters: int) -> list[Node] | None:
+    """Squeeze-and-excitation: the mean of each channel, through two small matrices, scales it."""
+    few = reduced(parameters, out[1], out[1])
+    return _gate_rows(style, out, few) if few else None
+
+
+def reduced(parameters: int, channels: int, most: int) -> int | None:
+    """Channels that a gate of so many parameters squeezes to, 0 without a gate; None where that is
+    not one."""
+    if parameters == 0:
+        return 0
+    few, odd = divmod(parameters - channels, 2 * channels + 1)
+    return None if odd or not 1 <= few <= max(channels, most) else few
+
+
+def gated(style: Style, shape: Shape, few: int) -> list[Node]:
+    """The block, if there is one."""
+    return [group("SqueezeExcite", shape, shape, _gate_rows(style, shape, few))] if few else []
+
+
+def _gate_rows(style: Style, shape: Shape, few: int) -> list[Node]:
+    point = (shape[0], shape[1], 1, 1)
+    small = image(few, point)
+    return [
+        conv(point, small, bias=True),
+        row(style.act, small, small),
+        conv(small, point, bias=True),
+        row("Sigmoid", point, point),
+    ]
 
 
 def linear(given: Shape, channels: int, bias: int | None = None) -> Node:

@@ -84,12 +84,7 @@ def gated_layer(style: Style, given: Shape, out: Shape, parameters: int) -> list
         return None
     wide, few = width(hidden, out), width(keys, out)
     attention = [matrix(out, x) for x in (out, few, few, out)]
-    inside = [
-        matrix(out, wide),
-        row("SiLU", wide, wide),
-        matrix(out, wide),
-        matrix(wide, out),
-    ]
+    inside = [matrix(out, wide), row("SiLU", wide, wide), matrix(out, wide), matrix(wide, out)]
     return [
         row("RMSNorm", out, out, channels),
         group("LlamaSdpaAttention", out, out, attention),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The truth of a trace and a machine, as a search over lines needs it (sim/search/schedules)."""
+"""The truth of a trace and a machine, as a search of schedules needs it (sim/search/schedules)."""
 
 from collections.abc import Sequence
 
@@ -41,14 +41,14 @@ class Model(Problem):
             ]
             for room in self.room
         ]
-        self.seats = [
-            [seat for seat, room in enumerate(self.room) if self.need[seat][number] <= room]
+        self.slots = [
+            [slot for slot, room in enumerate(self.room) if self.need[slot][number] <= room]
             for number in range(len(jobs))
         ]
         self._check(machine)
         node = [device.node for device in machine.devices]
         self.nodes = [
-            by_node(node, seats, job.gpus) for job, seats in zip(jobs, self.seats, strict=True)
+            by_node(node, slots, job.gpus) for job, slots in zip(jobs, self.slots, strict=True)
         ]
         self.alike = [0] * len(self.room)
 
@@ -58,15 +58,15 @@ class Model(Problem):
             raise UsageFault("clairvoyant: searches whole GPUs by mps or streams, not MIG")
         if setting.node_cpus or setting.node_host_mib:
             raise UsageFault("clairvoyant: CPUs and memory of nodes are not searched; leave them")
-        for job, seats in zip(self.jobs, self.seats, strict=True):
-            if job.gpus > len(seats):
+        for job, slots in zip(self.jobs, self.slots, strict=True):
+            if job.gpus > len(slots):
                 raise UsageFault(
                     f"job {job.id}: {job.gpus} GPUs with {job.memory_mib} MiB each: "
-                    f"{len(seats)} of this machine would do"
+                    f"{len(slots)} of this machine would do"
                 )
 
-    def ask(self, seat: int, kinds: Sequence[int]) -> Sequence[float]:
-        """As the problem says; the same on all seats."""
+    def speeds(self, slot: int, kinds: Sequence[int]) -> Sequence[float]:
+        """As the problem says; the same on all slots."""
         setting, found = self._setting, [self._kinds[kind] for kind in kinds]
         if len(found) == 1:
             return [1.0]

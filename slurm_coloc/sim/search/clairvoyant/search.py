@@ -14,17 +14,47 @@ from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
-from slurm_coloc.sim.search.clairvoyant.follow import Follow, Planned
 from slurm_coloc.sim.search.clairvoyant.model import Model
-from slurm_coloc.sim.search.clairvoyant.starts import starts, truth
+from slurm_coloc.sim.search.clairvoyant.starts import starts, truths
 from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
 from slurm_coloc.sim.search.schedules.native import NOT_BUILT, built
-from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.search.schedules.problem import Spot
 from slurm_coloc.sim.setting import Pace, Setting
 from slurm_coloc.sim.trace import TraceJob
 
 #: ratio by which the engine's times may differ from the search's
 AGREE = 1e-6
+#: An event of the engine and a planned time are one when they differ by no more than this ratio;
+#: both come from the same sums in another order.
+SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One job of a schedule: on which slots, and from when to when (s)."""
+
+    job_id: int
+    slots: tuple[int, ...]
+    start_s: float
+    end_s: float
+
+
+class Follow:
+    """A policy that starts each job when and where a schedule says."""
+
+    name = "clairvoyant"
+
+    def __init__(self, schedule: Sequence[Planned]) -> None:
+        self._planned = {one.job_id: one for one in schedule}
+
+    def next(self, view: View) -> Start | None:
+        """As the protocol says."""
+        now_s = view.now_s + SAME * (1.0 + view.now_s)
+        due = [request for request in view.queue if self._planned[request.id].start_s <= now_s]
+        if not due:
+            return None
+        request = min(due, key=lambda request: (self._planned[request.id].start_s, request.id))
+        return Start(request, tuple(view.slots[slot] for slot in self._planned[request.id].slots))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +108,7 @@ def best_known(
 
 
 def _free(setting: Setting) -> Setting:
-    """A setting without what binds those who do not know everything."""
+    """A setting without what binds a scheduler that does not know everything."""
     return replace(
         setting,
         conditions=Conditions(jobs=setting.conditions.jobs),
@@ -94,7 +124,7 @@ def schedule_of(model: Model, spots: Sequence[Spot]) -> tuple[Planned, ...]:
     """The schedule that a plan gives."""
     start_s, end_s = times(model, spots)
     return tuple(
-        Planned(job.id, spot.seats, start, end)
+        Planned(job.id, spot.slots, start, end)
         for job, spot, start, end in zip(model.jobs, spots, start_s, end_s, strict=True)
     )
 
@@ -103,9 +133,9 @@ def replay(
     model: Model, machine: Machine, setting: Setting, schedule: Sequence[Planned]
 ) -> Outcome:
     """Play a schedule through the engine. Raises AssertionError where that sees other times."""
-    asks = {job.id: truth(model, job, number) for number, job in enumerate(model.jobs)}
+    requests = truths(model)
     policy = Follow(schedule)
-    outcome = Simulation(model.jobs, machine, policy, setting, lambda job: asks[job.id]).run()
+    outcome = Simulation(model.jobs, machine, policy, setting, lambda job: requests[job.id]).run()
     ends = {record.job.id: record.end_s for record in outcome.records}
     for one in schedule:
         seen = ends[one.job_id]

@@ -4,38 +4,31 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from slurm_coloc.core.place.placing import PlaceRequest, Policy
+from slurm_coloc.core.place.gpu_slot import PlaceRequest
+from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.policies import fresh
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.policies import registry
 from slurm_coloc.sim.search.clairvoyant.model import Model
-from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.search.schedules.problem import Spot
 from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.trace import TraceJob
 
-#: how far down the queue a policy may look: strict order, and backfill
+#: how many waiting jobs a policy may consider: strict order, and backfill
 DEPTHS = (1, 50)
 
 
-def truth(model: Model, job: TraceJob, number: int) -> PlaceRequest:
-    """What a job asks for when everything is known."""
-    alone = model.alone[number]
-    return PlaceRequest(
-        job.id,
-        job.gpus,
-        None if alone else job.memory_mib,
-        job.activity,
-        job.submit_s,
-        user=job.user,
-        account=job.account,
-        share=not alone,
-    )
+def truths(model: Model) -> dict[int, PlaceRequest]:
+    """What each job asks for when everything is known, by its id."""
+    return {
+        job.id: job.request(None if alone else job.memory_mib, not alone)
+        for job, alone in zip(model.jobs, model.alone, strict=True)
+    }
 
 
 def spots_of(model: Model, outcome: Outcome) -> list[Spot]:
-    """The plan of a schedule that was played: same seats, same order of starts."""
+    """The plan of a schedule that was played: same slots, same order of starts."""
     number = {job.id: index for index, job in enumerate(model.jobs)}
     last: dict[int, list[Piece]] = {}
     for piece in outcome.pieces:
@@ -46,8 +39,8 @@ def spots_of(model: Model, outcome: Outcome) -> list[Spot]:
     order = sorted(last, key=lambda job: (last[job][0].start_s, job))
     spots = [Spot((), 0.0, 0)] * len(model.jobs)
     for place, job in enumerate(order):
-        seats = tuple(sorted(piece.seat for piece in last[job]))
-        spots[job] = Spot(seats, float(place), model.beside(job))
+        slots = tuple(sorted(piece.slot for piece in last[job]))
+        spots[job] = Spot(slots, float(place), model.beside(job))
     return spots
 
 
@@ -56,7 +49,7 @@ def starts(
 ) -> list[tuple[float, list[Spot]]]:
     """Makespan (s) and plan of each policy at each depth, the best ones first; each plan once."""
     found: dict[tuple[Spot, ...], float] = {}
-    asks = {job.id: truth(model, job, number) for number, job in enumerate(model.jobs)}
+    requests = truths(model)
     for policy in sorted(registry().values(), key=_name) if policies is None else policies:
         for depth in DEPTHS:
             outcome = Simulation(
@@ -64,7 +57,7 @@ def starts(
                 machine,
                 fresh(policy),
                 replace(setting, depth=depth, record=True),
-                lambda job: asks[job.id],
+                lambda job: requests[job.id],
             ).run()
             found.setdefault(tuple(spots_of(model, outcome)), outcome.makespan_s)
     return [(makespan, list(spots)) for spots, makespan in sorted(found.items(), key=_second)]

@@ -33,16 +33,18 @@ class Combos:
         return found
 
     def of(self, method: str, fraction: float, kinds: Kinds) -> tuple[float, dict[int, float]]:
-        """(throughput: sum of SM activity times speed; speed of each kind) of one seat."""
+        """(throughput: sum of SM activity times speed; speed of each kind) of one slot."""
         key = (method, fraction, kinds)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= MOST:
                 self._known.clear()
-            found = self._known[key] = self._ask(method, fraction, kinds)
+            found = self._known[key] = self._computed(method, fraction, kinds)
         return found
 
-    def _ask(self, method: str, fraction: float, kinds: Kinds) -> tuple[float, dict[int, float]]:
+    def _computed(
+        self, method: str, fraction: float, kinds: Kinds
+    ) -> tuple[float, dict[int, float]]:
         jobs = [self.activities[kind] for kind in kinds]
         speeds = self.model.speeds(jobs, method) if len(jobs) > 1 else [1.0] * len(jobs)
         if fraction < 1.0:

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scene as a problem of lines: what runs stays where it is, what waits goes anywhere."""
+"""A snapshot as a problem of schedules: jobs that run stay, jobs that wait may go anywhere."""
 
 import math
 from collections.abc import Sequence
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import LATE
-from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import JOBS
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules, by_node
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot, by_node
 
 #: keys of jobs that run are below this one, those of jobs that wait above
 RUNNING = -1e9
@@ -18,59 +17,64 @@ KNOWN = 0.1
 #: the largest spread that cases are drawn with
 WIDE = 0.6
 #: what the first run of a training counts more in the mean end, times the spread of its time: the
-#: sooner it runs, the sooner its log or its end tells of all jobs like it
+#: sooner it runs, the sooner its log or its end shows the time of all jobs like it
 CURIOUS = 3000.0
 
 
 class Now(Problem):
-    """Jobs are numbered as in the scene: first those that wait, then those that run."""
+    """Jobs are numbered as in the snapshot: first those that wait, then those that run."""
 
-    def __init__(self, scene: PlanSnapshot, waiting: int) -> None:
-        count, seats = len(scene.left), range(len(scene.usable))
-        self.scene, self.movable = scene, waiting
-        self.run, self.submit = scene.left, [0.0] * count
-        self.gpus, self.room, self.most = scene.gpus, scene.usable, scene.most
-        self.kind = scene.kind
+    def __init__(self, snapshot: PlanSnapshot, waiting: int) -> None:
+        count, slots = len(snapshot.left), range(len(snapshot.usable))
+        self.snapshot, self.movable = snapshot, waiting
+        self.run, self.submit = snapshot.left, [0.0] * count
+        self.gpus, self.room, self.most = snapshot.gpus, snapshot.usable, snapshot.most
+        self.kind = snapshot.kind
         late = 1.0 + LATE * count / JOBS
-        self.weight = [1.0 if share else late for share in scene.share]
+        self.weight = [1.0 if share else late for share in snapshot.share]
         self._be_curious()
-        self.need = [[self._need(job, seat) for job in range(count)] for seat in seats]
+        self.need = [[self._need(job, slot) for job in range(count)] for slot in slots]
         self._fit_those_that_run()
-        self.seats = [[seat for seat in seats if self._open(job, seat)] for job in range(count)]
+        self.slots = [[slot for slot in slots if self._open(job, slot)] for job in range(count)]
         self.nodes = [
-            by_node(scene.node, mine, gpus)
-            for mine, gpus in zip(self.seats, scene.gpus, strict=True)
+            by_node(snapshot.node, mine, gpus)
+            for mine, gpus in zip(self.slots, snapshot.gpus, strict=True)
         ]
         if (
-            scene.bounded
-            or scene.budget is not None
-            or any(scene.lone)
-            or len(set(scene.group)) > 1
+            snapshot.bounded
+            or snapshot.budget is not None
+            or any(snapshot.lone)
+            or len(set(snapshot.group)) > 1
         ):
-            budget = math.inf if scene.budget is None else scene.budget
+            budget = math.inf if snapshot.budget is None else snapshot.budget
             self.rules = Rules(
-                scene.lone, scene.group, scene.smact, scene.bound, budget, scene.bounded
+                snapshot.lone,
+                snapshot.group,
+                snapshot.smact,
+                snapshot.bound,
+                budget,
+                snapshot.bounded,
             )
         alike: dict[tuple[str, float], int] = {}
         self.alike = [
-            alike.setdefault(seat, len(alike))
-            for seat in zip(scene.method, scene.fraction, strict=True)
+            alike.setdefault(slot, len(alike))
+            for slot in zip(snapshot.method, snapshot.fraction, strict=True)
         ]
 
     def _be_curious(self) -> None:
         """Draw forward one job of each training of which none runs and little is known."""
-        scene = self.scene
-        alike = list(zip(scene.kind, scene.gpus, strict=True))
+        snapshot = self.snapshot
+        alike = list(zip(snapshot.kind, snapshot.gpus, strict=True))
         seen = set(alike[self.movable :])
         for job, training in enumerate(alike[: self.movable]):
-            if training not in seen and scene.spread[job] > KNOWN:
+            if training not in seen and snapshot.spread[job] > KNOWN:
                 seen.add(training)
-                self.weight[job] += CURIOUS * scene.spread[job]
+                self.weight[job] += CURIOUS * snapshot.spread[job]
 
     def pinned(self) -> list[Spot]:
         """Of the jobs that run."""
         return [
-            Spot(self.scene.seats_of[job], RUNNING + job, len(self.run) * self.gpus[job])
+            Spot(self.snapshot.slots_of[job], RUNNING + job, len(self.run) * self.gpus[job])
             for job in range(self.movable, len(self.run))
         ]
 
@@ -82,30 +86,30 @@ class Now(Problem):
         wrong = [side * (-1.0, 1.0)[Draw(job_id * 1009 + number // 2).below(2)] for job_id in ids]
         return [
             left_s * math.exp(min(WIDE, spread) * off)
-            for left_s, spread, off in zip(self.run, self.scene.spread, wrong, strict=True)
+            for left_s, spread, off in zip(self.run, self.snapshot.spread, wrong, strict=True)
         ]
 
-    def ask(self, seat: int, kinds: Sequence[int]) -> list[float]:
+    def speeds(self, slot: int, kinds: Sequence[int]) -> list[float]:
         """As the problem says."""
-        scene = self.scene
-        speeds = scene.combos.of(scene.method[seat], scene.fraction[seat], tuple(kinds))[1]
+        snapshot = self.snapshot
+        speeds = snapshot.combos.of(snapshot.method[slot], snapshot.fraction[slot], tuple(kinds))[1]
         return [speeds[kind] for kind in kinds]
 
-    def _need(self, job: int, seat: int) -> int:
-        return self.scene.need[job] if self.scene.share[job] else self.room[seat]
+    def _need(self, job: int, slot: int) -> int:
+        return self.snapshot.need[job] if self.snapshot.share[job] else self.room[slot]
 
-    def _open(self, job: int, seat: int) -> bool:
-        scene = self.scene
-        if self.need[seat][job] > self.room[seat]:
+    def _open(self, job: int, slot: int) -> bool:
+        snapshot = self.snapshot
+        if self.need[slot][job] > self.room[slot]:
             return False
-        return scene.pool[seat] if scene.share[job] else scene.for_whole[seat]
+        return snapshot.pool[slot] if snapshot.share[job] else snapshot.for_whole[slot]
 
     def _fit_those_that_run(self) -> None:
         """They are there whatever is thought of their memory by now."""
-        for seat, jobs in enumerate(self.scene.on):
-            free = self.room[seat]
+        for slot, jobs in enumerate(self.snapshot.on):
+            free = self.room[slot]
             for job in jobs:
-                self.need[seat][job] = min(free, self.need[seat][job])
-                free -= self.need[seat][job]
-            if self.scene.free[seat] < 0 and jobs:  # nobody may join
-                self.need[seat][jobs[0]] += free
+                self.need[slot][job] = min(free, self.need[slot][job])
+                free -= self.need[slot][job]
+            if self.snapshot.free[slot] < 0 and jobs:  # no job may join
+                self.need[slot][jobs[0]] += free

@@ -6,11 +6,12 @@ the model of interference it gives the time at which everything would be done. T
 of planning ahead: plain lists of numbers, no objects.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from slurm_coloc.sim.search.planning.combos import Combos, Kinds
+from slurm_coloc.sim.search.planning.combos import Kinds
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 
-#: how a seat is chosen among those that admit a job
+#: how a slot is chosen among those that admit a job
 GAIN, LEVEL, FIT = range(3)
 #: a neighbour slows a job down to about 1/2.1 under the reference model before the GPU is full
 SLOWEST = 2.1
@@ -18,9 +19,9 @@ SLOWEST = 2.1
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a plan places. ``rule``: GAIN, the seat whose throughput grows most; LEVEL, the one with
+    """How a plan places. ``rule``: GAIN, the slot whose throughput grows most; LEVEL, the one with
     the least work; FIT, the one whose memory is filled best. ``hold``: so many jobs that cannot
-    start keep seats free for themselves. ``min_gain``: a busy seat takes a job only where its
+    start keep slots free for themselves. ``min_gain``: a busy slot takes a job only where its
     throughput grows by so much (ratio of a GPU's SM activity)."""
 
     rule: int = GAIN
@@ -29,47 +30,10 @@ class Style:
 
 
 @dataclass(slots=True)
-class PlanSnapshot:
-    """The jobs and seats of one moment, in numbers; a job is an index into the lists of jobs.
-
-    ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
-    on an idle seat only. ``due``: seconds from now by which it should start. ``group``: of those
-    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where nobody may
-    join. ``on``: jobs of each seat.
-    """
-
-    combos: Combos
-    most: int
-    budget: float | None
-    bounded: bool
-    gpus: list[int] = field(default_factory=list)
-    need: list[int] = field(default_factory=list)
-    kind: list[int] = field(default_factory=list)
-    smact: list[float] = field(default_factory=list)
-    left: list[float] = field(default_factory=list)
-    spread: list[float] = field(default_factory=list)
-    share: list[bool] = field(default_factory=list)
-    lone: list[bool] = field(default_factory=list)
-    group: list[int] = field(default_factory=list)
-    bound: list[float] = field(default_factory=list)
-    due: list[float] = field(default_factory=list)
-    seats_of: list[tuple[int, ...]] = field(default_factory=list)
-    usable: list[int] = field(default_factory=list)
-    free: list[int] = field(default_factory=list)
-    pool: list[bool] = field(default_factory=list)
-    for_whole: list[bool] = field(default_factory=list)
-    node: list[int] = field(default_factory=list)
-    nodes: dict[int, int] = field(default_factory=dict)
-    method: list[str] = field(default_factory=list)
-    fraction: list[float] = field(default_factory=list)
-    on: list[list[int]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Played:
     """How a plan went. ``end_s``: when all is done; ``mean_s``: the mean end of a job; ``dry_s``:
-    the mean end of a seat; ``late_s``: seconds by which jobs started after they were due.
-    ``first``: what it starts now, on which seats; ``starts``: all that it starts, in its order."""
+    the mean end of a slot; ``late_s``: seconds by which jobs started after they were due.
+    ``first``: what it starts now, on which slots; ``starts``: all that it starts, in its order."""
 
     end_s: float
     mean_s: float
@@ -82,15 +46,15 @@ class Played:
 class Rollout:
     """One play of one plan."""
 
-    def __init__(self, scene: PlanSnapshot, order: list[int], style: Style) -> None:
-        self.scene, self.style = scene, style
+    def __init__(self, snapshot: PlanSnapshot, order: list[int], style: Style) -> None:
+        self.snapshot, self.style = snapshot, style
         self.queue = order
-        self.free = scene.free[:]
-        self.on = [list(jobs) for jobs in scene.on]
-        self.left = scene.left[:]
-        self.seats_of = scene.seats_of[:]
-        self.speed = [1.0] * len(scene.left)
-        kind = scene.kind
+        self.free = snapshot.free[:]
+        self.on = [list(jobs) for jobs in snapshot.on]
+        self.left = snapshot.left[:]
+        self.slots_of = snapshot.slots_of[:]
+        self.speed = [1.0] * len(snapshot.left)
+        kind = snapshot.kind
         self.keys: list[Kinds] = [tuple(sorted(kind[job] for job in jobs)) for jobs in self.on]
         self.now = 0.0
         self.late = 0.0
@@ -141,54 +105,54 @@ class Rollout:
     # ---- changes ---------------------------------------------------------------------------
 
     def _end(self, job: int, dry: list[float]) -> None:
-        scene = self.scene
+        snapshot = self.snapshot
         self.running.remove(job)
-        kind = scene.kind[job]
-        for seat in self.seats_of[job]:
-            self.on[seat].remove(job)
-            kinds = list(self.keys[seat])
+        kind = snapshot.kind[job]
+        for slot in self.slots_of[job]:
+            self.on[slot].remove(job)
+            kinds = list(self.keys[slot])
             kinds.remove(kind)
-            self.keys[seat] = tuple(kinds)
-            if not self.on[seat]:
-                self.free[seat] = scene.usable[seat]
-            elif self.free[seat] >= 0:
-                self.free[seat] += scene.need[job]
-            self.dirty.add(seat)
-            dry[seat] = self.now
+            self.keys[slot] = tuple(kinds)
+            if not self.on[slot]:
+                self.free[slot] = snapshot.usable[slot]
+            elif self.free[slot] >= 0:
+                self.free[slot] += snapshot.need[job]
+            self.dirty.add(slot)
+            dry[slot] = self.now
 
-    def _start(self, job: int, seats: tuple[int, ...]) -> None:
-        scene = self.scene
-        self.seats_of[job] = seats
+    def _start(self, job: int, slots: tuple[int, ...]) -> None:
+        snapshot = self.snapshot
+        self.slots_of[job] = slots
         self.running.append(job)
-        kind = scene.kind[job]
-        for seat in seats:
-            if not scene.share[job]:
-                self.free[seat] = -1
+        kind = snapshot.kind[job]
+        for slot in slots:
+            if not snapshot.share[job]:
+                self.free[slot] = -1
             else:
-                self.free[seat] -= scene.need[job]
-            self.on[seat].append(job)
-            self.keys[seat] = tuple(sorted((*self.keys[seat], kind)))
-            self._look(seat)
-            self.dirty.add(seat)
-        if self.now > scene.due[job]:
-            self.late += self.now - scene.due[job]
+                self.free[slot] -= snapshot.need[job]
+            self.on[slot].append(job)
+            self.keys[slot] = tuple(sorted((*self.keys[slot], kind)))
+            self._refresh(slot)
+            self.dirty.add(slot)
+        if self.now > snapshot.due[job]:
+            self.late += self.now - snapshot.due[job]
 
-    def _look(self, seat: int) -> None:
-        scene = self.scene
-        self.used[seat], self.tables[seat] = scene.combos.of(
-            scene.method[seat], scene.fraction[seat], self.keys[seat]
+    def _refresh(self, slot: int) -> None:
+        snapshot = self.snapshot
+        self.used[slot], self.tables[slot] = snapshot.combos.of(
+            snapshot.method[slot], snapshot.fraction[slot], self.keys[slot]
         )
 
     def _speeds(self) -> None:
-        """New speeds of all whom a change concerns; a job is as fast as on its slowest seat."""
-        kind, tables, seats_of, speed = self.scene.kind, self.tables, self.seats_of, self.speed
-        for seat in self.dirty:
-            self._look(seat)
-        for seat in self.dirty:
-            for job in self.on[seat]:
-                mine = seats_of[job]
+        """New speeds of all jobs that a change concerns: of each that on its slowest slot."""
+        kind, tables, slots_of, speed = self.snapshot.kind, self.tables, self.slots_of, self.speed
+        for slot in self.dirty:
+            self._refresh(slot)
+        for slot in self.dirty:
+            for job in self.on[slot]:
+                mine = slots_of[job]
                 if len(mine) == 1:
-                    speed[job] = tables[seat][kind[job]]
+                    speed[job] = tables[slot][kind[job]]
                 else:
                     speed[job] = min([tables[one][kind[job]] for one in mine])
         self.dirty = set()
@@ -197,23 +161,23 @@ class Rollout:
 
     def _place(self) -> list[tuple[int, tuple[int, ...]]]:
         """Start what the plan starts at this moment."""
-        scene, hold = self.scene, self.style.hold
-        free, need = self.free, scene.need
+        snapshot, hold = self.snapshot, self.style.hold
+        free, need = self.free, snapshot.need
         started: list[tuple[int, tuple[int, ...]]] = []
         waits: list[int] = []
         locked: dict[int, float] = {}
         top = max(free)
         for job in self.queue:
-            seats: tuple[int, ...] | None = None
+            slots: tuple[int, ...] | None = None
             if need[job] <= top:
-                if scene.gpus[job] == 1:
-                    seat = self._one(job, locked)
-                    seats = (seat,) if seat >= 0 else None
-                else:
-                    seats = self._several(job, locked)
-            if seats is not None:
-                self._start(job, seats)
-                started.append((job, seats))
+                scores = self._scores(job, locked)
+                if snapshot.gpus[job] > 1:
+                    slots = self._one_node(job, sorted(scores))
+                elif scores:
+                    slots = (min(scores)[1],)
+            if slots is not None:
+                self._start(job, slots)
+                started.append((job, slots))
                 top = max(free)
                 continue
             waits.append(job)
@@ -225,75 +189,71 @@ class Rollout:
         self.queue = waits
         return started
 
-    def _fits(self, job: int, seat: int) -> bool:
-        """Whether the conditions let a job onto a seat that has the memory."""
-        scene, jobs = self.scene, self.on[seat]
+    def _fits(self, job: int, slot: int) -> bool:
+        """Whether the conditions let a job onto a slot that has the memory."""
+        snapshot, jobs = self.snapshot, self.on[slot]
         if not jobs:
-            return scene.pool[seat] if scene.share[job] else scene.for_whole[seat]
-        if not scene.share[job] or scene.lone[job] or len(jobs) >= scene.most:
+            return snapshot.pool[slot] if snapshot.share[job] else snapshot.for_whole[slot]
+        if not snapshot.share[job] or snapshot.lone[job] or len(jobs) >= snapshot.most:
             return False
-        if scene.group[job] != scene.group[jobs[0]]:
+        if snapshot.group[job] != snapshot.group[jobs[0]]:
             return False
-        if scene.budget is not None and (
-            sum(scene.smact[one] for one in jobs) + scene.smact[job] > scene.budget + 1e-9
+        if snapshot.budget is not None and (
+            sum(snapshot.smact[one] for one in jobs) + snapshot.smact[job] > snapshot.budget + 1e-9
         ):
             return False
-        if not scene.bounded:
+        if not snapshot.bounded:
             return True
-        kinds = tuple(sorted((*self.keys[seat], scene.kind[job])))
-        speeds = scene.combos.of(scene.method[seat], scene.fraction[seat], kinds)[1]
-        return all(scene.bound[one] * speeds[scene.kind[one]] + 1e-9 >= 1.0 for one in (*jobs, job))
+        kinds = tuple(sorted((*self.keys[slot], snapshot.kind[job])))
+        speeds = snapshot.combos.of(snapshot.method[slot], snapshot.fraction[slot], kinds)[1]
+        return all(
+            snapshot.bound[one] * speeds[snapshot.kind[one]] + 1e-9 >= 1.0 for one in (*jobs, job)
+        )
 
-    def _score(self, job: int, seat: int) -> float | None:
-        """Of a seat for a job, the lower the better; None where the style refuses it."""
-        scene, style = self.scene, self.style
-        if self.on[seat] and (style.rule == GAIN or style.min_gain > -1.0):
-            kinds = tuple(sorted((*self.keys[seat], scene.kind[job])))
-            used = scene.combos.of(scene.method[seat], scene.fraction[seat], kinds)[0]
-            gain = used - self.used[seat]
+    def _score(self, job: int, slot: int) -> float | None:
+        """Of a slot for a job, the lower the better; None where the style refuses it."""
+        snapshot, style = self.snapshot, self.style
+        if self.on[slot] and (style.rule == GAIN or style.min_gain > -1.0):
+            kinds = tuple(sorted((*self.keys[slot], snapshot.kind[job])))
+            used = snapshot.combos.of(snapshot.method[slot], snapshot.fraction[slot], kinds)[0]
+            gain = used - self.used[slot]
             if gain < style.min_gain:
                 return None
         else:
-            gain = scene.smact[job]
+            gain = snapshot.smact[job]
         if style.rule == GAIN:
             return -gain
         if style.rule == LEVEL:
-            return sum([self.left[one] * scene.smact[one] for one in self.on[seat]])
-        return float(self.free[seat] - scene.need[job])
-
-    def _one(self, job: int, locked: dict[int, float]) -> int:
-        return min(self._scores(job, locked), default=(0.0, -1))[1]
-
-    def _several(self, job: int, locked: dict[int, float]) -> tuple[int, ...] | None:
-        return self._one_node(job, sorted(self._scores(job, locked)))
+            return sum([self.left[one] * snapshot.smact[one] for one in self.on[slot]])
+        return float(self.free[slot] - snapshot.need[job])
 
     def _scores(self, job: int, locked: dict[int, float]) -> list[tuple[float, int]]:
-        """Of the seats that a job could have now (score, seat), the lower the better."""
-        need, free = self.scene.need[job], self.free
+        """Of the slots that a job could have now (score, slot), the lower the better."""
+        need, free = self.snapshot.need[job], self.free
         found: list[tuple[float, int]] = []
-        for seat in range(len(free)):
-            if free[seat] < need or not self._fits(job, seat):
+        for slot in range(len(free)):
+            if free[slot] < need or not self._fits(job, slot):
                 continue
-            if seat in locked and not self._over_before(job, locked[seat]):
+            if slot in locked and not self._over_before(job, locked[slot]):
                 continue
-            score = self._score(job, seat)
+            score = self._score(job, slot)
             if score is not None:
-                found.append((score, seat))
+                found.append((score, slot))
         return found
 
     def _one_node(self, job: int, ranked: list[tuple[float, int]]) -> tuple[int, ...] | None:
-        """The best seats of one node; of several where no node is so large."""
-        scene, want = self.scene, self.scene.gpus[job]
+        """The best slots of one node; of several where no node is so large."""
+        snapshot, want = self.snapshot, self.snapshot.gpus[job]
         if len(ranked) < want:
             return None
         found: dict[int, list[int]] = {}
-        for _, seat in ranked:
-            mine = found.setdefault(scene.node[seat], [])
-            mine.append(seat)
+        for _, slot in ranked:
+            mine = found.setdefault(snapshot.node[slot], [])
+            mine.append(slot)
             if len(mine) == want:
                 return tuple(mine)
-        if want > max(scene.nodes.values()):
-            return tuple(seat for _, seat in ranked[:want])
+        if want > max(snapshot.nodes.values()):
+            return tuple(slot for _, slot in ranked[:want])
         return None
 
     def _over_before(self, job: int, when: float) -> bool:
@@ -301,34 +261,34 @@ class Rollout:
         return self.left[job] * SLOWEST <= when
 
     def _lock(self, job: int, locked: dict[int, float]) -> None:
-        """Keep the seats free on which a job that waits can start soonest."""
+        """Keep the slots free on which a job that waits can start soonest."""
         soon: list[tuple[float, int]] = []
-        for seat, jobs in enumerate(self.on):
-            if seat in locked:
+        for slot, jobs in enumerate(self.on):
+            if slot in locked:
                 continue
-            when = self._room_at(job, seat, jobs)
-            soon.append((when, seat))
+            when = self._room_at(job, slot, jobs)
+            soon.append((when, slot))
         soon.sort()
-        seats = self._one_node(job, soon)
-        if seats is None:
+        slots = self._one_node(job, soon)
+        if slots is None:
             return
-        when = max(at for at, seat in soon if seat in seats)
-        for seat in seats:
-            locked[seat] = when
+        when = max(at for at, slot in soon if slot in slots)
+        for slot in slots:
+            locked[slot] = when
 
-    def _room_at(self, job: int, seat: int, jobs: list[int]) -> float:
-        """Seconds from now until a seat has the memory, at today's speeds."""
-        scene, left, speed = self.scene, self.left, self.speed
+    def _room_at(self, job: int, slot: int, jobs: list[int]) -> float:
+        """Seconds from now until a slot has the memory, at today's speeds."""
+        snapshot, left, speed = self.snapshot, self.left, self.speed
         if not jobs:
             return 0.0
         ends = sorted([(left[one] / speed[one], one) for one in jobs])
-        free = self.free[seat]
-        if free < 0 or not scene.share[job] or scene.group[job] != scene.group[jobs[0]]:
+        free = self.free[slot]
+        if free < 0 or not snapshot.share[job] or snapshot.group[job] != snapshot.group[jobs[0]]:
             return ends[-1][0]
-        if free >= scene.need[job]:
+        if free >= snapshot.need[job]:
             return 0.0
         for when, one in ends:
-            free += scene.need[one]
-            if free >= scene.need[job]:
+            free += snapshot.need[one]
+            if free >= snapshot.need[job]:
                 return when
         return ends[-1][0]

@@ -3,7 +3,7 @@
 
 It goes on from the plan of the last decision with small changes (sim/search/schedules), and as long
 from a list schedule: what was good for the run times that were believed then is hard to leave by
-small changes. It counts its tries and asks no clock, so one moment always gives one plan.
+small changes. It counts its tries and reads no clock, so one moment always gives one plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.planning.lists import STYLES, list_schedule
 from slurm_coloc.sim.search.planning.now import KNOWN, Now
-from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
+from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
 from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
-from slurm_coloc.sim.search.schedules.plan import Spot
+from slurm_coloc.sim.search.schedules.problem import Spot
 
 #: list schedules that are tried beside the plan of the last decision
 FEW = 6
@@ -25,18 +25,18 @@ Spots = Mapping[int, Spot]
 
 
 class Search:
-    """For the best plan of one scene. ``ids``: of its jobs, first the ``waiting`` ones. ``seed``:
-    of the changes."""
+    """For the best plan of one snapshot. ``ids``: of its jobs, first the ``waiting`` ones.
+    ``seed``: of the changes."""
 
-    def __init__(self, scene: PlanSnapshot, ids: Sequence[int], waiting: int, seed: int) -> None:
-        self._scene, self._ids, self._waiting = scene, ids, waiting
+    def __init__(self, snapshot: PlanSnapshot, ids: Sequence[int], waiting: int, seed: int) -> None:
+        self._snapshot, self._ids, self._waiting = snapshot, ids, waiting
         self._draw = Draw(seed)
-        self._now = Now(scene, waiting)
+        self._now = Now(snapshot, waiting)
 
     def best(self, last: Spots, tries: int) -> Spots:
         """The best plan found with so many changes. ``last``: that of the last decision."""
         runs = [self._now.run]
-        if any(spread > KNOWN for spread in self._scene.spread):
+        if any(spread > KNOWN for spread in self._snapshot.spread):
             runs += [self._now.case(self._ids, number) for number in range(CASES)]
         pinned = self._now.pinned()
         begins = [self._listed(FEW if last else 5 * len(STYLES))]
@@ -51,53 +51,53 @@ class Search:
         return dict(zip(self._ids[: self._waiting], found.spots, strict=False))
 
     def first(self) -> list[tuple[int, tuple[int, ...]]]:
-        """What the best plan starts now (id, seats), in its order."""
+        """What the best plan starts now (id, slots), in its order."""
         start_s, end_s = times(self._now, self._spots)
         begun = [job for job in range(self._waiting) if start_s[job] <= 0.0 < end_s[job]]
         begun.sort(key=lambda job: self._spots[job].key)
-        return [(self._ids[job], self._spots[job].seats) for job in begun]
+        return [(self._ids[job], self._spots[job].slots) for job in begun]
 
     def _listed(self, most: int) -> list[Spot]:
-        """The best list schedule as lines."""
+        """The best list schedule as spots."""
         now = self._now
-        played = list_schedule(self._scene, self._waiting, self._draw, most)
+        played = list_schedule(self._snapshot, self._waiting, self._draw, most)
         spots = [Spot((), 0.0, 0)] * self._waiting
-        for place, (job, seats) in enumerate(played.starts):
-            spots[job] = Spot(tuple(sorted(seats)), float(place), now.beside(job))
+        for place, (job, slots) in enumerate(played.starts):
+            spots[job] = Spot(tuple(sorted(slots)), float(place), now.beside(job))
         for job in range(self._waiting):
-            if not spots[job].seats:  # the list found no place for it before all was done
-                seats = now.some_seats(job, self._draw)
-                spots[job] = Spot(seats, float(len(spots) + job), now.beside(job))
+            if not spots[job].slots:  # the list found no place for it before all was done
+                slots = now.some_slots(job, self._draw)
+                spots[job] = Spot(slots, float(len(spots) + job), now.beside(job))
         return spots
 
     def _go_on(self, last: Spots) -> list[Spot]:
         """The last plan; new jobs where there is least work, before the first smaller one."""
-        scene, now = self._scene, self._now
+        snapshot, now = self._snapshot, self._now
         load = [0.0] * len(now.room)
         found = [last.get(job_id) for job_id in self._ids[: self._waiting]]
         for job, spot in enumerate(found):
-            if spot is None or (len(spot.seats) == now.gpus[job] and now.fits(job, spot.seats)):
+            if spot is None or (len(spot.slots) == now.gpus[job] and now.fits(job, spot.slots)):
                 continue
             found[job] = None  # it asks for something else than it did
         for job, spot in enumerate([*found, *now.pinned()]):
-            for seat in spot.seats if spot else ():
-                load[seat] += scene.left[job] * scene.smact[job]
+            for slot in spot.slots if spot else ():
+                load[slot] += snapshot.left[job] * snapshot.smact[job]
         end = max((spot.key for spot in last.values()), default=0.0)
         spots: list[Spot] = []
         for job, spot in enumerate(found):
             if spot is None:
-                seats = min(now.nodes[job], key=lambda mine: min(load[seat] for seat in mine))
-                seats = sorted(seats, key=lambda seat: load[seat])[: now.gpus[job]]
-                size = scene.left[job] * now.gpus[job]
+                slots = min(now.nodes[job], key=lambda mine: min(load[slot] for slot in mine))
+                slots = sorted(slots, key=lambda slot: load[slot])[: now.gpus[job]]
+                size = snapshot.left[job] * now.gpus[job]
                 smaller = [
                     other.key
                     for one, other in enumerate(found)
-                    if other is not None and scene.left[one] * now.gpus[one] < size
+                    if other is not None and snapshot.left[one] * now.gpus[one] < size
                 ]
                 key = min(smaller) - 0.5 if smaller else end + 1.0
-                spot = Spot(tuple(sorted(seats)), key + 0.1 * self._draw.part(), now.beside(job))
-                for seat in seats:
-                    load[seat] += scene.left[job] * scene.smact[job]
+                spot = Spot(tuple(sorted(slots)), key + 0.1 * self._draw.part(), now.beside(job))
+                for slot in slots:
+                    load[slot] += snapshot.left[job] * snapshot.smact[job]
             spots.append(spot)
         return spots
 

@@ -2,11 +2,13 @@
 """From what a policy sees to the numbers that a rollout plays with."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 
-from slurm_coloc.core.place.placing import BUSY, Conditions, GpuSlot, PlaceRequest, Resident, View
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.placing import Conditions, View
+from slurm_coloc.core.place.speeds import BUSY
 from slurm_coloc.sim.search.planning.combos import Combos
-from slurm_coloc.sim.search.planning.rollout import PlanSnapshot
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)
@@ -17,53 +19,100 @@ UNKNOWN = 0.6
 AGAIN = 0.1
 
 
-def scene_of(view: View, asks: Sequence[PlaceRequest], combos: Combos) -> PlanSnapshot:
-    """The moment: waiting jobs first, numbered as in ``asks``, then those that run."""
+@dataclass(slots=True)
+class PlanSnapshot:
+    """The jobs and slots of one moment, in numbers; a job is an index into the lists of jobs.
+
+    ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
+    on an idle slot only. ``due``: seconds from now by which it should start. ``group``: of those
+    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where no job may
+    join. ``on``: jobs of each slot.
+    """
+
+    combos: Combos
+    most: int
+    budget: float | None
+    bounded: bool
+    gpus: list[int] = field(default_factory=list)
+    need: list[int] = field(default_factory=list)
+    kind: list[int] = field(default_factory=list)
+    smact: list[float] = field(default_factory=list)
+    left: list[float] = field(default_factory=list)
+    spread: list[float] = field(default_factory=list)
+    share: list[bool] = field(default_factory=list)
+    lone: list[bool] = field(default_factory=list)
+    group: list[int] = field(default_factory=list)
+    bound: list[float] = field(default_factory=list)
+    due: list[float] = field(default_factory=list)
+    slots_of: list[tuple[int, ...]] = field(default_factory=list)
+    usable: list[int] = field(default_factory=list)
+    free: list[int] = field(default_factory=list)
+    pool: list[bool] = field(default_factory=list)
+    for_whole: list[bool] = field(default_factory=list)
+    node: list[int] = field(default_factory=list)
+    nodes: dict[int, int] = field(default_factory=dict)
+    method: list[str] = field(default_factory=list)
+    fraction: list[float] = field(default_factory=list)
+    on: list[list[int]] = field(default_factory=list)
+
+
+def snapshot_of(view: View, requests: Sequence[PlaceRequest], combos: Combos) -> PlanSnapshot:
+    """The moment: waiting jobs first, numbered as in ``requests``, then those that run."""
     rules = view.conditions
-    scene = PlanSnapshot(combos, rules.jobs, rules.budget, _bounded(view, asks))
-    prior_s = _prior(view, asks)
-    least_mib = min((seat.usable_mib for seat in view.seats), default=0)
+    snapshot = PlanSnapshot(combos, rules.jobs, rules.budget, _bounded(view, requests))
+    prior_s = _prior(view, requests)
+    least_mib = min((slot.usable_mib for slot in view.slots), default=0)
     groups: dict[str, int] = {}
-    for ask in asks:
-        _job(scene, ask, ask.run_s if ask.run_s is not None else prior_s, rules, groups, least_mib)
+    for request in requests:
+        _job(
+            snapshot,
+            request,
+            request.run_s if request.run_s is not None else prior_s,
+            rules,
+            groups,
+            least_mib,
+        )
     known: dict[int, int] = {}
     places: dict[int, list[int]] = {}
-    for seat in view.seats:
+    for slot in view.slots:
         jobs = []
-        for one in seat.residents:
-            job = known.get(one.ask.id)
+        for one in slot.residents:
+            job = known.get(one.request.id)
             if job is None:
-                job = known[one.ask.id] = len(scene.left)
-                _job(scene, one.ask, _left(one, prior_s), rules, groups, least_mib)
+                job = known[one.request.id] = len(snapshot.left)
+                _job(snapshot, one.request, _left(one, prior_s), rules, groups, least_mib)
             jobs.append(job)
-            places.setdefault(job, []).append(len(scene.on))
-        _seat(scene, seat, jobs)
-    for job, seats in places.items():
-        scene.seats_of[job] = tuple(seats)
-    _elapse(view, scene, known)
-    return scene
+            places.setdefault(job, []).append(len(snapshot.on))
+        _slot(snapshot, slot, jobs)
+    for job, slots in places.items():
+        snapshot.slots_of[job] = tuple(slots)
+    _elapse(view, snapshot, known)
+    return snapshot
 
 
-def _elapse(view: View, scene: PlanSnapshot, known: dict[int, int]) -> None:
+def _elapse(view: View, snapshot: PlanSnapshot, known: dict[int, int]) -> None:
     """What is left of the jobs that run, as of now: their expected ends at today's speeds."""
     speeds: dict[int, float] = {}
-    for seat, jobs in enumerate(scene.on):
-        kinds = tuple(sorted(scene.kind[job] for job in jobs))
-        table = scene.combos.of(scene.method[seat], scene.fraction[seat], kinds)[1]
+    for index, jobs in enumerate(snapshot.on):
+        kinds = tuple(sorted(snapshot.kind[job] for job in jobs))
+        table = snapshot.combos.of(snapshot.method[index], snapshot.fraction[index], kinds)[1]
         for job in jobs:
-            speeds[job] = min(speeds.get(job, 1.0), table[scene.kind[job]])
-    for seat_seen in view.seats:
-        for one in seat_seen.residents:
+            speeds[job] = min(speeds.get(job, 1.0), table[snapshot.kind[job]])
+    for slot in view.slots:
+        for one in slot.residents:
             if one.ends_s is not None:
-                job = known[one.ask.id]
+                job = known[one.request.id]
                 left_s = (one.ends_s - view.now_s) * speeds[job]
-                scene.left[job] = max(1.0, left_s if left_s > 0.0 else _again(one))
+                snapshot.left[job] = max(1.0, left_s if left_s > 0.0 else _again(one))
 
 
-def _prior(view: View, asks: Sequence[PlaceRequest]) -> float:
-    known = [ask.run_s for ask in asks if ask.run_s is not None]
+def _prior(view: View, requests: Sequence[PlaceRequest]) -> float:
+    known = [request.run_s for request in requests if request.run_s is not None]
     known += [
-        one.ask.run_s for seat in view.seats for one in seat.residents if one.ask.run_s is not None
+        one.request.run_s
+        for slot in view.slots
+        for one in slot.residents
+        if one.request.run_s is not None
     ]
     return fmean(known) if known else PRIOR_S
 
@@ -76,58 +125,60 @@ def _left(one: Resident, prior_s: float) -> float:
 
 def _again(one: Resident) -> float:
     """Seconds that are left of a job that outlived what was expected of it."""
-    return AGAIN * (one.ask.run_s or 0.0)
+    return AGAIN * (one.request.run_s or 0.0)
 
 
-def _bounded(view: View, asks: Sequence[PlaceRequest]) -> bool:
+def _bounded(view: View, requests: Sequence[PlaceRequest]) -> bool:
     if view.conditions.max_slowdown is not None:
         return True
-    running = (one.ask for seat in view.seats for one in seat.residents)
-    return any(ask.max_slowdown is not None for ask in (*asks, *running))
+    running = (one.request for slot in view.slots for one in slot.residents)
+    return any(request.max_slowdown is not None for request in (*requests, *running))
 
 
 def _job(
-    scene: PlanSnapshot,
-    ask: PlaceRequest,
+    snapshot: PlanSnapshot,
+    request: PlaceRequest,
     left_s: float,
     rules: Conditions,
     groups: dict[str, int],
     least_mib: int,
 ) -> None:
-    activity = ask.activity or BUSY
-    whose = {"user": ask.user, "account": ask.account}.get(rules.share_with, "")
+    activity = request.activity or BUSY
+    whose = {"user": request.user, "account": request.account}.get(rules.share_with, "")
     highest = float("inf") if rules.max_slowdown is None else rules.max_slowdown
-    scene.gpus.append(ask.gpus)
-    scene.need.append(_need(ask, rules, least_mib))
-    scene.kind.append(scene.combos.kind(activity))
-    scene.smact.append(activity.smact)
-    scene.left.append(max(left_s, 1.0))
-    scene.spread.append(UNKNOWN if ask.run_s is None else ask.run_spread)
-    scene.share.append(ask.share)
-    scene.group.append(groups.setdefault(whose, len(groups)))
-    scene.bound.append(highest if ask.max_slowdown is None else min(highest, ask.max_slowdown))
-    scene.due.append(float("inf") if ask.share else 0.0)
-    scene.lone.append(ask.idle_only)
-    scene.seats_of.append(())
+    snapshot.gpus.append(request.gpus)
+    snapshot.need.append(_need(request, rules, least_mib))
+    snapshot.kind.append(snapshot.combos.kind(activity))
+    snapshot.smact.append(activity.smact)
+    snapshot.left.append(max(left_s, 1.0))
+    snapshot.spread.append(UNKNOWN if request.run_s is None else request.run_spread)
+    snapshot.share.append(request.share)
+    snapshot.group.append(groups.setdefault(whose, len(groups)))
+    snapshot.bound.append(
+        highest if request.max_slowdown is None else min(highest, request.max_slowdown)
+    )
+    snapshot.due.append(float("inf") if request.share else 0.0)
+    snapshot.lone.append(request.idle_only)
+    snapshot.slots_of.append(())
 
 
-def _need(ask: PlaceRequest, rules: Conditions, least_mib: int) -> int:
+def _need(request: PlaceRequest, rules: Conditions, least_mib: int) -> int:
     """MiB; a job without an estimate takes all of a GPU, by the smallest of them."""
-    if not ask.share:
+    if not request.share:
         return 0
-    if ask.need_mib is None:
+    if request.need_mib is None:
         return least_mib if rules.by_plan else 0
-    return ask.need_mib
+    return request.need_mib
 
 
-def _seat(scene: PlanSnapshot, seat: GpuSlot, jobs: list[int]) -> None:
-    closed = seat.whole or (bool(jobs) and not seat.pool)
-    scene.usable.append(seat.usable_mib)
-    scene.free.append(-1 if closed else seat.usable_mib - seat.reserved_mib)
-    scene.pool.append(seat.pool)
-    scene.for_whole.append(seat.for_whole)
-    scene.node.append(seat.node)
-    scene.nodes[seat.node] = scene.nodes.get(seat.node, 0) + 1
-    scene.method.append(seat.method)
-    scene.fraction.append(seat.fraction)
-    scene.on.append(jobs)
+def _slot(snapshot: PlanSnapshot, slot: GpuSlot, jobs: list[int]) -> None:
+    closed = slot.whole or (bool(jobs) and not slot.pool)
+    snapshot.usable.append(slot.usable_mib)
+    snapshot.free.append(-1 if closed else slot.usable_mib - slot.reserved_mib)
+    snapshot.pool.append(slot.pool)
+    snapshot.for_whole.append(slot.for_whole)
+    snapshot.node.append(slot.node)
+    snapshot.nodes[slot.node] = snapshot.nodes.get(slot.node, 0) + 1
+    snapshot.method.append(slot.method)
+    snapshot.fraction.append(slot.fraction)
+    snapshot.on.append(jobs)

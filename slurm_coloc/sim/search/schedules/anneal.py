@@ -2,7 +2,7 @@
 """Simulated annealing over plans.
 
 What is minimised is the makespan plus parts of softer figures that lead there: the mean over the
-seats of their last end (a seat that ends earlier has room for a job of the latest one) and, to tell
+slots of their last end (a slot that ends earlier has room for a job of the latest one) and, to tell
 schedules of one makespan apart, the mean end of all jobs. Where run times are not certain a plan is
 rated by the mean over several cases of them, so that one which ends late when a job takes longer
 than expected is not taken for good.
@@ -15,21 +15,20 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.sim.search.schedules.native import Arrays, Ways
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem
+from slurm_coloc.sim.search.schedules.problem import Problem, Spot
 
-#: weight of the seats' mean last end beside the makespan; of the jobs' mean end
-SEATS, JOBS = 1.0, 0.002
-#: how often a job of the seat that ends last is drawn, else any job
+#: weight of the slots' mean last end beside the makespan; of the jobs' mean end
+SLOTS, JOBS = 1.0, 0.002
+#: how often a job of the slot that ends last is drawn, else any job
 CRITICAL = 0.5
 #: how often two changes are tried as one
 TWICE = 0.1
-#: temperatures at the beginning and at the end, as parts of a seat's time for one job
+#: temperatures at the beginning and at the end, as parts of a slot's time for one job
 HOT, COLD = 0.05, 0.002
 #: shares of the moves; what is left changes beside how many jobs one may start. All shares and
 #: widths here were tried on the two traces of the thesis.
 MOVE, SWAP = 0.45, 0.40
-#: how often a move stays near the job's place in the order, and how near (places of a line)
+#: how often a move stays near the job's place in the order, and how near (places in a slot's queue)
 NEAR, WIDTH = 0.7, 3.0
 
 
@@ -51,8 +50,8 @@ def anneal(
     tries: int,
 ) -> Best:
     """The best plan of so many changes to ``spots``. ``runs``: seconds alone of each job, in each
-    case of what they may be. Raises what the problem's ``ask`` raises."""
-    ways = Ways(SEATS, JOBS, CRITICAL, TWICE, HOT, COLD, MOVE, SWAP, NEAR, WIDTH)
+    case of what they may be. Raises what the problem's ``request`` raises."""
+    ways = Ways(SLOTS, JOBS, CRITICAL, TWICE, HOT, COLD, MOVE, SWAP, NEAR, WIDTH)
     score, makespan_s, found = Arrays(problem, runs).anneal(ways, spots, draw.bits(), tries)
     return Best(score, makespan_s, tuple(found))
 

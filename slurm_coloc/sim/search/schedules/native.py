@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from itertools import accumulate, chain
 from typing import Any
 
-from slurm_coloc.sim.search.schedules.plan import Spot
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules
+from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot
 
 #: built where the package is installed with a C compiler at hand (pyproject.toml)
 MODULE = "slurm_coloc.sim.search.schedules._kernel"
@@ -26,14 +25,14 @@ _INT, _LONG, _DOUBLE, _BYTE = (
     ctypes.c_double,
     ctypes.c_uint8,
 )
-_Ask = ctypes.CFUNCTYPE(_INT, _INT, _INT, ctypes.POINTER(_INT), ctypes.POINTER(_DOUBLE))
+_Speeds = ctypes.CFUNCTYPE(_INT, _INT, _INT, ctypes.POINTER(_INT), ctypes.POINTER(_DOUBLE))
 
 
 class _Problem(ctypes.Structure):
     """``struct lines_problem``."""
 
     _fields_ = (
-        *((name, _INT) for name in ("jobs", "movable", "seats", "most", "cases")),
+        *((name, _INT) for name in ("jobs", "movable", "slots", "most", "cases")),
         ("ruled", _INT),
         ("bounded", _INT),
         ("budget", _DOUBLE),
@@ -44,9 +43,9 @@ class _Problem(ctypes.Structure):
         ("room", ctypes.POINTER(_LONG)),
         ("need", ctypes.POINTER(_LONG)),
         ("alike", ctypes.POINTER(_INT)),
-        *((name, ctypes.POINTER(_INT)) for name in ("open_at", "open_seat")),
-        *((name, ctypes.POINTER(_INT)) for name in ("nodes_at", "node_at", "node_seat")),
-        ("ask", _Ask),
+        *((name, ctypes.POINTER(_INT)) for name in ("open_at", "open_slot")),
+        *((name, ctypes.POINTER(_INT)) for name in ("nodes_at", "node_at", "node_slot")),
+        ("speeds", _Speeds),
     )
 
 
@@ -55,7 +54,7 @@ class _Spots(ctypes.Structure):
 
     _fields_ = (
         ("at", ctypes.POINTER(_INT)),
-        ("seat", ctypes.POINTER(_INT)),
+        ("slot", ctypes.POINTER(_INT)),
         ("key", ctypes.POINTER(_DOUBLE)),
         ("beside", ctypes.POINTER(_INT)),
     )
@@ -67,7 +66,7 @@ class Ways(ctypes.Structure):
     _fields_ = tuple(
         (name, _DOUBLE)
         for name in (
-            *("seats", "jobs", "critical", "twice", "hot", "cold"),
+            *("slots", "jobs", "critical", "twice", "hot", "cold"),
             *("move", "swap", "near", "width"),
         )
     )
@@ -90,7 +89,7 @@ class Arrays:
     """A problem, and cases of its run times, as the C part reads them."""
 
     def __init__(self, problem: Problem, runs: Sequence[Sequence[float]]) -> None:
-        self._ask = problem.ask
+        self._speeds = problem.speeds
         self._raised: Exception | None = None
         jobs = len(problem.run)
         rules = problem.rules or Rules([False] * jobs, [0] * jobs, [0.0] * jobs, [0.0] * jobs)
@@ -112,19 +111,19 @@ class Arrays:
             self._of("q", problem.room),
             self._of("q", chain.from_iterable(problem.need)),
             self._of("i", problem.alike),
-            self._of("i", _starts(map(len, problem.seats))),
-            self._of("i", chain.from_iterable(problem.seats)),
+            self._of("i", _starts(map(len, problem.slots))),
+            self._of("i", chain.from_iterable(problem.slots)),
             self._of("i", _starts(map(len, problem.nodes))),
             self._of("i", _starts(map(len, nodes))),
             self._of("i", chain.from_iterable(nodes)),
-            _Ask(self._answer),
+            _Speeds(self._answer),
         )
 
     def anneal(
         self, ways: Ways, spots: Sequence[Spot], seed: int, tries: int
     ) -> tuple[float, float, list[Spot]]:
         """(score, mean makespan, spots) of the best plan of so many changes."""
-        seats, keys, besides, given = self._given(spots)
+        slots, keys, besides, given = self._given(spots)
         score, makespan_s, draw = _DOUBLE(), _DOUBLE(), ctypes.c_uint64(seed)
         self._done(
             _library().lines_anneal(
@@ -135,7 +134,7 @@ class Arrays:
         )
         ends = accumulate(self._gpus)
         found = [
-            Spot(tuple(seats[end - gpus : end]), key, beside)
+            Spot(tuple(slots[end - gpus : end]), key, beside)
             for end, gpus, key, beside in zip(ends, self._gpus, keys, besides, strict=True)
         ]
         return score.value, makespan_s.value, found
@@ -156,18 +155,18 @@ class Arrays:
         self, spots: Sequence[Spot]
     ) -> tuple["array[int]", "array[float]", "array[int]", _Spots]:
         for job, (spot, gpus) in enumerate(zip(spots, self._gpus, strict=True)):
-            if len(spot.seats) != gpus:
-                raise ValueError(f"job {job}: {len(spot.seats)} seats for {gpus} GPUs")
-        seats = array("i", chain.from_iterable(spot.seats for spot in spots))
+            if len(spot.slots) != gpus:
+                raise ValueError(f"job {job}: {len(spot.slots)} slots for {gpus} GPUs")
+        slots = array("i", chain.from_iterable(spot.slots for spot in spots))
         keys = array("d", (spot.key for spot in spots))
         besides = array("i", (spot.beside for spot in spots))
-        given = _Spots(self._at, _pointer(seats), _pointer(keys), _pointer(besides))
-        return seats, keys, besides, given
+        given = _Spots(self._at, _pointer(slots), _pointer(keys), _pointer(besides))
+        return slots, keys, besides, given
 
-    def _answer(self, seat: int, number: int, kinds: Any, speeds: Any) -> int:
+    def _answer(self, slot: int, number: int, kinds: Any, speeds: Any) -> int:
         """Called from C: an exception must not pass through it."""
         try:
-            for place, speed in enumerate(self._ask(seat, kinds[:number])):
+            for place, speed in enumerate(self._speeds(slot, kinds[:number])):
                 speeds[place] = speed
         except Exception as raised:
             self._raised = raised

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a search over lines schedules: jobs and seats as plain lists, numbered from 0."""
+"""What is scheduled, jobs and slots as plain lists numbered from 0, and where a plan puts each job.
+
+A plan names for each job its slots, its place in one order of all jobs, and beside how many jobs it
+may start at most (on all its slots together). On each slot the jobs start in that order: the first
+one that has not started does so as soon as it was submitted, its memory is free and no more than
+that many jobs are there, on all its slots at once; those behind it wait for it. One order for all
+slots means that jobs of several GPUs never wait for each other in a circle.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,9 +17,9 @@ from slurm_coloc.core.draw import Draw
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides besides memory who may join whom, per job: ``lone`` joins nobody; ``group``:
-    only those of one share; ``smact``: SM activity alone (ratio), whose sum on a seat is within
-    ``budget``; ``bound``: highest slowdown that it bears, where ``bounded``."""
+    """What decides besides memory which job may join which. ``lone``: it joins no other;
+    ``group``: only jobs of one group share; ``smact``: SM activity alone (ratio), whose sum on a
+    slot is within ``budget``; ``bound``: highest slowdown that it bears, where ``bounded``."""
 
     lone: Sequence[bool]
     group: Sequence[int]
@@ -22,14 +29,24 @@ class Rules:
     bounded: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What a plan says of one job: its slots (ascending), its place in the order, and the most jobs
+    beside which it may start, over all its slots."""
+
+    slots: tuple[int, ...]
+    key: float
+    beside: int
+
+
 class Problem(ABC):
-    """Jobs and the seats that they can be on.
+    """Jobs and the slots that they can be on.
 
     Per job ``run``: seconds alone; ``submit``: seconds; ``gpus``; ``kind``: jobs of one kind are
     alike to their neighbours; ``weight``: what a second of its end counts in the mean end;
-    ``seats``: where it can be at all; ``nodes``: the same by node, for a job of several GPUs.
-    ``room``: MiB per seat. ``alike``: per seat a number, the same where speeds are. ``need``: MiB
-    by seat and job; one that must be alone takes all. ``most``: jobs that a seat holds at once.
+    ``slots``: where it can be at all; ``nodes``: the same by node, for a job of several GPUs.
+    ``room``: MiB per slot. ``alike``: per slot a number, the same where speeds are. ``need``: MiB
+    by slot and job; one that must be alone takes all. ``most``: jobs that a slot holds at once.
     ``movable``: jobs below this number may be moved, the others run already and stay. ``rules``:
     None where memory alone decides.
     """
@@ -39,7 +56,7 @@ class Problem(ABC):
     gpus: list[int]
     kind: list[int]
     weight: list[float]
-    seats: list[list[int]]
+    slots: list[list[int]]
     nodes: list[list[list[int]]]
     room: list[int]
     alike: list[int]
@@ -49,28 +66,28 @@ class Problem(ABC):
     rules: Rules | None = None
 
     @abstractmethod
-    def ask(self, seat: int, kinds: Sequence[int]) -> Sequence[float]:
-        """Speed of jobs of these kinds (sorted) beside each other on a seat."""
+    def speeds(self, slot: int, kinds: Sequence[int]) -> Sequence[float]:
+        """Speed of jobs of these kinds (sorted) beside each other on a slot."""
 
     def beside(self, job: int) -> int:
-        """Beside how many jobs, over all its seats, a job may start: what seats hold."""
+        """Beside how many jobs, over all its slots, a job may start: what slots hold."""
         return (self.most - 1) * self.gpus[job]
 
-    def some_seats(self, job: int, draw: Draw) -> tuple[int, ...]:
-        """Seats that a job could have, drawn at random."""
+    def some_slots(self, job: int, draw: Draw) -> tuple[int, ...]:
+        """Slots that a job could have, drawn at random."""
         return tuple(sorted(draw.some(draw.one_of(self.nodes[job]), self.gpus[job])))
 
-    def fits(self, job: int, seats: Sequence[int]) -> bool:
-        """Whether each of these seats can hold a job."""
-        mine = self.seats[job]
-        return all(seat in mine for seat in seats)
+    def fits(self, job: int, slots: Sequence[int]) -> bool:
+        """Whether each of these slots can hold a job."""
+        mine = self.slots[job]
+        return all(slot in mine for slot in slots)
 
 
-def by_node(node: Sequence[int], seats: Sequence[int], gpus: int) -> list[list[int]]:
-    """The seats from which a job's are drawn: those of one node where one has so many
-    (core/place/queue_discipline.py). ``node``: of each seat. Empty where there are too few."""
+def by_node(node: Sequence[int], slots: Sequence[int], gpus: int) -> list[list[int]]:
+    """The slots from which a job's are drawn: those of one node where one has so many
+    (core/place/queue_discipline.py). ``node``: of each slot. Empty where there are too few."""
     found: dict[int, list[int]] = {}
-    for seat in seats:
-        found.setdefault(node[seat], []).append(seat)
+    for slot in slots:
+        found.setdefault(node[slot], []).append(slot)
     whole = [mine for mine in found.values() if len(mine) >= gpus]
-    return whole or ([list(seats)] if len(seats) >= gpus else [])
+    return whole or ([list(slots)] if len(slots) >= gpus else [])

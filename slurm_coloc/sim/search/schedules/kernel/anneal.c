@@ -28,7 +28,7 @@ struct search {
 	int32_t undo;
 	/* the best plan so far */
 	double best_score, best_makespan_s;
-	int32_t *best_seat, *best_beside;
+	int32_t *best_slot, *best_beside;
 	double *best_key;
 };
 
@@ -40,7 +40,7 @@ static const double *run_of(const struct search *s, int32_t number)
 /* What one case's schedule counts (s). */
 static double rate(const struct search *s, const struct played *played)
 {
-	return played->makespan_s + s->ways->seats * played->mean_s +
+	return played->makespan_s + s->ways->slots * played->mean_s +
 	       s->ways->jobs * played->total / (s->p->jobs ? s->p->jobs : 1);
 }
 
@@ -60,22 +60,22 @@ static void keep(struct search *s)
 		return;
 	s->best_score = s->score;
 	s->best_makespan_s = makespan_s;
-	memcpy(s->best_seat, s->plan.spot.seat, sizeof(int32_t) * s->plan.spot.at[p->jobs]);
+	memcpy(s->best_slot, s->plan.spot.slot, sizeof(int32_t) * s->plan.spot.at[p->jobs]);
 	memcpy(s->best_key, s->plan.spot.key, sizeof(double) * p->jobs);
 	memcpy(s->best_beside, s->plan.spot.beside, sizeof(int32_t) * p->jobs);
 }
 
-/* A job of the seat that ends last, in one of the cases, or any job. */
+/* A job of the slot that ends last, in one of the cases, or any job. */
 static int32_t pick(const struct search *s, uint64_t *draw)
 {
 	int32_t movable = s->p->movable;
 
 	if (draw_part(draw) < s->ways->critical) {
 		int32_t number = s->p->cases == 1 ? 0 : draw_below(draw, s->p->cases);
-		int32_t seat = s->now[number].latest, count = 0;
-		const int32_t *line = plan_line(&s->plan, seat);
+		int32_t slot = s->now[number].latest, count = 0;
+		const int32_t *line = plan_line(&s->plan, slot);
 
-		for (int32_t i = 0; i < s->plan.count[seat]; i++)
+		for (int32_t i = 0; i < s->plan.count[slot]; i++)
 			count += line[i] < movable;
 		if (count) {
 			int32_t wanted = draw_below(draw, count);
@@ -156,16 +156,16 @@ static bool begin(struct search *s, struct lines_spots *spots)
 	s->next = calloc(p->cases, sizeof(*s->next));
 	s->rates = calloc(p->cases, sizeof(*s->rates));
 	s->nexts = calloc(p->cases, sizeof(*s->nexts));
-	s->best_seat = malloc(sizeof(int32_t) * (spots->at[p->jobs] + 1));
+	s->best_slot = malloc(sizeof(int32_t) * (spots->at[p->jobs] + 1));
 	s->best_key = malloc(sizeof(double) * (p->jobs + 1));
 	s->best_beside = malloc(sizeof(int32_t) * (p->jobs + 1));
 	bool there = plan_begin(&s->plan, p, spots) && s->world && s->now && s->next && s->rates &&
-	             s->nexts && s->best_seat && s->best_key && s->best_beside;
+	             s->nexts && s->best_slot && s->best_key && s->best_beside;
 	for (int i = 0; i < 6; i++) {
 		struct spot *one = i < 2 ? &s->changes[i] : &s->before[i - 2];
 
-		one->seat = malloc(sizeof(int32_t) * most);
-		there = there && one->seat;
+		one->slot = malloc(sizeof(int32_t) * most);
+		there = there && one->slot;
 	}
 	return there;
 }
@@ -176,9 +176,9 @@ static void finish(struct search *s)
 	speeds_end(s->known);
 	plan_end(&s->plan);
 	for (int i = 0; i < 6; i++)
-		free(i < 2 ? s->changes[i].seat : s->before[i - 2].seat);
+		free(i < 2 ? s->changes[i].slot : s->before[i - 2].slot);
 	void *const all[] = { s->now,       s->next,     s->rates,      s->nexts,
-	                      s->best_seat, s->best_key, s->best_beside };
+	                      s->best_slot, s->best_key, s->best_beside };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		free(all[i]);
 }
@@ -197,7 +197,7 @@ static void run(struct search *s, int32_t tries, uint64_t *draw)
 	if (!p->movable)
 		return;
 	/* Where the first plan is no schedule any that is one will do. */
-	double one_s = s->score < INFINITY ? s->best_makespan_s * p->seats / p->jobs : 1.0;
+	double one_s = s->score < INFINITY ? s->best_makespan_s * p->slots / p->jobs : 1.0;
 	double hot = s->ways->hot * one_s, cold = s->ways->cold * one_s;
 	for (int32_t number = 0; number < tries && !speeds_failed(s->known); number++) {
 		double warmth = hot * pow(cold / hot, (double) number / tries);
@@ -220,7 +220,7 @@ int32_t lines_anneal(const struct lines_problem *p, const struct lines_ways *way
 		*score = s.best_score;
 		*makespan_s = s.best_makespan_s;
 		if (!failed && s.best_score < INFINITY) {
-			memcpy(spots->seat, s.best_seat, sizeof(int32_t) * spots->at[p->jobs]);
+			memcpy(spots->slot, s.best_slot, sizeof(int32_t) * spots->at[p->jobs]);
 			memcpy(spots->key, s.best_key, sizeof(double) * p->jobs);
 			memcpy(spots->beside, s.best_beside, sizeof(int32_t) * p->jobs);
 		}

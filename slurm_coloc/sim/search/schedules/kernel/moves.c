@@ -5,7 +5,7 @@
 
 #include "schedules.h"
 
-/* Beside how many jobs one may start; -1 is as many as a seat holds. */
+/* Beside how many jobs one may start; -1 is as many as a slot holds. */
 static const int32_t BESIDE[] = { -1, -1, 3, 2, 2, 1, 1, 0 };
 
 static int32_t clamp(int32_t value, int32_t low, int32_t high)
@@ -13,8 +13,8 @@ static int32_t clamp(int32_t value, int32_t low, int32_t high)
 	return value < low ? low : value > high ? high : value;
 }
 
-/* Different seats of one of the sets from which a job is placed, in ascending order. */
-static void some_seats(const struct lines_problem *p, int32_t job, uint64_t *draw, int32_t *seats)
+/* Different slots of one of the sets from which a job is placed, in ascending order. */
+static void some_slots(const struct lines_problem *p, int32_t job, uint64_t *draw, int32_t *slots)
 {
 	int32_t node = p->nodes_at[job] + draw_below(draw, p->nodes_at[job + 1] - p->nodes_at[job]);
 	int32_t left = p->node_at[node + 1] - p->node_at[node], wanted = p->gpus[job], found = 0;
@@ -22,26 +22,26 @@ static void some_seats(const struct lines_problem *p, int32_t job, uint64_t *dra
 	/* Knuth, The Art of Computer Programming 3.4.2, algorithm S */
 	for (int32_t i = p->node_at[node]; found < wanted; i++, left--)
 		if (draw_part(draw) * left < wanted - found)
-			seats[found++] = p->node_seat[i];
+			slots[found++] = p->node_slot[i];
 }
 
-/* To other seats, or to another place in the order, or both. */
+/* To other slots, or to another place in the order, or both. */
 static int move(const struct plan *plan, const struct lines_ways *ways, int32_t job, uint64_t *draw,
                 struct spot *to)
 {
 	const struct lines_problem *p = plan->p;
-	int32_t count = 0, before = 0, index, seat, open = p->open_at[job + 1] - p->open_at[job];
+	int32_t count = 0, before = 0, index, slot, open = p->open_at[job + 1] - p->open_at[job];
 	double low = 0.0, high = 0.0, own = plan->spot.key[job];
 
 	plan_keep(plan, job, to);
 	if (p->gpus[job] == 1)
-		to->seat[0] = p->open_seat[p->open_at[job] + draw_below(draw, open)];
+		to->slot[0] = p->open_slot[p->open_at[job] + draw_below(draw, open)];
 	else if (draw_part(draw) < 0.5)
-		some_seats(p, job, draw, to->seat);
-	seat = to->seat[draw_below(draw, p->gpus[job])];
+		some_slots(p, job, draw, to->slot);
+	slot = to->slot[draw_below(draw, p->gpus[job])];
 
-	const int32_t *line = plan_line(plan, seat);
-	for (int32_t i = 0; i < plan->count[seat]; i++) {
+	const int32_t *line = plan_line(plan, slot);
+	for (int32_t i = 0; i < plan->count[slot]; i++) {
 		if (line[i] == job || line[i] >= p->movable)
 			continue;
 		count++;
@@ -57,7 +57,7 @@ static int move(const struct plan *plan, const struct lines_ways *ways, int32_t 
 	else
 		index = draw_below(draw, count + 1);
 	/* A key between those of the jobs before and after that place. */
-	for (int32_t i = 0, number = 0; i < plan->count[seat]; i++) {
+	for (int32_t i = 0, number = 0; i < plan->count[slot]; i++) {
 		if (line[i] == job || line[i] >= p->movable)
 			continue;
 		if (number == index - 1)
@@ -79,24 +79,24 @@ static int32_t partner(const struct plan *plan, const struct lines_ways *ways, i
                        uint64_t *draw)
 {
 	const struct lines_problem *p = plan->p;
-	int32_t seat, index, other;
+	int32_t slot, index, other;
 
 	if (draw_part(draw) >= ways->near)
 		return draw_below(draw, p->movable);
-	seat =
-	    p->open_seat[p->open_at[job] + draw_below(draw, p->open_at[job + 1] - p->open_at[job])];
-	if (plan->count[seat] == 0)
+	slot =
+	    p->open_slot[p->open_at[job] + draw_below(draw, p->open_at[job + 1] - p->open_at[job])];
+	if (plan->count[slot] == 0)
 		return job;
-	index = plan_index(plan, seat, plan->spot.key[job]);
+	index = plan_index(plan, slot, plan->spot.key[job]);
 	index += (int32_t) lrint(draw_normal(draw, ways->width));
-	other = plan_line(plan, seat)[clamp(index, 0, plan->count[seat] - 1)];
+	other = plan_line(plan, slot)[clamp(index, 0, plan->count[slot] - 1)];
 	return other < p->movable ? other : job;
 }
 
-static bool fits(const struct plan *plan, int32_t job, const int32_t *seats, int32_t count)
+static bool fits(const struct plan *plan, int32_t job, const int32_t *slots, int32_t count)
 {
 	for (int32_t i = 0; i < count; i++)
-		if (!plan->open[(long) job * plan->p->seats + seats[i]])
+		if (!plan->open[(long) job * plan->p->slots + slots[i]])
 			return false;
 	return true;
 }
@@ -105,7 +105,7 @@ static bool fits(const struct plan *plan, int32_t job, const int32_t *seats, int
 static int swap(const struct plan *plan, int32_t one, int32_t two, struct spot changes[2])
 {
 	const int32_t *gpus = plan->p->gpus;
-	const int32_t *first = plan_seats(plan, one), *second = plan_seats(plan, two);
+	const int32_t *first = plan_slots(plan, one), *second = plan_slots(plan, two);
 
 	if (one == two)
 		return 0;
@@ -115,8 +115,8 @@ static int swap(const struct plan *plan, int32_t one, int32_t two, struct spot c
 	changes[1].key = plan->spot.key[one];
 	if (gpus[one] == gpus[two] && fits(plan, one, second, gpus[one]) &&
 	    fits(plan, two, first, gpus[one])) {
-		memcpy(changes[0].seat, second, sizeof(*second) * gpus[one]);
-		memcpy(changes[1].seat, first, sizeof(*first) * gpus[one]);
+		memcpy(changes[0].slot, second, sizeof(*second) * gpus[one]);
+		memcpy(changes[1].slot, first, sizeof(*first) * gpus[one]);
 	}
 	return 2;
 }

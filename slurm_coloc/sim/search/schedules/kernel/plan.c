@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines: the jobs of each seat by the keys of their spots.
+ * Lines: the jobs of each slot by the keys of their spots.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +9,30 @@
 static void enter(struct plan *plan, int32_t job)
 {
 	double key = plan->spot.key[job];
-	int32_t *seats = plan_seats(plan, job);
+	int32_t *slots = plan_slots(plan, job);
 
 	for (int32_t i = 0; i < plan->p->gpus[job]; i++) {
-		int32_t *line = plan_line(plan, seats[i]);
-		int32_t at = plan_index(plan, seats[i], key);
+		int32_t *line = plan_line(plan, slots[i]);
+		int32_t at = plan_index(plan, slots[i], key);
 
-		memmove(line + at + 1, line + at, sizeof(*line) * (plan->count[seats[i]] - at));
+		memmove(line + at + 1, line + at, sizeof(*line) * (plan->count[slots[i]] - at));
 		line[at] = job;
-		plan->count[seats[i]]++;
+		plan->count[slots[i]]++;
 	}
 }
 
 static void leave(struct plan *plan, int32_t job)
 {
-	int32_t *seats = plan_seats(plan, job);
+	int32_t *slots = plan_slots(plan, job);
 
 	for (int32_t i = 0; i < plan->p->gpus[job]; i++) {
-		int32_t *line = plan_line(plan, seats[i]);
+		int32_t *line = plan_line(plan, slots[i]);
 		int32_t at = 0;
 
 		while (line[at] != job)
 			at++;
-		plan->count[seats[i]]--;
-		memmove(line + at, line + at + 1, sizeof(*line) * (plan->count[seats[i]] - at));
+		plan->count[slots[i]]--;
+		memmove(line + at, line + at + 1, sizeof(*line) * (plan->count[slots[i]] - at));
 	}
 }
 
@@ -40,14 +40,14 @@ bool plan_begin(struct plan *plan, const struct lines_problem *p, const struct l
 {
 	plan->p = p;
 	plan->spot = *spots;
-	plan->line = malloc(sizeof(*plan->line) * p->seats * (p->jobs + 1));
-	plan->count = calloc(p->seats, sizeof(*plan->count));
-	plan->open = calloc(p->jobs, p->seats);
+	plan->line = malloc(sizeof(*plan->line) * p->slots * (p->jobs + 1));
+	plan->count = calloc(p->slots, sizeof(*plan->count));
+	plan->open = calloc(p->jobs, p->slots);
 	if (!plan->line || !plan->count || !plan->open)
 		return false;
 	for (int32_t job = 0; job < p->jobs; job++) {
 		for (int32_t i = p->open_at[job]; i < p->open_at[job + 1]; i++)
-			plan->open[(long) job * p->seats + p->open_seat[i]] = 1;
+			plan->open[(long) job * p->slots + p->open_slot[i]] = 1;
 		enter(plan, job);
 	}
 	return true;
@@ -60,11 +60,11 @@ void plan_end(struct plan *plan)
 	free(plan->open);
 }
 
-/* The first place in a seat's line whose key is not below this one. */
-int32_t plan_index(const struct plan *plan, int32_t seat, double key)
+/* The first place in a slot's line whose key is not below this one. */
+int32_t plan_index(const struct plan *plan, int32_t slot, double key)
 {
-	const int32_t *line = plan_line(plan, seat);
-	int32_t low = 0, high = plan->count[seat];
+	const int32_t *line = plan_line(plan, slot);
+	int32_t low = 0, high = plan->count[slot];
 
 	while (low < high) {
 		int32_t middle = (low + high) / 2;
@@ -82,7 +82,7 @@ void plan_keep(const struct plan *plan, int32_t job, struct spot *kept)
 	kept->job = job;
 	kept->key = plan->spot.key[job];
 	kept->beside = plan->spot.beside[job];
-	memcpy(kept->seat, plan_seats(plan, job), sizeof(*kept->seat) * plan->p->gpus[job]);
+	memcpy(kept->slot, plan_slots(plan, job), sizeof(*kept->slot) * plan->p->gpus[job]);
 }
 
 void plan_put(struct plan *plan, const struct spot *to)
@@ -90,6 +90,6 @@ void plan_put(struct plan *plan, const struct spot *to)
 	leave(plan, to->job);
 	plan->spot.key[to->job] = to->key;
 	plan->spot.beside[to->job] = to->beside;
-	memcpy(plan_seats(plan, to->job), to->seat, sizeof(*to->seat) * plan->p->gpus[to->job]);
+	memcpy(plan_slots(plan, to->job), to->slot, sizeof(*to->slot) * plan->p->gpus[to->job]);
 	enter(plan, to->job);
 }

@@ -103,9 +103,9 @@ static bool grow(struct speeds *known)
 }
 
 /* NULL where memory ran out or Python failed. */
-const double *speeds_of(struct speeds *known, int32_t seat, int32_t count, const int32_t *kinds)
+const double *speeds_of(struct speeds *known, int32_t slot, int32_t count, const int32_t *kinds)
 {
-	int32_t alike = known->p->alike[seat];
+	int32_t alike = known->p->alike[slot];
 	uint32_t hash = hash_of(alike, count, kinds);
 	struct entry *found = place(known->table, known->size, hash, alike, count, kinds);
 
@@ -119,7 +119,7 @@ const double *speeds_of(struct speeds *known, int32_t seat, int32_t count, const
 	}
 	found = place(known->table, known->size, hash, alike, count, kinds);
 	double *speeds = malloc((sizeof(double) + sizeof(int32_t)) * count);
-	if (!speeds || known->p->ask(seat, count, kinds, speeds) != 0) {
+	if (!speeds || known->p->ask(slot, count, kinds, speeds) != 0) {
 		free(speeds);
 		known->failed = true;
 		return NULL;

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions, the runs of their jobs, and what is learned from them."""
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict
+
+from slurm_coloc.adapters.store.table import Table
+from slurm_coloc.core.records.reports import Use
+from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Run, StoredDecision
+from slurm_coloc.core.recover.next_try import VICTIMS
+
+ABANDONED = 2  # decisions.bound: the submission never became a job
+MOST = 64  # batch sizes and GPU types of one model that are looked at, the newest
+_RUN = "decision = ? AND job_id = ? AND restart = ?"
+
+
+class Decisions(Table[StoredDecision]):
+    """The table ``decisions``: what was decided at submit."""
+
+    RECORD = StoredDecision
+    NAME = "decisions"
+    KEYS = ("id",)
+    INSERT = "INSERT"
+
+    def known(self, decision_id: str) -> bool:
+        """Whether there is such a decision."""
+        return bool(self._values("SELECT 1 FROM decisions WHERE id = ?", decision_id))
+
+    def unbound(self, uid: int | None = None) -> bool:
+        """Whether a decision's job (of ``uid``, or None: of anybody) has not been seen yet."""
+        sql = "SELECT 1 FROM decisions WHERE bound = 0 AND (? IS NULL OR uid = ?) LIMIT 1"
+        return bool(self._values(sql, uid, uid))
+
+    def bind(self, decision_id: str, job_id: int) -> None:
+        """The job of a decision has been seen."""
+        sql = "UPDATE decisions SET job_id = coalesce(job_id, ?), bound = 1 WHERE id = ?"
+        self._write(sql, job_id, decision_id)
+
+    def abandon(self, before_s: float) -> int:
+        """Give up decisions made before ``before_s`` that never became a job."""
+        sql = "UPDATE decisions SET bound = ? WHERE bound = 0 AND made_s < ?"
+        return self._write(sql, ABANDONED, before_s)
+
+
+class Runs(Table[Run]):
+    """The table ``runs``: opened once, closed once."""
+
+    RECORD = Run
+    NAME = "runs"
+    KEYS = ("decision", "job_id", "restart")
+
+    def see(self, run: Run) -> None:
+        """Insert a run, or refresh what Slurm shows of one that is still open."""
+        self.add(run)
+        self._write(
+            f"""UPDATE runs SET uid = ?, submit_s = coalesce(?, submit_s), state = ?,
+                  node = coalesce(?, node), tres = coalesce(?, tres),
+                  start_s = coalesce(?, start_s)
+                WHERE {_RUN} AND open = 1""",
+            *(run.uid, run.submit_s, run.state, run.node, run.tres, run.start_s),
+            *run.key,
+        )
+
+    def launched(self, decision: str, job_id: int, restart: int, uuids: Collection[str]) -> bool:
+        """Add the GPUs that an open run got on one of its nodes; False when they were known."""
+        run = self.of(decision, job_id, restart)
+        if run is None or not run.open:
+            return False
+        known = run.gpu_uuids or ()
+        more = tuple(uuid for uuid in uuids if uuid not in known)
+        if more:
+            self.change(run, gpu_uuids=known + more)
+        return bool(more)
+
+    def open(self) -> list[Run]:
+        """Runs that have not ended as far as we know, oldest first."""
+        return self._where("open = 1 ORDER BY job_id, restart")
+
+    def of_job(self, job_id: int) -> list[Run]:
+        """All runs of a job id, of all decisions (ids start again after ``slurmctld -c``)."""
+        return self._where("job_id = ? ORDER BY rowid", job_id)
+
+    def followed_users(self) -> set[int]:
+        """Users with a decision whose job was not seen yet, or with a run that goes on."""
+        sql = "SELECT uid FROM decisions WHERE bound = 0 UNION SELECT uid FROM runs WHERE open = 1"
+        return set(self._values(sql))
+
+    def goes_on_for(self, uid: int) -> bool:
+        """Whether this user has a run that goes on."""
+        return bool(self._values("SELECT 1 FROM runs WHERE open = 1 AND uid = ? LIMIT 1", uid))
+
+    def goes_on_of(self, decision_id: str) -> bool:
+        """Whether a run of this decision goes on."""
+        sql = "SELECT 1 FROM runs WHERE decision = ? AND open = 1 LIMIT 1"
+        return bool(self._values(sql, decision_id))
+
+    def close(self, run: Run, **changes: object) -> bool:
+        """End a run once; False when it was closed already. Raises TypeError for a field that there
+        is not."""
+        return self._change(run, "AND open = 1", {"open": False, **changes}) > 0
+
+    def add_uses(self, run: Run, uses: list[Use]) -> None:
+        """Keep the records of an ended run whose nodes reported one after the other."""
+        self._change(run, "AND open = 0", {"used": uses})
+
+    def beside(self, run: OfRun, start_s: float, end_s: float) -> list[Run]:
+        """The other runs that ran at some time from ``start_s`` to ``end_s``. One that ended in the
+        second in which this one began, by Slurm's clock, was before it."""
+        return self._where(
+            f"""(end_s > ? OR open = 1) AND start_s IS NOT NULL AND start_s < ?
+                AND outcome IS NOT 'put-back' AND NOT ({_RUN})""",
+            start_s,
+            end_s,
+            *run.key,
+        )
+
+    def unblamed(self, since_s: float) -> list[Run]:
+        """Ended clients of MPS whose log told of a fault after ``since_s`` that nobody was blamed
+        for."""
+        return self._where(
+            """open = 0 AND end_s > ? AND outcome = 'failed'
+               AND method = 'mps' AND blame IS NULL
+               AND json_extract(evidence, '$.kind') IN ('mps', 'device')""",
+            since_s,
+        )
+
+    def oom_share_mib(self, fingerprint: str, options: str, uid: int) -> int | None:
+        """Largest share (MiB) in which this user's same model ran out of GPU memory."""
+        found: list[int | None] = self._values(
+            # A user's runs out of memory are few, his submissions of one model many: CROSS JOIN
+            # makes SQLite begin with the former (it is in the path of every submission).
+            f"""SELECT max(runs.share_mib) FROM runs CROSS JOIN decisions
+               ON decisions.id = runs.decision
+               WHERE runs.outcome = 'oom-gpu' AND runs.uid = ? AND fingerprint = ? AND options = ?
+               AND coalesce(runs.blame, '') NOT IN ({", ".join("?" * len(VICTIMS))})""",
+            *(uid, fingerprint, options),
+            *map(str, VICTIMS),
+        )
+        return found[0]
+
+    def completed_peaks_mib(self, decision: str) -> list[int]:
+        """Measured peaks of a decision's completed runs, in the order of their ends."""
+        return self._values(
+            """SELECT peak_mib FROM runs WHERE decision = ? AND outcome = 'completed'
+               AND peak_mib IS NOT NULL ORDER BY end_s""",
+            decision,
+        )
+
+    def alone_s(self, run: Run, fingerprint: str | None, options: str | None) -> list[float]:
+        """Run times (s) of this user's completed runs of the same model with the same options that
+        had their GPU for themselves, the newest 20."""
+        rows = self._db.execute(
+            """SELECT runs.end_s - runs.start_s, runs.used
+               FROM runs JOIN decisions ON decisions.id = runs.decision
+               WHERE runs.uid = ? AND decisions.fingerprint = ? AND decisions.options = ?
+                 AND runs.outcome = 'completed' AND runs.start_s IS NOT NULL
+                 AND runs.used IS NOT NULL AND NOT (runs.job_id = ? AND runs.restart = ?)
+               ORDER BY runs.rowid DESC LIMIT 100""",
+            (run.uid, fingerprint, options, run.job_id, run.restart),
+        )
+        alone = [
+            lasted_s
+            for lasted_s, used in rows
+            if not any(one.get("neighbours") for one in json.loads(used))
+        ]
+        return alone[:20]
+
+
+class Peaks(Table[ModelPeaks]):
+    """The table ``peaks``: measured peaks of GPU memory, a row for a user, model, options, GPU type
+    and batch. It has sums over runs, not the runs: a question costs the same after a hundred
+    thousand of them. A user's estimates learn from his own runs only."""
+
+    RECORD = ModelPeaks
+    NAME = "peaks"
+    KEYS = ("fingerprint", "uid", "options", "gpu", "batch")
+
+    def of_model(self, uid: int, fingerprint: str, options: str) -> list[ModelPeaks]:
+        """What is known of this user's runs of a model with these options."""
+        where = "fingerprint = ? AND uid = ? AND options = ? ORDER BY last_s DESC LIMIT ?"
+        return self._where(where, fingerprint, uid, options, MOST)
+
+    def add(self, record: ModelPeaks) -> None:
+        """Add one run. ``peak_mib`` of a run measured to its end, else 0; ``at_least_mib`` and
+        ``oom_mib`` likewise (see core/decide/learned.Past). ``smact``: the newest counts; None
+        where it was not measured."""
+        self._db.execute(
+            """INSERT INTO peaks (fingerprint, uid, options, gpu, batch, runs, peak_mib, low_mib,
+                 at_least_mib, oom_mib, estimator, memory_mib, context_mib, last_s, smact)
+               VALUES (:fingerprint, :uid, :options, :gpu, :batch, :peak_mib > 0, :peak_mib,
+                 :peak_mib, :at_least_mib, :oom_mib, :estimator, :memory_mib, :context_mib, :last_s,
+                 :smact)
+               ON CONFLICT DO UPDATE SET
+                 runs = runs + excluded.runs,
+                 peak_mib = max(peak_mib, excluded.peak_mib),
+                 low_mib = CASE WHEN excluded.low_mib = 0 THEN low_mib
+                   WHEN low_mib = 0 THEN excluded.low_mib ELSE min(low_mib, excluded.low_mib) END,
+                 at_least_mib = max(at_least_mib, excluded.at_least_mib),
+                 oom_mib = max(oom_mib, excluded.oom_mib),
+                 estimator = excluded.estimator, memory_mib = excluded.memory_mib,
+                 context_mib = excluded.context_mib, last_s = max(last_s, excluded.last_s),
+                 smact = coalesce(excluded.smact, smact)""",
+            asdict(record),
+        )
+
+    def forget(self, before_s: float) -> None:
+        """Drop models of which nothing was run since ``before_s``."""
+        self._write("DELETE FROM peaks WHERE last_s < ?", before_s)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions, the runs of their jobs, and what is learned from them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_coloc.core.records.reports import Evidence, Use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDecision:
+    """What was decided of a submission. ``bound``: 1, its job was seen; 0, not yet; 2, it never
+    became one. ``request``, ``features``, ``learning``: JSON objects as they were written."""
+
+    id: str
+    cluster: str
+    made_s: float
+    uid: int
+    account: str | None = None
+    partition: str | None = None
+    mode: str
+    action: str
+    reason: str
+    detail: str
+    shards: int
+    shard_mib: int
+    shards_per_gpu: int
+    estimator: str | None = None
+    memory_mib: int | None = None
+    upper_mib: int | None = None
+    smact: float | None = None
+    fingerprint: str | None = None
+    options: str | None = None
+    features: dict[str, Any] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
+    exclusive_tres: str
+    may_requeue: bool
+    job_id: int | None = None
+    bound: int = 0
+    learning: dict[str, Any] | None = None
+    slot: str | None = None
+    max_slowdown: float | None = None
+
+    @property
+    def req_nodes(self) -> str:
+        """The nodes that the job's owner asked for; "" for any."""
+        return self.request.get("req_nodes") or ""
+
+
+#: decision, job and restart
+Key = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class OfRun:
+    """What is about one run of a job."""
+
+    decision: str
+    job_id: int
+    restart: int
+
+    @property
+    def key(self) -> Key:
+        """What tells it from others."""
+        return self.decision, self.job_id, self.restart
+
+
+@dataclass(slots=True, kw_only=True)
+class Run(OfRun):
+    """A run of a job: from when it is in the queue to its end."""
+
+    uid: int
+    submit_s: float | None = None
+    state: str
+    node: str | None = None
+    gpu_uuids: tuple[str, ...] | None = None
+    tres: str | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    peak_mib: int | None = None
+    evidence: Evidence | None = None
+    share_mib: int | None = None
+    verdict: str | None = None
+    open: bool = True
+    used: list[Use] | None = None
+    blame: str | None = None
+    method: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class EndedRun(Run):
+    """A run with what is known of its end."""
+
+    end_s: float
+    share_mib: int
+
+
+@dataclass(slots=True, kw_only=True)
+class PresentRun(OfRun):
+    """A run that goes on and has begun, or ended a moment ago, with what its decision says."""
+
+    uid: int
+    state: str
+    gpu_uuids: tuple[str, ...] | None
+    tres: str | None
+    start_s: float
+    end_s: float | None
+    open: bool
+    smact: float | None
+    max_slowdown: float | None
+    mode: str
+    action: str
+    exclusive_tres: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A line of what happened to a job, for `coloc explain`. ``job_id`` None: before it had one."""
+
+    at_s: float
+    kind: str
+    text: str
+    job_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPeaks:
+    """Measured peaks of a user's model with these options, GPU type and batch size; the figures are
+    core/decide/learned.Past's. ``smact``: SM activity of a run alone on its GPU."""
+
+    fingerprint: str
+    uid: int
+    options: str
+    gpu: str
+    batch: int
+    runs: int = 0
+    peak_mib: int
+    low_mib: int = 0
+    at_least_mib: int
+    oom_mib: int
+    estimator: str
+    memory_mib: int
+    context_mib: int
+    last_s: float
+    smact: float | None = None

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What jobs ask for, as placing reads it: GPUs, shards, a pin, and the nodes that they may get."""
+
+from collections.abc import Collection
+
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.place.steering import Pin
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, features_fit, wanted_partitions
+from slurm_coloc.core.slurm.gres import count_of, parse_gres
+from slurm_coloc.core.slurm.hosts import in_nodes
+
+
+def nodes_for(
+    shape: ClusterShape, partitions: Collection[str], features: str, excluded: str, wanted: str
+) -> tuple[str, ...]:
+    """The GPU nodes that Slurm may give to a job of these partitions and this plain constraint:
+    none that is ``excluded``, and of those that its owner ``wanted`` ("": any)."""
+    return tuple(
+        node.name
+        for node in shape.nodes
+        if not set(partitions).isdisjoint(node.partitions)
+        and features_fit(features, node.features)
+        and not in_nodes(excluded, node.name)
+        and (not wanted or in_nodes(wanted, node.name))
+    )
+
+
+def nodes_for_submission(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
+    """The same of a submission."""
+    bounds = (request.features or "", request.exc_nodes or "", request.req_nodes or "")
+    return nodes_for(shape, wanted_partitions(request, shape), *bounds)
+
+
+def is_typed(job: Queued) -> bool:
+    """Whether the job asks for shards of a type: users' own are refused, so it is a pin."""
+    return any(one.name == "shard" and one.type for one in parse_gres(job.tres_per_node))
+
+
+def names_gpus(tres: str) -> bool:
+    """Whether a request is for GPUs or shards."""
+    return any(one.name in ("gpu", "shard") for one in parse_gres(tres))
+
+
+def shards_of(job: Queued) -> int:
+    """Shards of a request, on its node or for each task."""
+    return count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard") or 0
+
+
+def gpus_of(job: Queued) -> int:
+    """GPUs of a request; 0 where it asks for none."""
+    if count_of(job.tres_per_node, "shard"):
+        return 1
+    tasks = count_of(job.tres_per_task, "gpu") or count_of(job.tres_per_task, "shard")
+    if tasks is not None:
+        return max(1, job.num_tasks)
+    each = count_of(job.tres_per_node, "gpu")
+    if each is not None:
+        return each * job.num_nodes
+    return count_of(job.tres_per_job, "gpu") or 0
+
+
+def place_of_pin(job: Queued, node: NodeShape) -> int | None:
+    """The place of the GPU of this node that the job is pinned to."""
+    for item in parse_gres(job.tres_per_node):
+        if item.name == "shard" and item.type in node.devices:
+            return node.devices.index(item.type or "")
+    return None
+
+
+def pin_of(job: Queued, shape: ClusterShape) -> Pin | None:
+    """Where a waiting job is pinned. A type without a node stands for none, so that it is put
+    right: the types of two nodes are alike."""
+    for item in parse_gres(job.tres_per_node):
+        if item.name == "shard" and item.type:
+            there = [node.name for node in shape.nodes if item.type in node.devices]
+            if there:
+                return Pin(job.req_nodes, item.type)
+    return None

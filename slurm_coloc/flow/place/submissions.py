@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A submission among the jobs that wait, before Slurm shows it."""
+
+from dataclasses import replace
+
+from slurm_coloc.core.decide.decision import Action, Decision
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.place.steering import Snapshot, Waiting
+from slurm_coloc.core.slurm.cluster import ClusterShape, plain
+from slurm_coloc.flow.cluster.context import ShareRequest
+from slurm_coloc.flow.place.requests import nodes_for_submission
+
+
+def simple(request: JobRequest, decision: Decision) -> bool:
+    """Whether a submission may be pinned at once: one GPU, one job, nothing that is not judged
+    here."""
+    return (
+        decision.action is Action.COLLOCATE
+        and decision.gpus == 1
+        and not decision.slice_mib
+        and not request.array
+        and not request.reservation
+        and plain(request.features)
+    )
+
+
+def as_waiting(
+    submitted: ShareRequest, shards: int, shape: ClusterShape, tier: int, snapshot: Snapshot
+) -> Waiting:
+    """A submission as a waiting job; its number is none of Slurm's."""
+    request = submitted.request
+    return Waiting(
+        min([0, *(one.job_id for one in snapshot.waiting)]) - 1,
+        "",
+        request.uid,
+        1,
+        shards,
+        nodes_for_submission(request, shape),
+        ours=True,
+        run_s=request.time_limit * 60.0 if request.time_limit else None,
+        smact=submitted.smact,
+        cpus=request.min_cpus or 1,
+        memory_mib=request.min_mem_per_node or 0,
+        max_slowdown=submitted.decision.max_slowdown,
+        tier=tier,
+    )
+
+
+def joined(snapshot: Snapshot, job: Waiting) -> Snapshot:
+    """A snapshot with a job that was just submitted: its priority is not known yet, so it comes
+    last of its tier."""
+    waiting = snapshot.waiting
+    place = next((n for n, one in enumerate(waiting) if one.tier < job.tier), len(waiting))
+    return replace(snapshot, waiting=(*waiting[:place], job, *waiting[place:]))
