@@ -42,7 +42,7 @@ class Change:
     old: dict[str, int]
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """One line for people."""
         return f"{self.holder.title}, {self.option.name}: {_text(self.new)}"
 
