@@ -94,7 +94,7 @@ def test_a_call_that_hangs_stops_nothing_else() -> None:
         worker = Worker("test")
         with pytest.raises(TimeoutError):
             await worker.call(release.wait, 0.05)
-        with pytest.raises(TimeoutError, match="has not come back"):
+        with pytest.raises(TimeoutError, match="has not returned"):
             await worker.call(lambda: 1, 5)
         release.set()
         for _ in range(500):
