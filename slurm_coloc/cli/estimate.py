@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -24,9 +24,10 @@ from slurm_coloc.estimate.api import PRECISIONS, TrainingOptions, registry, sett
 from slurm_coloc.estimate.reading import read_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks
-from slurm_coloc.flow.estimators.networks import MISSING, provide, require, without_runtime
+from slurm_coloc.flow.estimators.networks import provide, require, runnable
 
 DEFAULT_GPU = "a100-40gb"
+SAY = partial(typer.echo, err=True)
 # A text of 4 MiB can take six characters a byte in JSON.
 MAX_REQUEST = 32 * 2**20
 Text = InstanceOf[str]  # JSON's lone surrogates included: the parsers refuse them
@@ -91,18 +92,10 @@ def _site(setting: Setting, given: Request) -> Site:
 def _names(config: Config, wanted: str | None) -> tuple[str, ...]:
     """The estimators to call. Raises ConfigError for one that cannot run here."""
     if wanted == "all":
-        left_out = without_runtime(registry())
-        if left_out:
-            _say_left_out(left_out)
-        return tuple(name for name in registry() if name not in left_out)
+        return runnable(tuple(registry()), SAY)
     name = wanted or config.estimate.estimator
     require(name)
     return (name,)
-
-
-@cache  # once, also where many requests want all
-def _say_left_out(names: tuple[str, ...]) -> None:
-    typer.echo(f"note: {', '.join(names)} left out: {MISSING}", err=True)
 
 
 def _options(config: Config, given: Request) -> TrainingOptions:

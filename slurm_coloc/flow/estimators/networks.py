@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives the estimators what runs their networks: the one place that knows both."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from slurm_coloc.adapters.onnx import Onnx, installed
 from slurm_coloc.errors import ConfigError
@@ -21,6 +22,15 @@ def without_runtime(names: Iterable[str]) -> tuple[str, ...]:
     if installed():
         return ()
     return tuple(name for name in names if getattr(registry().get(name), "runs_network", False))
+
+
+@cache  # said once, also where many requests want all
+def runnable(names: tuple[str, ...], say: Callable[[str], None]) -> tuple[str, ...]:
+    """The named estimators but those without_runtime, each named to ``say``."""
+    left_out = without_runtime(names)
+    if left_out:
+        say(f"note: {', '.join(left_out)} left out: {MISSING}")
+    return tuple(name for name in names if name not in left_out)
 
 
 def require(name: str) -> None:
