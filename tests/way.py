@@ -118,7 +118,7 @@ class Walk:
         config = parse_config({"version": 1, "mode": {"default": "on"}, "daemon": daemon}, "way")
         self.parts = Parts(config)
         self.parts.slurm = cast(SlurmClient, self.slurmctld)
-        self.parts.seen.shape = SHAPE
+        self.parts.cluster.shape = SHAPE
         self.parts.use(config)
         self.ends = Ends(self.parts)
         self.requests = Requests(self.parts, self.ends, lambda: None)
