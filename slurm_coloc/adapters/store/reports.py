@@ -7,8 +7,7 @@ from dataclasses import fields
 
 from sqlite_utils import Database
 
-from slurm_coloc.core.records.reports import Report, Use
-from slurm_coloc.core.records.runs import Run
+from slurm_coloc.core.records.runs import Report, Run, Use
 
 # Reports on one run: of its job and restart, from after its submission, and not taken already by a
 # run of another decision (an id may come again after `slurmctld -c`).

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 
 from slurm_coloc.adapters.store.table import Table
-from slurm_coloc.core.records.reports import Use
-from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Run, StoredDecision
+from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Run, StoredDecision, Use
 from slurm_coloc.core.recover.next_try import VICTIMS
 
 ABANDONED = 2  # decisions.bound: the submission never became a job

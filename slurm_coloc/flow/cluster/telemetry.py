@@ -9,7 +9,7 @@ import structlog
 from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.flow.nodes.messages import Message
+from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
 

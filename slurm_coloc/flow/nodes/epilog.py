@@ -4,14 +4,13 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import structlog
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.nodes.messages import Message, checked
 from slurm_coloc.flow.nodes.usage import Time, UsedRecord, Uuid
 from slurm_coloc.flow.nodes.usage import read as read_used
 
@@ -22,6 +21,25 @@ Mib = Annotated[int, Field(ge=0, le=2**40)] | None
 Code = Annotated[int, Field(ge=-(2**31), lt=2**31)] | None
 #: names of clusters and nodes: one word, as hookenv checks it on the node
 Word = Annotated[str, Field(max_length=256, pattern=r"^[^\s/\x00-\x1f\x7f]*$")]
+
+
+class Message(BaseModel):
+    """A message, or a part of one. A node's agent of a later release may send more names."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+M = TypeVar("M", bound=Message)
+
+
+def checked(kind: type[M], what: str, message: dict[str, Any]) -> M:
+    """The message; raises UsageFault that names the wrong field of ``what``."""
+    try:
+        return kind.model_validate(message)
+    except ValidationError as err:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageFault(f"{what}: {where}: {first['msg']}", "bad-request") from err
 
 
 class Evidence(Message):

@@ -12,7 +12,7 @@ from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.flow.nodes.messages import Message, checked
+from slurm_coloc.flow.nodes.epilog import Message, checked
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.watch.shares import shards_of, shared
 

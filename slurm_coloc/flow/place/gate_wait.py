@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import structlog
 
-from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import OPENED, SHUT_PCT, asked, joined, own_part
 from slurm_coloc.core.place.queued_jobs import Queued
@@ -20,6 +19,7 @@ from slurm_coloc.core.place.steering import Waiting
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.requests import shards_of
@@ -37,11 +37,9 @@ Fields = dict[str, str | int]
 class GateWait:
     """Fields of ``scontrol update`` by which a job waits, or goes."""
 
-    def __init__(
-        self, slurm: SlurmClient, memory: Memory, gate: NodeGate, interval_s: float
-    ) -> None:
-        self._slurm, self._memory, self._gate = slurm, memory, gate
-        self._interval_s = interval_s
+    def __init__(self, context: Context, memory: Memory, gate: NodeGate) -> None:
+        self._slurm, self._memory, self._gate = context.slurm, memory, gate
+        self._interval_s = context.config.placement.interval_s
 
     def at_submit(self, shape: ClusterShape, job: Waiting) -> Fields:
         """Fields of job_desc with which a submission waits; {} where it cannot."""
@@ -93,7 +91,7 @@ class GateWait:
         return {} if pct is None or pct > most_pct else {"Extra": own_part(extra) or OPENED}
 
     def _constraint(self, job: Waiting) -> str | None:
-        return self._gate.asks(job.nodes, SHUT_PCT, job.shards, job.cpus, job.memory_mib)
+        return self._gate.constraint(job.nodes, SHUT_PCT, job.shards, job.cpus, job.memory_mib)
 
     async def mend(self, queue: Sequence[Queued]) -> None:
         """Take a constraint of ours from waiting jobs that it hinders. Raises SlurmError where

@@ -115,7 +115,7 @@ class NodeGate:
         except SlurmError as err:
             log.warning("place", result="the nodes' agents open them", error=err.message)
 
-    def asks(
+    def constraint(
         self, nodes: Collection[str], pct: int, shards: int, cpus: int = 1, memory_mib: int = 0
     ) -> str | None:
         """The constraint of a share that waits for a figure below ``pct`` on one of these nodes:
@@ -150,7 +150,7 @@ class NodeGate:
         ):
             return change  # which nodes can ever have it is not judged here
         gate_pct = round(100 * self._place.smact_gate)
-        text = self.asks(
+        text = self.constraint(
             nodes, gate_pct, shards, request.min_cpus or 1, request.min_mem_per_node or 0
         )
         return replace(change, fields={**change.fields, "extra": text}) if text else change

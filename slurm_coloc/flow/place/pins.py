@@ -71,8 +71,7 @@ class Placer:
         self._off, self._shape, self._limits = context.off, context.shape, context.limits
         self._steers = self._config.placement.mode == "steered"
         self._memory = Memory()
-        interval_s = self._config.placement.interval_s
-        self.gate_wait = GateWait(self._slurm, self._memory, gate, interval_s)
+        self.gate_wait = GateWait(context, self._memory, gate)
         self._sources = Sources(self._config, self._store, context.live, self._memory, closed)
         self._ring = Ring(self._config.daemon.state_dir / "placement")
         self._turn = 0
@@ -113,8 +112,7 @@ class Placer:
             self._last = None
             return None
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
-        line = self._line(shape)
-        snapshot = self._sources.snapshot(shape, uses, queue, line, self._turn)
+        snapshot = self._sources.snapshot(shape, uses, queue, self._line(shape), self._turn)
         if self._refused:
             snapshot = replace(
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)

@@ -8,8 +8,7 @@ from slurm_coloc.config import RecoveryConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import Recovery
-from slurm_coloc.core.records.reports import Evidence, Use
-from slurm_coloc.core.records.runs import Run, StoredDecision
+from slurm_coloc.core.records.runs import Evidence, Run, StoredDecision, Use
 from slurm_coloc.core.recover.next_try import (
     Caps,
     End,

@@ -52,7 +52,7 @@ def _followed(run: PresentRun) -> bool:
     return run.open and run.mode == "on" and run.state in BEGUN and shared(run.tres, run)
 
 
-def _seen_on(gpus: Mapping[str, GpuNow], job_id: int) -> tuple[str, ...]:
+def _gpus_with(gpus: Mapping[str, GpuNow], job_id: int) -> tuple[str, ...]:
     """The GPUs on which an agent sees a job."""
     return tuple(
         uuid for uuid, gpu in gpus.items() if any(one.job_id == job_id for one in gpu.jobs)
@@ -117,7 +117,7 @@ class Stretcher:
                 gpus |= {gpu.uuid: gpu for gpu in beat[1]}
         for run in runs:
             if run.gpu_uuids is None:  # colocd was away when its Prolog told
-                run.gpu_uuids = _seen_on(gpus, run.job_id)
+                run.gpu_uuids = _gpus_with(gpus, run.job_id)
         return Neighbours(
             runs,
             gpus,

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.gpu.fence import FenceLevel
-from slurm_coloc.core.records.reports import Evidence, GpuEvent, Report, Use
-from slurm_coloc.core.records.runs import EndedRun, Run
+from slurm_coloc.core.records.runs import EndedRun, Evidence, GpuEvent, Report, Run, Use
 from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fence, blame
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.flow.watch.shares import promised_mib, promised_to

@@ -8,8 +8,7 @@ import structlog
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.gpu import fence
-from slurm_coloc.core.records.reports import Report
-from slurm_coloc.core.records.runs import EndedRun, Run, StoredDecision
+from slurm_coloc.core.records.runs import EndedRun, Report, Run, StoredDecision
 from slurm_coloc.core.recover.next_try import VICTIMS
 from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, outcome_of
 from slurm_coloc.core.slurm.job import JobView

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
-from slurm_coloc.core.records.reports import Report
-from slurm_coloc.core.records.runs import OfRun, Run, StoredDecision
+from slurm_coloc.core.records.runs import OfRun, Report, Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView

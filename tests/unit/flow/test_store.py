@@ -14,8 +14,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.adapters.store.localdisk import file_system, require_local
 from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.config import Config
-from slurm_coloc.core.records.reports import Report
-from slurm_coloc.core.records.runs import Run, StoredDecision
+from slurm_coloc.core.records.runs import Report, Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import ConfigError
