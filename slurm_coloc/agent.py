@@ -13,7 +13,6 @@ import os
 import random
 import signal
 import time
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import structlog
@@ -64,9 +63,7 @@ class Agent:
         self._alone_s = time.monotonic()
         while True:
             try:
-                async with AsyncExitStack() as stack:
-                    link = await self._open()
-                    stack.push_async_callback(link.close)
+                async with _ClosedAtEnd(await self._open()) as link:
                     log.info("linked", to=link.where, node=self._me.node)
                     pause, logged = FIRST_PAUSE_S, ""
                     await self._serve(link)  # until it is lost
@@ -93,17 +90,20 @@ class Agent:
         here = [path] if path.exists() or not self._settings.controllers else []
         targets: list[Path | str] = [*here, *self._settings.controllers]
         for target in targets:
-            link: Link | None = None
             try:
-                if isinstance(target, str):
-                    link = await Link.open(target, self._me)
-                else:
-                    link = await UnixLink.connect(target, {0, self._uid, os.geteuid()})
+                link: Link = (
+                    await Link.open(target, self._me)
+                    if isinstance(target, str)
+                    else await UnixLink.connect(target, {0, self._uid, os.geteuid()})
+                )
+            except DaemonUnreachable as err:
+                why.append(err.message)
+                continue
+            try:
                 await self._beat(link)
             except DaemonUnreachable as err:
                 why.append(err.message)
-                if link:
-                    await link.close()
+                await link.close()
                 continue
             return link
         raise DaemonUnreachable("; ".join(why))
@@ -161,6 +161,19 @@ class Agent:
                 if not settle_spooled(fd, name, answer):
                     self._later[name] = now + SLOW_AGAIN_S
                 log.info("report", file=name, result=code or "taken")
+
+
+class _ClosedAtEnd:
+    """A link that is closed at the end, whatever happens."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def __aenter__(self) -> Link:
+        return self._link
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._link.close()
 
 
 async def _until_stopped(agent: Agent) -> None:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One base error, one subclass for each thing that an operator must do.
 
-The exit codes are the command line's contract (DESIGN: 0 ok, 1 an assertion is false, 2 usage,
-3 configuration, 4 Slurm, 5 GPU, 6 daemon unreachable, 7 unusable summary). Foreign exceptions are
-converted to these in the adapter where they arise.
+The exit codes are part of the command line's interface (docs/reference/codes.md). An adapter
+converts foreign exceptions to these errors.
 """
 
 
 class ColocError(Exception):
     """Base of every error that slurm-coloc raises on purpose.
 
-    ``code`` is a short machine word (it stands in JSON answers), ``message`` one line for people
+    ``code`` is a short machine word (JSON answers have it), ``message`` one line for people
     that says what failed, on which job or file, and what happens next.
     """
 
@@ -38,9 +37,9 @@ class ConfigError(ColocError):
 
 
 class SlurmError(ColocError):
-    """Slurm did not answer or refused: look at slurmctld.
+    """Slurm did not answer or refused: check slurmctld.
 
-    ``code``: slurm-away (no answer: the same may work later), slurm-busy (not even asked),
+    ``code``: slurm-away (no answer: the same may work later), slurm-busy (it was not sent),
     slurm-refused (it answered no), no-accounting (there is no slurmdbd).
     """
 
@@ -49,19 +48,19 @@ class SlurmError(ColocError):
 
     @property
     def away(self) -> bool:
-        """Whether Slurm has not judged it: waiting is free, and no fault of the job."""
+        """Whether Slurm has not decided: the request may be sent again later."""
         return self.code in ("slurm-away", "slurm-busy")
 
 
 class GpuError(ColocError):
-    """NVML or the driver failed: look at the node's GPU."""
+    """NVML or the driver failed: check the node's GPU."""
 
     exit_code = 5
     default_code = "gpu"
 
 
 class DaemonUnreachable(ColocError):
-    """colocd does not answer: start it or look at its log."""
+    """colocd does not answer: start it or read its log."""
 
     exit_code = 6
     default_code = "daemon"

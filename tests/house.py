@@ -170,7 +170,11 @@ def retired() -> list[str]:
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    files = [name for name in listed.stdout.splitlines() if not name.startswith(RECORDED)]
+    files = [
+        name
+        for name in listed.stdout.splitlines()
+        if not name.startswith(RECORDED) and (ROOT / name).exists()  # removed, not yet committed
+    ]
     if not files:  # no checkout
         files = [str(path.relative_to(ROOT)) for path in modules().values()]
     found = []

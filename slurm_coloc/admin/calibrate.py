@@ -82,7 +82,7 @@ def type_of(card: str, total_mib: int) -> str:
 
 
 def measure(nvml: Nvml, todo: Plan, default_mib: int) -> Calibration:
-    """Runs the job and looks at NVML after each stage. ``default_mib``: the configuration's
+    """Runs the job and reads NVML after each stage. ``default_mib``: the configuration's
     context. Raises GpuError."""
     seen: dict[str, dict[str, Any]] = {}
     contexts: dict[str, int] = {}
@@ -94,7 +94,7 @@ def measure(nvml: Nvml, todo: Plan, default_mib: int) -> Calibration:
             if "missing" not in stage:
                 contexts[name] = max(0, _used_mib(nvml, todo.gpu, job.pid) - int(taken))
     if "context" not in contexts:
-        raise GpuError("the calibration's job told nothing", "cuda-job")
+        raise GpuError("the calibration's job printed nothing", "cuda-job")
     libraries = seen.get("libraries", {})
     with_torch = {name: mib for name, mib in contexts.items() if name != "context"}
     found = seen.get("convolutions", {}).get("convolutions", [])

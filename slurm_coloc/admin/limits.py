@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``coloc limits``: limits in GPUs that shares would pass by, and what makes them hold.
+"""``coloc limits``: limits in GPUs that do not count shares, and what makes them count.
 
-Works while colocd is dead. Applying asserts first, sets, and looks again: a second run finds
-nothing to do. What it sets is written down before (admin/limits_applied), and that alone is undone.
+It works while colocd is dead. --apply reads the limits, sets what is missing and reads them again:
+a second run finds nothing to do. It records each change first (admin/limits_applied); --undo takes
+back these changes and no others.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import ColocError, SlurmError
 
-Told = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All that `coloc limits` tells."""
+    """All that `coloc limits` shows."""
 
     shape: ClusterShape
     site: SiteLimits
@@ -48,12 +49,12 @@ class Found:
         return [" ".join(command(one, name, undo=reverse)) for one in self.plan.changes]
 
 
-def look(config: Config, *, back: bool = False) -> Found:
+def read(config: Config, *, back: bool = False) -> Found:
     """Read Slurm and slurmdbd; ``back``: plan the reverse. Raises SlurmError."""
-    return asyncio.run(_look(config, back))
+    return asyncio.run(_read(config, back))
 
 
-async def _look(config: Config, back: bool) -> Found:
+async def _read(config: Config, back: bool) -> Found:
     slurm = connect(config.daemon, briefly=True)
     shape = await slurm.shape()
     weights = await slurm.billing_weights()
@@ -89,14 +90,16 @@ def _prices(
     return found
 
 
-def apply(config: Config, found: Found, told: Told, *, back: bool = False) -> None:
-    """Make the plan's changes and look again. Raises SlurmError where one is refused, ColocError
-    (code ``not-applied``) where a change cannot be seen afterwards, (``no-record``) where it cannot
-    be written down: then nothing more is set."""
-    asyncio.run(_apply(config, found, told, back))
+def apply(config: Config, found: Found, say: Say, *, back: bool = False) -> None:
+    """Make the plan's changes and read the limits again.
+
+    Raises SlurmError where one is refused, ColocError (code ``not-applied``) where a change cannot
+    be seen afterwards, (``no-record``) where it cannot be recorded: then nothing more is set.
+    """
+    asyncio.run(_apply(config, found, say, back))
 
 
-async def _apply(config: Config, found: Found, told: Told, back: bool) -> None:
+async def _apply(config: Config, found: Found, say: Say, back: bool) -> None:
     slurm = connect(config.daemon, briefly=True)
     cluster = found.shape.name
     record = limits_applied.read(config, cluster) or ()
@@ -114,8 +117,8 @@ async def _apply(config: Config, found: Found, told: Told, back: bool) -> None:
         if back:
             record = removed(record, key)
             limits_applied.write(config, cluster, record)
-        told(f"set: {change.told}")
-    left: tuple[Change, ...] = (await _look(config, back)).plan.changes
+        say(f"set: {change.text}")
+    left: tuple[Change, ...] = (await _read(config, back)).plan.changes
     if left:
-        names = "; ".join(change.told for change in left)
+        names = "; ".join(change.text for change in left)
         raise ColocError(f"sacctmgr took the change, but it cannot be seen: {names}", "not-applied")

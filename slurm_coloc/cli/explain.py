@@ -80,7 +80,7 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
         yield "Slowdown", slower + ("" if bound is None else f"; {bound:g}x at most wanted")
     if own and own[0]["set_s"] is not None:
         given, became, lost = (words(own[0][name]) for name in ("base_s", "set_s", "lost_s"))
-        yield "Time limit", f"{given} given, {became} now: {lost} lost beside others"
+        yield "Time limit", f"{given} given, {became} now: {lost} lost by sharing"
 
 
 def _accounted(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:

@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def jobs(
         everybody: bool = typer.Option(
-            False, "--all", help="Everybody's, where PrivateData allows, with those ended lately."
+            False, "--all", help="Everybody's, where PrivateData allows, and recently ended ones."
         ),
         user: str | None = typer.Option(None, "--user", help="Those of this user (name or uid)."),
         limit: int = typer.Option(200, "--limit", min=1, max=1000, help="At most so many."),
@@ -57,10 +57,10 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
-        JOB+1 is a job that was put back once; WHY tells then with what, and whose doing it was.
+        JOB+1 is a job that was put back once; WHY then says with which request, and who caused it.
         ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
-        "idle" is a job that holds a GPU and has not used it for a while. Of others you see what
-        squeue shows too, never what their logs or models hold.
+        "idle" is a job that holds a GPU and has not used it for a while. Of other
+        users' jobs you see what squeue shows, and nothing of their logs or models.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}
         if user is not None:

@@ -55,7 +55,7 @@ def up(
     dry_run: bool = DRY,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a lab up; on any failure nothing of it stays."""
+    """Bring a lab up; if that fails, remove all of it."""
     try:
         extra = slurm_conf_extra.read_text() if slurm_conf_extra else ""
     except OSError as err:
@@ -73,7 +73,7 @@ def up(
         slurm_conf_extra=extra,
     )
     if dry_run:
-        _tell_plan(Lab.plan(spec), as_json)
+        _print_plan(Lab.plan(spec), as_json)
         return
     # An orderly kill must take down what is up so far, too.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -90,7 +90,7 @@ def up(
     print(f"end it  coloc lab down --name {name}")
 
 
-def _tell_plan(lab: Lab, as_json: bool) -> None:
+def _print_plan(lab: Lab, as_json: bool) -> None:
     spec = lab.spec
     if as_json:
         print(json.dumps(lab.describe() | {"dry_run": True}))
@@ -103,7 +103,7 @@ def _tell_plan(lab: Lab, as_json: bool) -> None:
 
 @lab_app.command("down")
 def down(name: str = NAME, dry_run: bool = DRY, as_json: AsJson = False) -> None:
-    """Stop a lab's own processes and remove all of it; no lab is no error."""
+    """Stop a lab's own processes and remove all of it; it is no error if there is no such lab."""
     try:
         lab = Lab.attach(name)
     except UsageFault:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc limits: limits in GPUs that keep their meaning when jobs ask in shards."""
 
+from dataclasses import asdict
+
 import typer
 
-from slurm_coloc.admin.limits import Found, apply, look
+from slurm_coloc.admin.limits import Found, apply, read
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
@@ -22,18 +24,18 @@ def register(app: typer.Typer) -> None:
         yes: bool = typer.Option(False, "--yes", help="With --apply: do not ask."),
         as_json: AsJson = False,
     ) -> None:
-        """Find QOS and association limits in GPUs that shares would pass by; mend them.
+        """Find QOS and association limits in GPUs that do not count shares, and correct them.
 
-        Shows the sacctmgr commands and, for each partition, TRESBillingWeights under which all
-        shards of a GPU cost that GPU. Ends with 1 where something is missing. With --apply it runs
-        the sacctmgr commands (as you: an operator of slurmdbd) and looks again; the weights stand
-        in slurm.conf and are yours to set, before the limits. What --apply sets it writes down in
-        daemon.state_dir; --undo (with --apply) takes back that and nothing else.
+        It shows the sacctmgr commands and, for each partition, TRESBillingWeights under which all
+        shards of a GPU cost that GPU. It ends with 1 where something is missing. With --apply it
+        runs the sacctmgr commands (as you: an operator of slurmdbd) and reads the limits again. Set
+        the weights yourself in slurm.conf, before the limits. --apply records what it sets in
+        daemon.state_dir; --undo with --apply takes back that and nothing else.
         """
         if do_apply and dry_run:
             raise UsageFault("--apply and --dry-run exclude each other")
         config = load_config()
-        found = look(config, back=back)
+        found = read(config, back=back)
         if as_json:
             render.print_json(_answer(found))
         else:
@@ -58,15 +60,7 @@ def _answer(found: Found) -> dict[str, object]:
         "undo": found.commands(reverse=True),
         "kept": plan.kept,
         "notes": list(plan.notes),
-        "weights": [
-            {
-                "partition": one.partition,
-                "now": one.now,
-                "proposed": one.proposed,
-                "warning": one.warning,
-            }
-            for one in found.prices
-        ],
+        "weights": [asdict(one) for one in found.prices],
     }
 
 

@@ -141,7 +141,7 @@ def gres_command(
     name = node or os.uname().nodename.partition(".")[0]
     lines = gres_lines(found, name, multiple=multiple)
     if as_json:
-        render.print_json({"gpus": [_told(one) for one in found], "gres_conf": lines})
+        render.print_json({"gpus": [_as_dict(one) for one in found], "gres_conf": lines})
         return
     if not lines:
         raise UsageFault("no GPU of this node is cut into MIG devices")
@@ -152,10 +152,10 @@ def gres_command(
     typer.echo(f"{len(lines)} lines in {gres_conf}: include them in gres.conf", err=True)
 
 
-def _told(gpu: MigGpu) -> dict[str, object]:
+def _as_dict(gpu: MigGpu) -> dict[str, object]:
     devices = [device._asdict() for device in gpu.devices]
-    told = {"uuid": gpu.uuid, "index": gpu.nvml_index, "minor": gpu.minor, "name": gpu.name}
-    return {**told, "devices": devices}
+    about = {"uuid": gpu.uuid, "index": gpu.nvml_index, "minor": gpu.minor, "name": gpu.name}
+    return {**about, "devices": devices}
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -138,11 +138,6 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
-def configuration() -> str:
-    """The page of coloc.toml."""
-    return reference.markdown()
-
-
 def scenarios() -> str:
     """The page of what `coloc simulate` can be given."""
     lines = [SCENARIOS]
@@ -177,7 +172,7 @@ def pages() -> dict[str, str]:
     """Every page by its file name, complete."""
     made = {
         "command-line.md": command_line(),
-        "configuration.md": configuration(),
+        "configuration.md": reference.markdown(),
         "scenarios.md": scenarios(),
         "codes.md": codes(),
     }

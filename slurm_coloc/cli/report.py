@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""coloc report: what a job used of its GPU, beside what it asked for; like seff, for a share."""
+"""coloc report: what a job used of its GPU and what it requested; like seff, for a share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.chart import chart
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
@@ -34,6 +33,8 @@ DCGM_FAULTS = (
     ("pcie_replays", "PCIe replays"),
     ("xids", "Xids"),
 )
+ROWS = 5
+_BLOCKS = " ▁▂▃▄▅▆▇█"
 FENCES = {
     "mps": "MPS holds it to {limit}",
     "mig": "a MIG instance holds it",
@@ -98,7 +99,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Speed", _speed(answer)
     if limit := answer.get("time_limit"):
         given, became, lost = (words(limit[name]) for name in ("base_s", "set_s", "lost_s"))
-        yield "Time limit", f"{given} given, {became} in the end: {lost} lost beside others"
+        yield "Time limit", f"{given} given, {became} in the end: {lost} lost by sharing"
     if answer["sooner_s"] >= 60:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:
@@ -162,7 +163,7 @@ def _neighbours(found: list[dict[str, Any]]) -> str:
 def _speed(answer: dict[str, Any]) -> str:
     factor = answer["slower"]
     if answer["slower_how"] == "alone":
-        return "nobody was beside it"
+        return "it had no neighbour"
     if factor is None:
         return "not known: the activity of it or of a neighbour was not measured"
     how = {
@@ -184,3 +185,24 @@ def _picture(answer: dict[str, Any]) -> Iterator[Text]:
     if any(value is not None for value in series["smact"]):
         yield Text("SM activity, %", style="bold")
         yield Text(chart([None if v is None else v * 100 for v in series["smact"]], 100))
+
+
+def chart(values: Sequence[float | None], top: float, rows: int = ROWS) -> str:
+    """One column a value, ``rows`` lines high; the scale from 0 to ``top`` at the left. None leaves
+    a gap; what is above ``top`` is cut there."""
+    eighths = [
+        None
+        if value is None
+        else round(min(max(value / top, 0.0), 1.0) * rows * 8)
+        if top > 0
+        else 0
+        for value in values
+    ]
+    lines = []
+    for row in range(rows - 1, -1, -1):
+        label = f"{top:.4g}" if row == rows - 1 else "0" if row == 0 else ""
+        cells = (
+            " " if each is None else _BLOCKS[min(max(each - row * 8, 0), 8)] for each in eighths
+        )
+        lines.append(f"{label:>6} |{''.join(cells)}")
+    return "\n".join(line.rstrip() for line in lines)

@@ -38,7 +38,8 @@ def _python(command: list[str]) -> str:
         found = shutil.which(command[0])
         if found is None:
             raise UsageFault(f"{command[0]}: no such program")
-        _needs_torch(found)
+        if not _has_torch(found):
+            raise UsageFault(NO_TORCH.format(found), "no_torch")
         return found
     if importlib.util.find_spec("torch") is not None:
         return sys.executable
@@ -52,11 +53,6 @@ def _python(command: list[str]) -> str:
 def _has_torch(python: str) -> bool:
     done = subprocess.run([python, "-c", CHECK], capture_output=True, check=False)
     return done.returncode == 0
-
-
-def _needs_torch(python: str) -> None:
-    if not _has_torch(python):
-        raise UsageFault(NO_TORCH.format(python), "no_torch")
 
 
 def _shape(text: str | None) -> list[int] | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd itself: where it listens and writes, what it may change, whom it talks to."""
+"""colocd itself: where it listens and writes, what it may change, which hosts it talks to."""
 
 from pathlib import Path
 from typing import Literal
@@ -25,7 +25,8 @@ class DaemonConfig(Section):
     )
     off_file: Path = Field(
         Path("/etc/slurm-coloc/off"),
-        description="When this file exists nothing is rewritten or requeued, colocd alive or not.",
+        description="While this file exists nothing is rewritten or requeued, with colocd or"
+        " without.",
     )
     slurm_user: str = Field(
         "slurm", description="SlurmUser of slurm.conf: colocd runs as this user."
@@ -37,13 +38,16 @@ class DaemonConfig(Section):
         120.0, gt=0, description="Seconds between two reads of the cluster's shape from Slurm."
     )
     reconcile_s: float = Field(
-        10.0, gt=0, description="Seconds between two looks while a submission was not seen yet."
+        10.0,
+        gt=0,
+        description="Seconds between two polls of Slurm after a submission, until Slurm shows the"
+        " job.",
     )
     idle_s: float = Field(
         60.0,
         gt=0,
-        description="Seconds between two looks at the jobs that colocd follows otherwise; the"
-        " Epilog's report brings a look at its job at once.",
+        description="Seconds between two polls of the jobs that colocd follows otherwise. After an"
+        " Epilog's report colocd polls that job at once.",
     )
     command_timeout_s: float = Field(
         10.0, gt=0, description="Seconds after which a Slurm command is given up."
@@ -53,7 +57,7 @@ class DaemonConfig(Section):
     )
     slurm_client: Literal["auto", "commands", "pyslurm"] = Field(
         "auto",
-        description="How Slurm is asked. auto: pyslurm where it loads and is of slurmctld's"
+        description="How colocd talks to Slurm. auto: pyslurm where it loads and is of slurmctld's"
         " release, else Slurm's commands; pyslurm: an error where it cannot be used.",
     )
     command_dir: Path | None = Field(
@@ -85,13 +89,13 @@ class NetworkConfig(Section):
 
     listen: str = Field(
         "",
-        description='Where colocd listens for nodes: "host:port" or ":6824"; empty: nowhere, the'
-        " Unix socket alone.",
+        description='Address on which colocd listens for nodes: "host:port" or ":6824"; empty:'
+        " nowhere, the Unix socket alone.",
     )
     controllers: tuple[str, ...] = Field(
         (),
-        description="host:port of each colocd, the primary slurmctld's first: whom hooks, agents"
-        " and people ask where there is no Unix socket.",
+        description="host:port of each colocd, the primary slurmctld's first. Hooks, agents and"
+        " users connect to it where there is no Unix socket.",
     )
     munge_socket: Path | None = Field(
         None, description="munged's socket, as AuthInfo of slurm.conf; none: the library's own."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs: which are shared, how they are cut and fenced, and the look at them before a start."""
+"""The GPUs: which are shared, how they are cut, fenced and checked before a job starts."""
 
 from pathlib import Path
 from typing import Literal
@@ -24,14 +24,14 @@ class PoolConfig(Section):
         8,
         ge=1,
         le=48,
-        description="At most so many collocated jobs on a GPU (MPS itself serves 48 clients).",
+        description="The most collocated jobs on one GPU (MPS itself serves 48 clients).",
     )
     compute_budget: float = Field(
         1.7,
         gt=0,
         le=4.0,
         description="Bound on the sum of solo SM activities on one GPU (ratio); used with"
-        " size_by_smact where an estimator tells the SM activity.",
+        " size_by_smact where an estimator predicts the SM activity.",
     )
     size_by_smact: bool = Field(
         False,
@@ -56,8 +56,8 @@ class SharingRule(Section):
         " device. Left out: all.",
     )
     method: Literal["mps", "streams"] = Field(
-        description="mps, where it can be had; streams: no MPS there. Which GPUs are cut by MIG is"
-        " gres.conf's matter."
+        description="mps: MPS, where it can run; streams: no MPS there. gres.conf decides which"
+        " GPUs are cut by MIG."
     )
 
 
@@ -66,20 +66,21 @@ class SharingConfig(Section):
 
     method: Literal["auto", "mps", "streams", "mig"] = Field(
         "auto",
-        description="auto: MPS where it is, else streams (turns); a MIG device for jobs that fit 1g"
-        " or find no shards. mig: one for all jobs that fit. mps, streams (no MPS at all): none.",
+        description="auto: MPS where it can run, else streams (jobs take turns); a MIG device for"
+        " jobs that fit 1g or find no shards. mig: a MIG device for all jobs that fit one. mps,"
+        " streams (no MPS at all): no MIG device.",
     )
     users: Literal["one", "all"] = Field(
         "one",
-        description="Who has MPS on a GPU. one: the first user there, as long as a job of theirs"
-        " runs on it; jobs of others take turns with it. all: one server for all users (Volta and"
-        " later), in which a fault of one client ends all of them.",
+        description="Which users share MPS on a GPU. one: the first user there, as long as a job"
+        " of theirs runs on it; jobs of others take turns with it. all: one server for all users"
+        " (Volta and later), in which a fault of one client ends all of them.",
     )
     several_gpus: Literal["streams", "tasks"] = Field(
         "streams",
-        description="Jobs with shares of several GPUs. streams: no MPS, for no daemon knows two."
-        " tasks: a task with one GPU is a client of that GPU's MPS and has its fence. NCCL between"
-        " clients of two servers was not tried.",
+        description="Jobs with shares of several GPUs. streams: no MPS, since one MPS daemon"
+        " serves one GPU. tasks: a task with one GPU is a client of that GPU's MPS and has its"
+        " fence. NCCL between clients of two MPS servers was not tried.",
     )
     thread_percentage: int = Field(
         0,
@@ -108,20 +109,20 @@ class SharingConfig(Section):
 
 
 class GateConfig(Section):
-    """[gate] a look at the GPUs before a job starts on them."""
+    """[gate] the check of the GPUs before a job starts on them."""
 
     enabled: bool = Field(
         True,
-        description="Put a job back into the queue where its GPUs have less free memory than it was"
-        " promised, or a process of no job. It has not begun then, and no node is drained.",
+        description="Put a job back into the queue where its GPUs have less free memory than it"
+        " reserved, or run a process of no job. The job has not begun, and no node is drained.",
     )
     require_fence: bool = Field(
         False,
-        description="Put a job on a share back, too, where neither MPS nor the kernel would hold"
-        " its memory: another user has MPS on the GPU, or the node has none.",
+        description="Also put a sharing job back where neither MPS nor the kernel would limit its"
+        " memory: another user has MPS on the GPU, or the node has none.",
     )
     slack_mib: int = Field(
-        512, ge=0, description="So much less free memory (MiB) than promised will do."
+        512, ge=0, description="MiB by which free memory may be less than reserved."
     )
     wait_s: float = Field(
         60.0,
@@ -135,5 +136,5 @@ class GateConfig(Section):
         description="Seconds for which such a job avoids the node, where another could take it.",
     )
     max_per_job: int = Field(
-        20, ge=0, description="How often one job is put back; then it starts and takes its chance."
+        20, ge=0, description="How often one job is put back; after that it starts in any case."
     )

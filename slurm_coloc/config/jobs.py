@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs: how much memory they are taken to need, and what happens where that was wrong."""
+"""The jobs: how their GPU memory is estimated, and what happens where the estimate was wrong."""
 
 from pathlib import Path
 from typing import Literal
@@ -47,8 +47,8 @@ class EstimateConfig(Section):
         140,
         ge=50,
         le=60_000,
-        description="A job whose estimate takes longer gets a whole GPU, and is told. slurmctld"
-        " waits for it: stay 60 ms below deadline_ms of job_submit.lua (200).",
+        description="A job whose estimate takes longer gets a whole GPU, and sbatch says so."
+        " slurmctld waits for the estimate: stay 60 ms below deadline_ms of job_submit.lua (200).",
     )
     history: bool = Field(
         True,
@@ -59,7 +59,7 @@ class EstimateConfig(Section):
     history_min_run_s: float = Field(
         60.0,
         ge=0,
-        description="Seconds that a run must have lasted for its peak to count as its whole need.",
+        description="Seconds that a run must last before its peak counts as all that it needs.",
     )
 
 
@@ -71,18 +71,18 @@ class RecoveryConfig(Section):
         1,
         ge=0,
         le=10,
-        description="So often a job that needed more than its share gets a larger one; then, or"
-        " where nobody knows how much it needs, a whole GPU.",
+        description="How often a job that needed more than its share gets a larger one. After"
+        " that, or where it is not known how much it needs, it gets a whole GPU.",
     )
     more_mib: int = Field(
-        5120, ge=64, description="A larger share is larger by so much (MiB) at least."
+        5120, ge=64, description="The least number of MiB by which a larger share is larger."
     )
     more_ratio: float = Field(
         1.25,
         ge=1.0,
         le=4.0,
-        description="A larger share is at least so many times what the job is known to have wanted:"
-        " its measured peak, or what its log says that it held and asked for.",
+        description="A larger share is at least this factor times what the job is known to need:"
+        " its measured peak, or what it held and requested by its log.",
     )
     max_per_job: int = Field(
         2,
@@ -92,19 +92,20 @@ class RecoveryConfig(Section):
     max_victim_requeues: int = Field(
         3,
         ge=0,
-        description="So often a job comes back with the same request after others ended it, for"
+        description="How often a job comes back with the same request after others ended it, for"
         " each cause: a neighbour above its share, a process of no job, a fault of MPS or of the"
-        " card; then on a whole GPU. The other caps do not count it.",
+        " card. After that it comes back on a whole GPU. The other caps do not count these"
+        " requeues.",
     )
     max_per_user_day: int = Field(50, ge=0, description="Recoveries of one user in 24 hours.")
     max_per_day: int = Field(500, ge=0, description="Recoveries of the whole cluster in 24 hours.")
     resize_siblings: bool = Field(
         True,
-        description="After a task of an array ran out of GPU memory its waiting siblings ask for"
-        " what it gets. The caps do not bound it: it prevents failures.",
+        description="After a task of an array ran out of GPU memory, the waiting tasks of the array"
+        " request what its next try gets. No cap limits this, because it prevents failures.",
     )
     raise_by: Literal["priority", "nice", "qos", "none"] = Field(
-        "priority", description="How the requeued job is preferred."
+        "priority", description="How the requeued job gets ahead of others."
     )
     priority: int = Field(
         100_000, ge=1, description="Priority set with raise_by = priority (Slurm's own scale)."
@@ -112,26 +113,27 @@ class RecoveryConfig(Section):
     raise_for_s: float = Field(
         3600.0,
         ge=0,
-        description="Seconds for which a recovered job goes first in line; then it has its own"
-        " place again, so that a job that waits for a whole GPU does not hold up all others.",
+        description="Seconds for which a recovered job is first in the queue. Then it has its own"
+        " priority again, so that one that waits for a whole GPU does not delay all others.",
     )
     max_first_per_user_day: int = Field(
         5,
         ge=0,
-        description="So many recovered jobs of one user go first in line in 24 hours; further ones"
-        " get back the place that they had.",
+        description="How many recovered jobs of one user are first in the queue in 24 hours;"
+        " further ones keep the priority that they had.",
     )
     nice: int = Field(
         -10_000,
         le=0,
-        description="Added to the job's own nice value with raise_by = nice; negative prefers.",
+        description="Added to the job's own nice value with raise_by = nice; negative raises its"
+        " priority.",
     )
     start_after_s: int = Field(
         5,
         ge=2,
         le=120,
-        description="Seconds before a requeued job may start. A start in the second of its last"
-        " end meets a revoked credential and fails; allow for the clocks of the nodes.",
+        description="Seconds before a requeued job may start. A job that starts in the second of"
+        " its last end fails by a revoked credential; allow for the clocks of the nodes.",
     )
     qos: str | None = Field(None, description="QOS set with raise_by = qos.")
 
@@ -156,12 +158,12 @@ class SlotConfig(Section):
     default_s: int = Field(
         0,
         ge=0,
-        description="Seconds of a slot for jobs that say nothing; 0: none. A job that does not save"
-        " loses nothing by it: it is let run on.",
+        description="Seconds of a slot for jobs without --coloc-slot; 0: none. A job that does not"
+        " save loses nothing: colocd lets it run on.",
     )
     partitions: tuple[SlotRule, ...] = Field((), description="Other defaults, by partition.")
     min_s: int = Field(
-        1800, ge=1, description="The shortest slot, seconds; what is asked below it becomes this."
+        1800, ge=1, description="The shortest slot, seconds; a shorter request is raised to it."
     )
     max_s: int = Field(86400, ge=1, description="The longest slot, seconds.")
     signal_before_s: int = Field(
@@ -171,7 +173,7 @@ class SlotConfig(Section):
     )
     signal: Literal["URG", "USR1", "USR2"] = Field(
         "URG",
-        description="What it is sent then. URG is ignored by programs that do not expect it; USR1"
+        description="The signal sent then. URG is ignored by programs that do not expect it; USR1"
         " and USR2 end them.",
     )
     grace_s: int = Field(
@@ -179,14 +181,14 @@ class SlotConfig(Section):
     )
     cut: Literal["saved", "always", "never"] = Field(
         "saved",
-        description="Which job that still runs then colocd puts back into the queue. saved: one"
+        description="Which job colocd puts back into the queue if it still runs then. saved: one"
         " whose Comment says that it has saved since its signal (`coloc: saved $(date +%s)`);"
         " always: each, also one that loses its work; never: none. The others have no more slots.",
     )
     behind_s: int = Field(
         3600,
         ge=0,
-        description="For so long a job that comes back waits behind others of its priority.",
+        description="Seconds for which a job that comes back waits behind others of its priority.",
     )
 
     @model_validator(mode="after")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPU a shared job gets, and what its neighbours may cost it: [placement], [slowdown]."""
+"""[placement] and [slowdown]: the GPU of a shared job, and how much neighbours may slow it."""
 
 from typing import Literal
 
@@ -9,13 +9,13 @@ from slurm_coloc.config.base import Section
 
 
 class PlacementConfig(Section):
-    """[placement] who says on which GPU a shared job runs."""
+    """[placement] how the GPU of a shared job is chosen."""
 
     mode: Literal["native", "steered"] = Field(
         "native",
-        description="native: Slurm, by first fit or LL_SHARED_GRES. steered: colocd pins waiting"
-        " shared jobs to the GPU that the policy chooses on live telemetry (Slurm 24.11 and later,"
-        " a gres Type for each GPU: see `coloc doctor`).",
+        description="native: Slurm chooses, by first fit or LL_SHARED_GRES. steered: colocd pins"
+        " waiting shared jobs to the GPU that the policy chooses on live telemetry (Slurm 24.11"
+        " and later, a gres Type for each GPU: see `coloc doctor`).",
     )
     nodes: tuple[str, ...] = Field(
         (),
@@ -36,12 +36,12 @@ class PlacementConfig(Section):
     )
     node_gate: bool = Field(
         False,
-        description="native: let Slurm itself hold shared jobs off nodes whose GPUs are all above"
+        description="native: let Slurm itself keep shared jobs off nodes whose GPUs are all above"
         " smact_gate. Needs SchedulerParameters=extra_constraints (Slurm 23.11 and later), which"
         " makes Slurm read every job's --extra.",
     )
     stale_s: float = Field(
-        60.0, ge=5, description="Age of telemetry from which a node is left to Slurm itself."
+        60.0, ge=5, description="Age of telemetry (s) above which colocd leaves a node to Slurm."
     )
     max_pin_s: float = Field(
         300.0,
@@ -51,14 +51,14 @@ class PlacementConfig(Section):
     )
     whole_first: bool = Field(
         False,
-        description="steered: for each job that waits for whole GPUs as many are kept as it wants,"
-        " those that are free first; no job behind it joins others there, it shares other GPUs or"
-        " starts on idle ones. Fewer jobs for whole GPUs wait longer than without sharing then, and"
-        " sharing saves less. false: Slurm's backfill decides.",
+        description="steered: reserve, for each job that waits for whole GPUs, as many as it"
+        " requests, free ones first. Jobs behind it in the queue share other GPUs or start on idle"
+        " ones. Fewer jobs for whole GPUs then wait longer than without sharing, and sharing saves"
+        " less. false: Slurm's backfill decides.",
     )
-    interval_s: float = Field(5.0, ge=1, description="Seconds between two looks at the queue.")
+    interval_s: float = Field(5.0, ge=1, description="Seconds between two polls of the queue.")
     ahead: int = Field(
-        32, ge=1, le=1000, description="So many waiting jobs are placed ahead, in Slurm's order."
+        32, ge=1, le=1000, description="How many waiting jobs are placed ahead, in Slurm's order."
     )
 
 
@@ -67,29 +67,29 @@ class SlowdownConfig(Section):
 
     stretch: Literal["running", "off"] = Field(
         "running",
-        description="running: give back to the time limit of a running job what it lost beside"
-        " others, when its limit comes near. off: limits stay as they are.",
+        description="running: when the time limit of a running job comes near, extend it by what"
+        " the job lost because it shared. off: limits stay as they are.",
     )
     max_factor: float = Field(
         4.0,
         ge=1,
         le=100,
-        description="No limit becomes longer than so many times what its owner gave; nor than the"
-        " partition's MaxTime, a MaxWall, or the begin of a reservation of the node.",
+        description="No limit is extended beyond this factor times what its owner gave, nor beyond"
+        " the partition's MaxTime, a MaxWall, or the begin of a reservation of the node.",
     )
     margin_s: float = Field(
         300.0,
         ge=15,
-        description="A limit is looked at when so many seconds of it are left (a quarter of a short"
-        " one), and stretched by what was lost so far and this at most.",
+        description="A limit is checked when so many seconds of it are left (a quarter of a short"
+        " one), and extended by what was lost so far and by this at most.",
     )
     max_slowdown: float | None = Field(
         None,
         ge=1,
         le=100,
-        description="Time beside others over time alone that a shared job bears where its owner"
-        " says nothing (--coloc-max-slowdown); none: any.",
+        description="Slowdown limit (time with neighbours over time alone) of a shared job whose"
+        " owner gives none (--coloc-max-slowdown); none: any slowdown is allowed.",
     )
     interval_s: float = Field(
-        5.0, ge=1, le=60, description="Seconds between two looks at who is beside whom."
+        5.0, ge=1, le=60, description="Seconds between two polls of which jobs share a GPU."
     )

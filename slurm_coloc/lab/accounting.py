@@ -7,7 +7,6 @@ Limits live in slurmdbd alone. Both listen on this host, on ports that the lab h
 import os
 import pwd
 import secrets
-import shutil
 import subprocess
 
 from slurm_coloc.errors import SlurmError
@@ -24,12 +23,7 @@ ACCOUNT = "lab"
 
 def find_programs() -> dict[str, str]:
     """Absolute paths; raises SlurmError naming the Debian packages to install."""
-    search = os.environ.get("PATH", "") + ":" + parts.SYSTEM_PATH
-    found = {name: shutil.which(name, path=search) for name in PACKAGES}
-    missing = sorted({PACKAGES[name] for name, path in found.items() if path is None})
-    if missing:
-        raise SlurmError(f"accounting needs: apt-get install {' '.join(missing)}")
-    return {name: path for name, path in found.items() if path}
+    return parts.find(PACKAGES)
 
 
 def start(

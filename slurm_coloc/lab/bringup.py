@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`coloc lab up`: check the wish, claim names and ports, write, build, start, wait."""
+"""`coloc lab up`: check the specification, claim name and ports, write, build, start, wait."""
 
 import os
 import secrets
@@ -99,7 +99,7 @@ def _devices(lab: Daemons) -> None:
 def _accounts(lab: Daemons) -> None:
     users = lab.spec.user_names
     for user in users:
-        # Looked at before it is written down as ours: down removes what is written down.
+        # Checked before it is recorded as ours: down removes what is recorded.
         if parts.uid_of(user) is not None:
             raise SlurmError(f"an account {user} is on this machine already")
     with registry.locked() as data:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Using a lab as its people do: commands as root or as a user, jobs submitted and waited for."""
+"""Using a lab as its users do: commands as root or as a user, jobs submitted and waited for."""
 
 import pwd
 import re

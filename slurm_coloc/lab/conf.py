@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of every file that a lab's daemons read: pure functions of the wish and the places."""
+"""The text of every file that a lab's daemons read: pure functions of specification and site."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,7 +156,7 @@ return slurm.SUCCESS
 
 
 def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
-    """coloc.toml of the lab, before the wish's own settings are laid over it."""
+    """coloc.toml of the lab, with the settings of the specification laid over it."""
     d = spec.folder
     base: dict[str, dict[str, object]] = {
         "daemon": {

@@ -5,12 +5,13 @@ Everything lies below one folder. Accounts and device nodes, which lie elsewhere
 registry, so that `coloc lab down` removes them also after a lab that was killed.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Self
 
 from slurm_coloc.errors import SlurmError, UsageFault
-from slurm_coloc.lab import bringup, parts, procs, registry, report
+from slurm_coloc.lab import bringup, parts, procs, registry
 from slurm_coloc.lab.daemons import Daemons
 from slurm_coloc.lab.spec import LabSpec
 
@@ -22,7 +23,7 @@ class Lab(Daemons):
     def up(cls, spec: LabSpec) -> Self:
         """Bring a lab up, or leave nothing behind.
 
-        Raises UsageFault (no root, a wish that cannot be met, a lab of this name is up) or
+        Raises UsageFault (no root, a specification that cannot be met, a lab of this name is up) or
         SlurmError (Slurm missing, or a daemon failed: its log's tail is in the message).
         """
         lab = cls(spec)
@@ -38,7 +39,7 @@ class Lab(Daemons):
 
     @classmethod
     def plan(cls, spec: LabSpec) -> Self:
-        """Check a wish as ``up`` does and change nothing; raises as ``up`` does."""
+        """Check a specification as ``up`` does and change nothing; raises as ``up`` does."""
         lab = cls(spec)
         bringup.check(lab)
         return lab
@@ -106,10 +107,6 @@ class Lab(Daemons):
             names = ", ".join(f"{one.name} {one.pid}" for one in left)
             raise SlurmError(f"processes of lab {self.spec.name} do not end: {names}")
 
-    def status(self) -> dict[str, Any]:
-        """Daemons, nodes, GPUs and jobs, each as far as it answers."""
-        return report.status(self)
-
     def describe(self) -> dict[str, Any]:
         """The answer of `coloc lab up --json`."""
         return {
@@ -125,3 +122,52 @@ class Lab(Daemons):
             "env": self.env,
             "notes": self.notes,
         }
+
+    def status(self) -> dict[str, Any]:
+        """The answer of `coloc lab status --json`; a part that does not answer is null."""
+        daemons = {
+            name: {"pid": proc.pid, "alive": proc.alive()} for name, proc in self.daemons.items()
+        }
+        return {
+            "schema": 1,
+            "name": self.spec.name,
+            "dir": str(self.dir),
+            "slurm_version": self.version,
+            "alive": bool(daemons) and all(one["alive"] for one in daemons.values()),
+            "daemons": daemons,
+            "nodes": self._nodes(),
+            "gpus": {node: self._gpus(node) for node in self.spec.node_names},
+            "jobs": self._jobs(),
+        }
+
+    def _ctld_dead(self) -> bool:
+        """Whether slurmctld is dead: its commands would hang for a long time."""
+        ctld = self.daemons.get("slurmctld")
+        return ctld is None or not ctld.alive()
+
+    def _nodes(self) -> list[dict[str, str]] | None:
+        if self._ctld_dead():
+            return None
+        try:
+            text = self.run(["sinfo", "-h", "-N", "-o", "%N %T %C %G"], timeout=15, cwd="/").stdout
+        except (SlurmError, OSError):
+            return None
+        rows = [line.split(None, 3) for line in text.splitlines()]
+        return [dict(zip(("node", "state", "cpus", "gres"), row, strict=False)) for row in rows]
+
+    def _gpus(self, node: str) -> Any:
+        argv = [f"{self.dir}/bin/coloc-emu", "show", f"{self.dir}/nodes/{node}/ledger", "--json"]
+        try:
+            return json.loads(self.run(argv, timeout=15, cwd="/").stdout)
+        except (SlurmError, OSError, ValueError):
+            return None
+
+    def _jobs(self) -> list[dict[str, str]] | None:
+        if self._ctld_dead():
+            return None
+        try:
+            jobs = self.jobs()
+        except (SlurmError, OSError):
+            return None
+        keys = ("JobId", "UserId", "JobState", "Reason", "NodeList", "TresPerNode", "AdminComment")
+        return [{key: job[key] for key in keys if key in job} for job in jobs]

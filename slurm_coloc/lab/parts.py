@@ -6,6 +6,7 @@ import pwd
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,28 +40,33 @@ class Programs:
     munge: pwd.struct_passwd
 
 
-def find_programs() -> Programs:
-    """Look for Slurm and munge in PATH and the system's folders.
+def find(packages: Mapping[str, str]) -> dict[str, str]:
+    """Absolute paths of programs, from PATH and the system's folders.
 
-    Raises SlurmError naming the Debian packages to install.
+    ``packages``: the Debian package of each program; raises SlurmError naming those to install.
     """
     search = os.environ.get("PATH", "") + ":" + SYSTEM_PATH
-    paths = {name: shutil.which(name, path=search) for name in PACKAGES}
-    missing = [PACKAGES[name] for name, path in paths.items() if path is None]
+    found = {name: path for name in packages if (path := shutil.which(name, path=search))}
+    missing = dict.fromkeys(package for name, package in packages.items() if name not in found)
     if missing:
         raise SlurmError(
             f"not installed: {', '.join(missing)}. On Debian or Ubuntu:"
             f" apt-get install {' '.join(missing)}"
         )
-    found = {name: path for name, path in paths.items() if path}
+    return found
+
+
+def find_programs() -> Programs:
+    """Slurm and munge of this machine; raises SlurmError where something is missing."""
+    found = find(PACKAGES)
     text = subprocess.run([found["slurmd"], "-V"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)\.\S+", text.stdout)
     if match is None:
-        raise SlurmError(f"{found['slurmd']} -V says no version: {text.stdout or text.stderr!r}")
+        raise SlurmError(f"{found['slurmd']} -V shows no version: {text.stdout or text.stderr!r}")
     try:
         slurm, munge = pwd.getpwnam("slurm"), pwd.getpwnam("munge")
     except KeyError as err:
-        raise SlurmError(f"no account of the daemons on this machine: {err}") from err
+        raise SlurmError(f"an account of the daemons is missing on this machine: {err}") from err
     return Programs(found, match[0], (int(match[1]), int(match[2])), slurm, munge)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab is made of: the wish (LabSpec) and the machines whose GPUs can be emulated."""
+"""What a lab is made of: its specification, and the machines whose GPUs can be emulated."""
 
 import re
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
 
 @dataclass(frozen=True)
 class LabSpec:
-    """The wish for one lab. ``check()`` raises UsageFault on a field that cannot be met."""
+    """The specification of a lab. ``check()`` raises UsageFault for what cannot be made."""
 
     name: str = "lab"
     nodes: int = 1
@@ -136,7 +136,7 @@ class LabSpec:
         return [f"coloc-{self.name}-{i}" for i in range(1, self.users + 1)]
 
     def check(self) -> None:
-        """Raise UsageFault for a wish that no lab can meet."""
+        """Raise UsageFault for a specification that no lab can have."""
         if not _NAME.fullmatch(self.name):
             raise UsageFault(
                 f"lab name {self.name!r}: a small letter, then at most 19 small letters or digits"

@@ -60,7 +60,7 @@ def test_qos() -> None:
 
 def test_associations_keep_accounts_and_the_users_that_differ() -> None:
     found = parse_assocs(ASSOC)
-    names = [one.told for one in found]
+    names = [one.title for one in found]
     assert names == [
         "account root",
         "account biology",

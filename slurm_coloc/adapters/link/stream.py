@@ -65,7 +65,7 @@ class Link:
             line = await asyncio.wait_for(self._reader.readline(), ANSWER_S)
             if not line:
                 raise frames.ProtocolError("the connection was closed")
-            return frames.read_answer(self._opened(line))
+            return frames.read_answer(self._unseal(line))
         except (OSError, ValueError, frames.ProtocolError, frames.Refused) as err:
             raise DaemonUnreachable(f"{self.where}: {words(err) or 'no answer in time'}") from err
 
@@ -73,7 +73,7 @@ class Link:
         assert self._session is not None
         return self._session.seal(text)
 
-    def _opened(self, line: bytes) -> bytes:
+    def _unseal(self, line: bytes) -> bytes:
         assert self._session is not None
         return self._session.open(line)
 
@@ -107,5 +107,5 @@ class UnixLink(Link):
     def _seal(self, text: bytes) -> bytes:
         return text + b"\n"
 
-    def _opened(self, line: bytes) -> bytes:
+    def _unseal(self, line: bytes) -> bytes:
         return line

@@ -14,7 +14,7 @@ from slurm_coloc.errors import ConfigError, SlurmError
 
 
 def examine(path: Path | None) -> Iterator[Finding]:
-    """All checks, in the order in which an admin would mend things."""
+    """All checks, in the order in which an admin would correct things."""
     try:
         config = load_config(path)
     except ConfigError as err:

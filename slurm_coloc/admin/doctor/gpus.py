@@ -23,7 +23,11 @@ def sharing(config: Config, shape: ClusterShape | None) -> Iterator[Finding]:
     if not rules:
         return
     names = [node.name for node in shape.nodes] if shape else []
-    lost = [one.node for one in rules if names and one.node and not _any(one.node, names)]
+    lost = [
+        one.node
+        for one in rules
+        if names and one.node and not any(in_nodes(one.node, name) for name in names)
+    ]
     if lost:
         text = f"of no GPU node of this cluster: {', '.join(lost)}"
         yield Finding("sharing-rules", Status.WARN, text, "correct node in [[sharing.rules]]")
@@ -31,10 +35,6 @@ def sharing(config: Config, shape: ClusterShape | None) -> Iterator[Finding]:
         text = f"{len(rules)} rules, else {config.sharing.method}"
         yield Finding("sharing-rules", Status.OK, text)
     yield _here(config, shape)
-
-
-def _any(nodes: str, names: list[str]) -> bool:
-    return any(in_nodes(nodes, name) for name in names)
 
 
 def _here(config: Config, shape: ClusterShape | None) -> Finding:
@@ -49,12 +49,12 @@ def _here(config: Config, shape: ClusterShape | None) -> Finding:
     except GpuError as err:
         return Finding(check, Status.NA, f"GPUs of this host: {err.message}")
     rules = [Rule(one.method, one.node, one.gpu) for one in config.sharing.rules]
-    told = []
+    methods = []
     for gpu in gpus:
         minor = None if isinstance(gpu.minor, Missing) else gpu.minor
         method = method_on(config.sharing.method, rules, name, gpu.uuid, minor)
-        told.append(f"{'?' if minor is None else minor} ({gpu.uuid[:12]}): {method}")
-    return Finding(check, Status.OK, f"on {name}, by minor number: {', '.join(told)}")
+        methods.append(f"{'?' if minor is None else minor} ({gpu.uuid[:12]}): {method}")
+    return Finding(check, Status.OK, f"on {name}, by minor number: {', '.join(methods)}")
 
 
 def memory(config: Config, shape: ClusterShape | None) -> Finding:

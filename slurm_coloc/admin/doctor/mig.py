@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.nvml.mig import mig_uuid
 from slurm_coloc.adapters.slurmd import gpus_of_slurmd
 from slurm_coloc.admin.mig_plan import cut_here
@@ -23,20 +24,13 @@ def checks(shape: ClusterShape, conf: Conf) -> Iterator[Finding]:
     """The checks; none where there is no MIG. ``conf``: `scontrol show config`."""
     if not any(node.slices for node in shape.nodes):
         return
-    yield from mig(shape, _whole_types(Path(value(conf, "SLURM_CONF")).parent))
+    # job_submit.lua is the site's own program: its text tells what coloc.setup is called with.
+    script = probe.text_of(Path(value(conf, "SLURM_CONF")).parent / "job_submit.lua")
+    yield from mig(shape, _WHOLE.findall(script or ""))
     here = os.uname().nodename.partition(".")[0]
     node = next((one for one in shape.nodes if here in (one.name, one.hostname)), None)
     if node is not None and node.slices:
         yield _here(node.name)
-
-
-def _whole_types(conf_dir: Path) -> list[str]:
-    """What job_submit.lua says, read as text: it is the site's own program."""
-    try:
-        text = (conf_dir / "job_submit.lua").read_text("utf-8", "replace")
-    except OSError:
-        return []
-    return _WHOLE.findall(text)
 
 
 def _here(node: str) -> Finding:

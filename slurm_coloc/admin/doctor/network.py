@@ -59,7 +59,7 @@ def _listen(config: Config, told: dict[str, Any] | None, others: list[str]) -> F
     return Finding(
         check,
         Status.WARN,
-        f"colocd hears nothing from other hosts: {names}",
+        f"colocd cannot be reached from other hosts: {names}",
         'coloc.toml: [network] listen = ":6824", and controllers = ["<this host>:6824"] there and'
         " on login nodes",
     )
@@ -79,7 +79,7 @@ def _munge(config: Config) -> Finding:
 
 
 def _answers(config: Config) -> Iterator[Finding]:
-    """Each controller asked over the network, as nodes and people do."""
+    """Ask each controller over the network, as nodes and users do."""
     check = "network-answer"
     for target in config.network.controllers:
         begin = time.monotonic()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``coloc doctor``: who places shared jobs, and whether the cluster can be steered."""
+"""``coloc doctor``: how shared jobs are placed, and whether the cluster can be steered."""
 
 import asyncio
 import re
@@ -67,7 +67,7 @@ def checks(
 
 
 def _figures(config: Config) -> Finding:
-    """Whether somebody keeps the nodes' figures fresh: colocd that is away leaves its last ones."""
+    """Whether colocd keeps the nodes' figures up to date: when it stops, the last ones stay."""
     try:
         uses = asyncio.run(connect(config.daemon, briefly=True).usage())
     except SlurmError as err:

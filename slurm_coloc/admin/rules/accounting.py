@@ -72,7 +72,7 @@ def enforced(conf: Conf) -> Finding:
         "limits-enforced",
         "limits" in found or "safe" in found or "all" in found,
         ",".join(found) or "none",
-        "QOS and association limits bind nobody; where you want them, slurm.conf:"
+        "QOS and association limits are not enforced; where you want them, slurm.conf:"
         " AccountingStorageEnforce=associations,limits,qos",
         Status.WARN,
     )
@@ -80,7 +80,7 @@ def enforced(conf: Conf) -> Finding:
 
 def gpu_limits(wanted: Plan) -> Finding:
     """QOS and association limits in GPUs that shares pass by."""
-    left = [change.told for change in wanted.changes]
+    left = [change.text for change in wanted.changes]
     text = "all count shares"
     if left:
         text = f"{len(left)} do not count shares: {'; '.join(left[:SHOWN])}"

@@ -42,9 +42,9 @@ class Change:
     old: dict[str, int]
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """One line for people."""
-        return f"{self.holder.told}, {self.option.name}: {_text(self.new)}"
+        return f"{self.holder.title}, {self.option.name}: {_text(self.new)}"
 
 
 def _text(values: dict[str, int]) -> str:
@@ -102,7 +102,7 @@ def plan(site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = ()) -> P
     for holder, option, limits in _rows(site):
         if typed := [tres for tres in limits if tres.startswith(f"{GPU}:")]:
             notes.append(
-                f"{holder.told}, {option.name} {', '.join(typed)}: has no counterpart, running"
+                f"{holder.title}, {option.name} {', '.join(typed)}: has no counterpart, running"
                 " shards have no type; use a partition QOS for each type"
             )
         if GPU not in limits:
@@ -111,7 +111,7 @@ def plan(site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = ()) -> P
             found = _minimum(holder, option, limits, way)
             if found is None:
                 notes.append(
-                    f"{holder.told}, {option.name} {GPU}={limits[GPU]}: colocd leaves its jobs on"
+                    f"{holder.title}, {option.name} {GPU}={limits[GPU]}: colocd leaves its jobs on"
                     " whole GPUs (reason limit)"
                 )
         elif limits.keys() & {SHARD, BILLING}:
@@ -125,7 +125,7 @@ def plan(site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = ()) -> P
 
 
 def _rows(site: SiteLimits) -> Iterator[tuple[LimitOwner, Option, dict[str, int]]]:
-    for holder in site.holders():
+    for holder in site.owners():
         for option in OPTIONS:
             if limits := holder.limits.get(option.name):
                 yield holder, option, dict(limits)
@@ -158,6 +158,6 @@ def _differs(
     for tres, count in _counterpart(option, limits[GPU], way, each, shards).items():
         if limits.get(tres) != count:
             yield (
-                f"{holder.told}, {option.name}: {_text(limits)} stands; the rule would say"
+                f"{holder.title}, {option.name}: {_text(limits)} stands; the rule would say"
                 f" {tres}={count}; left as it is"
             )

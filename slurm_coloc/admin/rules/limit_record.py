@@ -59,7 +59,7 @@ def removed(record: Iterable[Applied], key: tuple[str, ...]) -> tuple[Applied, .
 def take_back(record: Iterable[Applied], site: SiteLimits, done: Plan) -> Plan:
     """What restores every limit that still is as --apply left it; a note for each other one.
     ``done``: the present plan, for its way and price."""
-    holders = {(h.qos, h.account, h.user, h.partition): h for h in site.holders()}
+    holders = {(h.qos, h.account, h.user, h.partition): h for h in site.owners()}
     changes: list[Change] = []
     notes: list[str] = []
     for one in record:
@@ -68,5 +68,5 @@ def take_back(record: Iterable[Applied], site: SiteLimits, done: Plan) -> Plan:
         if all(now.get(tres, REMOVED) == count for tres, count in one.after.items()):
             changes.append(Change(holder, BY_NAME[one.limit], one.before, one.after))
         else:
-            notes.append(f"{holder.told}, {one.limit}: was changed since --apply; left as it is")
+            notes.append(f"{holder.title}, {one.limit}: was changed since --apply; left as it is")
     return Plan(done.way, done.each, done.why, tuple(changes), notes=tuple(notes))

@@ -23,7 +23,7 @@ from slurm_coloc.core.slurm.cluster import (
     ClusterShape,
     SharedGpu,
     fewest_cpus,
-    may_land_elsewhere,
+    may_get_unshared_nodes,
     shared_gpus,
     suspends,
     wanted_partitions,
@@ -140,7 +140,7 @@ def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
         return exclusive(Reason.GPU_OPTIONS)
     if _spreads(request, shape):
         return exclusive(Reason.MANY_TASKS)
-    if may_land_elsewhere(request, shape):
+    if may_get_unshared_nodes(request, shape):
         return exclusive(Reason.NAMED_NODES)
     return None
 

@@ -54,6 +54,12 @@ class JobRequest:
     env: tuple[str, ...] = ()
 
     @cached_property
+    def gpu_fields(self) -> dict[str, tuple[Gres, ...]]:
+        """The gres of each field that names a GPU."""
+        found = {name: parse_gres(getattr(self, name)) for name in GPU_FIELDS}
+        return {name: items for name, items in found.items() if _count(items) is not None}
+
+    @cached_property
     def demand(self) -> "GpuDemand":
         """The GPUs that it asks for."""
         return _demand(self)
@@ -92,8 +98,10 @@ class GpuDemand:
         return self.gpus if self.one_per_task else 1
 
 
-def _gpus(text: str | None) -> tuple[Gres, ...]:
-    return tuple(item for item in parse_gres(text) if item.name == "gpu")
+def _count(items: tuple[Gres, ...]) -> int | None:
+    """GPUs among the gres; None where there is none by name."""
+    counts = [item.count for item in items if item.name == "gpu"]
+    return sum(counts) if counts else None
 
 
 def _demand(request: JobRequest) -> GpuDemand:
@@ -108,22 +116,16 @@ def _demand(request: JobRequest) -> GpuDemand:
     nodes = max(1, request.min_nodes or 1, spread)
     tasks = max(1, request.num_tasks or nodes * (per_node or 1))
     factors = {"tres_per_node": nodes, "tres_per_job": 1, "tres_per_task": tasks}
-    totals: list[int] = []
-    kinds: set[str] = set()
-    for field in GPU_FIELDS:
-        items = _gpus(getattr(request, field))
-        if not items:
-            continue
-        count = sum(item.count for item in items)
-        if field == "tres_per_socket" and count:
-            count = max(2, count)
-        totals.append(count * factors.get(field, 1))
-        kinds.update(item.type for item in items if item.type)
-    each = sum(item.count for item in _gpus(request.tres_per_task))
+    counts = {name: _count(items) or 0 for name, items in request.gpu_fields.items()}
+    if counts.get("tres_per_socket"):
+        counts["tres_per_socket"] = max(2, counts["tres_per_socket"])
+    totals = [count * factors.get(name, 1) for name, count in counts.items()]
+    gpus = [item for items in request.gpu_fields.values() for item in items if item.name == "gpu"]
+    kinds = {item.type for item in gpus if item.type}
     return GpuDemand(
         total=max(totals) if totals else None,
         type=next(iter(kinds)) if len(kinds) == 1 else None,
         nodes=nodes,
         tasks=tasks,
-        one_per_task=each == 1 and set(totals) == {tasks},
+        one_per_task=counts.get("tres_per_task") == 1 and set(totals) == {tasks},
     )

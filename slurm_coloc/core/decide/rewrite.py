@@ -12,12 +12,12 @@ import re
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.decision import Action, Decision
-from slurm_coloc.core.decide.request import GPU_FIELDS, JobRequest
+from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape, nodes_of, wanted_partitions
 from slurm_coloc.core.slurm.gres import (
     PER_TASK,
+    Gres,
     count_of,
-    parse_gres,
     task_bind,
     with_item,
     without,
@@ -91,12 +91,7 @@ def _on_a_whole_gpu(request: JobRequest, shape: ClusterShape) -> str:
 
 def _drop_gpus(request: JobRequest) -> dict[str, Value]:
     """Clear the GPU from every field that names it, other gres kept."""
-    changed: dict[str, Value] = {}
-    for name in GPU_FIELDS:
-        text = getattr(request, name)
-        if any(item.name == "gpu" for item in parse_gres(text)):
-            changed[name] = without(text, "gpu")
-    return changed
+    return {name: without(getattr(request, name), "gpu") for name in request.gpu_fields}
 
 
 def _first_partition(request: JobRequest, shape: ClusterShape) -> PartitionShape | None:
@@ -185,18 +180,16 @@ def _rewrite(request: JobRequest, fields: dict[str, Value]) -> Rewrite:
 
 def _typed(request: JobRequest, kind: str) -> dict[str, Value]:
     """The fields that ask for GPUs of no type, now of this one; the rest of each as it stands."""
-    changed: dict[str, Value] = {}
-    for name in GPU_FIELDS:
-        text = getattr(request, name)
-        items = parse_gres(text)
-        if any(item.name == "gpu" and item.type is None for item in items):
-            changed[name] = ",".join(
-                f"gres/gpu:{kind}:{item.count}"
-                if item.name == "gpu" and item.type is None
-                else item.raw
-                for item in items
-            )
-    return changed
+
+    def typed(item: Gres) -> str:
+        untyped = item.name == "gpu" and item.type is None
+        return f"gres/gpu:{kind}:{item.count}" if untyped else item.raw
+
+    return {
+        name: ",".join(map(typed, items))
+        for name, items in request.gpu_fields.items()
+        if any(typed(item) != item.raw for item in items)
+    }
 
 
 def _to_slice(request: JobRequest, kind: str) -> Rewrite:

@@ -25,8 +25,8 @@ def typed_limits(shape: ClusterShape, limits: SiteLimits) -> list[str]:
     """Limits on a model of GPUs: where each GPU has a type of its own they limit nothing."""
     models = shape.steerable
     return sorted(
-        f"{option} {tres} of {holder.told} counts a type that no GPU has when each has its own"
-        for holder in limits.holders()
+        f"{option} {tres} of {holder.title} counts a type that no GPU has when each has its own"
+        for holder in limits.owners()
         for option, counts in holder.limits.items()
         for tres in counts
         if tres.startswith(f"{GPU}:") and tres.removeprefix(f"{GPU}:") in models

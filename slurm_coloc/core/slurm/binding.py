@@ -187,7 +187,7 @@ def _what(one: Short) -> str:
     return f"shards on {where}" if one.resource is Resource.SHARDS else _WHAT[one.resource]
 
 
-def told(found: Binding) -> str:
+def binding_text(found: Binding) -> str:
     """The binding in one line for people."""
     if found.node is None:
         return "no node of its partitions is in service"

@@ -90,12 +90,10 @@ class ClusterShape:
     private_data: frozenset[str] = frozenset()  # words of slurm.conf's PrivateData
     select_params: frozenset[str] = frozenset()  # of SelectTypeParameters
     preempt_type: str = ""  # PreemptType
-    age_counts: bool = (
-        False  # whether a job that is not eligible yet loses age (core/place/gate_wait)
-    )
-    constraints: bool = (
-        False  # whether jobs' Extra is a constraint on the nodes' (core/place/node_gate)
-    )
+    #: whether a job that is not eligible yet loses age (core/place/gate_wait)
+    age_counts: bool = False
+    #: whether jobs' Extra is a constraint on the nodes' (core/place/node_gate)
+    constraints: bool = False
 
     @property
     def keeps_whole_apart(self) -> bool:
@@ -178,7 +176,7 @@ def plain(wanted: str | None) -> bool:
 
 def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
-    partition are shared (may_land_elsewhere)."""
+    partition are shared (may_get_unshared_nodes)."""
     if not wanted or not plain(wanted):
         return True
     if "|" in wanted:
@@ -186,7 +184,7 @@ def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
     return all(name in present for name in re.split("[&,]", wanted))
 
 
-def may_land_elsewhere(request: JobRequest, shape: ClusterShape) -> bool:
+def may_get_unshared_nodes(request: JobRequest, shape: ClusterShape) -> bool:
     """Whether the job may be bound to GPU nodes that have no shards, where it could never start.
 
     Named or excluded nodes, a reservation or a rich constraint are not followed here: they are

@@ -89,19 +89,18 @@ def with_item(text: str | None, item: str) -> str:
 def with_shards(text: str, shards: int) -> str:
     """The request ``text`` (see gpu_request) for ``shards`` shards of the same kind instead."""
     kinds = [item.type for item in parse_gres(text) if item.name == "shard" and item.type]
-    kind = f"{kinds[0]}:" if kinds else ""
+    return _with_share(text, f"gres/shard:{kinds[0]}:{shards}" if kinds else f"gres/shard:{shards}")
+
+
+def _with_share(text: str, share: str) -> str:
     per_task = PER_TASK if text.startswith(PER_TASK) else ""
-    return per_task + with_item(without(text, "shard"), f"gres/shard:{kind}{shards}")
+    return per_task + with_item(without(text, "shard"), share)
 
 
 def without_pin(text: str, pins: Collection[str]) -> str:
     """The request with its shards on any GPU, where their type is one of ``pins``."""
     pinned = any(item.name == "shard" and item.type in pins for item in parse_gres(text))
-    if not pinned:
-        return text
-    per_task = PER_TASK if text.startswith(PER_TASK) else ""
-    shards = count_of(text, "shard")
-    return per_task + with_item(without(text, "shard"), f"gres/shard:{shards}")
+    return _with_share(text, f"gres/shard:{count_of(text, 'shard')}") if pinned else text
 
 
 def count_of(text: str | None, name: str) -> int | None:

@@ -89,7 +89,7 @@ class LimitOwner:
     preempts: frozenset[str] = frozenset()  # of a QOS: those whose jobs its own may preempt
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """Its name for people."""
         if self.qos:
             return f"QOS {self.qos}"
@@ -108,7 +108,7 @@ class SiteLimits:
     weights: Mapping[str, Weights] = field(default_factory=dict)
     default_qos: str = "normal"
 
-    def holders(self) -> Iterator[LimitOwner]:
+    def owners(self) -> Iterator[LimitOwner]:
         """QOS first, then accounts and users, as they were listed."""
         yield from self.qos.values()
         yield from self.assocs
@@ -136,7 +136,7 @@ def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> l
     return found
 
 
-def holders_of(
+def limit_owners(
     request: JobRequest, partition: str, shape: ClusterShape, site: SiteLimits
 ) -> list[LimitOwner]:
     """Whose limits hold for a job in one partition, the first to set one wins (man sacctmgr:
@@ -152,34 +152,34 @@ def holders_of(
     return [*pair, *chain]
 
 
-def longest(holders: list[LimitOwner]) -> LimitOwner | None:
+def longest(owners: list[LimitOwner]) -> LimitOwner | None:
     """Whose MaxWall holds for a job: the first that sets one."""
-    return next((one for one in holders if one.max_wall_s is not None), None)
+    return next((one for one in owners if one.max_wall_s is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
     """A limit that a job breaks by its own size, so that it could never start."""
 
-    holder: LimitOwner
+    owner: LimitOwner
     option: Option
     tres: str
     limit: int
-    asked: int
+    count: int
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """``QOS short: at most gres/shard=20 for a job, 30 asked``."""
         word = "at least" if self.option.minimum else "at most"
         per = self.option.per.removesuffix(", at least")
-        return f"{self.holder.told}: {word} {self.tres}={self.limit} for {per}, {self.asked} asked"
+        return f"{self.owner.title}: {word} {self.tres}={self.limit} for {per}, {self.count} asked"
 
 
-def broken(holders: list[LimitOwner], asked: Counts) -> Broken | None:
+def broken(owners: list[LimitOwner], asked: Counts) -> Broken | None:
     """The first limit that a job of such counts can never meet; minutes are not judged."""
     seen: set[tuple[str, str]] = set()
-    for holder in holders:
-        for name, limits in holder.limits.items():
+    for owner in owners:
+        for name, limits in owner.limits.items():
             option = BY_NAME[name]
             if option.minutes:
                 continue
@@ -193,11 +193,11 @@ def broken(holders: list[LimitOwner], asked: Counts) -> Broken | None:
                     seen.add((name, tres))
                 count = asked[tres]
                 if (count < limit) if option.minimum else (count > limit):
-                    return Broken(holder, option, tres, limit, count)
+                    return Broken(owner, option, tres, limit, count)
     return None
 
 
-def _asked(weights: Weights, gpus: int, shards: int) -> dict[str, int]:
+def _counts(weights: Weights, gpus: int, shards: int) -> dict[str, int]:
     asked = {GPU: gpus, SHARD: shards}
     if weights.only_gpus:  # else CPUs and memory are billed too, and are not known here
         asked[BILLING] = weights.billed(gpus, shards)
@@ -219,14 +219,14 @@ def within(
     gpus = request.demand.gpus
     shards = decision.shards * decision.gpus
     for name in wanted_partitions(request, shape):
-        holders = holders_of(request, name, shape, site)
+        owners = limit_owners(request, name, shape, site)
         weights = site.weights.get(name, Weights())
-        refused = broken(holders, _asked(weights, 0, shards))
+        refused = broken(owners, _counts(weights, 0, shards))
         if refused is None:
             continue
         # The same limits in whole GPUs; where these are broken too, sharing is not what stops it.
-        if broken(holders, _asked(weights, gpus, 0)) is None:
-            return Decision(Action.EXCLUSIVE, Reason.LIMIT, detail=refused.told)
+        if broken(owners, _counts(weights, gpus, 0)) is None:
+            return Decision(Action.EXCLUSIVE, Reason.LIMIT, detail=refused.text)
     return decision
 
 
@@ -237,17 +237,17 @@ _REASON = re.compile(
 _TRES = {"GRES": ("gres/gpu", "gres/shard"), "Billing": (BILLING,)}
 
 
-def limits_behind(reason: str, holders: list[LimitOwner]) -> list[str]:
+def limits_behind(reason: str, owners: list[LimitOwner]) -> list[str]:
     """The limits that may stand behind a reason such as QOSMaxGRESPerUser, in words."""
     found = _REASON.fullmatch(reason)
     if found is None:
         return []
     kind, rest = found["kind"], found["rest"]
     lines = []
-    for holder in holders:
-        if bool(holder.qos) != (found["who"] == "QOS"):
+    for owner in owners:
+        if bool(owner.qos) != (found["who"] == "QOS"):
             continue
-        for name, limits in holder.limits.items():
+        for name, limits in owner.limits.items():
             option = BY_NAME[name]
             if not _fits(option, kind, rest):
                 continue
@@ -259,7 +259,7 @@ def limits_behind(reason: str, holders: list[LimitOwner]) -> list[str]:
             ]
             if parts:
                 per = option.per.removesuffix(", at least")
-                lines.append(f"{holder.told} allows {per} {word} {', '.join(parts)}")
+                lines.append(f"{owner.title} allows {per} {word} {', '.join(parts)}")
     return lines
 
 

@@ -45,13 +45,13 @@ class Slot:
     signal: str
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """For the job's environment (COLOC_SLOT)."""
         return f"{self.length_s},{self.warn_s},{self.signal}"
 
 
 def slot_from(text: str) -> Slot:
-    """As ``told`` wrote it."""
+    """A slot from its ``text``."""
     length_s, warn_s, signal = text.split(",")
     return Slot(int(length_s), int(warn_s), signal)
 

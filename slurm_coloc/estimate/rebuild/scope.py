@@ -76,7 +76,7 @@ class Scope:
 
     def after(self, before: Value, made: Value) -> Value:
         """``made``, when the value that it was made of is no longer needed."""
-        self.drop(before)
+        self.tape.drop(before.storage)
         return made
 
     def same(self, x: Value, shape: Shape) -> Value:

@@ -13,10 +13,10 @@ from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.binding import binding, told
+from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
-from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, holders_of, limits_behind
+from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_behind
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.queries import answers
@@ -78,7 +78,7 @@ def _limits(context: Context, view: JobView) -> list[str]:
     asked = JobRequest(view.uid, account=view.account, qos=view.qos or None)
     lines: dict[str, None] = {}  # in order, each once
     for name in view.partition.split(","):
-        holders = holders_of(asked, name, shape, limits)
+        holders = limit_owners(asked, name, shape, limits)
         lines |= dict.fromkeys(limits_behind(base_reason(view.reason), holders))
     return list(lines)
 
@@ -103,7 +103,7 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
     if need is None:
         return live, None
     found = binding(need, tuple(view.partition.split(",")), nodes)
-    bound = {**asdict(found), "text": told(found), "need": asdict(need)}
+    bound = {**asdict(found), "text": binding_text(found), "need": asdict(need)}
     # Before 24.11 Slurm shows no use per GPU: the answer takes the best case.
     bound["per_gpu_known"] = all(node.spread for node in nodes if node.gpus)
     return live, bound

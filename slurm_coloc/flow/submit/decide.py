@@ -114,7 +114,7 @@ class Decider:
             lines.append(f"{NO_REQUEUE}: this Slurm cannot give it more")
         answer = _answer(decision, decision_id, change, lines)
         if slot:
-            answer["env.COLOC_SLOT"] = slot.told
+            answer["env.COLOC_SLOT"] = slot.text
         answer["admin_comment"] = comment_with(job.request.admin_comment, decision_id, decision)
         answer["exclusive_gres"] = whole_gpu(job.shape, None, 1, _fewest_shards(job.shape))
         return answer
@@ -175,7 +175,7 @@ class Decider:
                 fingerprint=estimated.fingerprint,
                 options=estimated.options,
                 features=estimated.features,
-                slot=slot.told if slot else None,
+                slot=slot.text if slot else None,
                 max_slowdown=decision.max_slowdown,
                 learning=asdict(note) if note else None,
                 request=asdict(request),

@@ -226,7 +226,7 @@ class Estimating:
         )
         try:
             # shielded: a late answer is still kept for the next submission of the same text
-            late = self._kept_when_done(key, work)
+            late = self._remembered(key, work)
             return await asyncio.wait_for(asyncio.shield(late), self._limit_s)
         except TimeoutError:
             work.cancel()  # only what has not begun: a queue of slow texts must not grow
@@ -236,7 +236,7 @@ class Estimating:
         except Exception as err:  # an estimator's defect must not cost a submission
             return Estimated(None, Reason.NO_ESTIMATE, f"{type(err).__name__}: {err}")
 
-    async def _kept_when_done(self, key: str, work: Future[Estimated]) -> Estimated:
+    async def _remembered(self, key: str, work: Future[Estimated]) -> Estimated:
         found = await asyncio.wrap_future(work)
         self._kept[key] = found
         while len(self._kept) > KEPT:

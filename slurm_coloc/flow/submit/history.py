@@ -197,7 +197,7 @@ def own_peak(
 
 
 def ended(run: Run, view: JobView | None, end_s: float, share_mib: int) -> EndedRun:
-    """``run`` with what its end told."""
+    """``run`` with its times and its share (MiB), as its end showed them."""
     start_s = (view.start_s if view else None) or run.start_s
     known = {one.name: getattr(run, one.name) for one in fields(run)}
     return EndedRun(**known | {"start_s": start_s, "end_s": end_s, "share_mib": share_mib})

@@ -4,7 +4,7 @@
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import JobView, Terms
-from slurm_coloc.core.slurm.qos_limits import holders_of, longest
+from slurm_coloc.core.slurm.qos_limits import limit_owners, longest
 from slurm_coloc.core.time.stretch import MINUTE_S, Ceiling, reserved_ceiling
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
@@ -23,9 +23,9 @@ async def ceilings(
         limit_s = part.max_time_min * MINUTE_S
         found.append(Ceiling(limit_s, f"MaxTime of partition {part.name}"))
     asked = JobRequest(view.uid, account=view.account or None, qos=view.qos or None)
-    holder = longest(holders_of(asked, view.partition, shape, limits))
+    holder = longest(limit_owners(asked, view.partition, shape, limits))
     if holder is not None and holder.max_wall_s is not None:
-        found.append(Ceiling(holder.max_wall_s, f"MaxWall of {holder.told}"))
+        found.append(Ceiling(holder.max_wall_s, f"MaxWall of {holder.title}"))
     for one in await context.slurm.reservations():
         if in_nodes(one.nodes, view.nodes):
             ceiling = reserved_ceiling(one, terms.reservation, start_s, now)

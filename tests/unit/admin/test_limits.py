@@ -84,7 +84,7 @@ def dbd(monkeypatch: pytest.MonkeyPatch) -> Dbd:
 
 def run(config: Config, *, back: bool = False) -> limits.Found:
     """`coloc limits --apply --yes`, with --undo."""
-    found = limits.look(config, back=back)
+    found = limits.read(config, back=back)
     if found.plan.changes:
         limits.apply(config, found, lambda line: None, back=back)
     return found
@@ -150,7 +150,7 @@ def test_a_refused_change_is_not_ours(config: Config, dbd: Dbd) -> None:
 def test_what_cannot_be_written_down_is_not_set(config: Config, dbd: Dbd) -> None:
     before = copy(dbd)
     config.daemon.state_dir.chmod(0o777)  # a folder that others may write in is not taken
-    found = limits.look(config)
+    found = limits.read(config)
     with pytest.raises(ColocError):
         limits.apply(config, found, lambda line: None)
     assert copy(dbd) == before

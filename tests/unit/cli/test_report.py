@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.cli import report as page
 from slurm_coloc.cli.app import build
-from slurm_coloc.cli.chart import chart
+from slurm_coloc.cli.report import chart
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries import report as flow

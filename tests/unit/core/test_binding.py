@@ -13,9 +13,9 @@ from slurm_coloc.core.slurm.binding import (
     NodeUse,
     Resource,
     binding,
+    binding_text,
     packed,
     shortages,
-    told,
 )
 
 NODE = NodeUse(
@@ -43,7 +43,7 @@ def _names(found: Binding) -> list[str]:
 def test_fits_now() -> None:
     found = _bound(Need(cpus=1, memory_mib=1000, shards=27))
     assert found == Binding("n1", (), True)
-    assert "jobs before it" in told(found)
+    assert "jobs before it" in binding_text(found)
 
 
 def test_shards_are_counted_on_one_gpu() -> None:
@@ -51,7 +51,7 @@ def test_shards_are_counted_on_one_gpu() -> None:
     found = _bound(Need(shards=28))
     assert _names(found) == ["shards"]
     assert (found.shorts[0].needed, found.shorts[0].free, found.shorts[0].total) == (28, 27, 39)
-    assert "28 shards on one GPU needed, 27 free" in told(found)
+    assert "28 shards on one GPU needed, 27 free" in binding_text(found)
 
 
 def test_cpus_and_memory() -> None:
@@ -74,7 +74,7 @@ def test_a_whole_gpu_needs_one_that_nobody_uses() -> None:
 def test_never() -> None:
     found = _bound(Need(shards=40))
     assert not found.possible
-    assert "ever" in told(found)
+    assert "ever" in binding_text(found)
 
 
 def test_nearest_node_is_the_one_that_lacks_least() -> None:
@@ -91,7 +91,7 @@ def test_other_partitions_and_nodes_out_of_service_do_not_count() -> None:
     down = replace(NODE, name="c", usable=False)
     found = _bound(Need(shards=1), elsewhere, down)
     assert found == Binding(None, (), False)
-    assert "in service" in told(found)
+    assert "in service" in binding_text(found)
 
 
 def test_gpu_type() -> None:

@@ -16,7 +16,7 @@ from slurm_coloc.core.slurm.pending import pending_text
 from slurm_coloc.core.slurm.qos_limits import (
     LimitOwner,
     SiteLimits,
-    holders_of,
+    limit_owners,
     limits_behind,
     parse_counts,
     within,
@@ -152,7 +152,9 @@ def test_the_default_qos_is_the_nearest_one_of_the_chain() -> None:
 
 def test_a_loop_of_accounts_ends() -> None:
     ours = replace(PHYSICS, parent="other")
-    assert holders_of(JOB, "main", SHAPE, site(ours, LimitOwner(account="other", parent="physics")))
+    assert limit_owners(
+        JOB, "main", SHAPE, site(ours, LimitOwner(account="other", parent="physics"))
+    )
 
 
 def test_shares_of_several_gpus_count_together() -> None:

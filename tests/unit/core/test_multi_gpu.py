@@ -20,7 +20,7 @@ from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite
 from slurm_coloc.core.recover.array_tasks import Share, new_request
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step
-from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse, binding, told
+from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse, binding, binding_text
 from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape, NodeShape
 from slurm_coloc.core.slurm.gres import gpu_request, same_gres, task_bind
 from slurm_coloc.core.slurm.job import JobView
@@ -150,7 +150,7 @@ def test_recovery_restores_the_request_per_task() -> None:
 def test_what_binds_is_counted_on_so_many_gpus() -> None:
     node = NodeUse("n1", ("main",), True, 32, 0, 1000, 0, "a100", (Gpu(30, 39), Gpu(0, 39)))
     found = binding(Need(shards=12, shared_gpus=2), ("main",), (node,))
-    assert "12 shards on each of 2 GPUs needed, 9 free" in told(found)
+    assert "12 shards on each of 2 GPUs needed, 9 free" in binding_text(found)
     assert binding(Need(shards=9, shared_gpus=2), ("main",), (node,)).shorts == ()
     never = binding(Need(shards=9, shared_gpus=3), ("main",), (node,))
     assert not never.possible

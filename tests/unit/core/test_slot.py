@@ -56,7 +56,7 @@ def test_who_has_slots(
 
 def test_a_short_slot_has_a_short_warning() -> None:
     slot, _ = choose(10, replace(RULES, min_s=1), None, "")
-    assert slot == Slot(10, 5, "URG") and slot.told == "10,5,URG"
+    assert slot == Slot(10, 5, "URG") and slot.text == "10,5,URG"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(90, "90 s"), (3600, "1 h"), (3660, "1 h 1 min")])

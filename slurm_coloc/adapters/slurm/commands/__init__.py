@@ -124,7 +124,7 @@ class SlurmCommands(Orders):
         """What every node has and what is taken now, per device where the release tells."""
         nodes = await self._nodes()
         shards: dict[str, list[int]] = {}
-        if not any(use.tells_per_gpu(pairs.get("GresUsed", "")) for pairs in nodes):
+        if not any(use.shows_per_gpu(pairs.get("GresUsed", "")) for pairs in nodes):
             shards = use.parse_shards_by_node(await self._squeue(use.NEED, RUNNING))
         return tuple(use.node_use(pairs, shards) for pairs in nodes)
 

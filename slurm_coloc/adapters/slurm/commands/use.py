@@ -71,7 +71,7 @@ def parse_shards_by_node(text: str) -> dict[str, list[int]]:
     return found
 
 
-def tells_per_gpu(used: str) -> bool:
+def shows_per_gpu(used: str) -> bool:
     """Whether a node's ``GresUsed`` tells the shards of each device (24.11 and later)."""
     return bool(re.search(r"shard:\S*\([\d-]+/\d+", used))
 
@@ -101,7 +101,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
     shape = node_shape(pairs)
     used = pairs.get("GresUsed", "")
     gpus: tuple[Gpu, ...] = ()
-    if shape and tells_per_gpu(used):
+    if shape and shows_per_gpu(used):
         gpus = _devices(used, shape.gpus)
     elif shape:
         taken = jobs_shards.get(shape.name, ())
@@ -117,7 +117,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         memory_used_mib=number(pairs.get("AllocMem", "")),
         gpu_type=shape.gpu_type if shape else None,
         gpus=gpus,
-        spread=tells_per_gpu(used),
+        spread=shows_per_gpu(used),
         devices=shape.devices if shape else (),
         extra=given(pairs.get("Extra", "")),
         held_back=any(word in state for word in HELD_BACK),
