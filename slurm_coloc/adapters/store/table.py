@@ -42,14 +42,14 @@ def records(kind: type[R], db: Database, sql: str, *values: object) -> list[R]:
     found = db.execute(sql, values)
     names = [column[0] for column in found.description]
     readers = _readers(kind)
-    decoded = [(place, readers[name]) for place, name in enumerate(names) if name in readers]
+    decoded = [(name, readers[name]) for name in names if name in readers]
     made = []
     for row in found:
-        values_of = list(row)
-        for place, read in decoded:
-            if values_of[place] is not None:
-                values_of[place] = read(values_of[place])
-        made.append(kind(**dict(zip(names, values_of, strict=True))))
+        columns = dict(zip(names, row, strict=True))
+        for name, read in decoded:
+            if columns[name] is not None:
+                columns[name] = read(columns[name])
+        made.append(kind(**columns))
     return made
 
 

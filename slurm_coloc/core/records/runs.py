@@ -206,7 +206,7 @@ class Event:
     job_id: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: submissions read dozens of them
 class ModelPeaks:
     """Measured peaks of a user's model with these options, GPU type and batch size; the figures are
     core/decide/learned.Past's. ``smact``: SM activity of a run alone on its GPU."""
