@@ -61,7 +61,7 @@ def margin_s(base_s: float, rules: Rules) -> float:
     return min(rules.margin_s, base_s * MARGIN_PART)
 
 
-def judged_s(job: Timed, rules: Rules) -> float:
+def due_s(job: Timed, rules: Rules) -> float:
     """When (Unix seconds) the limit is judged next."""
     return job.start_s + job.limit_s - margin_s(job.base_s, rules)
 

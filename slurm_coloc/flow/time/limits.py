@@ -19,15 +19,7 @@ from slurm_coloc.core.records.runs import Key, OfRun, PresentRun
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.time.slot import words
-from slurm_coloc.core.time.stretch import (
-    MINUTE_S,
-    Rules,
-    Stretch,
-    Timed,
-    judged_s,
-    margin_s,
-    stretch,
-)
+from slurm_coloc.core.time.stretch import MINUTE_S, Rules, Stretch, Timed, due_s, margin_s, stretch
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
@@ -198,7 +190,7 @@ class Stretcher:
     def _due(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> bool:
         """Whether the limit is to be looked at before the next round."""
         job = Timed(row.start_s, row.original_s, row.limit_s, lost, pressed.speed)
-        return now >= judged_s(job, self._rules) - self.interval_s
+        return now >= due_s(job, self._rules) - self.interval_s
 
     async def _stretch(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> None:
         found = await self._shown(row)

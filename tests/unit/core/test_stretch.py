@@ -13,7 +13,7 @@ from slurm_coloc.core.time.stretch import (
     Rules,
     Stretch,
     Timed,
-    judged_s,
+    due_s,
     margin_s,
     reserved_ceiling,
     stretch,
@@ -38,7 +38,7 @@ def test_it_is_owed_what_it_lost_and_lent_one_margin_at_most() -> None:
 
 
 def test_it_is_late() -> None:
-    assert judged_s(job(), RULES) == HOUR - 300
+    assert due_s(job(), RULES) == HOUR - 300
     assert margin_s(60, RULES) == 15
 
 
@@ -98,15 +98,15 @@ def live(base_s: float, work_s: float, speeds: list[float]) -> tuple[str, list[i
     while True:
         speed = speeds[min(9, int(10 * done / work_s))]
         one = Timed(0.0, base_s, limit_s, lost, speed)
-        if at >= judged_s(one, RULES) - LOOK_S:
+        if at >= due_s(one, RULES) - LOOK_S:
             found = stretch(one, at, RULES, [])
             if found.minutes is not None:
                 assert found.minutes * 60 > limit_s
                 limit_s = found.minutes * 60.0
                 limits.append(found.minutes)
         # To the next moment at which something can happen.
-        due_s = judged_s(Timed(0.0, base_s, limit_s, lost, speed), RULES) - LOOK_S
-        step = max(LOOK_S, min(due_s - at, (work_s / 10) / speed))
+        begins_s = due_s(Timed(0.0, base_s, limit_s, lost, speed), RULES) - LOOK_S
+        step = max(LOOK_S, min(begins_s - at, (work_s / 10) / speed))
         step = min(step, limit_s - at, (work_s - done) / speed)
         at, done, lost = at + step, done + step * speed, lost + step * (1 - speed)
         if done >= work_s - 1e-6:
