@@ -124,7 +124,7 @@ class Agent:
         """Send a heartbeat; raises DaemonUnreachable where a standby answers, or colocd refuses."""
         figures = self._sampler.heartbeat() if self._sampler else {}
         node = self._me.node
-        answer = await link.ask(
+        answer = await link.call(
             "beat", node=node, version=__version__, spooled=len(self._names()), **figures
         )
         if code := error_code(answer):
@@ -136,7 +136,7 @@ class Agent:
 
     def _names(self) -> list[str]:
         try:
-            with spool.opened_dir(self._settings.spool_dir, None, self._uid) as fd:
+            with spool.open_dir(self._settings.spool_dir, None, self._uid) as fd:
                 if time.time() - self._cleaned_s > DAY_S:
                     self._cleaned_s = time.time()
                     spool.forget_aside(fd, time.time() - ASIDE_KEPT_S)
@@ -151,7 +151,7 @@ class Agent:
         names = [name for name in self._names() if name not in self._later]
         if not names:
             return
-        with spool.opened_dir(self._settings.spool_dir, None, self._uid) as fd:
+        with spool.open_dir(self._settings.spool_dir, None, self._uid) as fd:
             for name in names:
                 line = read_spooled(fd, name, self._uid)
                 answer = await link.exchange(line) if line is not None else {}

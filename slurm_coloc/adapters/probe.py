@@ -26,7 +26,7 @@ class Node:
     is_socket: bool
 
 
-def look(path: Path) -> Node | None:
+def check(path: Path) -> Node | None:
     """A path as it is; None where there is none or it may not be seen."""
     try:
         found = path.stat()

@@ -30,7 +30,7 @@ def uid_of(user: str) -> int:
 
 
 @contextlib.contextmanager
-def opened_dir(path: Path, mode: int | None, owner: int | None = None) -> Iterator[int]:
+def open_dir(path: Path, mode: int | None, owner: int | None = None) -> Iterator[int]:
     """A descriptor of ``path``, made with ``mode`` where missing, for ``owner`` (uid) or us.
 
     Nothing is made where ``mode`` is None. Raises ConfigError when it is missing then, a symlink,

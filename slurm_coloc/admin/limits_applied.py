@@ -50,10 +50,10 @@ def path_of(config: Config) -> str:
 def read(config: Config, cluster: str) -> Record | None:
     """What --apply set on this cluster; None where there is no record. Raises ColocError for a file
     that is damaged, of another cluster, or may not be read."""
-    if probe.look(config.daemon.state_dir) is None:
+    if probe.check(config.daemon.state_dir) is None:
         return None
     owner = spool.uid_of(config.daemon.slurm_user)
-    with spool.opened_dir(config.daemon.state_dir, None, owner) as folder:
+    with spool.open_dir(config.daemon.state_dir, None, owner) as folder:
         raw = spool.read_file(folder, NAME, {0, owner, os.geteuid()}, LARGEST)
     if raw is None:
         return None
@@ -83,7 +83,7 @@ def write(config: Config, cluster: str, record: Iterable[Applied]) -> None:
     text = json.dumps({"schema": SCHEMA, "cluster": cluster, "set": rows}, indent=1) + "\n"
     owner = spool.uid_of(config.daemon.slurm_user)
     try:
-        with spool.opened_dir(config.daemon.state_dir, None, owner) as folder:
+        with spool.open_dir(config.daemon.state_dir, None, owner) as folder:
             spool.write_file(folder, NAME, text.encode(), 0o600, owner)
     except (ColocError, OSError) as err:
         text = f"{path_of(config)} cannot be written ({err}): nothing more is set; run this as root"

@@ -10,7 +10,7 @@ from slurm_coloc.adapters.nvml.mig import MigDevice, MigGpu
 from slurm_coloc.admin.rules.mig_plan import PastRun
 from slurm_coloc.config import Config
 from slurm_coloc.core.gpu.usage import alone_smact
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 
 MOST_RUNS = 1000  # as many as colocd tells at once
 
@@ -18,7 +18,7 @@ MOST_RUNS = 1000  # as many as colocd tells at once
 def past_runs(config: Config, limit: int = MOST_RUNS) -> tuple[list[PastRun], int]:
     """The completed runs whose peak was measured, and how many others were recorded. Raises
     ColocError where colocd does not answer."""
-    rows = ask(config, "history", {"limit": limit})["runs"]
+    rows = call(config, "history", {"limit": limit})["runs"]
     runs = [run for row in rows if (run := past_run(row))]
     return runs, len(rows) - len(runs)
 

@@ -12,7 +12,7 @@ from slurm_coloc.cli.options import AsJson, JobId
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 
 OPTIONS = ("batch_size", "seq_len", "optimizer", "precision")
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job, or it is somebody else's.
         """
-        answer = ask(load_config(), "explain", {"job_id": job_id})
+        answer = call(load_config(), "explain", {"job_id": job_id})
         del answer["v"], answer["ok"]
         if as_json:
             render.print_json(answer)

@@ -8,7 +8,7 @@ import typer
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 
 COLUMNS = (
     *("NODE", "GPU", "NAME", "USED>", "OF>", "SMACT>", "DRAM>", "POWER>"),
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
         there, the reason is in --json, with SM occupancy and PCIe. JOBS are ids and what each
         holds, FOREIGN what processes of no job hold.
         """
-        answer = ask(load_config(), "gpus", {})
+        answer = call(load_config(), "gpus", {})
         if answer.get("private"):
             print("coloc: PrivateData=jobs: job ids are not shown", file=sys.stderr)
         for node, why in answer["without"].items():

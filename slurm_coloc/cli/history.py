@@ -7,7 +7,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.jobs import COLUMNS, row_of
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 
 OBSERVED = ("USER", "PARTITION", "WOULD BE", "SHARE", "ESTIMATE>", "UPPER>", "WHY", "AGE>")
 
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         Yours; everybody's for root and SlurmUser. Estimate, bound and measured peak are GiB of
         GPU memory.
         """
-        answer = ask(load_config(), "history", {"limit": limit})
+        answer = call(load_config(), "history", {"limit": limit})
         runs, observed = answer["runs"], answer["observed"]
         if as_json:
             render.print_json({"runs": runs, "observed": observed})

@@ -12,7 +12,7 @@ from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.tries import came_by
 from slurm_coloc.config import load_config
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 
 COLUMNS = (
     *("JOB>", "USER", "STATE", "GPU", "SHARE"),
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}
         if user is not None:
             wanted["user"] = _uid(user)
-        answer = ask(load_config(), "jobs", wanted)
+        answer = call(load_config(), "jobs", wanted)
         if answer.get("private"):
             print("coloc: PrivateData=jobs: only your own are shown", file=sys.stderr)
         if as_json:

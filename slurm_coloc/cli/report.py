@@ -12,7 +12,7 @@ from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 
 COLUMNS = (
     *("USER", "RUNS>", "SHARED>", "OK>", "OOM>", "PUT BACK>", "HOURS>"),
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
         wanted: dict[str, Any] = {"days": days} if job_id is None else {"job_id": job_id}
-        answer = ask(load_config(), "usage", wanted)
+        answer = call(load_config(), "usage", wanted)
         del answer["v"], answer["ok"]
         if as_json:
             render.print_json(answer)

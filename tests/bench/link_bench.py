@@ -102,7 +102,7 @@ def _measure(target: str, munge_socket: Path) -> None:
 
     def connect_and_ask() -> None:
         with NetWire(target, me, 5) as wire:
-            assert wire.ask("ping")["ok"]
+            assert wire.call("ping")["ok"]
 
     made = [munge.encode(b"x" * 200, uid, 5) for _ in range(ROUNDS)]
     print(f"{'link to colocd, this host':<34} {'median ms':>10} {'p99 ms':>8} {'worst ms':>9}")
@@ -110,7 +110,7 @@ def _measure(target: str, munge_socket: Path) -> None:
     _print("munge: open a credential", _times_ms(lambda: munge.decode(made.pop(), 5)))
     _print("connect, handshake, first answer", _times_ms(connect_and_ask))
     with NetWire(target, me, 60) as wire:
-        _print("one more question", _times_ms(lambda: wire.ask("ping")))
+        _print("one more question", _times_ms(lambda: wire.call("ping")))
 
 
 if __name__ == "__main__":

@@ -221,16 +221,16 @@ def test_a_node_speaks_only_for_itself(linked: Lab) -> None:
         (None, "n1", "not-allowed"),
     ):
         with wire(lab, claim) as link:
-            answer = link.ask("report", **forged(job_id, spoken))
+            answer = link.call("report", **forged(job_id, spoken))
             assert answer["error"]["code"] == code, (claim, answer)
-            answer = link.ask("launch", job_id=job_id, restart=0, node=spoken, gpus=[])
+            answer = link.call("launch", job_id=job_id, restart=0, node=spoken, gpus=[])
             assert answer["error"]["code"] == code, (claim, answer)
     with wire(lab, "n1") as link:
-        answer = link.ask("report", **forged(job_id, "n1") | {"restart": 1})
+        answer = link.call("report", **forged(job_id, "n1") | {"restart": 1})
         assert answer["error"]["code"] == "not-yours"
         for op in ("submit", "reload"):
-            assert link.ask(op)["error"]["code"] == "not-allowed"
-        answer = link.ask("launch", job_id=job_id, restart=0, node="n1", gpus=[])
+            assert link.call(op)["error"]["code"] == "not-allowed"
+        answer = link.call("launch", job_id=job_id, restart=0, node="n1", gpus=[])
         assert answer["reservation"]["shards"] > 0
     lab.run(["scancel", str(job_id)])
     lab.wait(job_id, "CANCELLED")
@@ -245,7 +245,7 @@ def test_an_address_that_is_not_the_nodes_is_refused(make_lab: Callable[..., Lab
     lab = make_lab(users=1, network=True, slurm_conf_extra=extra)
     until(lambda: ask(lab, op="status")["linked_nodes"] == 1, 40, "the agent is linked")
     with wire(lab, "n7") as link:
-        answer = link.ask("beat")
+        answer = link.call("beat")
         assert answer["error"]["code"] == "not-allowed", answer
 
 
@@ -280,13 +280,13 @@ def test_a_user_can_neither_report_nor_launch(linked: Lab) -> None:
         for claim in (None, "n1"):
             with wire(lab, claim) as link:
                 for op in ("report", "launch", "beat", "submit", "reload"):
-                    answer = link.ask(op, **forged(job_id, "n1"))
+                    answer = link.call(op, **forged(job_id, "n1"))
                     found.append(answer["error"]["code"])
         return found
 
     assert as_user(lab, codes) == ["not-allowed"] * 10
     with wire(lab, "n1") as link:  # the same words of root's on the node are taken
-        assert link.ask("launch", job_id=job_id, restart=0, node="n1", gpus=[])["ok"]
+        assert link.call("launch", job_id=job_id, restart=0, node="n1", gpus=[])["ok"]
 
 
 def test_a_replayed_or_forged_hello_is_refused(linked: Lab) -> None:
@@ -314,10 +314,10 @@ def test_a_replayed_or_forged_hello_is_refused(linked: Lab) -> None:
     honest.close()
     # Whoever takes over an authenticated connection cannot speak on it.
     link = wire(lab, "n1")
-    assert link.ask("ping")["ok"]
+    assert link.call("ping")["ok"]
     link._sock.sendall(b"0" * 64 + b' {"v":1,"op":"beat"}\n')
     with pytest.raises(DaemonUnreachable):
-        link.ask("ping")
+        link.call("ping")
 
 
 def test_others_jobs_as_private_data_says(linked: Lab) -> None:

@@ -21,8 +21,8 @@ EXAMPLES = "/usr/share/slurm-coloc/examples"
 Done = subprocess.CompletedProcess[str]
 ASK = """
 import json, pathlib
-from slurm_coloc.flow.client.request import ask_socket
-print(json.dumps(ask_socket(pathlib.Path("/run/slurm-coloc/colocd.sock"), "status")))
+from slurm_coloc.flow.client.request import call_socket
+print(json.dumps(call_socket(pathlib.Path("/run/slurm-coloc/colocd.sock"), "status")))
 """
 
 

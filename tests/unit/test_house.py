@@ -17,7 +17,7 @@ SHARED = {
 
 #: What does not hold yet. These figures only shrink: lower them with what you mend.
 LINES = 52_960  # of all Python in slurm_coloc, as `wc -l` counts; 49,000 are wanted
-RETIRED_FUNCTIONS = 29  # functions and methods whose names have retired words
+RETIRED_FUNCTIONS = 5  # functions and methods whose names have retired words
 
 
 def test_no_folder_is_crowded() -> None:

@@ -32,7 +32,7 @@ class Dcgmi:
             str(self.path), *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT
         )
 
-    async def ask(self, *words: str) -> tuple[bool, str]:
+    async def run(self, *words: str) -> tuple[bool, str]:
         """Whether it succeeded within COMMAND_S, and its output."""
         try:
             child = await self.start(*words)

@@ -116,13 +116,13 @@ class Dcgm:
         """Start dmon and read it to its end; why it ended."""
         if missing := self._dcgmi.missing:
             return missing
-        done, text = await self._dcgmi.ask("discovery", "-l")
+        done, text = await self._dcgmi.run("discovery", "-l")
         gpus = read_discovery(text) if done else {}
         if not gpus:
             return f"DCGM: {first(text) or 'no GPUs'}"
         self.numbers = {uuid: number for number, uuid in gpus.items()}
         fields = ",".join(str(field) for field, _ in FIELDS.values())
-        done, text = await self._dcgmi.ask("discovery", "-c")
+        done, text = await self._dcgmi.run("discovery", "-c")
         cut = read_instances(text) if done else {}
         entities = ",".join([*map(str, gpus), *(f"i:{entity}" for entity in cut)])
         only = ("-i", entities) if cut else ()
@@ -168,8 +168,8 @@ class Dcgm:
 
     async def pause(self) -> bool:
         """Free the profiling counters for a job's own profiler; whether DCGM did."""
-        return (await self._dcgmi.ask("profile", "--pause"))[0]
+        return (await self._dcgmi.run("profile", "--pause"))[0]
 
     async def resume(self) -> bool:
         """Take them again."""
-        return (await self._dcgmi.ask("profile", "--resume"))[0]
+        return (await self._dcgmi.run("profile", "--resume"))[0]

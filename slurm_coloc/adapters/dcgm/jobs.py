@@ -104,40 +104,40 @@ class JobStatistics:
 
     async def groups(self) -> dict[str, int]:
         """Ours that are there, by name; also those of an agent that was killed."""
-        return read_groups(await self._ask("group", "-l"))
+        return read_groups(await self._run("group", "-l"))
 
     async def begin(self, name: str, gpus: list[int]) -> int:
         """Make a group of these GPUs (DCGM's numbers), have them watched, and begin; the group."""
-        text = await self._ask("group", "-c", name, "-a", ",".join(map(str, gpus)))
+        text = await self._run("group", "-c", name, "-a", ",".join(map(str, gpus)))
         hit = _CREATED.search(text)
         if hit is None:
             raise GpuError(f"dcgmi group: {first(text)}", "dcgm")
         group = hit[1]
         try:
-            await self._ask(
+            await self._run(
                 *("stats", "-g", group, "-e", "-u", str(WATCH_MS), "-m", str(KEPT_S)),
             )
-            await self._ask("stats", "-g", group, "-s", name)
+            await self._run("stats", "-g", group, "-s", name)
         except GpuError:
-            await self._dcgmi.ask("group", "-d", group)
+            await self._dcgmi.run("group", "-d", group)
             raise
         return int(group)
 
     async def read(self, name: str) -> dict[int, Plain]:
         """Figures up to now, of a job that runs or has ended."""
-        found = read_stats(await self._ask("stats", "-v", "-j", name))
+        found = read_stats(await self._run("stats", "-v", "-j", name))
         if not found:
             raise GpuError(f"dcgmi stats: nothing of {name}", "dcgm")
         return found
 
     async def remove(self, name: str, group: int) -> None:
         """Forget a job and its group; what is not there any more is no fault."""
-        await self._dcgmi.ask("stats", "-x", name)
-        await self._dcgmi.ask("stats", "-r", name)
-        await self._dcgmi.ask("group", "-d", str(group))
+        await self._dcgmi.run("stats", "-x", name)
+        await self._dcgmi.run("stats", "-r", name)
+        await self._dcgmi.run("group", "-d", str(group))
 
-    async def _ask(self, *words: str) -> str:
-        done, text = await self._dcgmi.ask(*words)
+    async def _run(self, *words: str) -> str:
+        done, text = await self._dcgmi.run(*words)
         if not done or text.lstrip().startswith("Error"):
             raise GpuError(f"dcgmi {words[0]}: {first(text)}", "dcgm")
         return text

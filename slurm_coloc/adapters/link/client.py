@@ -81,7 +81,7 @@ class Wire:
         """Close the connection."""
         self._sock.close()
 
-    def ask(self, op: str, **fields: Any) -> Answer:
+    def call(self, op: str, **fields: Any) -> Answer:
         """Send one request, return the answer (``ok`` may be false); DaemonUnreachable."""
         return self.exchange(json.dumps({"v": 1, "op": op, **fields}).encode())
 

@@ -54,7 +54,7 @@ class Link:
             raise
         return link
 
-    async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+    async def call(self, op: str, **fields: Any) -> dict[str, Any]:
         """Send one request, return the answer (``ok`` may be false); DaemonUnreachable."""
         return await self.exchange(json.dumps({"v": 1, "op": op, **fields}).encode())
 

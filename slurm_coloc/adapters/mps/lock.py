@@ -22,14 +22,14 @@ _PAUSE_S = 0.005
 def locked(path: Path, limit_s: float) -> Iterator[bool]:
     """Whether the lock was taken within ``limit_s``; it is given back at the end. Raises GpuError
     for a file that cannot be a lock, and OSError."""
-    fd = _opened(path)
+    fd = _open(path)
     try:
         yield _taken(fd, time.monotonic() + limit_s)
     finally:
         os.close(fd)
 
 
-def _opened(path: Path) -> int:
+def _open(path: Path) -> int:
     # O_NONBLOCK: a FIFO at this place must not hold a hook up.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)

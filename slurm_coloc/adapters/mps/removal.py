@@ -41,7 +41,7 @@ def remove(folder: Path) -> None:
     """Take the folder of a daemon, ``<run_dir>/mps/<gpu>/<uid or all>``, out of its place; what is
     in it goes behind the caller. Raises OSError where it stays."""
     mps = folder.parents[1]
-    with opened(mps) as old:
+    with open_old(mps) as old:
         try:
             os.rename(folder, _fresh(_owner(folder)), dst_dir_fd=old)
         except FileNotFoundError:
@@ -65,7 +65,7 @@ def sweep(mps: Path) -> None:
 
 
 @contextlib.contextmanager
-def opened(mps: Path) -> Iterator[int]:
+def open_old(mps: Path) -> Iterator[int]:
     """A descriptor of ``.old``, made where it is missing. Raises OSError."""
     with contextlib.suppress(FileExistsError):
         (mps / OLD).mkdir(0o700)
@@ -125,7 +125,7 @@ def _round(mps: Path) -> None:
     """Remove folders, one process at a time on a node. A process that finds the lock taken ends:
     its holder checks for new folders after it has released the lock."""
     tried: set[str] = set()
-    with opened(mps) as old:
+    with open_old(mps) as old:
         while _next(old, tried):
             try:
                 fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from slurm_coloc.admin.rules.finding import Finding, Status, judge
 from slurm_coloc.config import Config
 from slurm_coloc.errors import ColocError, ConfigError
 from slurm_coloc.estimate.api import AUTO, registry
-from slurm_coloc.flow.client.request import ask_socket
+from slurm_coloc.flow.client.request import call_socket
 from slurm_coloc.flow.estimators.calibrations import load_stacks
 
 ANSWER_S = 3.0
@@ -23,7 +23,7 @@ Answer = dict[str, Any] | ColocError
 def read_status(config: Config) -> Answer:
     """Ask the colocd of this host."""
     try:
-        return ask_socket(config.daemon.socket, "status", deadline_s=ANSWER_S)
+        return call_socket(config.daemon.socket, "status", deadline_s=ANSWER_S)
     except ColocError as err:
         return err
 
@@ -50,7 +50,7 @@ def settings(config: Config) -> Iterator[Finding]:
         Status.WARN,
     )
     off = config.daemon.off_file
-    thrown = probe.look(off) is not None
+    thrown = probe.check(off) is not None
     text = f"{off} {'exists: slurm-coloc does nothing' if thrown else 'is not there'}"
     todo = f"rm {off} when slurm-coloc is to work again"
     yield judge("off-switch", not thrown, text, todo, Status.WARN)
@@ -100,7 +100,7 @@ def daemon(config: Config, status: Answer) -> Iterator[Finding]:
         text = "mode {mode}, {gpus} GPUs, {shards} shards"
         shown = {key: status.get(key) for key in ("mode", "gpus", "shards")}
         yield Finding("colocd", Status.OK, text.format(**shown))
-    found, folder = probe.look(socket), probe.look(socket.parent)
+    found, folder = probe.check(socket), probe.check(socket.parent)
     if found is None or folder is None:
         yield Finding("socket", Status.NA, f"{socket} is not there")
         return
@@ -122,7 +122,7 @@ def state_folder(config: Config) -> Finding:
     """daemon.state_dir: on a local disk, and SlurmUser's alone."""
     uid = _uid(config)
     state = config.daemon.state_dir
-    found = probe.look(state)
+    found = probe.check(state)
     kind = file_system(state)
     if found is None:
         text = f"{state} is not there or cannot be seen"

@@ -60,8 +60,8 @@ def _spank(slurm: Slurm) -> Finding:
     plugin = Path(plugins[0])
     if not plugin.is_absolute():
         folders = [Path(one) for one in slurm_conf.value(slurm.conf, "PluginDir").split(":")]
-        plugin = next((f / plugin for f in folders if probe.look(f / plugin)), folders[0] / plugin)
-    if probe.look(plugin) is None:
+        plugin = next((f / plugin for f in folders if probe.check(f / plugin)), folders[0] / plugin)
+    if probe.check(plugin) is None:
         todo = "install it on every host where jobs are submitted or run"
         return Finding("spank-plugin", Status.FAIL, f"{plugin} is not there", todo)
     built, runs = probe.plugin_release(plugin), slurm.shape.release

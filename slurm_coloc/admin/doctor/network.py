@@ -14,7 +14,7 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow.client.request import ask_network
+from slurm_coloc.flow.client.request import call_network
 
 SHOWN = 8  # names of nodes
 
@@ -84,7 +84,7 @@ def _answers(config: Config) -> Iterator[Finding]:
     for target in config.network.controllers:
         begin = time.monotonic()
         try:
-            told = ask_network(config, target, "status", ANSWER_S)
+            told = call_network(config, target, "status", ANSWER_S)
         except ColocError as err:
             clock = "expired" in err.message or "future" in err.message
             todo = (

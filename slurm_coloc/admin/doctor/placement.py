@@ -20,7 +20,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import ColocError, SlurmError
-from slurm_coloc.flow.client.request import ask
+from slurm_coloc.flow.client.request import call
 from slurm_coloc.policies import registry
 
 WEEK_S = 7 * 86400.0
@@ -74,7 +74,7 @@ def _figures(config: Config) -> Finding:
         return Finding("node-gate-figures", Status.NA, f"nodes are not known: {err.message}")
     figures = {use.name: pct for use in uses if (pct := present(use.extra)) is not None}
     try:
-        ask(config, "ping", {}, ANSWER_S)
+        call(config, "ping", {}, ANSWER_S)
     except ColocError as err:
         return steerchecks.figures(figures, err.message)
     return steerchecks.figures(figures)

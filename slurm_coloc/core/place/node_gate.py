@@ -90,9 +90,9 @@ def due(extra: str, pct: int, number: int, gate_pct: int) -> bool:
     return abs(now_pct - pct) >= STEP_PCT or (now_pct < gate_pct) != (pct < gate_pct)
 
 
-def asks(pct: int, nodes: Collection[int]) -> str | None:
+def constraint_below(pct: int, nodes: Collection[int]) -> str | None:
     """A job's constraint: a figure below ``pct`` on one of these nodes; None where that is too long
-    to be asked, or there is none."""
+    to be written, or there is none."""
     ranges: list[list[int]] = []
     for number in sorted(nodes):
         if ranges and number == ranges[-1][1] + 1:
@@ -126,7 +126,7 @@ def own_part(extra: str) -> str:
     return (found["own"] or "") if found else extra
 
 
-def asked(extra: str) -> int | None:
+def limit_pct(extra: str) -> int | None:
     """The figure of our constraint in a job's Extra; None where none can keep it off a node."""
     found = _OURS.fullmatch(extra)
     return int(found["pct"]) if found and found["pct"] else None

@@ -36,34 +36,34 @@ _CLASSES: dict[str, type[ColocError]] = {
 }
 
 
-def ask(
+def call(
     config: Config, op: str, fields: dict[str, Any], deadline_s: float = DEADLINE_S
 ) -> dict[str, Any]:
     """Colocd's answer to ``op``. Raises DaemonUnreachable, or the error that colocd answered."""
     network = config.network
     uid = _slurm_uid(config) if network.controllers else 0
     me = Me(uid, munge_socket=network.munge_socket)
-    return _ask(Ways(config.daemon.socket, network.controllers, me), op, deadline_s, fields)
+    return _call(Ways(config.daemon.socket, network.controllers, me), op, deadline_s, fields)
 
 
-def ask_socket(
+def call_socket(
     path: Path, op: str, *, deadline_s: float = DEADLINE_S, **fields: Any
 ) -> dict[str, Any]:
     """As ``ask``, of the colocd behind one Unix socket."""
-    return _ask(Ways(path, (), Me(os.geteuid())), op, deadline_s, fields)
+    return _call(Ways(path, (), Me(os.geteuid())), op, deadline_s, fields)
 
 
-def ask_network(config: Config, target: str, op: str, deadline_s: float) -> dict[str, Any]:
+def call_network(config: Config, target: str, op: str, deadline_s: float) -> dict[str, Any]:
     """As ``ask``, of one controller's colocd over the network."""
     me = Me(_slurm_uid(config), munge_socket=config.network.munge_socket)
     with NetWire(target, me, deadline_s) as wire:
-        answer = wire.ask(op)
+        answer = wire.call(op)
     if answer.get("ok") is not True:
         raise _error(answer.get("error"))
     return answer
 
 
-def _ask(ways: Ways, op: str, deadline_s: float, fields: dict[str, Any]) -> dict[str, Any]:
+def _call(ways: Ways, op: str, deadline_s: float, fields: dict[str, Any]) -> dict[str, Any]:
     request = json.dumps({"v": 1, "op": op, **fields}).encode()
     wire, answer = reach(ways, request, deadline_s)
     wire.close()

@@ -101,7 +101,7 @@ def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
     """The Prolog's state of this very run and slurmstepd's files; a note where it is missing."""
     job, owners = call.job, {0, os.geteuid()}
     try:
-        with spool.opened_dir(call.settings.run_dir, None) as fd:
+        with spool.open_dir(call.settings.run_dir, None) as fd:
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
             logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
@@ -183,12 +183,12 @@ def _accounted(
     if not uuids or not state.get("started_s") or not settings.nvml:
         return None
 
-    def ask() -> dict[str, list[Use]]:
+    def accounted() -> dict[str, list[Use]]:
         with nvml.Nvml() as lib:
             return {uuid: lib.accounted(uuid) for uuid in uuids}
 
     try:
-        return limited(ask, NVML_DEADLINE_S)
+        return limited(accounted, NVML_DEADLINE_S)
     except (ColocError, OSError) as err:  # TimeoutError is one
         notes.append(f"peak not known: {str(getattr(err, 'message', '') or err)[:200]}")
         return None

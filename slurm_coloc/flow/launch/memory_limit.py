@@ -25,7 +25,7 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
     """Set the limit; returns the log line. Raises ColocError where it cannot be had."""
     job_id, pid = _numbers(argv)
     settings = hookenv.read_settings(environ)
-    with spool.opened_dir(settings.run_dir, None) as fd:
+    with spool.open_dir(settings.run_dir, None) as fd:
         text = spool.read_file(fd, f"{job_id}.share", {0, os.geteuid()}, 4096)
         wanted = _lines(text or b"")
         uuids = wanted.get("cgroup_uuids", "").split(",")

@@ -66,7 +66,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         json.dump(state, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return _line(job, state)
-    with spool.opened_dir(settings.run_dir, 0o755) as fd:
+    with spool.open_dir(settings.run_dir, 0o755) as fd:
         # Left by an Epilog that was killed: slurmstepd writes these files after the Prolog.
         for suffix in ("step", "logs", FENCE, SHARE):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
@@ -99,13 +99,13 @@ def _fit(call: HookCall, state: dict[str, Any]) -> str:
         last = pause_s == PAUSES_S[-1]
         state["gpu"] = gpus_now(call)
         unfenced = sharing.unfenced(call, state["gpu"])
-        state["reservation"], unfit = ask_reservation(call, state["gpu"], last, unfenced)
+        state["reservation"], unfit = request_reservation(call, state["gpu"], last, unfenced)
         if not unfit:
             return ""
     return str(unfit.get("why") or "not fit") if unfit.get("back") is True else ""
 
 
-def ask_reservation(
+def request_reservation(
     call: HookCall, gpu: dict[str, Any], last: bool, unfenced: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What colocd has reserved for this run, or "available": false with a reason; and what it says

@@ -45,14 +45,14 @@ def deliver(
     except DaemonUnreachable as err:
         why = err.message
     name = spool.report_name(report["job_id"], report["restart"], report["node"])
-    with spool.opened_dir(settings.spool_dir, 0o700, slurm_uid) as fd:
+    with spool.open_dir(settings.spool_dir, 0o700, slurm_uid) as fd:
         spool.write_file(fd, name, line + b"\n", 0o600, slurm_uid)
     return f"spool: {why}"
 
 
 def _flush(wire: Wire, settings: hookenv.HookSettings, slurm_uid: int) -> None:
     """Send up to MAX_FLUSH older reports."""
-    with spool.opened_dir(settings.spool_dir, None, slurm_uid) as fd:
+    with spool.open_dir(settings.spool_dir, None, slurm_uid) as fd:
         for name in spool.spooled(fd)[:MAX_FLUSH]:
             line = read_spooled(fd, name, slurm_uid)
             if line is not None:

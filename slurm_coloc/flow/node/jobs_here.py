@@ -51,7 +51,7 @@ class Present:
         if mtime_ns == self._mtime_ns:
             return False
         try:
-            with spool.opened_dir(self._run_dir, None) as fd:
+            with spool.open_dir(self._run_dir, None) as fd:
                 changed = self._read_all(fd)
         except (ColocError, OSError):
             return False
@@ -103,7 +103,7 @@ def read_state(raw: bytes) -> Job | None:
 
 def remove_state(run_dir: Path, job_id: int) -> None:
     """Remove all files of a job that has ended; raises ColocError or OSError."""
-    with spool.opened_dir(run_dir, None) as fd:
+    with spool.open_dir(run_dir, None) as fd:
         for suffix in SUFFIXES:
             spool.remove_file(fd, f"{job_id}.{suffix}")
 

@@ -30,7 +30,7 @@ Plain = dict[str, Any]
 def load(run_dir: Path, job_id: int, restart: int, began_s: float) -> Plain | None:
     """The record of this very run, checked; None without one."""
     with contextlib.suppress(ColocError, OSError, ValueError):
-        with spool.opened_dir(run_dir / FOLDER, None) as fd:
+        with spool.open_dir(run_dir / FOLDER, None) as fd:
             found = _read(fd, f"{job_id}.{restart}.json")
         if found is not None and abs(float(found["began_s"]) - began_s) <= SAME_S:
             return found
@@ -39,7 +39,7 @@ def load(run_dir: Path, job_id: int, restart: int, began_s: float) -> Plain | No
 
 def every(run_dir: Path) -> Iterator[Plain]:
     """All records on this node that can be read."""
-    with contextlib.suppress(ColocError, OSError), spool.opened_dir(run_dir / FOLDER, None) as fd:
+    with contextlib.suppress(ColocError, OSError), spool.open_dir(run_dir / FOLDER, None) as fd:
         for name in os.listdir(fd):  # noqa: PTH208
             if _NAME.fullmatch(name):
                 with contextlib.suppress(ColocError, OSError, ValueError):
@@ -76,14 +76,14 @@ def write(run_dir: Path, record: Plain) -> None:
         return  # no Prolog has been here: there is nothing to tell of
     data = json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
     name = f"{record['job_id']}.{record['restart']}.json"
-    with spool.opened_dir(run_dir / FOLDER, 0o755) as fd:
+    with spool.open_dir(run_dir / FOLDER, 0o755) as fd:
         # Not synced: with the machine its jobs go, too, and each has a record every few seconds.
         spool.write_file(fd, name, data, 0o644, sync=False)
 
 
 def forget(run_dir: Path, present: Collection[int]) -> None:
     """Remove the records of jobs that have gone KEPT_S ago, and what a killed agent left."""
-    with contextlib.suppress(ColocError, OSError), spool.opened_dir(run_dir / FOLDER, None) as fd:
+    with contextlib.suppress(ColocError, OSError), spool.open_dir(run_dir / FOLDER, None) as fd:
         for name in os.listdir(fd):  # noqa: PTH208
             hit = _NAME.fullmatch(name)
             if (hit and int(hit[1]) in present) or not (hit or name.endswith(".tmp")):

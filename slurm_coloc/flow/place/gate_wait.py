@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import structlog
 
 from slurm_coloc.core.place.gate_wait import Way, way_of
-from slurm_coloc.core.place.node_gate import OPENED, SHUT_PCT, asked, joined, own_part
+from slurm_coloc.core.place.node_gate import OPENED, SHUT_PCT, joined, limit_pct, own_part
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Waiting
 from slurm_coloc.core.slurm.admin_comment import decision_in
@@ -87,7 +87,7 @@ class GateWait:
             return {}
         extra = await self._slurm.extra(job.handle)
         self._memory.free.add(key(job))
-        pct = asked(extra)
+        pct = limit_pct(extra)
         return {} if pct is None or pct > most_pct else {"Extra": own_part(extra) or OPENED}
 
     def _constraint(self, job: Waiting) -> str | None:

@@ -14,7 +14,7 @@ from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import (
     PARAMETER,
     SHUT_PCT,
-    asks,
+    constraint_below,
     due,
     level,
     numbers,
@@ -131,7 +131,7 @@ class NodeGate:
         ]
         if not all(name in self.carry for name in fitting):
             return None
-        return asks(pct, [self.carry[name] for name in fitting])
+        return constraint_below(pct, [self.carry[name] for name in fitting])
 
     def at_submit(self, job: ShareRequest, nodes: Collection[str]) -> Rewrite:
         """The change of a share's request with Slurm's gate (native), where every one of ``nodes``,

@@ -20,7 +20,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.errors import DaemonUnreachable
-from slurm_coloc.flow.client.request import ask_socket as ask
+from slurm_coloc.flow.client.request import call_socket as ask
 
 # A user of no rights who is none of those that colocd trusts.
 STRANGER = 65534

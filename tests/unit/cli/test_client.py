@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.errors import DaemonUnreachable
-from slurm_coloc.flow.client.request import ask_socket as ask
+from slurm_coloc.flow.client.request import call_socket as ask
 
 Serve = Callable[[socket.socket], None]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow.client.request import ask_socket as ask
+from slurm_coloc.flow.client.request import call_socket as ask
 from tests.unit.cli.conftest import STRANGER, Site
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")

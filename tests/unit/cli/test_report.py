@@ -137,7 +137,7 @@ def shown(store: Store, monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
         )
         return {"v": 1, "ok": True, **told}
 
-    monkeypatch.setattr(page, "ask", answer)
+    monkeypatch.setattr(page, "call", answer)
     done = CliRunner().invoke(build(), ["report", *args])
     assert done.exit_code == 0, done.output
     return done.output

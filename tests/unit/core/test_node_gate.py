@@ -7,11 +7,11 @@ import pytest
 
 from slurm_coloc.core.place.node_gate import (
     OPENED,
-    asked,
-    asks,
+    constraint_below,
     due,
     joined,
     level,
+    limit_pct,
     numbers,
     own_part,
     present,
@@ -66,11 +66,11 @@ def test_each_node_has_a_number_of_its_own_and_keeps_it() -> None:
 
 
 def test_what_a_job_asks_for() -> None:
-    assert asks(80, [3]) == "smact<80&(coloc=3)"
-    assert asks(80, [5, 1, 2, 3]) == "smact<80&((coloc>=1&coloc<=3)|coloc=5)"
-    assert asks(80, []) is None
-    assert asks(80, range(1, 200, 2)) is None, "too long"
-    assert asks(80, range(1, 1000)) == "smact<80&((coloc>=1&coloc<=999))"
+    assert constraint_below(80, [3]) == "smact<80&(coloc=3)"
+    assert constraint_below(80, [5, 1, 2, 3]) == "smact<80&((coloc>=1&coloc<=3)|coloc=5)"
+    assert constraint_below(80, []) is None
+    assert constraint_below(80, range(1, 200, 2)) is None, "too long"
+    assert constraint_below(80, range(1, 1000)) == "smact<80&((coloc>=1&coloc<=999))"
 
 
 @pytest.mark.parametrize("own", ["", "rack=b7", "(rack=b1|rack=b3)&disk>2"])
@@ -78,11 +78,11 @@ def test_what_a_job_asks_for() -> None:
 def test_an_owner_s_constraint_stays(own: str, ours: str) -> None:
     extra = joined(own, ours)
     assert own_part(extra) == own
-    assert asked(extra) == int(ours[6:].partition("&")[0])
+    assert limit_pct(extra) == int(ours[6:].partition("&")[0])
     assert own_part(joined(extra, ours)) == own, "ours is not put beside ours"
-    assert asked(own) is None
+    assert limit_pct(own) is None
 
 
 def test_a_constraint_that_was_taken_away_keeps_off_no_node() -> None:
-    assert (asked(OPENED), own_part(OPENED)) == (None, "")
-    assert asked("(null)") is None and own_part("(null)") == ""
+    assert (limit_pct(OPENED), own_part(OPENED)) == (None, "")
+    assert limit_pct("(null)") is None and own_part("(null)") == ""

@@ -236,7 +236,7 @@ def test_a_prolog_that_is_ended_while_it_prepares(
     monkeypatch.setattr(prolog.hookenv, "read_settings", lambda _: settings)
     monkeypatch.setattr(prolog, "gpus_now", lambda *_: {"available": True, "devices": [device]})
     held = {"available": True, "shards": 11, "shard_mib": 1024, "decision": "collocate"}
-    monkeypatch.setattr(prolog, "ask_reservation", lambda *_, **__: (held, {}))
+    monkeypatch.setattr(prolog, "request_reservation", lambda *_, **__: (held, {}))
     env = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000"}
 
     def killed(*_: object) -> object:

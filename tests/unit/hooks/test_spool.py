@@ -197,7 +197,7 @@ def test_the_name_of_a_report_is_plain() -> None:
 
 def test_reading_what_is_missing_or_strange(public: Path) -> None:
     (public / "d").mkdir(mode=0o755)
-    with spool.opened_dir(public / "d", 0o755) as fd:
+    with spool.open_dir(public / "d", 0o755) as fd:
         assert spool.read_file(fd, "none", {ME}) is None
         spool.write_file(fd, "own", b"x", 0o644)
         assert spool.read_file(fd, "own", {ME}) == b"x"

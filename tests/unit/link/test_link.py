@@ -35,14 +35,14 @@ def test_questions_and_answers(serve: Serve, munge_socket: Path) -> None:
         def ask() -> list[Any]:
             with wire(target, munge_socket) as link:
                 assert link.standby is False
-                return [link.ask("ping", n=number) for number in range(3)]
+                return [link.call("ping", n=number) for number in range(3)]
 
         found = await asyncio.to_thread(ask)
         assert [one["said"]["n"] for one in found] == [0, 1, 2]
         assert {(one["uid"], one["node"]) for one in found} == {(ME, "n1")}
         link = await Link.open(target, Me(ME, "c", None, munge_socket))
         for number in range(3):
-            assert (await link.ask("ping", n=number))["said"]["n"] == number
+            assert (await link.call("ping", n=number))["said"]["n"] == number
         await link.close()
 
     serve(use)
@@ -63,7 +63,7 @@ def test_a_credential_for_another_user_opens_nothing(serve: Serve, munge_socket:
     async def use(target: str) -> None:
         def ask() -> None:
             with wire(target, munge_socket, uid=4242) as link:
-                link.ask("ping")
+                link.call("ping")
 
         with pytest.raises(DaemonUnreachable, match="meant for another user"):
             await asyncio.to_thread(ask)
@@ -90,7 +90,7 @@ def test_an_impostor_is_not_believed(munge_socket: Path) -> None:
 
         def ask() -> None:
             with wire(target, munge_socket) as link:
-                link.ask("launch")
+                link.call("launch")
 
         with pytest.raises(DaemonUnreachable, match="somebody else wrote"):
             await asyncio.to_thread(ask)
@@ -122,7 +122,7 @@ def test_a_replayed_hello(serve: Serve, munge_socket: Path) -> None:
         # munged, too, has seen it now.
         assert b"replayed" in await exchange(target, sent)
         with pytest.raises(DaemonUnreachable):
-            await asyncio.to_thread(link.ask, "ping")
+            await asyncio.to_thread(link.call, "ping")
         link.close()
 
     serve(use)
@@ -139,7 +139,7 @@ def test_garbage_ends_its_own_connection(serve: Serve, munge_socket: Path, sent:
         got = await exchange(target, sent)
         assert got == b"" or got.startswith(b"refused "), got
         link = await Link.open(target, Me(ME, "", None, munge_socket))
-        assert (await link.ask("ping"))["ok"]
+        assert (await link.call("ping"))["ok"]
         await link.close()
 
     serve(use)
@@ -172,7 +172,7 @@ def test_silent_crowds_do_not_keep_others_out(serve: Serve, munge_socket: Path) 
             await asyncio.open_connection(host, int(port)) for _ in range(2 * server.WAITING_A_HOST)
         ]
         link = await Link.open(target, Me(ME, "", None, munge_socket))
-        assert (await link.ask("ping"))["ok"]
+        assert (await link.call("ping"))["ok"]
         first = crowd[0][0]
         await first.readline()
         with suppress(ConnectionError):
@@ -189,15 +189,15 @@ def test_an_ordinary_user_has_so_many_connections(serve: Serve, munge_socket: Pa
         me = Me(ME, "", None, munge_socket)
         held = [await Link.open(target, me) for _ in range(MAX_A_USER)]
         for link in held:
-            assert (await link.ask("ping"))["ok"]
+            assert (await link.call("ping"))["ok"]
         more = await Link.open(target, me)
         with pytest.raises(DaemonUnreachable, match="too many connections"):
-            await more.ask("ping")
+            await more.call("ping")
         await held.pop().close()
         for _ in range(50):
             again = await Link.open(target, me)
             try:
-                assert (await again.ask("ping"))["ok"]
+                assert (await again.call("ping"))["ok"]
                 break
             except DaemonUnreachable:
                 await asyncio.sleep(0.05)

@@ -92,7 +92,7 @@ def _place(
     pin = plan.pins[slots[0].index]
     plan.turn = (slots[0].index + 1) % len(plan.slots)
     why = Why.POLICY if job.pin is None else Why.MOVED
-    return Answer(job.job_id, Act.PIN, why, pin, _told(slots[0])), slots
+    return Answer(job.job_id, Act.PIN, why, pin, _figures(slots[0])), slots
 
 
 def _reserved_for_others(job: Waiting, turns: Sequence[GpuSlot], plan: GpuPlan) -> Answer:
@@ -113,7 +113,7 @@ def _why_nowhere(job: Waiting, plan: GpuPlan) -> Why:
     return Why.STALE if any(plan.open(pin) for pin in there) else Why.CLOSED
 
 
-def _told(slot: GpuSlot) -> str:
+def _figures(slot: GpuSlot) -> str:
     """What the choice was made on, in words."""
     shown = slot.measured
     assert shown is not None  # a slot without telemetry is none for a job of ours
