@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """colocd: answers the hook and people, follows the jobs, recovers, learns. ``coloc serve``.
 
-Here it starts and stops. ``parts`` is what it is made of, ``requests`` what it answers, ``ends``
-the jobs that end, ``loops`` what it does again and again.
+This module starts and stops it. ``parts`` makes its objects, ``requests`` answers, ``ends`` follows
+jobs that end, ``loops`` repeats its rounds.
 """
 
 import asyncio
@@ -29,8 +29,6 @@ log = structlog.get_logger()
 
 
 class Daemon:
-    """One colocd."""
-
     def __init__(self, config: Config, path: Path | None) -> None:
         """Raises ConfigError; MungeError where the network is wanted without libmunge."""
         self._path = path
@@ -45,7 +43,6 @@ class Daemon:
         self.stop = asyncio.Event()
 
     def _listener(self, config: Config) -> LinkServer | None:
-        """The network's side, where it is configured."""
         network, parts = config.network, self.parts
         if not network.listen:
             return None
@@ -53,7 +50,7 @@ class Daemon:
         return LinkServer(network.listen, munge, answer, parts.trusted, lambda: parts.standby)
 
     def reload(self) -> None:
-        """Read the configuration again; a wrong file leaves the present one in force."""
+        """Read the configuration again; a wrong file leaves the old one in force."""
         notify.reloading()
         try:
             config = load_config(self._path)
@@ -97,8 +94,8 @@ class Daemon:
         log.info("stopped")
 
     async def _first_shape(self) -> None:
-        """Give the cluster FIRST_SHAPE_S to be learned before the first answer; a slurmctld that is
-        away is not waited for."""
+        """Wait up to FIRST_SHAPE_S for the cluster's shape before the first answer; a slurmctld
+        that does not answer is not waited for longer."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.parts.cluster.answered.wait(), FIRST_SHAPE_S)
         if self.parts.cluster.shape is None:

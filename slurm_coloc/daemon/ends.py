@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of jobs: an Epilog's report is taken, and the job followed until it is over."""
+"""Takes an Epilog's report and follows the job until it is over."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ ANSWER_S = 1.5
 
 
 class Ends:
-    """Looks at jobs that end. ``recovering``: there may be something to recover."""
+    """``recovering`` is set when there may be a job to recover."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -21,9 +21,9 @@ class Ends:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, report: epilog.RunReport) -> None:
-        """Take an Epilog's report. Where it tells of an out-of-memory the answer waits for the
-        requeue: as long as the Epilog runs the job is COMPLETING, and one that is put back in that
-        state has never failed for the jobs that depend on it."""
+        """Take an Epilog's report. After an out-of-memory the answer waits for the requeue: while
+        the Epilog runs the job is COMPLETING, and jobs that depend on it do not see one fail that
+        is put back in that state."""
         epilog.keep(self._parts.store, report)
         self._parts.recorder.late(report.job_id)
         polled = self.poll(report.job_id)
@@ -33,8 +33,8 @@ class Ends:
                 await asyncio.wait_for(polled.wait(), ANSWER_S)
 
     def poll(self, job_id: int) -> asyncio.Event:
-        """Look at a job until it has left COMPLETING; the event: its recovery has begun, or there
-        is none."""
+        """Check a job until it has left COMPLETING. The event is set when its recovery has begun,
+        or there is none."""
         begun, parts = asyncio.Event(), self._parts
 
         async def follow() -> None:
@@ -52,7 +52,7 @@ class Ends:
         return begun
 
     def background(self, what: Coroutine[None, None, None]) -> None:
-        """Run beside everything else, to its end."""
+        """Run in the background, to its end."""
         task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What colocd does again and again: each loop with its own pause, and none ends by a fault."""
+"""colocd's loops: each has its own pause, and a fault ends none of them."""
 
 import asyncio
 import time
@@ -16,7 +16,8 @@ from slurm_coloc.flow.nodes import epilog
 
 log = structlog.get_logger()
 
-# A start waits so long for slurmctld; while the cluster is not known it is asked again so often.
+# Seconds for which a start waits for slurmctld; the pause between readings while the cluster is not
+# known.
 FIRST_SHAPE_S = 2.0
 RECOVER_S = 1.0  # between two rounds while recoveries are open
 SLOTS_S = 1.0  # between two rounds over the jobs with time slots: two questions to the database
@@ -24,18 +25,17 @@ DAY_S = 86400.0
 
 
 class Loops:
-    """The loops over what colocd keeps."""
-
     def __init__(self, parts: Parts, ends: Ends) -> None:
         self._parts = parts
         self._ends = ends
 
     def refreshing(self) -> asyncio.Task[None]:
-        """The one that asks for the cluster; it asks on when a start no longer waits for it."""
+        """The loop that reads the cluster's shape; it goes on when the start no longer waits for
+        it."""
         return asyncio.create_task(self._every(self.refresh_pause, self._refresh))
 
     def others(self) -> list[asyncio.Task[None]]:
-        """All that follow the start."""
+        """All loops that begin after the start."""
         every = (
             (lambda: self._parts.role.pause_s, self._refresh_role),
             (self.refresh_pause, self._read_limits),
@@ -49,7 +49,7 @@ class Loops:
         return [asyncio.create_task(self._every(pause, what)) for pause, what in every]
 
     async def _every(self, pause: Callable[[], float], what: Callable[[], Awaitable[None]]) -> None:
-        """Run ``what`` for ever; a fault is logged and tried again, never the daemon's end."""
+        """Run ``what`` for ever; a fault is logged and the next round tries again."""
         name = getattr(what, "__name__", "loop").strip("_")
         while True:
             try:
@@ -64,12 +64,12 @@ class Loops:
         await self._parts.cluster.refresh()
 
     def refresh_pause(self) -> float:
-        """Seconds to the next question for the cluster."""
+        """Seconds to the next reading of the cluster."""
         refresh_s = self._parts.config.daemon.refresh_s
         return refresh_s if self._parts.cluster.shape else min(FIRST_SHAPE_S, refresh_s)
 
     async def _read_limits(self) -> None:
-        """QOS and association limits; while slurmdbd is away the last known ones hold."""
+        """Read QOS and association limits; while slurmdbd does not answer the last ones hold."""
         parts = self._parts
         if parts.cluster.shape is None:
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What colocd is made of: all that it keeps while it runs is made and joined here, nothing else is.
+"""Makes and joins all objects that colocd keeps while it runs.
 
-What follows from the configuration is made anew when that is read again; the rest stays.
+A reload makes anew what follows from the configuration; the rest stays.
 """
 
 import os
@@ -59,7 +59,7 @@ class Parts:
         return self.role.part is Part.STANDBY
 
     def use(self, config: Config) -> None:
-        """Take a configuration into use; the socket and the database stay as they are."""
+        """Use this configuration; the socket and the database stay as they are."""
         self.config = config
         self.modes = Modes(config)
         context = Context(

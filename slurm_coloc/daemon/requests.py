@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What colocd answers: the hook in slurmctld, the nodes' hooks and agents, people."""
+"""Answers the hook in slurmctld, the nodes' hooks and agents, and people."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ NEVER_REMOTE = ("submit", "reload")  # slurmctld's hook and the admin are on thi
 
 
 class Requests:
-    """Answers one request after the other. ``reload``: reads the configuration again."""
+    """``reload``: reads the configuration again."""
 
     def __init__(self, parts: Parts, ends: Ends, reload: Callable[[], None]) -> None:
         self._parts = parts
@@ -36,7 +36,7 @@ class Requests:
             raise UsageFault(f"{op}: uid {peer.uid} may not ask this", "not-allowed")
         if peer.remote and op in NEVER_REMOTE:
             raise UsageFault(f"{op}: not over the network", "not-allowed")
-        # slurmctld's own hook is answered: it runs where slurmctld is in charge.
+        # The hook is answered also on standby: it runs where slurmctld is in charge.
         if parts.standby and op not in ("submit", "reload", "ping", "status"):
             raise ColocError("the colocd of another controller is the active one", "standby")
         if op in OF_NODES:
@@ -74,12 +74,12 @@ class Requests:
         }
 
     async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
-        """Report, launch or heartbeat. A remote node speaks for itself alone; root on this host,
-        who may do anything here, for every node."""
+        """Answer a report, launch or heartbeat. A remote node speaks only for itself; root on this
+        host may speak for every node."""
         node, parts = None, self._parts
         if peer.remote:
             if parts.role.part is Part.UNKNOWN:
-                raise ColocError("Slurm has not answered yet: ask again", "not-now")
+                raise ColocError("Slurm has not answered yet: try again", "not-now")
             node = await parts.nodes.speaker(peer)
         if op == "beat":
             return parts.nodes.hear(node, peer, message)
@@ -88,7 +88,7 @@ class Requests:
             if request.node != node:
                 raise UsageFault(f"{node} may not speak for {request.node}", "not-yours")
             if request.restart is None:
-                raise UsageFault("report: restart: which run is it", "bad-request")
+                raise UsageFault("report: restart is missing", "bad-request")
             await parts.nodes.require_run(parts.slurm, request.job_id, request.restart, node)
         if isinstance(request, LaunchMessage):
             see = parts.watcher.see

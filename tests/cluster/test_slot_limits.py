@@ -85,5 +85,5 @@ def test_all_slots_together_have_what_sharing_took(make_lab: Callable[..., Lab])
     given = [row["set_s"] for row in me.explain(job)["time_limits"]]
     assert given[:2] == [120, 120], told(me, job)  # stretched in each, from a minute
     assert not any(row["set_s"] for row in me.explain(capped)["time_limits"])
-    assert "stays 60 s, by MaxTime of partition short" in told(me, capped)
+    assert "stays 60 s: MaxTime of partition short" in told(me, capped)
     assert "its owner" not in told(me, job)  # a slot's limit is none that somebody else has set

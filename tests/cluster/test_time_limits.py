@@ -72,7 +72,7 @@ def test_limits_follow_the_slowdown(make_lab: Make) -> None:
     for job in bounded:
         lab.wait(job, "TIMEOUT", 120)
         assert limit(lab, job) == "00:01:00"
-        assert "stays 60 s, by MaxTime of partition short" in told(me, job)
+        assert "stays 60 s: MaxTime of partition short" in told(me, job)
     assert limit(lab, alone) == "00:01:00" and "lost" not in told(me, alone)
 
 

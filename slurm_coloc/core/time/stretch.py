@@ -77,7 +77,8 @@ def wanted_s(job: Timed, now_s: float, rules: Rules) -> float:
 def stretch(job: Timed, now_s: float, rules: Rules, ceilings: Iterable[Ceiling]) -> Stretch:
     """What becomes of a limit that is due. Never shorter than it stands."""
     own = Ceiling(
-        ceil(job.base_s * rules.max_factor / MINUTE_S) * MINUTE_S, f"{rules.max_factor:g} times it"
+        ceil(job.base_s * rules.max_factor / MINUTE_S) * MINUTE_S,
+        f"slowdown.max_factor {rules.max_factor:g}",
     )
     lowest = min([own, *ceilings], key=lambda one: one.limit_s)
     wanted = ceil(wanted_s(job, now_s, rules) / MINUTE_S)

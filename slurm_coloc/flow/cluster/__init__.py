@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: what it knows of the cluster: its shape, the GPUs now, its own role."""
+"""colocd: knows the cluster: its shape, the GPUs now, and which colocd is active."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stages are handed."""
+"""The objects that all stages share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from slurm_coloc.flow.cluster.telemetry import Live
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The configuration, what colocd keeps, Slurm, and the GPUs as their agents see them.
+    """The configuration, the database, Slurm, and the GPUs as their agents see them.
 
-    ``off``: whether the switch is thrown. ``shape``, ``limits``: None while they were not read.
+    ``off``: whether the off switch is set. ``shape``, ``limits``: None until they have been read.
     """
 
     config: Config
@@ -33,8 +33,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class ShareRequest:
-    """A submission whose job will share a GPU, while it is answered. ``smact``: the SM activity
-    that is expected (ratio); ``change``: what is to be changed of its request so far."""
+    """A submission whose job will share a GPU. ``smact``: its expected SM activity (ratio);
+    ``change``: the change of its request so far."""
 
     decision_id: str
     request: JobRequest

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two colocds acts: the one on the host of the slurmctld that is in charge.
+"""Which of several colocds is active: the one on the host of the slurmctld in charge.
 
-`scontrol ping` tells who answers, not who is in charge: a backup answers while it waits. It is in
-charge when no controller before it answers and Slurm's commands work all the same. The change is
-staggered: who loses the role stops at once, who gains it waits one look more, so the two never act
-at one time.
+`scontrol ping` tells which controller answers, not which is in charge: a backup answers while it
+waits. A backup is in charge when no controller before it answers and Slurm's commands work all the
+same. A colocd that loses the role stops at once, one that gains it waits one check more, so two
+never act at one time.
 """
 
 import os
@@ -21,8 +21,8 @@ from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
 
-LOOK_S = 5.0  # between two looks where there are several controllers
-# A look that hangs (a host that is off, a backup that is taking over) must end the role as well.
+LOOK_S = 5.0  # between two checks where there are several controllers
+# A check that hangs (a host that is off, a backup that is taking over) must end the role as well.
 TRUSTED_S = 4 * LOOK_S
 
 
@@ -35,7 +35,7 @@ class Part(StrEnum):
 
 
 class Role:
-    """This colocd's part, kept fresh by ``look``."""
+    """This colocd's part, kept fresh by ``refresh``."""
 
     def __init__(self, slurm: SlurmClient, host: str = "") -> None:
         """``host``: this host's name, for tests."""
@@ -49,17 +49,17 @@ class Role:
 
     @property
     def part(self) -> Part:
-        """What this colocd is now; ACTIVE lapses when looks fail for long."""
+        """The present part; STANDBY in place of ACTIVE once checks have failed for TRUSTED_S."""
         stale = not self._alone and time.monotonic() - self._refreshed_s > TRUSTED_S
         return Part.STANDBY if self._part is Part.ACTIVE and stale else self._part
 
     @property
     def pause_s(self) -> float:
-        """Seconds to the next look; one controller needs no more looks than its shape."""
+        """Seconds to the next check; a single controller needs few."""
         return 120.0 if self._alone else LOOK_S
 
     async def refresh(self) -> None:
-        """Ask who is in charge; raises SlurmError where nobody answers."""
+        """Check which controller is in charge; raises SlurmError where none answers."""
         found = await self._slurm.controllers()
         before, self._alone = self.part, len(found) < 2
         chosen = self._alone or await self._is_mine(found)
@@ -81,7 +81,7 @@ class Role:
         if one.primary:
             return True
         try:
-            # A backup that waits refuses this, or lets it wait.
+            # A waiting backup refuses this, or does not answer in time.
             await self._slurm.config()
         except SlurmError:
             return False

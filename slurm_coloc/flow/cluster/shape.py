@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's shape as colocd saw it last, and whether that may be out of date."""
+"""The cluster's shape as last read, and whether it may be out of date."""
 
 import asyncio
 import contextlib
@@ -11,14 +11,13 @@ from slurm_coloc.errors import SlurmError
 
 
 class ShapeCache:
-    """``shape`` is None until Slurm has answered once; ``at_s`` is the time before it was asked."""
+    """``shape``: None until Slurm has answered once; ``at_s``: when that reading began."""
 
     def __init__(self, slurm: SlurmClient) -> None:
-        """Nothing is asked yet."""
         self._slurm = slurm
         self.shape: ClusterShape | None = None
         self.at_s: float | None = None  # Unix seconds
-        self.answered = asyncio.Event()  # the first question has ended
+        self.answered = asyncio.Event()  # the first reading has ended
         self._refreshing: asyncio.Task[None] | None = None
 
     def gpu_type(self, node: str | None) -> str:
@@ -27,7 +26,7 @@ class ShapeCache:
         return next((one.gpu_type or "" for one in nodes if one.name == node), "")
 
     async def refresh(self) -> None:
-        """Ask Slurm; raises SlurmError, and what was seen before stays."""
+        """Read the shape; after a SlurmError the last one stays."""
         began_s = time.time()
         try:
             self.shape, self.at_s = await self._slurm.shape(), began_s
@@ -35,14 +34,15 @@ class ShapeCache:
             self.answered.set()
 
     async def is_stale(self, loaded_ms: object, limit_s: float) -> bool:
-        """Whether slurmctld started, or read slurm.conf, since the last look, and a look now gave
-        no answer within ``limit_s``: a share spelled for other SelectTypeParameters is refused.
+        """Whether slurmctld has started or read slurm.conf since the last reading, and a new one
+        took longer than ``limit_s``: with other SelectTypeParameters Slurm refuses a share in this
+        spelling.
 
         ``loaded_ms``: when slurmctld loaded the hook, which it does after it read slurm.conf (Unix
         milliseconds); anything but a number: not known.
         """
         if self.shape is None or MULTI_GPU_PARAMETER not in self.shape.select_params:
-            return False  # shares per node are taken whatever the parameters are now
+            return False  # Slurm takes shares per node under any parameters
         if not isinstance(loaded_ms, int) or self._younger(loaded_ms):
             return False
         if self._refreshing is None or self._refreshing.done():

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the GPUs are now, as the nodes' agents said last: kept in memory, not older than
-agent.beat_s."""
+"""The nodes' last GPU figures, kept in memory, not older than agent.beat_s."""
 
 import time
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
 
-STALE_S = 60.0  # an agent speaks every 30 s at least
+STALE_S = 60.0  # an agent reports every 30 s at least
 Mib = Annotated[int, Field(ge=0, le=2**24)]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None
 Figure = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)] | None
@@ -22,8 +21,8 @@ Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
 
 
 class JobThere(Message):
-    """A job on a GPU, what its processes hold there, and its part of the SM activity: alone all of
-    it, beside others a division (core/gpu/telemetry/reading)."""
+    """A job on a GPU, the MiB that its processes hold there, and its part of the SM activity:
+    measured where it is alone, else divided (core/gpu/telemetry/reading)."""
 
     job_id: JobId
     mib: Mib
@@ -31,8 +30,8 @@ class JobThere(Message):
 
 
 class GpuNow(Message):
-    """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: the
-    reason where the activity is not told."""
+    """One GPU or MIG device; activities, PCIe and power are means over agent.window_s. ``why``: why
+    there is no activity."""
 
     uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9/-]{1,96}$")]
     index: Annotated[int, Field(ge=0, le=255)] = 0
@@ -52,7 +51,7 @@ class GpuNow(Message):
 
 
 class IdleRun(Message):
-    """A run that holds its GPU and does not use it."""
+    """A run that holds memory of its GPU and does not use it."""
 
     job_id: JobId
     restart: Annotated[int, Field(ge=0, le=2**16)]
@@ -61,7 +60,7 @@ class IdleRun(Message):
 
 
 class Beat(Message):
-    """The part of a heartbeat that is about GPUs."""
+    """The GPUs in a heartbeat."""
 
     gpus: tuple[GpuNow, ...] = Field((), max_length=64)
     idle: tuple[IdleRun, ...] = Field((), max_length=64)
@@ -69,8 +68,6 @@ class Beat(Message):
 
 
 class Live:
-    """The last figures of each node."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._began_s = time.time()
@@ -78,7 +75,7 @@ class Live:
         self._noted: set[tuple[int, int, float]] = set()
 
     def take(self, node: str, message: dict[str, Any]) -> None:
-        """A heartbeat of ``node``; what is malformed is left out."""
+        """Take a heartbeat of ``node``; a malformed part is left out."""
         try:
             beat = Beat.model_validate(message)
         except ValidationError as err:
@@ -94,7 +91,7 @@ class Live:
             self._noted = idle
 
     def _note(self, node: str, idle: IdleRun) -> None:
-        """Tell the job's story of it, once."""
+        """Note it once in the job's events."""
         for run in self._store.runs.of_job(idle.job_id):
             if run.restart != idle.restart or run.outcome:
                 continue
@@ -111,17 +108,17 @@ class Live:
         return {name: one for name, one in self._beats.items() if now - one[0] < STALE_S}
 
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
-        """What a node said last, and when (Unix seconds), however old; None: nothing."""
+        """A node's last figures and their time (Unix seconds), however old; None: none yet."""
         beat = self._beats.get(node)
         return (beat[0], beat[1].gpus) if beat else None
 
     def awaited(self, node: str, grace_s: float) -> bool:
-        """Whether a node has said nothing since colocd began, less than ``grace_s`` ago: it is not
-        silent, it has not come back yet."""
+        """Whether a node has not reported since colocd started, less than ``grace_s`` ago: it may
+        be about to."""
         return node not in self._beats and time.time() - self._began_s < grace_s
 
     def answer(self, *, hide_jobs: bool) -> dict[str, Any]:
-        """All GPUs of all nodes. ``hide_jobs``: PrivateData keeps job ids from who asks."""
+        """All GPUs of all nodes. ``hide_jobs``: without job ids (PrivateData)."""
         found = []
         for node, (at_s, beat) in sorted(self._fresh().items()):
             for gpu in beat.gpus:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: what it answers to nodes: agents, Prologs, Epilogs."""
+"""colocd: answers the nodes' agents, Prologs and Epilogs."""

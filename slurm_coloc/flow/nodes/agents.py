@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nodes say over the network: who may speak for which node and job, and when each was heard.
+"""The nodes' messages over the network: who may speak for which node and job, and when each was
+last heard.
 
-A node speaks only for itself: root or SlurmUser there (by MUNGE), from an address that is its own
-in Slurm's eyes, about a run that Slurm says was there. Several slurmds on a host share an address.
+A node speaks only for itself: as root or SlurmUser there (by MUNGE), from an address that Slurm
+knows as its own, about a run that Slurm says was there. Several slurmds on a host share an address.
 """
 
 import time
@@ -23,16 +24,14 @@ from slurm_coloc.flow.cluster.telemetry import Live
 log = structlog.get_logger()
 
 SILENT_S = 60.0  # an agent says something every 20 s
-# A run's end is known when its job is COMPLETING no more: then its Epilog is over, or was lost with
-# its slurmd. So much later no orphan of that slurmd is at work either.
+# A run has ended for certain when its job is no longer COMPLETING: its Epilog is over, or was lost
+# with its slurmd. After so many seconds more no process of that slurmd is left.
 GONE_S = 60.0
-# squeue's column of a run's nodes: a longer list is cut there.
+# Characters of squeue's column of a run's nodes: a longer list is cut.
 CUT = 255
 
 
 class Nodes:
-    """The nodes of one cluster as colocd hears them."""
-
     def __init__(
         self, shape: Callable[[], ClusterShape | None], trusted: Collection[int], store: Store
     ) -> None:
@@ -44,7 +43,7 @@ class Nodes:
         self.live = Live(store)
 
     async def speaker(self, peer: Peer) -> str:
-        """The node that a remote peer is. Raises UsageFault ``not-allowed``, or ColocError
+        """The node that a remote peer speaks for. Raises UsageFault ``not-allowed``, or ColocError
         ``not-now`` while the cluster is not known yet."""
         if peer.uid not in self._trusted:
             raise UsageFault(f"uid {peer.uid} may not speak for a node", "not-allowed")
@@ -52,7 +51,7 @@ class Nodes:
             raise UsageFault("the hello named no node", "not-allowed")
         shape = self._shape()
         if shape is None:
-            raise ColocError("the cluster is not known yet: ask again", "not-now")
+            raise ColocError("the cluster is not known yet: try again", "not-now")
         if peer.cluster and shape.name and peer.cluster != shape.name:
             raise UsageFault(f"this is cluster {shape.name}, not {peer.cluster}", "not-allowed")
         node = next((one for one in shape.nodes if one.name == peer.node), None)
@@ -65,20 +64,20 @@ class Nodes:
     async def _is_at(self, node: NodeShape, address: str) -> bool:
         for name in dict.fromkeys((node.address or node.name, node.hostname)):
             found = await self._names.addresses(name) if name else frozenset()
-            # On colocd's own host a connection may leave by another address than it goes to.
+            # A connection of colocd's own host may have another source address than its target.
             if address in found or (is_own(address) and any(map(is_own, found))):
                 return True
         return False
 
     async def require_run(self, slurm: SlurmClient, job_id: int, restart: int, node: str) -> None:
         """Raise UsageFault ``not-yours`` where this run of the job was not on ``node``; SlurmError
-        where that must be asked of a slurmctld that does not answer."""
+        where only slurmctld can tell and does not answer."""
         for run in self._store.runs.of_job(job_id):
             if run.restart == restart and in_nodes(run.node or "", node):
                 return
         view = await slurm.job(job_id)
         if view is not None:
-            # A requeue counts at once, while the run before it is still being cleaned up.
+            # A requeue raises the restart count while the run before it is still COMPLETING.
             same = view.restarts == restart or (view.completing and view.restarts == restart + 1)
             cut = len(view.nodes) >= CUT
             if same and (in_nodes(view.nodes, node) or view.batch_host == node or cut):
@@ -87,9 +86,10 @@ class Nodes:
         raise UsageFault(f"job {job_id}, restart {restart}: was not on {node}", "not-yours")
 
     def hear(self, node: str | None, peer: Peer, message: dict[str, Any]) -> dict[str, Any]:
-        """An agent's heartbeat. ``node``: who it was found to be over the network; on this host it
-        is root or SlurmUser, who says. The answer: ``gone``, the ids of those of its ``runs`` (id,
-        restart, seconds of the Prolog) that ended long ago, so that their Epilog will not come."""
+        """Take an agent's heartbeat. ``node``: found by the network; None on this host, where root
+        or SlurmUser names the node in the message. The answer, ``gone``: ids of those of its
+        ``runs`` (id, restart, seconds of the Prolog) that ended so long ago that no Epilog will
+        come."""
         if node is None:
             shape, name = self._shape(), message.get("node")
             node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
@@ -127,7 +127,8 @@ class Nodes:
         return self.live.answer(hide_jobs=uid is not None and private)
 
     def links(self) -> list[dict[str, Any]]:
-        """Each GPU node with what its agent said last; ``last_s`` null: never since the start."""
+        """Each GPU node with the last message of its agent; ``last_s`` null: none since colocd
+        started."""
         shape = self._shape()
         now = time.time()
         silent = {"address": None, "version": None, "spooled": None, "last_s": None}

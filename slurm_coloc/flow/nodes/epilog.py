@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Epilog reports, checked: it comes from a node, by the socket or through the spool."""
+"""The Epilog's report, checked: it comes from a node, over the socket or through the spool."""
 
 import json
 import time
@@ -19,12 +19,12 @@ log = structlog.get_logger()
 MAX_SPOOLED = 65536  # bytes of one spooled report
 Mib = Annotated[int, Field(ge=0, le=2**40)] | None
 Code = Annotated[int, Field(ge=-(2**31), lt=2**31)] | None
-#: names of clusters and nodes: one word, as hookenv checks it on the node
+#: names of clusters and nodes: one word, checked by hookenv on the node in the same way
 Word = Annotated[str, Field(max_length=256, pattern=r"^[^\s/\x00-\x1f\x7f]*$")]
 
 
 class Message(BaseModel):
-    """A message, or a part of one. A node's agent of a later release may send more names."""
+    """A message, or a part of one; unknown names of a later release are dropped."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -33,7 +33,7 @@ M = TypeVar("M", bound=Message)
 
 
 def checked(kind: type[M], what: str, message: dict[str, Any]) -> M:
-    """The message; raises UsageFault that names the wrong field of ``what``."""
+    """The checked message; raises UsageFault that names the wrong field of ``what``."""
     try:
         return kind.model_validate(message)
     except ValidationError as err:
@@ -57,15 +57,13 @@ class Evidence(Message):
 
 
 class Checkpoint(Message):
-    """What the run said of its checkpoints in its log (core/time/announce)."""
+    """The checkpoint lines that the run wrote into its log (core/time/announce)."""
 
     saved: bool = False
     goes_on: bool = False
 
 
 class RunReport(Message):
-    """One run's end as its node saw it."""
-
     v: Literal[1]
     cluster: Word = ""
     job_id: Annotated[int, Field(ge=1, le=2**32)]
@@ -77,7 +75,7 @@ class RunReport(Message):
     ended_s: Time | None = None
     evidence: Evidence | None = None
     peak_mib: Mib = None  # of all processes that began on its GPUs while it ran
-    alone: bool | None = None  # no process of before was on them; None: not known
+    alone: bool | None = None  # no earlier process was on them; None: not known
     method: Literal["mps", "streams", "alone"] | None = None  # how it shared its GPU
     fence: Literal["cgroup"] | None = None  # what held its memory beside MPS
     used: UsedRecord | None = None  # what the node's agent saw of it
@@ -86,8 +84,8 @@ class RunReport(Message):
 
 
 def read(message: dict[str, Any]) -> RunReport:
-    """A report, checked; raises UsageFault where it is malformed. A record of its use that is
-    nonsense is left out, with a note: the report is still that of an end."""
+    """A checked report; raises UsageFault where it is malformed. A record of its use that is
+    malformed is left out, with a note: the report of the end still counts."""
     report = checked(RunReport, "report", message | {"used": None})
     if message.get("used") is None:
         return report
@@ -99,7 +97,7 @@ def read(message: dict[str, Any]) -> RunReport:
 
 
 def keep(store: Store, report: RunReport) -> None:
-    """Keep a report; the same again replaces it."""
+    """Keep a report; it replaces an earlier one of the same run."""
     at_s, body = report.ended_s or time.time(), json.dumps(report.model_dump(mode="json"))
     store.reports.add(report.cluster, report.job_id, report.restart, report.node, at_s, body)
 
@@ -112,9 +110,9 @@ def take(store: Store, message: dict[str, Any]) -> int:
 
 
 def drain(store: Store, spool_dir: Path) -> list[int]:
-    """Take every spooled report of this machine and remove it; returns the job ids.
+    """Take every spooled report of this host and remove it; returns the job ids.
 
-    A file that cannot be read as a report is set aside under another name, not lost.
+    A file that is no valid report is renamed, so that it is not lost.
     """
     taken: list[int] = []
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node's Prolog asks: what was reserved for the job that begins, and which GPUs it got."""
+"""Answers a node's Prolog: the reservation of the job that begins, and whether its GPUs are fit."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -23,8 +23,7 @@ Mib = Annotated[int, Field(ge=0, le=2**40)] | None
 
 
 class ReportedProcess(Message):
-    """A compute process on a GPU, as the asking node sees it; see
-    core/recover/fitness.GpuProcess."""
+    """A compute process on a GPU, as the node sees it; see core/recover/fitness.GpuProcess."""
 
     pid: Annotated[int, Field(ge=0, le=2**32)]
     used_mib: Mib = None
@@ -43,14 +42,13 @@ class LaunchedGpu(Message):
     holders: tuple[ReportedProcess, ...] = Field((), max_length=64)
 
     def now(self) -> GpuNow:
-        """As core judges it."""
         holders = tuple(GpuProcess(**one.model_dump()) for one in self.holders)
         return GpuNow(self.uuid, self.total_mib, self.free_mib, holders)
 
 
 class LaunchMessage(Message):
-    """The request of op ``launch``. ``last``: the Prolog looks no more, and waits for what is done
-    about GPUs that are not fit."""
+    """The request of op ``launch``. ``last``: the Prolog's last try; it waits until a job with
+    unfit GPUs is put back."""
 
     v: Literal[1]
     job_id: Annotated[int, Field(ge=1, le=2**32)]
@@ -62,7 +60,6 @@ class LaunchMessage(Message):
 
 
 def read_launch(message: Answer) -> LaunchMessage:
-    """Check a launch request; raises UsageFault that names the wrong field."""
     return checked(LaunchMessage, "launch", message)
 
 
@@ -73,8 +70,8 @@ async def launched(
     gate: Gate,
     launch: LaunchMessage,
 ) -> Answer:
-    """The reservation of a run that begins, null where the job is none of ours, and what is wrong
-    with its GPUs (``unfit``, see Gate.judge); the GPUs are kept.
+    """Keeps the GPUs of a run that begins, and returns its reservation (null where the job has no
+    mark of ours) and what is wrong with the GPUs (``unfit``, see Gate.judge).
 
     ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
     """
@@ -107,8 +104,8 @@ async def launched(
 
 
 def _promised_mib(shards: int, decision: StoredDecision) -> int:
-    """What the job was promised of each GPU: what it will not exceed, within its shards; all of
-    them where they are more than was decided, since the estimate was too low then."""
+    """The MiB of each GPU that the job was promised: its upper bound, within its shards; all of its
+    shards where it has more than were decided, since the estimate was too low then."""
     whole, upper = shards * decision.shard_mib, decision.upper_mib
     return min(whole, upper) if upper and shards <= decision.shards else whole
 

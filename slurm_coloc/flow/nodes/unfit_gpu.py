@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage launch, in colocd: a job whose GPUs are not fit for it goes back into the queue.
+"""Stage launch, in colocd: puts a job whose GPUs are not fit for it back into the queue.
 
-Its Prolog tells what is on them and waits for the answer; meanwhile the job is requeued held, so
-its script never starts, nothing fails and no node is drained. Then it is let go again, past that
-node for a while where another could take it. The list is durable and every step follows from what
-Slurm shows, so colocd may die at any line.
+Its Prolog reports what is on the GPUs and waits for the answer; meanwhile the job is requeued held,
+so its script never starts, nothing fails and no node is drained. Then it is released, and excludes
+that node for a while where another could take it. The list is in the database and every step
+follows from what Slurm shows, so colocd may stop at any point.
 """
 
 import time
@@ -27,24 +27,25 @@ from slurm_coloc.flow.recover.retry_limit import refused
 
 log = structlog.get_logger()
 
-# An order to a slurmctld that did not answer may be carried out so much later.
+# slurmctld may carry out an unanswered order up to so many seconds later.
 ORDER_S = 120.0
 STEPS_A_ROUND = 6
-# A job that waits elsewhere is looked at so often: hundreds may, and each look is a command.
+# Seconds between two checks of a job that waits: there may be hundreds, and each check is a
+# command.
 LOOK_S = 20.0
 
 
 class Gate:
-    """Judges launches, and brings what was put back to its place in the queue."""
+    """Judges launches, and releases the jobs that were put back."""
 
     def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
         self._config = context.config.gate
         self._store, self._slurm = context.store, context.slurm
         self._context, self._off, self._see = context, context.off, see
-        self._places = context.config.recovery.raise_by == "priority"  # they may be set
+        self._places = context.config.recovery.raise_by == "priority"  # priorities may be set
         self._ordering: set[tuple[str, int]] = set()
-        self._later: dict[Key, float] = {}  # until when (monotonic) none is due
+        self._later: dict[Key, float] = {}  # when (monotonic) the next check is due
 
     async def judge(
         self,
@@ -57,9 +58,9 @@ class Gate:
         last: bool,
         unfenced: str = "",
     ) -> dict[str, Any] | None:
-        """What is wrong with ``gpus`` for this run, and what is done: ``back``, it must not start
-        (only where this is the ``last`` look), else it may. None: nothing is wrong. ``unfenced``:
-        why nothing would hold it to its share there."""
+        """What is wrong with ``gpus`` for this run, None where nothing is. ``back`` in the answer:
+        the job was put back and must not start (only in the ``last`` call). ``unfenced``: why
+        nothing would hold the job to its share there."""
         if not self._config.enabled or decision.mode != "on" or not _placed(decision):
             return None
         found = [why for gpu in gpus if (why := unfit(gpu, need_mib, self._config.slack_mib))]
@@ -80,7 +81,7 @@ class Gate:
         return {"back": not refused, "why": why}
 
     def _may_not(self, view: JobView, decision: StoredDecision) -> str:
-        """Why the job is not put back; "" where it is."""
+        """Why the job may not be put back; "" where it may."""
         if not view.batch:
             return "it has no script that could run later"
         if not view.requeue or not decision.may_requeue:
@@ -95,7 +96,7 @@ class Gate:
         """Requeue the job held; "" when that is done or under way, else why not."""
         key = (decision_id, view.job_id, view.restarts)
         if (known := self._store.putbacks.of(*key)) is not None:
-            # Another node's Prolog, or this one's second try.
+            # Another node's Prolog, or a second try of this one.
             return "" if known.state == "open" else "it was refused before"
         was, now = await excluded_before(self._context, view, node), time.time()
         row = PutBack(
@@ -114,7 +115,7 @@ class Gate:
                 self._store.putbacks.add(row)
             await self._slurm.requeue_hold(view.handle)
         except SlurmError as err:
-            if not err.away:  # else it may be carried out yet: the list keeps it
+            if not err.away:  # else Slurm may still carry it out: the row stays open
                 self._store.putbacks.change(row, state="refused", note=err.message)
             return err.message
         finally:
@@ -122,7 +123,7 @@ class Gate:
         return ""
 
     async def round(self) -> None:
-        """One look at every job that was put back."""
+        """One step for every job that was put back."""
         for row in self._store.putbacks.open():
             if (row.decision, row.job_id) in self._ordering:
                 continue
@@ -169,7 +170,7 @@ class Gate:
             except SlurmError as err:
                 if err.away:
                     raise
-                # No other node will do: it waits for this one.
+                # No other node can take it: it waits for this one.
                 self._store.putbacks.change(row, was=None, note=err.message)
                 return
             self._store.putbacks.change(row, excluded=True)
@@ -187,15 +188,16 @@ class Gate:
         log.info("put back", jobid=row.job_id, decision=row.decision, step=str(step))
 
     def _list(self, row: PutBack, *more: str) -> str:
-        """What its owner has excluded, and every node of ours but that of ``row``."""
+        """The node list of ExcNodeList: the owner's, the nodes of other open put-backs, and
+        ``more``."""
         others = self._store.putbacks.open_of(row.decision, row.job_id)
         ours = [one.node for one in others if one.excluded and one.node != row.node]
         return ",".join(dict.fromkeys(filter(None, (row.was, *ours, *more))))
 
     def _wait_s(self, row: PutBack) -> int:
-        """Where the job goes elsewhere it need not wait for this node to come right."""
+        """Seconds until the job may start: few where it excludes the node."""
         if row.excluded:
-            return 5  # a start in the second of its last end meets a revoked credential
+            return 5  # an earlier start can meet the last run's revoked credential
         times = self._store.putbacks.count(row.decision, row.job_id)
         return int(pause_s(times, self._config.wait_s, self._config.longest_wait_s))
 
@@ -217,5 +219,5 @@ class Gate:
 
 
 def _placed(decision: StoredDecision) -> bool:
-    """Whether colocd said what the job gets; what its owner asked for as it stands is his."""
+    """Whether colocd chose what the job gets, instead of the owner's own request."""
     return decision.action in (Action.COLLOCATE, Action.EXCLUSIVE)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run used, as its node's agent wrote it, checked before anything believes it.
+"""A run's use record as its node's agent wrote it, checked before anything relies on it.
 
-The record comes inside a report, from a node or through the spool. Whoever forged one may lie, but
-only within these bounds: no endless list, no NaN, no number that a sum or a column overflows by, no
+The record comes inside a report, from a node or through the spool. A forged record can lie only
+within these bounds: no endless list, no NaN, no number that a sum or a column overflows by, no
 control characters for a terminal. Unknown names are dropped: an agent of a later release may send
 more.
 """
@@ -50,7 +50,7 @@ class _Bounded(BaseModel):
 
 
 class UsedGpu(_Bounded):
-    """What the run took of one GPU: memory (MiB), activity (0 to 1), energy (J: this run's share,
+    """What the run used of one GPU: memory (MiB), activity (0 to 1), energy (J: this run's share,
     the GPU's). None: was not measured."""
 
     uuid: Uuid
@@ -67,7 +67,8 @@ class UsedGpu(_Bounded):
 
 
 class UsedPid(_Bounded):
-    """One process: its start (seconds since the epoch), so that a reused number is another."""
+    """One process. Its start (seconds since the epoch) tells it from a later one of the same
+    number."""
 
     pid: Pid
     start_s: Time
@@ -102,7 +103,7 @@ class UsedNeighbour(_Bounded):
 
 
 class UsedEvent(_Bounded):
-    """Something that happened to its GPU meanwhile."""
+    """An event of its GPU during the run."""
 
     at_s: Time
     kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver"]
@@ -168,7 +169,7 @@ class UsedRecord(_Bounded):
     since_s: Time
     until_s: Time
     samples: Annotated[int, Field(ge=0, le=MAX_SAMPLES)]
-    complete: bool = False  # nothing that the run held was missed: its peaks are its own
+    complete: bool = False  # no memory of the run was missed, so its peaks are exact
     sources: dict[Name, Name | None] = Field(default_factory=dict, max_length=16)
     why: dict[Name, Text] = Field(default_factory=dict, max_length=16)
     gpus: tuple[UsedGpu, ...] = Field((), max_length=MAX_GPUS)
@@ -192,7 +193,8 @@ class UsedRecord(_Bounded):
 
 
 def read(value: Any, job_id: int, restart: int | None) -> tuple[UsedRecord | None, str]:
-    """The record of this very run, or None and what is wrong with it, in at most 200 characters.
+    """The record of this run, or None and what is wrong with it, in at most 200 characters. Never
+    raises: a report without a valid record is still the report of an end.
 
     Never raises: a report whose use is nonsense is still the report of an end."""
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage place: keeps jobs that wait at the gate from starting, and lets them go
+"""Stage place: keeps jobs that wait at the gate from starting, and releases them
 (core/place/gate_wait).
 
-With a constraint the state is the job's own Extra. A start time is renewed and ends by itself, so
-that colocd's death lets the job go; the nodes' agents do that for a constraint
+The wait is a constraint in the job's Extra, or a start time. A start time is renewed and expires by
+itself, so the job is free if colocd dies; with a constraint the nodes' agents free the job then
 (flow/measure/gate_watchdog).
 """
 
@@ -26,23 +26,23 @@ from slurm_coloc.flow.place.requests import shards_of
 
 log = structlog.get_logger()
 
-# A start time lies so many intervals ahead; it is renewed before that is over.
+# A start time is set this many intervals ahead and renewed before it comes.
 AHEAD = 3
-# Slurm's reasons of a job that waits for a constraint, and of one that it takes for impossible.
+# Slurm's reasons: the job waits for a constraint; Slurm takes it for impossible.
 WAITS, IMPOSSIBLE = "Constraints", "BadConstraints"
 WITHOUT_END = float("inf")
 Fields = dict[str, str | int]
 
 
 class GateWait:
-    """Fields of ``scontrol update`` by which a job waits, or goes."""
+    """Makes the fields of ``scontrol update`` that keep a job waiting or release it."""
 
     def __init__(self, context: Context, memory: Memory, gate: NodeGate) -> None:
         self._slurm, self._memory, self._gate = context.slurm, memory, gate
         self._interval_s = context.config.placement.interval_s
 
     def at_submit(self, shape: ClusterShape, job: Waiting) -> Fields:
-        """Fields of job_desc with which a submission waits; {} where it cannot."""
+        """Fields of job_desc that make a submission wait; {} where it cannot."""
         if way_of(shape) is Way.EXTRA:
             text = self._constraint(job)
             return {"extra": text} if text else {}
@@ -66,7 +66,7 @@ class GateWait:
         return {"StartTime": f"now+{int(AHEAD * self._interval_s) + 1}"}
 
     async def go(self, job: Queued) -> Fields:
-        """Let a job go that waited. Raises SlurmError."""
+        """Release a job that waited. Raises SlurmError."""
         until_s = self._memory.waits_until.get(key(job))
         if until_s == WITHOUT_END or job.reason == WAITS or self._began_so(job):
             self._memory.waits_until.pop(key(job), None)
@@ -77,12 +77,13 @@ class GateWait:
         return {"StartTime": "now"} if job.reason == "BeginTime" else {}
 
     def _began_so(self, job: Queued) -> bool:
-        """Whether the job was submitted with a constraint, of which Slurm shows nothing yet."""
+        """Whether the job was submitted with a constraint that Slurm does not show yet."""
         sent = decision_in(job.admin_comment) in self._memory.begun and not job.restarts
         return bool(self._gate.carry) and sent
 
     async def _freed(self, job: Queued, most_pct: int = 100) -> Fields:
-        """Extra without our constraint, if its figure is ``most_pct`` at most; looked at once."""
+        """The change of Extra that removes our constraint, if its limit is ``most_pct`` or less.
+        Each job's Extra is read once."""
         if key(job) in self._memory.free:
             return {}
         extra = await self._slurm.extra(job.handle)
@@ -94,8 +95,8 @@ class GateWait:
         return self._gate.constraint(job.nodes, SHUT_PCT, job.shards, job.cpus, job.memory_mib)
 
     async def mend(self, queue: Sequence[Queued]) -> None:
-        """Take a constraint of ours from waiting jobs that it hinders. Raises SlurmError where
-        slurmctld is away."""
+        """Remove our constraint from waiting jobs that it blocks. Raises SlurmError where slurmctld
+        does not answer."""
         self._memory.forget([key(job) for job in queue if job.waits])
         for job in queue:
             try:
@@ -109,18 +110,17 @@ class GateWait:
                 log.info("place", jobid=job.job_id, error=err.message)
 
     async def _hindered(self, job: Queued) -> Fields:
-        """What is to be changed of a job that Slurm takes for impossible, or that has become one
-        for whole GPUs."""
+        """The change for a job that Slurm takes for impossible, or that asks for whole GPUs now."""
         if not job.waits or decision_in(job.admin_comment) is None:
             return {}
         if job.reason != IMPOSSIBLE and (not job.restarts or shards_of(job)):
             return {}
         fields = await self._freed(job)
         if fields:
-            self._memory.given_up.add(key(job))  # what was not known once is not known now
+            self._memory.given_up.add(key(job))  # the same constraint would fail again
         return fields
 
     def failed(self, job: Queued) -> None:
-        """What was to be changed of a job was not."""
+        """Forget the wait of a job whose update failed."""
         self._memory.waits_until.pop(key(job), None)
         self._memory.free.discard(key(job))

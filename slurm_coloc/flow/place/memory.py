@@ -15,13 +15,12 @@ def key(job: Queued) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Memory:
-    """What colocd remembers of waiting jobs, by job and restart. All of it may be lost: a pin
-    stands in the job's own request.
+    """Keyed by job and restart. All of it may be lost: a pin stands in the job's own request.
 
-    ``since``: of a pin, or of waiting at the gate (Unix seconds); ``waits_until``: until when a job
-    that waits at the gate is kept from starting; ``begun``: decisions whose job was submitted so;
-    ``given_up``: left to Slurm; ``free``: those whose Extra was seen to since they last waited;
-    ``decisions``: as they were read.
+    ``since``: when the job was pinned or began to wait at the gate (Unix seconds); ``waits_until``:
+    until when it is kept from starting at the gate; ``begun``: decisions whose jobs were submitted
+    waiting; ``given_up``: jobs left to Slurm; ``free``: jobs whose Extra was checked since they
+    last waited; ``decisions``: a cache of the database.
     """
 
     since: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -32,7 +31,7 @@ class Memory:
     decisions: dict[str, StoredDecision] = field(default_factory=dict)
 
     def forget(self, present: Collection[tuple[int, int]]) -> None:
-        """Jobs that do not wait any more."""
+        """Forget the jobs that are not ``present``."""
         for kept in (self.since, self.waits_until):
             for key in kept.keys() - set(present):
                 del kept[key]

@@ -32,10 +32,11 @@ log = structlog.get_logger()
 
 
 class NodeGate:
-    """``carry``: numbers of the nodes that have the keys, as last seen."""
+    """Keeps the figures in the nodes' Extra. ``carry``: the numbers of the nodes that had the keys
+    when they were last read."""
 
     def __init__(self, context: Context, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of GPUs that take no further job. Nothing is asked yet."""
+        """``closed``: UUIDs of GPUs that take no further job."""
         self._closed, self._off = closed, context.off
         self._place = context.config.placement
         self._slurm, self._live, self._shape = context.slurm, context.live, context.shape
@@ -44,17 +45,17 @@ class NodeGate:
         self.carry: dict[str, int] = {}
 
     def _serves(self, shape: ClusterShape) -> bool:
-        """Whether figures are kept in the nodes' Extra at all."""
         if self._place.mode == "steered":
             return way_of(shape) is Way.EXTRA
         if self._place.node_gate and not shape.constraints and not self._warned:
             self._warned = True
-            log.warning("place", result="no gate by node", reason=f"no {PARAMETER}")
+            log.warning("place", result="no gate by node", reason=f"slurm.conf lacks {PARAMETER}")
         return self._place.node_gate and shape.constraints
 
     async def round(self, uses: tuple[NodeUse, ...] | None = None) -> None:
-        """Write what has changed of ``uses`` (None: asked); without the gate, open what was shut
-        once: a key that went would shut a node to the jobs that ask for it. Raises SlurmError."""
+        """Write the figures that changed; ``uses`` None: read the nodes first. Without the gate,
+        set each node's figure to 0 once, since a missing key would shut the node to jobs that ask
+        for it. Raises SlurmError."""
         shape = self._shape()
         if shape is None:
             return
@@ -79,10 +80,10 @@ class NodeGate:
         self._clean = not on
 
     async def _write(self, name: str, pct: int, number: int) -> bool:
-        """Write one node's figure; whether that could be done. Raises SlurmError where slurmctld is
-        away."""
+        """Write one node's figure; false where that failed. Raises SlurmError where slurmctld does
+        not answer."""
         try:
-            # Read again: an administrator's own change of a moment ago must not be lost.
+            # Read again, so that an administrator's recent change is not lost.
             text = written(await self._slurm.node_extra(name), pct, number)
             if text is None:
                 return False
@@ -100,14 +101,14 @@ class NodeGate:
             return present(extra) or 0  # a restart of colocd opens no gate
         beat = self._live.of(node.name)
         if beat is None or time.time() - beat[0] > self._place.stale_s:
-            return 0  # not known: open, as without the gate
+            return 0  # not known: open
         if self._place.mode == "steered":
-            return SHUT_PCT  # jobs are judged one by one: all that counts is that it is fresh
-        closed = self._closed()  # as if they were busy without a break
+            return SHUT_PCT  # colocd judges each job; the key only shows that it is fresh
+        closed = self._closed()  # they count as fully busy
         return level(1.0 if gpu.uuid in closed else gpu.smact for gpu in beat[1][: node.gpus])
 
     async def close(self) -> None:
-        """colocd ends: nobody keeps the figures fresh, so the nodes are opened."""
+        """Open all nodes when colocd ends: nothing keeps the figures fresh then."""
         try:
             for use in await self._slurm.usage() if self.carry else ():
                 if use.name in self.carry and (text := written(use.extra, 0)):
@@ -118,8 +119,9 @@ class NodeGate:
     def constraint(
         self, nodes: Collection[str], pct: int, shards: int, cpus: int = 1, memory_mib: int = 0
     ) -> str | None:
-        """The constraint of a share that waits for a figure below ``pct`` on one of these nodes:
-        of those that are large enough for it. None where there is none, or one has no key."""
+        """The constraint of a share that waits until one of these nodes shows a figure below
+        ``pct``. Only nodes large enough for it count. None where there is none, or one has no
+        key."""
         shape = self._shape()
         fitting = [
             node.name
@@ -134,8 +136,8 @@ class NodeGate:
         return constraint_below(pct, [self.carry[name] for name in fitting])
 
     def at_submit(self, job: ShareRequest, nodes: Collection[str]) -> Rewrite:
-        """The change of a share's request with Slurm's gate (native), where every one of ``nodes``,
-        which it may get, has the keys."""
+        """The change of a share's request with Slurm's own gate (native), where every node of
+        ``nodes`` that it may get has the keys."""
         request, change = job.request, job.change
         wanted = parse_gres(str(change.fields.get("tres_per_node", "")))
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
@@ -148,7 +150,7 @@ class NodeGate:
             or request.reservation
             or not plain(request.features)
         ):
-            return change  # which nodes can ever have it is not judged here
+            return change  # the nodes it may get are not judged here
         gate_pct = round(100 * self._place.smact_gate)
         text = self.constraint(
             nodes, gate_pct, shards, request.min_cpus or 1, request.min_mem_per_node or 0

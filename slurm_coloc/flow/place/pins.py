@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage place: pins waiting shared jobs to the GPU that the policy chooses (mode steered).
 
-A pin is the job's own request, ``gres/shard:TYPE:N`` and the node, so nothing of it can be lost:
-what Slurm shows is where colocd goes on. Every look is recorded where it changed something.
+A pin stands in the job's own request, ``gres/shard:TYPE:N`` and the node, so it cannot be lost:
+colocd goes on from what Slurm shows. A round that changes something is recorded.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
 
-# A submission is placed at once where no more jobs wait and there are no more GPUs: that takes some
-# milliseconds. By the policy itself, or by the greedy one where that plans ahead.
+# A submission is placed at once only with at most so many waiting jobs and GPUs: that takes some
+# milliseconds. A policy that plans ahead is too slow for it; the greedy one stands in.
 AT_SUBMIT, QUICK = 64, "interference"
-# One that Slurm does not show after so many seconds never became a job.
+# A submission that Slurm does not show after so many seconds never became a job.
 UNSEEN_S = 3.0
-TOLD = {
-    Why.STALE: "what its node's agent said last is too old",
+REASONS = {
+    Why.STALE: "the figures of its node's agent are too old",
     Why.CLOSED: "its node is closed",
     Why.NO_ROOM: "there is no room on any GPU that it may get",
     Why.GATE: "every GPU with room is too busy",
@@ -53,16 +53,16 @@ TOLD = {
     Why.GAVE_UP: "it has waited long enough",
     Why.ENOUGH: "others come first",
     Why.NOT_YET: "Slurm would not start it now",
-    Why.BOUND: "on every GPU with room it or a job there would be slower than was asked for",
+    Why.BOUND: "on every GPU with room, it or a job there would exceed its slowdown limit",
 }
 
 
 class Placer:
-    """Looks at the queue, asks the policy, and changes requests."""
+    """Reads the queue, asks the policy, and changes requests."""
 
     def __init__(self, context: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
-        """``gate``: the figures in the nodes' Extra; ``closed``: UUIDs of GPUs that take no further
-        job. Raises ConfigError for a policy that there is not."""
+        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for an unknown
+        policy."""
         try:
             self._policy: Policy = policy(context.config.placement.policy)
         except UsageFault as err:
@@ -82,11 +82,12 @@ class Placer:
         self._refused = ""
         self._writes: set[asyncio.Task[Path]] = set()
 
-    def _line(self, shape: ClusterShape) -> QueueOrder:
+    def _order(self, shape: ClusterShape) -> QueueOrder:
         return queue_order(shape, self._limits() or NO_LIMITS)
 
     def _stopped(self, shape: ClusterShape) -> bool:
-        """Whether this cluster cannot be steered, or nothing is left to do."""
+        """Whether there is nothing to steer: no node has GPUs with types of their own, or placement
+        is native and no pin is left."""
         if not any(node.devices for node in shape.nodes):
             return True
         found = "; ".join(refusals(shape, self._limits() or NO_LIMITS))
@@ -96,8 +97,8 @@ class Placer:
         return not self._steers and self._clean
 
     def _awaits(self, shape: ClusterShape) -> bool:
-        """Whether colocd began a moment ago, and the agents are not all back. Until then nobody is
-        let go for want of figures."""
+        """Whether colocd has just started and some agents have not reported yet. Until then no job
+        is released for lack of figures."""
         return any(
             self._sources.live.awaited(node.name, self._config.placement.stale_s)
             for node in shape.nodes
@@ -105,19 +106,19 @@ class Placer:
         )
 
     async def round(self) -> tuple[tuple[NodeUse, ...], list[Queued]] | None:
-        """One look, and what follows from it; what Slurm showed, None where it was not asked.
-        Raises SlurmError."""
+        """One round over the queue. Returns what Slurm showed, None where it was not asked. Raises
+        SlurmError."""
         shape = self._shape()
         if shape is None or self._off() or self._stopped(shape) or self._awaits(shape):
             self._last = None
             return None
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
-        snapshot = self._sources.snapshot(shape, uses, queue, self._line(shape), self._turn)
+        snapshot = self._sources.snapshot(shape, uses, queue, self._order(shape), self._turn)
         if self._refused:
             snapshot = replace(
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
             )
-        # In a thread: a large cluster takes a good part of a second, and submissions wait.
+        # In a thread: on a large cluster it takes a good part of a second, and submissions wait.
         answers, self._turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))
         jobs = {job.job_id: job for job in queue}
         waiting = {job.job_id: job for job in snapshot.waiting}
@@ -130,7 +131,7 @@ class Placer:
         if changed:
             self._record(snapshot, answers)
         self._clean = not any(job.pin for job in snapshot.waiting) and not self._memory.waits_until
-        # Pinned at submission a moment ago, and not seen by Slurm when it was asked.
+        # Pinned at submission, but not yet shown by Slurm.
         shown = {decision_in(job.admin_comment) for job in queue}
         self._sent = [
             one for one in self._sent if one[0] > snapshot.at_s - UNSEEN_S and one[1] not in shown
@@ -145,7 +146,7 @@ class Placer:
     async def _apply(
         self, shape: ClusterShape, answer: Answer, job: Queued, waiting: Waiting
     ) -> bool:
-        """Do what was answered; whether that changed anything."""
+        """Carry out an answer; whether that changed anything."""
         first = key(job) not in self._memory.waits_until
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
@@ -166,14 +167,14 @@ class Placer:
             self.gate_wait.failed(job)
             if err.away:
                 raise
-            # It has started meanwhile, or was cancelled.
+            # The job has started meanwhile, or was cancelled.
             log.info("place", jobid=job.job_id, act=str(answer.act), error=err.message)
             return False
         self._note(answer, job, fields, first)
         return True
 
     def _fields(self, answer: Answer, job: Queued) -> dict[str, str | int]:
-        """What is to be changed of the job."""
+        """The fields of the job that change."""
         shards = count_of(job.tres_per_node, "shard")
         fields: dict[str, str | int] = {}
         others = without(job.tres_per_node, "shard")
@@ -192,7 +193,7 @@ class Placer:
         return any(f":{kind}:" in job.tres_per_node for kind in kinds)
 
     def _nodes(self, job: Queued, node: str) -> dict[str, str | int]:
-        """ReqNodeList for a pin to ``node`` ("": none); an owner's own choice stays."""
+        """ReqNodeList for a pin to ``node`` ("": none); a node list of the job's owner stays."""
         wanted = self._sources.wanted(job, self._decision(job))
         return {} if wanted or job.req_nodes == node else {"ReqNodeList": node}
 
@@ -201,8 +202,7 @@ class Placer:
         return self._memory.decisions.get(found) if found else None
 
     async def _loosen(self, jobs: Iterable[Queued], answered: set[int]) -> None:
-        """Jobs of ours that are no shares any more, after a recovery, but still bound to the node
-        of their last pin."""
+        """Remove the node of the last pin from jobs that ask for whole GPUs after a recovery."""
         for job in jobs:
             decision = self._decision(job)
             if not job.waits or not job.req_nodes or job.job_id in answered or decision is None:
@@ -217,16 +217,16 @@ class Placer:
                     log.info("place", jobid=job.job_id, error=err.message)
 
     def _note(self, answer: Answer, job: Queued, fields: dict[str, str | int], first: bool) -> None:
-        """``first``: where it waits, it has only begun to."""
+        """Note the answer in the job's events. ``first``: the job has only begun to wait."""
         decision = decision_in(job.admin_comment) or ""
         if answer.act is Act.PIN and answer.pin is not None:
             text = self._chosen(answer.pin, answer.text)
         elif answer.act is Act.WAIT:
             if "TresPerNode" not in fields and len(fields) == 1 and not first:
                 return
-            text = f"waits: {TOLD[answer.why]}"
+            text = f"waits: {REASONS[answer.why]}"
         else:
-            text = f"left to Slurm: {TOLD.get(answer.why, answer.why)}"
+            text = f"left to Slurm: {REASONS.get(answer.why, answer.why)}"
         self._store.note(decision, job.job_id, "place", text)
         where = answer.pin or Pin("", "")
         log.info(
@@ -243,7 +243,8 @@ class Placer:
         return f"{pin.node} GPU {pin.kind} by {self._config.placement.policy}: {text}"
 
     def _record(self, snapshot: Snapshot, answers: tuple[Answer, ...]) -> None:
-        """Keep the snapshot with its answers; whoever waits for colocd does not wait for a disk."""
+        """Keep the snapshot with its answers; the disk is written in a thread, so that submissions
+        do not wait for it."""
         body = recorded(snapshot, answers)
         task = asyncio.create_task(asyncio.to_thread(self._ring.add, body))
         self._writes.add(task)
@@ -252,8 +253,8 @@ class Placer:
     # submissions
 
     def at_submit(self, submitted: ShareRequest) -> Rewrite:
-        """The change of a request with the GPU that the policy chooses now. Without it Slurm might
-        start the job before the next look."""
+        """The change of a request, with the GPU that the policy chooses now. Without it Slurm might
+        start the job before the next round."""
         snapshot, place, shape = self._last, self._config.placement, self._shape()
         request, change = submitted.request, submitted.change
         shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
@@ -267,11 +268,10 @@ class Placer:
             or sum(len(node.devices) for node in snapshot.nodes) > AT_SUBMIT
         ):
             return change
-        tier = self._line(shape).tier(",".join(wanted_partitions(request, shape)))
+        tier = self._order(shape).tier(",".join(wanted_partitions(request, shape)))
         job = as_waiting(submitted, shards, shape, tier, snapshot)
         extended = joined(snapshot, job)
         if hasattr(self._policy, "fresh"):
-            # One that plans ahead takes too long for a submission.
             extended = replace(extended, rules=replace(extended.rules, policy=QUICK))
         answers, turn = steer(extended, policy(extended.rules.policy))
         answer = next(one for one in answers if one.job_id == job.job_id)
@@ -290,7 +290,7 @@ class Placer:
                 return change
             fields |= waits
             self._memory.begun.add(submitted.decision_id)
-            line = f"waits: {TOLD[answer.why]}"
+            line = f"waits: {REASONS[answer.why]}"
         else:
             return change
         self._record(extended, answers)

@@ -12,11 +12,11 @@ from slurm_coloc.flow.place.snapshot import Closed
 
 
 class Placement:
-    """Steered: pins. Native: the gate by node, where the site wants it."""
+    """Steered: colocd pins jobs to GPUs. Native: Slurm's gate by node, where the site wants it."""
 
     def __init__(self, context: Context, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for a policy that
-        there is not."""
+        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for an unknown
+        policy."""
         self._shape, self._slurm = context.shape, context.slurm
         self._gate = NodeGate(context, closed)
         self._placer = Placer(context, self._gate, closed)
@@ -24,21 +24,20 @@ class Placement:
         self.interval_s = context.config.placement.interval_s
 
     async def round(self) -> None:
-        """One look, and what follows from it. Raises SlurmError."""
+        """One round over the queue and the nodes. Raises SlurmError."""
         uses, queue = await self._placer.round() or (None, None)
         await self._gate.round(uses)
         if not self._gate.carry and self._free:
             return
-        # Also once without the gate: a job may be held by a constraint of before.
+        # Also once without the gate: an earlier constraint may still hold a job.
         await self._placer.gate_wait.mend(await self._slurm.queue() if queue is None else queue)
         self._free = not self._gate.carry
 
     async def close(self) -> None:
-        """colocd ends."""
         await self._gate.close()
 
     def at_submit(self, job: ShareRequest) -> Rewrite:
-        """The change of a share's request with what placing adds to it."""
+        """The change of a share's request, with the pin or wait that placing adds."""
         job = replace(job, change=self._placer.at_submit(job))
         shape = self._shape()
         return self._gate.at_submit(job, nodes_for_submission(job.request, shape) if shape else ())

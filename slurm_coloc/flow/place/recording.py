@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of stage place as text, which `coloc replay` (admin/replay) makes again."""
+"""Decisions of stage place as text; `coloc replay` (admin/replay) makes them again."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from slurm_coloc.core.place.steering import RECORDING_SCHEMA, Answer, Snapshot
 
 
 def recorded(snapshot: Snapshot, answers: Sequence[Answer]) -> str:
-    """A snapshot and its answers as text."""
     body = {
         "schema": RECORDING_SCHEMA,
         "snapshot": asdict(snapshot),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs ask for, as placing reads it: GPUs, shards, a pin, and the nodes that they may get."""
+"""What jobs ask for, as placing reads it: GPUs, shards, a pin, and the nodes they may get."""
 
 from collections.abc import Collection
 
@@ -14,8 +14,8 @@ from slurm_coloc.core.slurm.hosts import in_nodes
 def nodes_for(
     shape: ClusterShape, partitions: Collection[str], features: str, excluded: str, wanted: str
 ) -> tuple[str, ...]:
-    """The GPU nodes that Slurm may give to a job of these partitions and this plain constraint:
-    none that is ``excluded``, and of those that its owner ``wanted`` ("": any)."""
+    """The GPU nodes that Slurm may give to a job of these partitions and this plain constraint,
+    without the ``excluded`` ones and only those its owner ``wanted`` ("": any)."""
     return tuple(
         node.name
         for node in shape.nodes
@@ -27,28 +27,27 @@ def nodes_for(
 
 
 def nodes_for_submission(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
-    """The same of a submission."""
+    """The GPU nodes that Slurm may give to a submission."""
     bounds = (request.features or "", request.exc_nodes or "", request.req_nodes or "")
     return nodes_for(shape, wanted_partitions(request, shape), *bounds)
 
 
 def is_typed(job: Queued) -> bool:
-    """Whether the job asks for shards of a type: users' own are refused, so it is a pin."""
+    """Whether the job asks for shards of a type. Users may not ask for them, so it is a pin."""
     return any(one.name == "shard" and one.type for one in parse_gres(job.tres_per_node))
 
 
 def names_gpus(tres: str) -> bool:
-    """Whether a request is for GPUs or shards."""
     return any(one.name in ("gpu", "shard") for one in parse_gres(tres))
 
 
 def shards_of(job: Queued) -> int:
-    """Shards of a request, on its node or for each task."""
+    """Shards of a request, per node or per task."""
     return count_of(job.tres_per_node, "shard") or count_of(job.tres_per_task, "shard") or 0
 
 
 def gpus_of(job: Queued) -> int:
-    """GPUs of a request; 0 where it asks for none."""
+    """GPUs of a request; 0 without any."""
     if count_of(job.tres_per_node, "shard"):
         return 1
     tasks = count_of(job.tres_per_task, "gpu") or count_of(job.tres_per_task, "shard")
@@ -61,7 +60,7 @@ def gpus_of(job: Queued) -> int:
 
 
 def place_of_pin(job: Queued, node: NodeShape) -> int | None:
-    """The place of the GPU of this node that the job is pinned to."""
+    """The index of the GPU of this node that the job is pinned to."""
     for item in parse_gres(job.tres_per_node):
         if item.name == "shard" and item.type in node.devices:
             return node.devices.index(item.type or "")
@@ -69,8 +68,8 @@ def place_of_pin(job: Queued, node: NodeShape) -> int | None:
 
 
 def pin_of(job: Queued, shape: ClusterShape) -> Pin | None:
-    """Where a waiting job is pinned. A type without a node stands for none, so that it is put
-    right: the types of two nodes are alike."""
+    """Where a waiting job is pinned. A type without a node counts as no pin, so that it is set
+    again: two nodes have types of the same name."""
     for item in parse_gres(job.tres_per_node):
         if item.name == "shard" and item.type:
             there = [node.name for node in shape.nodes if item.type in node.devices]

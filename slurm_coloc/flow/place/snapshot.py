@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage place, what is decided on: Slurm's nodes and queue, the agents' figures, our own records,
-put together into the snapshot of core/place/steering."""
+"""Stage place: puts Slurm's nodes and queue, the agents' figures and our own records together into
+the snapshot that core/place/steering decides on."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -32,15 +32,15 @@ from slurm_coloc.flow.place.requests import (
     shards_of,
 )
 
-# Waiting jobs that are looked at: the rest of a long queue starts no sooner for it.
+# The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
-#: GPUs whose jobs bear no further neighbour, by UUID
+#: UUIDs of GPUs that are closed by a slowdown limit
 Closed = Callable[[], Collection[str]]
 
 
 def rules_of(config: Config, way: Way = Way.START) -> Rules:
-    """The deciding part of [placement]. ``way``: how a job can wait at the gate; where that would
-    cost its age there is none."""
+    """The part of [placement] that decides. ``way``: how a job can wait at the gate; without a way
+    that keeps its age, no job waits there."""
     place = config.placement
     return Rules(
         policy=place.policy,
@@ -69,7 +69,7 @@ def is_steered(node: NodeShape, config: Config) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a snapshot comes from."""
+    """The sources of a snapshot."""
 
     config: Config
     store: Store
@@ -82,10 +82,10 @@ class Sources:
         shape: ClusterShape,
         uses: Sequence[NodeUse],
         queue: Sequence[Queued],
-        line: QueueOrder,
+        order: QueueOrder,
         turn: int,
     ) -> Snapshot:
-        """What is known now. ``line``: the order of the queue."""
+        """What is known now. ``order``: the order of the queue."""
         now = time.time()
         used = {one.name: one for one in uses}
         nodes = tuple(
@@ -93,7 +93,7 @@ class Sources:
         )
         busy = self._busy()
         asks_gpus = [job for job in queue if gpus_of(job)]
-        waiting = line.sort(job for job in asks_gpus if job.waits)[:MOST]
+        waiting = order.sort(job for job in asks_gpus if job.waits)[:MOST]
         self.memory.forget([key(job) for job in queue if job.waits])
         return Snapshot(
             at_s=now,
@@ -103,7 +103,7 @@ class Sources:
                 self._running(job, shape) for job in asks_gpus if not job.waits and job.nodes
             ),
             waiting=tuple(
-                self._waiting(job, shape, busy, now, line.tier(job.partition)) for job in waiting
+                self._waiting(job, shape, busy, now, order.tier(job.partition)) for job in waiting
             ),
             turn=turn,
         )
@@ -137,7 +137,6 @@ class Sources:
         )
 
     def _decision(self, comment: str) -> StoredDecision | None:
-        """The decision of a job that carries our mark."""
         found = decision_in(comment)
         if found is None:
             return None
@@ -165,8 +164,8 @@ class Sources:
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
-        """Which GPUs of its node a job is on, and what it holds of the first: by its pin, by the
-        node's agent, by our record of its start."""
+        """The GPUs of its node that a job is on, and the MiB that it holds of the first: by its
+        pin, by the node's agent, or by our record of its start."""
         node = next((one for one in shape.nodes if one.name == job.nodes), None)
         if node is None:
             return (), 0
@@ -187,7 +186,7 @@ class Sources:
         return (), 0
 
     def _busy(self) -> set[tuple[str, int]]:
-        """Jobs that a recovery, a gate's put-back or a resizing of an array is acting on."""
+        """Jobs that a recovery, a put-back or a change of an array is working on."""
         rows = [*self.store.recoveries.open(), *self.store.putbacks.open()]
         return {(row.decision, row.job_id) for row in rows}
 
@@ -205,7 +204,7 @@ class Sources:
         held = job.priority == 0 or bool(job.reservation)
         since = self.memory.since.get(key(job))
         if since is None and ours and (pin or at_gate):
-            since = self.memory.since[key(job)] = now  # after a restart: it counts from here
+            since = self.memory.since[key(job)] = now  # after a restart it counts anew
         return Waiting(
             job.job_id,
             job.handle,
@@ -227,12 +226,12 @@ class Sources:
         )
 
     def wanted(self, job: Queued, decision: StoredDecision | None) -> str:
-        """The nodes that a job's owner asked for, "" for any: ReqNodeList without a pin of ours."""
+        """The nodes that a job's owner asked for, "" for any: ReqNodeList, unless it is our pin."""
         if decision is None or not job.req_nodes:
             return job.req_nodes
         if is_typed(job):
             return decision.req_nodes
-        # Its request was changed since, by a recovery perhaps: is it still our node?
+        # Its request was changed since, perhaps by a recovery: check that the node is still ours.
         events = self.store.events(decision.id, job.job_id)
         said = [one.text for one in events if one.kind == "place"]
         ours = bool(said) and said[-1].startswith(f"{job.req_nodes} GPU ")
@@ -250,7 +249,7 @@ class Sources:
         return False
 
     def _is_ours(self, job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
-        """Whether the job is one that may be pinned: shards of one GPU, by our own decision."""
+        """Whether the job may be pinned: it has shards of one GPU, by our decision."""
         items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
         return (
             decision.action == Action.COLLOCATE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A submission among the jobs that wait, before Slurm shows it."""
+"""Adds a submission to the waiting jobs before Slurm shows it."""
 
 from dataclasses import replace
 
@@ -12,8 +12,8 @@ from slurm_coloc.flow.place.requests import nodes_for_submission
 
 
 def simple(request: JobRequest, decision: Decision) -> bool:
-    """Whether a submission may be pinned at once: one GPU, one job, nothing that is not judged
-    here."""
+    """Whether a submission may be pinned at once: one GPU, one job, and no option that is not
+    judged here."""
     return (
         decision.action is Action.COLLOCATE
         and decision.gpus == 1
@@ -27,7 +27,7 @@ def simple(request: JobRequest, decision: Decision) -> bool:
 def as_waiting(
     submitted: ShareRequest, shards: int, shape: ClusterShape, tier: int, snapshot: Snapshot
 ) -> Waiting:
-    """A submission as a waiting job; its number is none of Slurm's."""
+    """A submission as a waiting job, with a number that Slurm does not use."""
     request = submitted.request
     return Waiting(
         min([0, *(one.job_id for one in snapshot.waiting)]) - 1,
@@ -47,8 +47,8 @@ def as_waiting(
 
 
 def joined(snapshot: Snapshot, job: Waiting) -> Snapshot:
-    """A snapshot with a job that was just submitted: its priority is not known yet, so it comes
-    last of its tier."""
+    """The snapshot with a new submission. Its priority is not known yet, so it comes last of its
+    tier."""
     waiting = snapshot.waiting
     place = next((n for n, one in enumerate(waiting) if one.tier < job.tier), len(waiting))
     return replace(snapshot, waiting=(*waiting[:place], job, *waiting[place:]))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: what people ask of it."""
+"""colocd: answers what people ask with the coloc command."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers from the history: jobs, history, status. Root and SlurmUser see all jobs, a user sees his
 own. Of others' jobs he sees what squeue shows too, unless PrivateData has ``jobs``, and never what
-their logs or models hold."""
+comes from their logs or models."""
 
 import time
 from dataclasses import dataclass, fields
@@ -17,12 +17,12 @@ Answer = dict[str, Any]
 
 MOST = 1000
 HOUR_S = 3600.0
-#: what is shown of a decision that was made in observe mode
+#: fields that are shown of a decision of observe mode
 OBSERVED = (
     *("id", "made_s", "uid", "account", "partition", "action", "reason", "detail", "shards"),
     *("shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
 )
-#: what others see of another user's run or decision in place of these
+#: what replaces these fields of another user's run or decision
 HIDDEN: Answer = dict.fromkeys(
     ("evidence", "fingerprint", "options", "detail", "learning", "used", "blame", "retry",
      "retry_cause")
@@ -37,23 +37,23 @@ def _limit(message: dict[str, Any]) -> int:
 
 
 def picked(record: object, *names: str) -> Answer:
-    """These fields of a record as they are shown: flags are numbers, as in the database."""
+    """These fields of a record for an answer: flags are numbers, as in the database."""
     values = {name: getattr(record, name) for name in names}
     return {name: int(one) if isinstance(one, bool) else one for name, one in values.items()}
 
 
 def shown(record: OfRun | StoredDecision | UserSum | UnfitNode | Counts | Event) -> Answer:
-    """All of a record."""
+    """All fields of a record."""
     return picked(record, *(one.name for one in fields(record)))
 
 
 def is_private(shape: ClusterShape | None) -> bool:
-    """Whether users may not see each other's jobs (PrivateData); so too while that is unknown."""
+    """Whether PrivateData hides users' jobs from each other; true while that is not known."""
     return shape is None or "jobs" in shape.private_data
 
 
 def _hidden(answer: Answer) -> Answer:
-    """Another user's run or decision: without what his log, his model or his files hold."""
+    """Another user's run or decision, without what his log, his model or his files hold."""
     return {name: HIDDEN.get(name, value) for name, value in answer.items()}
 
 
@@ -66,8 +66,8 @@ def _of_user(message: dict[str, Any]) -> int | None:
 
 def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Answer:
     """Runs that have not ended, as ``uid`` may see them (None: all): his own, those of ``user``, or
-    with ``all`` everybody's and those that ended too. ``private`` in the answer: others are hidden
-    by PrivateData."""
+    with ``all`` everybody's and ended ones too. ``private`` in the answer: PrivateData hides other
+    users' jobs."""
     everybody, user = message.get("all") is True, _of_user(message)
     others = user != uid if user is not None else everybody
     whom = user if user is not None else None if everybody or uid is None else uid
@@ -82,7 +82,7 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
-    """Newest runs, ended or not; and what was decided in observe mode, which has no job."""
+    """The newest runs, and the decisions of observe mode, which have no job."""
     limit = _limit(message)
     return {
         "runs": [shown(run) for run in store.queries.recent_runs(uid, limit)],
@@ -92,7 +92,7 @@ def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A job that somebody may see, with the runs of its newest decision."""
+    """A job that the user may see, with the runs of its newest decision."""
 
     job_id: int
     decision: StoredDecision
@@ -100,12 +100,12 @@ class Found:
 
 
 def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Found:
-    """The job of a question; raises UsageFault where there is none to see."""
+    """The job that a request names; raises UsageFault where there is none that the user may see."""
     job_id = message.get("job_id")
     if not isinstance(job_id, int) or isinstance(job_id, bool):
         raise UsageFault("job_id: a number", "bad-request")
     runs = [run for run in store.runs.of_job(job_id) if uid in (None, run.uid) or not private]
-    # Ids start again after `slurmctld -c`: the newest decision is the one meant.
+    # Ids start again after `slurmctld -c`: the newest decision counts.
     decision = store.decisions.of(runs[-1].decision) if runs else None
     if decision is None:
         raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
@@ -125,7 +125,7 @@ def explained(store: Store, uid: int | None, found: Found) -> Answer:
 
 
 def _retry(store: Store, run: Run) -> Answer | None:
-    """What came after a run: whose doing its end was, and what the next try asked for."""
+    """What came after a run: the cause of its end, and what the next try asked for."""
     work = store.recoveries.of(*run.key)
     return picked(work, "cause", "way", "tres", "state", "front") if work else None
 
@@ -133,8 +133,8 @@ def _retry(store: Store, run: Run) -> Answer | None:
 def status(
     store: Store, shape: ClusterShape | None, links: list[dict[str, Any]], *, trusted: bool
 ) -> Answer:
-    """The cluster and the history in numbers. ``links``: what each node's agent said last; root and
-    SlurmUser (``trusted``) see them."""
+    """The cluster and the history in numbers. ``links``: the last message of each node's agent, for
+    root and SlurmUser (``trusted``)."""
     nodes = shape.nodes if shape else ()
     unfit = [shown(one) for one in store.putbacks.since(time.time() - HOUR_S)]
     return {

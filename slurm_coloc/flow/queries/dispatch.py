@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask of colocd: `coloc jobs`, `gpus`, `history`, `report`, `explain`.
+"""Answers `coloc jobs`, `gpus`, `history`, `report`, `explain`.
 
-Root and SlurmUser see all (``seen_as`` None), everybody else what is his and what squeue shows.
+Root and SlurmUser see all (``seen_as`` None), other users their own jobs and what squeue shows.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ Answer = dict[str, Any]
 
 
 class Queries:
-    """Answers from the history, from what the nodes said, and from Slurm."""
+    """Answers from the history, from the nodes' messages, and from Slurm."""
 
     def __init__(self, context: Context, nodes: Nodes, watcher: Watcher) -> None:
         self._context, self._store = context, context.store
@@ -30,7 +30,7 @@ class Queries:
     async def answer(
         self, op: object, peer: Peer, seen_as: int | None, message: Answer
     ) -> Answer | None:
-        """The answer to ``op``; None where it is none of these. Raises ColocError."""
+        """The answer to ``op``; None for any other op. Raises ColocError."""
         match op:
             case "jobs":
                 await self._watcher.freshen(peer.uid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``coloc explain``: the decision, what Slurm shows now, what binds the job, what comes next."""
+"""``coloc explain``: the decision, the job in Slurm now, what it waits for, what comes next."""
 
 import asyncio
 import time
@@ -24,13 +24,14 @@ from slurm_coloc.flow.watch.shares import shared
 
 Answer = dict[str, Any]
 
-#: what is told of each run's time limit
+#: fields of each run's time limit that are shown
 STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
 
 
 async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
-    """Everything known of one job. Slurm being away leaves ``live`` null and says why in
-    ``slurm_error``. Raises UsageFault where ``uid`` (None: anybody's) may see no such job."""
+    """Everything known of one job. Where Slurm does not answer, ``live`` is null and
+    ``slurm_error`` says why. Raises UsageFault where ``uid`` (None: anybody's) may see no such
+    job."""
     config, store, slurm = context.config, context.store, context.slurm
     found = answers.find(store, uid, message, answers.is_private(context.shape()))
     decision, run = found.decision, found.runs[-1]
@@ -71,7 +72,7 @@ def _why(reason: str, detail: str | None) -> str:
 
 
 def _limits(context: Context, view: JobView) -> list[str]:
-    """The limits behind the reason for which a job waits, as they were last read."""
+    """The limits that may cause the reason for which a job waits, as last read."""
     shape, limits = context.shape(), context.limits() or NO_LIMITS
     if view.state != "PENDING" or shape is None:
         return []
@@ -104,7 +105,7 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
         return live, None
     found = binding(need, tuple(view.partition.split(",")), nodes)
     bound = {**asdict(found), "text": binding_text(found), "need": asdict(need)}
-    # Before 24.11 Slurm shows no use per GPU: the answer takes the best case.
+    # Before 24.11 Slurm shows no use per GPU: the answer assumes the best case.
     bound["per_gpu_known"] = all(node.spread for node in nodes if node.gpus)
     return live, bound
 
@@ -118,7 +119,7 @@ def next_text(
             return "colocd closes it at its next look at Slurm"
         return "nothing: it has ended"
     starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
-    if not shared(view.tres, decision):  # not the run's: a requeue may have changed it
+    if not shared(view.tres, decision):  # of Slurm, not of the run: a requeue may have changed it
         return f"{starts}it has a whole GPU and is not put back by colocd"
     if not decision.may_requeue:
         why = "it is no batch job, or --no-requeue was given"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``coloc report``: what one run used, beside what was estimated, reserved and fenced; and many."""
+"""``coloc report``: what one run used, compared with its estimate, reservation and fence; or a
+summary of many runs."""
 
 import time
 from dataclasses import asdict
@@ -16,17 +17,17 @@ from slurm_coloc.flow.watch.shares import promised_mib, shared
 
 Answer = dict[str, Any]
 
-#: what is told of each try
+#: fields of each try that are shown
 TRY = (
     *("restart", "tres", "outcome", "peak_mib", "evidence", "blame", "verdict", "retry"),
     *("start_s", "end_s", "share_mib"),
 )
-MOST_BESIDE = 50  # neighbours that are told
+MOST_BESIDE = 50  # neighbours that are shown
 
 
 def report(store: Store, uid: int | None, message: Answer, private: bool) -> Answer:
-    """One job's newest run that began, as ``uid`` may see it (None: anybody's). Raises UsageFault
-    where there is no such job, or it has not begun."""
+    """The newest run of a job that began, as ``uid`` may see it (None: anybody's). Raises
+    UsageFault where there is no such job, or it has not begun."""
     found = answers.find(store, uid, message, private)
     decision = found.decision
     begun = [run for run in found.runs if run.start_s and run.outcome != "put-back"]
@@ -65,7 +66,7 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
 
 
 def _limit(store: Store, run: Run) -> Answer | None:
-    """What became of the run's time limit (s); None where it was left alone."""
+    """The change of the run's time limit (s); None where it was not stretched."""
     limit = store.stretches.of(*run.key)
     if limit is None or limit.set_s is None:
         return None
@@ -73,7 +74,7 @@ def _limit(store: Store, run: Run) -> Answer | None:
 
 
 def _beside(store: Store, run: Run, start_s: float, end_s: float) -> list[Beside]:
-    """Other runs of ours on the run's GPUs while it ran, oldest first."""
+    """Other --coloc runs on the run's GPUs while it ran, oldest first."""
     mine = set(run.gpu_uuids or ())
     found = []
     for other in store.runs.beside(run, start_s, end_s):
@@ -82,7 +83,7 @@ def _beside(store: Store, run: Run, start_s: float, end_s: float) -> list[Beside
         decision = store.decisions.of(other.decision)
         expected = decision.smact if decision else None
         measured = usage.totals(other.used or [])
-        # Its activity alone is wanted: what was measured beside others is less than that.
+        # Only an activity measured alone counts: beside others it is lower.
         alone = measured.smact if measured.smact_how == "alone" else None
         smact = alone if alone is not None else expected or measured.smact
         found.append(Beside(other.job_id, other.start_s or 0.0, other.end_s, smact))
@@ -97,8 +98,8 @@ def _slower(
     others: list[Beside],
     span: tuple[float, float],
 ) -> tuple[float | None, str]:
-    """How much slower than alone, and how that is known: ``measured``, ``predicted``, or "" where
-    it is not. ``span``: start and end of the run."""
+    """How many times slower than alone, and how that is known: ``measured``, ``predicted``, or ""
+    where it is not. ``span``: start and end of the run."""
     start_s, end_s = span
     if not others:
         return 1.0, "alone"
@@ -114,7 +115,7 @@ def _slower(
 
 
 def _neighbour(one: Beside, store: Store, uid: int | None, private: bool) -> Answer:
-    """A neighbour as it may be told: under PrivateData without whose it is."""
+    """A neighbour as the user may see it: under PrivateData without its owner."""
     shown = asdict(one)
     owner = store.runs.of_job(one.job_id)[-1].uid
     if uid in (None, owner) or not private:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``coloc explain`` of a job that colocd's own database does not know: what slurmdbd kept.
+"""``coloc explain`` of a job that colocd's own database does not know, from slurmdbd.
 
 The mark in AdminComment stays with every run in slurmdbd, also when slurmctld forgot the job
 (MinJobAge, ``slurmctld -c``) and colocd's history was lost. Slurm stores it without any flag.
@@ -16,21 +16,21 @@ from slurm_coloc.errors import SlurmError
 
 Answer = dict[str, Any]
 
-# One question of a user in this time reaches slurmdbd; so many users are remembered.
+# A user's requests reach slurmdbd at most once in this time; so many users are remembered.
 PAUSE_S = 1.0
 ASKERS = 1000
 
 
 class Accounted:
-    """Asks slurmdbd, seldom enough that nobody can keep Slurm's commands busy with it."""
+    """Asks slurmdbd, at most once in PAUSE_S for each user."""
 
     def __init__(self, slurm: SlurmClient) -> None:
         self._slurm = slurm
         self._asked_s: dict[int, float] = {}
 
     async def explain(self, job_id: int, uid: int, *, trusted: bool) -> Answer | None:
-        """What the marks of this job say; None where there is no such job with a mark, where it is
-        somebody else's, or where there is no slurmdbd. ``uid``: who asks."""
+        """What the marks of this job say. None where no run of it has a mark, where it is somebody
+        else's job, or where there is no slurmdbd. ``uid``: of the user who asks."""
         now = time.monotonic()
         if not trusted and now - self._asked_s.get(uid, -PAUSE_S) < PAUSE_S:
             return None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: puts jobs back with what their next try asks for."""
+"""colocd: puts jobs back into the queue with the request of their next try."""

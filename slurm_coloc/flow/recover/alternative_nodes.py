@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job that is kept from one node has another one to go to."""
+"""Finds out whether a job can exclude one node because another can take it."""
 
 import structlog
 
@@ -13,8 +13,8 @@ log = structlog.get_logger()
 
 
 async def excluded_before(context: Context, view: JobView, node: str) -> str | None:
-    """What the job's owner has excluded, where another node than ``node`` could take it, and jobs
-    are kept from nodes at all (gate.exclude_s); else None."""
+    """The nodes that the job's owner excludes, where another node than ``node`` could take the job
+    and jobs may exclude nodes (gate.exclude_s); else None."""
     shape = context.shape()
     if shape is None or not context.config.gate.exclude_s:
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give the waiting tasks of an array what the first outcomes of their siblings call for.
+"""Changes the request of an array's waiting tasks by the first outcomes of its other tasks.
 
-The plan is durable (table siblings) and is made in the transaction that records the outcome; the
-work follows what Slurm shows: as long as a waiting task asks for the old share it is changed, so
-colocd may die at any line. Caps on recoveries do not bound it: it prevents failures.
+The plan (table siblings) is stored in the transaction that records the outcome. Each round changes
+the waiting tasks that Slurm still shows with the old share, so colocd may stop at any point. Limits
+on recoveries do not apply: it prevents failures.
 """
 
 import time
@@ -26,8 +26,8 @@ from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 
 log = structlog.get_logger()
 
-# An untouched rest of an array is one record and one update. Tasks that somebody touched one by
-# one are a record each: so many in one round, so that slurmctld's other work goes on between.
+# The untouched tasks of an array are one record and one update; tasks changed singly are a record
+# each. So many records a round leave slurmctld time for other work.
 RECORDS_A_ROUND = 20
 
 
@@ -41,7 +41,8 @@ def plan(
     grown: str = "",
 ) -> None:
     """Plan another request for the tasks that wait, where the rule gives one; within the
-    transaction that closes ``run``. ``grown``: what it asks for itself after an out-of-memory."""
+    transaction that closes ``run``. ``grown``: the request of its own next try after an
+    out-of-memory."""
     if (
         view is None
         or not view.array_job_id
@@ -54,10 +55,10 @@ def plan(
     if not shards and not _to_whole(was, decision.exclusive_tres):
         return
     per_gpu = decision.shards_per_gpu
-    # without its memory: what the GPU's other bounds ask for
+    # without its memory: what the GPU's other limits require
     least = shards_needed(Estimate("", 0, 0, decision.smact), per_gpu, sizing)
     share = Share(was, decision.exclusive_tres, shards, decision.shard_mib, per_gpu, least)
-    # Tasks with different summaries teach nothing of each other (flow/submit/estimate).
+    # Tasks with different summaries say nothing about each other (flow/submit/estimate).
     alike = decision.learning is not None
     tres = new_request(
         outcome, share, store.runs.completed_peaks_mib(run.decision), alike=alike, grown=grown
@@ -78,19 +79,17 @@ def plan(
 
 
 def _to_whole(was: str, goal: str) -> bool:
-    """Whether tasks that wait for a MIG device can be given a whole GPU. 22.05, where the goal is
-    another device, would let them start with none between two updates (core/decide/slices.more)."""
+    """Whether tasks that wait for a MIG device can be given a whole GPU. On 22.05, where the goal
+    is another device, they could start with none between two updates (core/decide/slices.more)."""
     return on_slice(was) and bool(goal) and not on_slice(goal)
 
 
 class Resizer:
-    """Works through the arrays whose waiting tasks are to be changed."""
-
     def __init__(self, context: Context) -> None:
         self._store, self._slurm, self._off = context.store, context.slurm, context.off
 
     async def round(self) -> None:
-        """One look at every array with an open plan."""
+        """One round over every array with an open plan."""
         for row in self._store.arrays.open():
             if self._off():
                 return
@@ -107,8 +106,8 @@ class Resizer:
             try:
                 await self._slurm.set_gres(target.handle, row.tres)
             except SlurmError as err:
-                # Tasks that started meanwhile are refused, the others are changed all the same:
-                # the next look tells.
+                # Slurm refuses tasks that started meanwhile and changes the others; the next round
+                # checks.
                 trouble = err.message
         views = await self._slurm.tasks_of(row.array_job_id)
         left = sum(one.tasks for one in waiting(views, row.decision, row.was, row.tres))

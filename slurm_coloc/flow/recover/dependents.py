@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mend the jobs that depend on a job which had ended before its recovery began.
+"""Mends the jobs that depend on a job which had ended before its recovery began.
 
-Nothing to do for a recovery that begins while the job is COMPLETING, the usual case: then its
-dependents have not seen it fail (core/recover/dependency). A cluster with kill_invalid_depend
-cancels dependents at once; `coloc doctor` tells.
+Usually a recovery begins while the job is COMPLETING: then its dependents have not seen it fail and
+need nothing (core/recover/dependency). A cluster with kill_invalid_depend cancels dependents at
+once; `coloc doctor` says so.
 """
 
 import structlog
@@ -20,8 +20,8 @@ log = structlog.get_logger()
 
 async def mend(store: Store, slurm: SlurmClient, work: Recovery, job: JobView) -> None:
     """Renew the dependency of every job that waits in vain for ``job``, which is in the queue
-    again. A refusal (a term names a job that Slurm forgot) is told and is not tried again; raises
-    SlurmError where slurmctld cannot be asked."""
+    again. A refusal (a term names a job that Slurm forgot) is noted and not tried again; raises
+    SlurmError where slurmctld does not answer."""
     texts: dict[str, list[JobView]] = {}
     for view in await slurm.waiting_in_vain():
         if names(view.dependency, job):

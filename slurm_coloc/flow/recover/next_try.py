@@ -27,10 +27,10 @@ from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.watch.shares import shards_of, shared
 
-#: where the node is avoided for a while: what ended the run may still be on its GPU
+#: causes for which the node is excluded for a while: they may still be present on its GPU
 AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN, Blame.HARDWARE)
-#: PyTorch knows the first name in every version and warns of it from 2.9 on; 2.9 passes over the
-#: second for this very setting (pytorch/pytorch#183387), 2.11 takes it
+#: PyTorch knows the first name in every version and warns of it from 2.9 on; 2.9 ignores the second
+#: for this very setting (pytorch/pytorch#183387), 2.11 takes it
 PIECES = (
     "its memory was in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help"
     " (PYTORCH_ALLOC_CONF from PyTorch 2.11 on)"
@@ -40,7 +40,7 @@ PIECES = (
 @dataclass(frozen=True, slots=True)
 class Next:
     """What comes after an ended run. ``way`` and ``tres``: of the next try, where there is one.
-    ``grown``: what its siblings that wait should ask for, "" where nothing was learned."""
+    ``grown``: what the waiting tasks of its array should ask for, "" for no change."""
 
     verdict: Verdict
     way: Way = Way.WHOLE
@@ -59,7 +59,7 @@ def after(
     need: Need,
     now: float,
 ) -> Next:
-    """What comes after ``run``, which ended so; ``fault``: whose doing it was."""
+    """What comes after ``run``, which ended so; ``fault``: the cause of its end."""
     on_share = shared(run.tres, decision)
     placed = decision.action in (Action.COLLOCATE, Action.EXCLUSIVE)
     end = End(outcome, fault, on_share, placed)
@@ -83,7 +83,7 @@ def after(
         return Next(verdict)
     steps = Steps(recovery.steps, recovery.more_mib, recovery.more_ratio)
     way, tres = grow(held, need, steps, caps.per_job - tally.own)
-    # What it would ask for, also where it is not put back: the others would run into the same.
+    # The next request, also for a run that is not put back: its array's other tasks need the same.
     return Next(verdict, way, tres, grown=tres, cause=str(fault or Blame.UNKNOWN))
 
 
@@ -150,6 +150,6 @@ def why_not(found: Next) -> str:
 
 
 def whose(fault: Blame, why: str) -> str:
-    """Whose doing it was, and what its owner can do."""
+    """The cause, and what the owner can do about it."""
     text = f"{WHOSE[fault]}: {why}"
     return f"{text}; {PIECES}" if fault is Blame.FRAGMENTATION else text

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage recover: the place of a recovered job in the queue, and how long it has it.
+"""Stage recover: the priority of a recovered job in the queue, and how long it is raised.
 
-Since when a job is raised is in the work list, so its time ends also where colocd was away; what
-is taken back follows from what Slurm shows then.
+The work list holds since when a job is raised, so its time ends also while colocd is away; what is
+taken back follows from what Slurm shows then.
 """
 
 import time
@@ -20,21 +20,19 @@ log = structlog.get_logger()
 
 
 class PriorityBoost:
-    """Raises recovered jobs in the queue, for a while."""
-
     def __init__(self, context: Context) -> None:
         self._recovery = context.config.recovery
         self._store, self._slurm = context.store, context.slurm
 
     async def fields(self, work: Recovery, view: JobView) -> dict[str, str | int]:
-        """Fields of ``scontrol update`` that give the requeued job its place."""
+        """Fields of ``scontrol update`` that set the requeued job's priority."""
         recovery, place = self._recovery, _place(work)
         if recovery.raise_by == "priority":
             waiting = await self._slurm.waiting() if place.front else []
             value = priority_for(view, place, recovery.priority, waiting)
             return {} if value is None else {"Priority": value}
         if recovery.raise_by == "nice" and place.front:
-            # What its owner gave it, written down before it is changed.
+            # The owner's value, stored before it is changed.
             nice = work.nice
             if nice is None:
                 nice = (await self._slurm.terms(view.handle)).nice
@@ -55,7 +53,7 @@ class PriorityBoost:
             except SlurmError as err:
                 log.warning("recover", jobid=work.job_id, error=err.message)
                 if err.away:
-                    return  # all others would find the same
+                    return  # slurmctld would not answer the others either
                 self._store.recoveries.change(work, raised_s=None)
 
     async def _settle(self, work: Recovery) -> None:
@@ -64,7 +62,7 @@ class PriorityBoost:
             view is not None
             and decision_in(view.admin_comment) == work.decision
             and (view.state, view.restarts) == ("PENDING", work.restart + 1)
-            and not view.held  # a hold of its owner's, which a release would end
+            and not view.held  # a release would end its owner's hold
         )
         if view is not None and waits:
             await self._take_back(work, view)
@@ -82,7 +80,7 @@ class PriorityBoost:
         elif settled is not None:
             await self._slurm.update(view.handle, Priority=settled)
         else:
-            # A release makes Slurm reckon the priority itself again, of a job that is not held too
+            # A release makes Slurm compute the priority anew, also for a job that is not held
             # (tried on 22.05).
             await self._slurm.release(view.handle)
 

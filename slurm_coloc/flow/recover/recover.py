@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage recover: put a job back with what its next try asks for, and at its place in the queue.
+"""Stage recover: puts a job back into the queue with the request and priority of its next try.
 
-The work list is durable. Before each step the job is looked at again, and the step follows from
-what is seen, so colocd may die at any line and go on later.
+The work list is in the database. Before each step the job is read again, and the step follows from
+what Slurm shows, so colocd may stop at any point and go on later.
 """
 
 import time
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 # A step that fails is tried again after 1 s, 2 s, ... up to a minute.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-# One round walks a job through all of its steps; more than that means that nothing changes.
+# One round takes a job through all of its steps; more would mean that nothing changes.
 STEPS_A_ROUND = 8
 
 
@@ -40,8 +40,8 @@ def _back(work: Recovery) -> str:
 
 
 def _is_ours(view: JobView, work: Recovery) -> bool:
-    """Whether this is the job that the work is about. Its mark may have been overwritten by an
-    admin while we hold it: then owner, restart count and hold must fit."""
+    """Whether this is the job of the work. Where an admin has overwritten its mark while we hold
+    it, its owner, restart count and hold must match."""
     if decision_in(view.admin_comment) == work.decision:
         return True
     fits = view.uid == work.uid and view.restarts == work.restart + 1
@@ -49,8 +49,6 @@ def _is_ours(view: JobView, work: Recovery) -> bool:
 
 
 class Recoverer:
-    """Works through the list of planned recoveries."""
-
     def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
         self._recovery = context.config.recovery
@@ -58,11 +56,11 @@ class Recoverer:
         self._store, self._slurm = context.store, context.slurm
         self._context, self._off, self._see = context, context.off, see
         self._busy: set[Key] = set()
-        # Until when (monotonic seconds) a recovery is left alone after a failure, and that pause.
+        # After a failure: when (monotonic seconds) a recovery is tried again, and that pause.
         self._pauses: dict[Key, tuple[float, float]] = {}
 
     async def round(self) -> None:
-        """One try at every open recovery whose pause is over."""
+        """One step for every open recovery whose pause is over."""
         now = time.monotonic()
         for work in self._store.recoveries.open():
             if self._pauses.get(work.key, (0.0, 0.0))[0] <= now:
@@ -70,7 +68,7 @@ class Recoverer:
         await self._boost.round()
 
     async def at_once(self, job_id: int) -> None:
-        """One try at the recovery of one job, out of turn."""
+        """Try the recovery of one job now."""
         for work in self._store.recoveries.open():
             if work.job_id == job_id and work.key not in self._pauses:
                 await self._try(work)
@@ -103,7 +101,7 @@ class Recoverer:
             goal = Goal(work.restart, work.tres, work.raised, work.held, avoid)
             step = next_step(view, goal)
             if step is Step.WAIT or (step is Step.REQUEUE_HOLD and self._off()):
-                # Switched off: nothing new is begun, but a job that we hold is let go.
+                # Switched off: no recovery begins, but a job that we hold is released.
                 return
             if step is Step.DONE:
                 text = _back(work)
@@ -135,7 +133,8 @@ class Recoverer:
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
             raised = await self._boost.fields(work, view)
-            # Without it the job would wait two minutes; at once is too early, see the config.
+            # Without a start time the job would wait two minutes; at once is too early, see the
+            # config.
             start = f"now+{self._recovery.start_after_s}"
             await self._slurm.update(view.handle, **raised, StartTime=start)
             text += "".join(f" {name}={value}" for name, value in raised.items())
@@ -145,14 +144,14 @@ class Recoverer:
         self._store.note(work.decision, job_id, "recover", text)
 
     def _unpinned(self, tres: str) -> str:
-        """The request on any GPU of its kind: its last run's may have been chosen for it."""
+        """The request without the pin of its last run."""
         shape = self._context.shape()
         pins = {kind for node in shape.nodes for kind in node.devices} if shape else set()
         return without_pin(tres, pins)
 
     async def _exclude(self, work: Recovery, view: JobView) -> str:
-        """Keep the job from the node where others ended it, where another could take it; what was
-        done. What its owner had excluded is written down first: a second time ours is in it."""
+        """Exclude the node where others ended the job, where another could take it; the text of the
+        event. The owner's excluded nodes are stored first: in a second try ours is among them."""
         was, node = work.was, work.avoid or ""
         if was is None:
             was = await excluded_before(self._context, view, node)
@@ -172,7 +171,7 @@ class Recoverer:
         return f"kept from {node} for a while"
 
     async def _failed(self, work: Recovery, err: SlurmError) -> None:
-        """Pause; a recovery that was refused too often is given up."""
+        """Pause after a failure; a recovery that was refused too often is given up."""
         pause = min(self._pauses.get(work.key, (0.0, FIRST_PAUSE_S / 2))[1] * 2, LONGEST_PAUSE_S)
         self._pauses[work.key] = (time.monotonic() + pause, pause)
 
@@ -192,7 +191,7 @@ class Recoverer:
         log.info("recover", jobid=work.job_id, decision=work.decision, result=state)
 
     def _admit_later(self, work: Recovery) -> None:
-        """Hand the exclusion over to the gate, which ends its own in the same way."""
+        """Hand the exclusion over to the gate, which ends it as it ends its own."""
         now = time.time()
         self._store.putbacks.add(
             PutBack(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step of a durable list that Slurm refused: counted, and after so many the job is let go."""
+"""Counts the steps that Slurm refused, and releases the job after too many."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()
 
-#: a job whose step Slurm refused so often is let go: nothing is ever left in a hold of ours
+#: refusals after which a job is released, so that none stays in a hold of ours
 MAX_TRIES = 12
 
 
@@ -23,7 +23,7 @@ L = TypeVar("L", bound=Listed)
 
 
 def counted(what: str, table: Table[L], row: L, err: SlurmError, **more: object) -> int:
-    """How often a step of ``row`` was refused, with this time; kept, with ``more``, in the row."""
+    """Count a refused step of ``row`` and store the number with ``more``; returns the number."""
     tries = row.tries + (not err.away)  # waiting for a slurmctld that is away is free
     log.warning(what, jobid=row.job_id, error=err.message, tries=tries)
     table.change(row, tries=tries, updated_s=time.time(), **more)
@@ -38,8 +38,9 @@ async def refused(
     err: SlurmError,
     held: Callable[[JobView], bool],
 ) -> str:
-    """Count the failure of a step of ``row``; "" while it will be tried again, else what to close
-    it with: the job has been released where ``held`` says that it waits in our hold."""
+    """Count the failure of a step of ``row``; "" while it will be tried again, else the text to
+    close the row with. The job has been released by then, where ``held`` says that it waits in our
+    hold."""
     if counted(what, table, row, err, note=err.message) < MAX_TRIES:
         return ""
     try:
@@ -53,7 +54,7 @@ async def refused(
 
 
 async def notify(slurm: SlurmClient, view: JobView, line: str) -> None:
-    """Write a line into a job's own log; for a job without one `coloc explain` has it."""
+    """Write a line into a job's own log, where it has one; `coloc explain` has it too."""
     try:
         await slurm.notify(view.handle, line)
     except SlurmError as err:

@@ -13,7 +13,8 @@ from slurm_coloc.flow.cluster.context import Context
 async def ceilings(
     context: Context, view: JobView, terms: Terms, start_s: float, now: float
 ) -> list[Ceiling]:
-    """What the site allows the job at most. Raises SlurmError: without it nothing is done."""
+    """The limits of the site on a job's run time. Raises SlurmError, also while they are not known:
+    then nothing is changed."""
     shape, limits = context.shape(), context.limits()
     if shape is None or limits is None:
         raise SlurmError("the cluster or its limits are not known yet", "slurm-away")

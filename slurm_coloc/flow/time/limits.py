@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage watch, time limits: what jobs lose beside others is given back to their limits; and which
-GPUs are closed to newcomers because a job there bears no more.
+"""Stage watch, time limits: stretches a job's limit by the time that it lost beside others, and
+says which GPUs are closed to newcomers because a job there has reached its slowdown limit.
 
-All of it follows from the table ``stretches`` and from what Slurm shows, so colocd may die at any
-line: while it is away nothing is stretched, and what was lost meanwhile is counted afterwards from
-the runs. Slurm is asked once when a run begins, and again before each change.
+Everything follows from the table ``stretches`` and from what Slurm shows, so colocd may stop at any
+point: meanwhile no limit is stretched, and what was lost is counted afterwards from the runs. Slurm
+is asked once when a run begins, and again before each change.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from slurm_coloc.flow.watch.shares import shared
 log = structlog.get_logger()
 
 BEGUN = ("RUNNING", "CONFIGURING")
-# A figure is measured alone when a run had its GPU to itself so long (s); before it is starting.
+# A run's activity counts as measured alone when it has had its GPU to itself for so long (s);
+# before, it is still starting.
 SETTLES_S = 30.0
-# So often what was lost is written where nothing else changes; of a run that is alone, less often.
+# Seconds between two writes of what was lost where nothing else changes; of a run alone on its GPU.
 KEEP_S, KEEP_ALONE_S = 15.0, 300.0
 RETRY_S = 20.0
 
 
 def _followed(run: PresentRun) -> bool:
-    """Whether it is a run on a share that goes on."""
     return run.open and run.mode == "on" and run.state in BEGUN and shared(run.tres, run)
 
 
@@ -55,33 +55,31 @@ class Stretcher:
     """Follows the running jobs on shares."""
 
     def __init__(self, context: Context) -> None:
-        """Nothing is asked yet."""
         self._context = context
         self._config, self._store, self._slurm = context.config, context.store, context.slurm
         self._live, self._off = context.live, context.off
         slowdown = context.config.slowdown
         self._rules = Rules(slowdown.max_factor, slowdown.margin_s)
-        self._later: dict[Key, float] = {}  # until when (Unix seconds) Slurm is not asked again
+        self._later: dict[Key, float] = {}  # when (Unix seconds) Slurm may be asked again
         self._protector = Protector(context)
         self.interval_s = slowdown.interval_s
 
     @property
     def closed(self) -> frozenset[str]:
-        """UUIDs of GPUs that are to take no further job."""
         return self._protector.closed
 
     async def round(self) -> None:
-        """One look at every run on a share."""
+        """One round over every run on a share."""
         now = time.time()
         table = self._store.stretches
         runs, known = table.present(now), self._known()
         new = [run for run in runs if _followed(run) and run.key not in known]
         if [one for one in [await self._begin(run, now) for run in new] if one]:
-            # With those who were beside them since they began.
+            # Read again, with the neighbours since they began.
             runs, known = table.present(now), self._known()
         neighbours = self._neighbours(runs, known, now)
         since_s = {one: row.at_s for one, row in known.items()}
-        # In a thread: of hundreds of GPUs it takes a good part of a second.
+        # In a thread: with hundreds of GPUs it takes a good part of a second.
         pressed = await asyncio.to_thread(neighbours.pressed, since_s)
         for one in [run.key for run in runs if _followed(run)]:
             if one in known and one in pressed:
@@ -92,10 +90,9 @@ class Stretcher:
                 await self._trying(row, self._restore(row))
         self._later = {one: at for one, at in self._later.items() if at > now}
 
-    # what is known
+    # the inputs
 
     def _known(self) -> dict[Key, StretchedRun]:
-        """The rows of the runs that go on."""
         return {row.key: row for row in self._store.stretches.live()}
 
     def _neighbours(
@@ -108,7 +105,7 @@ class Stretcher:
             if beat and now - beat[0] < STALE_S:
                 gpus |= {gpu.uuid: gpu for gpu in beat[1]}
         for run in runs:
-            if run.gpu_uuids is None:  # colocd was away when its Prolog told
+            if run.gpu_uuids is None:  # colocd was away during its Prolog
                 run.gpu_uuids = _gpus_with(gpus, run.job_id)
         return Neighbours(
             runs,
@@ -121,7 +118,8 @@ class Stretcher:
         )
 
     async def _begin(self, run: PresentRun, now: float) -> bool:
-        """Note a run that is seen for the first time, with its limit; whether that was done."""
+        """Add the row of a run that is seen for the first time, with its limit; whether that was
+        done."""
         if self._later.get(run.key, 0.0) > now or self._slots_first(run, run.restart):
             return False
         try:
@@ -136,7 +134,7 @@ class Stretcher:
         before = self._store.stretches.before(*run.key)
         base_s, set_s = terms.limit_s, None
         if before is not None and before.state == "open" and before.set_s == terms.limit_s:
-            base_s, set_s = before.base_s, before.set_s  # it began before it was restored
+            base_s, set_s = before.base_s, before.set_s  # it began before its limit was restored
         row = StretchedRun(
             *run.key,
             uid=run.uid,
@@ -153,7 +151,7 @@ class Stretcher:
         return True
 
     async def _shown(self, run: OfRun) -> tuple[JobView, Terms] | None:
-        """A run of ours that goes on, as Slurm shows it; None where it is over."""
+        """A run that goes on, as Slurm shows it; None where it is over."""
         view = await self._slurm.job(run.job_id)
         if view is None or decision_in(view.admin_comment) != run.decision:
             return None
@@ -188,7 +186,7 @@ class Stretcher:
             await self._trying(row, self._stretch(row, lost, pressed, now))
 
     def _due(self, row: StretchedRun, lost: float, pressed: Pressed, now: float) -> bool:
-        """Whether the limit is to be looked at before the next round."""
+        """Whether the limit must be judged before the next round."""
         job = Timed(row.start_s, row.original_s, row.limit_s, lost, pressed.speed)
         return now >= due_s(job, self._rules) - self.interval_s
 
@@ -211,7 +209,7 @@ class Stretcher:
             job, now, self._rules, await ceilings(self._context, view, terms, start_s, now)
         )
         if new.minutes is None:
-            # Every look is two commands: the next one when a minute more may be due.
+            # Each check costs two commands: the next one comes when another minute may be due.
             self._later[row.key] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
             return self._met(row, new, limit_s, now)
         await self._slurm.update(view.handle, TimeLimit=new.minutes)
@@ -221,7 +219,7 @@ class Stretcher:
         )  # fmt: skip
         return await self._note_new(row, view, lost, new)
 
-    # what is told
+    # events
 
     def _note(self, row: StretchedRun, text: str) -> None:
         self._store.note(row.decision, row.job_id, "limit", text)
@@ -233,9 +231,9 @@ class Stretcher:
             " beside others on its GPU"
         )
         if new.why:
-            text += f"; no longer than that, by {new.why}"
+            text += f"; {new.why} allows no more"
         self._note(row, text)
-        if row.times == 1:  # in its own log, once: `coloc explain` has each
+        if row.times == 1:  # once in its own log; `coloc explain` shows each change
             await notify(self._slurm, view, f"coloc: {text}")
 
     def _theirs(self, row: StretchedRun, terms: Terms, now: float) -> None:
@@ -244,16 +242,16 @@ class Stretcher:
         self._note(row, f"time limit {now_is}, set by its owner or an admin: left as it is")
 
     def _met(self, row: StretchedRun, new: Stretch, limit_s: float, now: float) -> None:
-        """A ceiling keeps the limit where it is: told once."""
+        """Note once that a ceiling keeps the limit where it is."""
         if new.why and row.note != new.why:
             self._store.stretches.change(row, note=new.why, updated_s=now)
-            self._note(row, f"time limit stays {words(limit_s)}, by {new.why}")
+            self._note(row, f"time limit stays {words(limit_s)}: {new.why} allows no more")
 
     # back to the original
 
     async def _restore(self, row: StretchedRun) -> None:
-        """A job that was put back waits: its limit is the original again. Slurm keeps the stretched
-        one through a requeue (tried on 22.05 and 24.11)."""
+        """Give a job that was put back its original limit. Slurm keeps the stretched one through a
+        requeue (tried on 22.05 and 24.11)."""
         view = await self._slurm.job(row.job_id)
         if view is None or decision_in(view.admin_comment) != row.decision:
             return self._closed(row, "gone")
@@ -268,15 +266,15 @@ class Stretcher:
         return self._closed(row, "restored")
 
     def _slots_first(self, run: OfRun, restart: int) -> bool:
-        """Whether a slot of the job has ended and its next run is still to get what is left of its
-        time (flow/time/slots): until then its limit is none to go by."""
+        """Whether a time slot of the job has ended and flow/time/slots has not yet set the limit of
+        its next run: until then its limit must not be used."""
         slots = self._store.slots.of(run.decision, run.job_id)
         if slots is None or not slots.live:
             return False
         return slots.restart < restart or not slots.placed
 
     async def _shorten(self, row: StretchedRun, view: JobView, now: float) -> None:
-        """The same for a run that has begun already: as long as the original limit is far."""
+        """Give a run that has begun already its original limit, unless that is about to end it."""
         if now - (view.start_s or now) + margin_s(row.original_s, self._rules) < row.original_s:
             await self._slurm.update(view.handle, TimeLimit=round(row.original_s / MINUTE_S))
             self._note(row, f"time limit {words(row.original_s)} again: it starts anew")
@@ -289,7 +287,7 @@ class Stretcher:
         self._store.stretches.change(row, state=state, updated_s=time.time())
 
     async def _trying(self, row: StretchedRun, what: Awaitable[None]) -> None:
-        """Run a step; a Slurm that refuses it for ever is left alone."""
+        """Run a step; after too many refusals of Slurm the limit is left as it is."""
         try:
             await what
         except SlurmError as err:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is beside whom on the GPUs now, and how much that slows each: from the runs that the Prologs
-told of and the activities that the agents measure. Without figures, by what was expected."""
+"""Which jobs run beside each other on the GPUs now, and how much that slows each: from the runs
+that the Prologs reported and the activities that the agents measure, else from the expected
+ones."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from slurm_coloc.flow.cluster.telemetry import GpuNow, JobThere
 
 @dataclass(slots=True)
 class Pressed:
-    """A run on its worst GPU: its present ``speed`` (1 = alone), the ``others`` there, what it
-    would keep busy alone, the least that it surely does, and whether it was measured alone."""
+    """A run on its slowest GPU. ``speed``: its present one (1 = alone); ``others``: the jobs there;
+    ``mine``: its SM activity alone; ``least``: what it has surely; ``alone_now``: its activity
+    where it is measured alone now."""
 
     speed: float = 1.0
     others: frozenset[int] = frozenset()
@@ -28,9 +30,9 @@ class Pressed:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """``runs``: those that go on and those that ended lately, oldest first; ``gpus``: the agents'
-    figures by UUID, where they are fresh, means of ``span_s``; ``alone``: activities measured
-    alone; ``turns``: no MPS; ``everybody``: one MPS server for all users."""
+    """``runs``: those that go on or ended lately, oldest first; ``gpus``: the agents' fresh figures
+    by UUID, means over ``span_s``; ``alone``: activities measured alone; ``turns``: no MPS;
+    ``everybody``: one MPS server for all users."""
 
     runs: list[PresentRun]
     gpus: Mapping[str, GpuNow]
@@ -41,7 +43,6 @@ class Neighbours:
     span_s: float = SPAN_S
 
     def by_gpu(self) -> dict[str, list[PresentRun]]:
-        """The runs of each GPU."""
         found: dict[str, list[PresentRun]] = {}
         for run in self.runs:
             for uuid in run.gpu_uuids or ():
@@ -49,17 +50,17 @@ class Neighbours:
         return found
 
     def pressed(self, since_s: Mapping[Key, float]) -> dict[Key, Pressed]:
-        """Every run that goes on; its neighbours are those since ``since_s``, or now."""
+        """Every run that goes on, with its neighbours since ``since_s``, by default now."""
         found: dict[Key, Pressed] = {}
         for uuid, there in self.by_gpu().items():
-            for one, told in self._of_gpu(self.gpus.get(uuid), there, since_s):
+            for one, state in self._of_gpu(self.gpus.get(uuid), there, since_s):
                 before = found.get(one.key)
                 # A job of several GPUs is as fast as on its slowest one.
-                if before is None or (told.speed, -len(told.beside)) < (
+                if before is None or (state.speed, -len(state.beside)) < (
                     before.speed,
                     -len(before.beside),
                 ):
-                    found[one.key] = told
+                    found[one.key] = state
         return found
 
     def _of_gpu(
@@ -114,7 +115,7 @@ class Neighbours:
         wishes: list[float],
         since_s: float,
     ) -> list[Beside]:
-        """Everybody who was beside the run at some time since ``since_s``."""
+        """The jobs that were beside the run at some time since ``since_s``."""
         wish = {one.key: value for one, value in zip(now, wishes, strict=False)}
         return [
             Beside(one.job_id, one.start_s, one.end_s, wish.get(one.key, one.smact))
@@ -123,25 +124,25 @@ class Neighbours:
         ]
 
     def _strangers(self, gpu: GpuNow | None, now: list[PresentRun]) -> list[JobThere]:
-        """Jobs of others that the agent sees there, and that we do not know."""
+        """Jobs that the agent sees there and colocd does not know."""
         ours = {run.job_id for run in self.runs}
         return [one for one in gpu.jobs if one.job_id not in ours] if gpu and now else []
 
     def _method(self, now: list[PresentRun]) -> str:
-        """As core/place/speeds: an MPS server has one user unless it is told otherwise."""
+        """As in core/place/speeds: an MPS server has one user unless configured otherwise."""
         several = len({run.uid for run in now}) > 1
         return "streams" if self.turns or (several and not self.everybody) else "mps"
 
 
-def lost_s(told: Pressed, since_s: float, now_s: float) -> float:
+def lost_s(state: Pressed, since_s: float, now_s: float) -> float:
     """Seconds that a run lost beside others from ``since_s`` to ``now_s``."""
-    if not told.beside:
+    if not state.beside:
         return 0.0
-    since_s = max(since_s, min(one.start_s for one in told.beside))
+    since_s = max(since_s, min(one.start_s for one in state.beside))
     if now_s <= since_s:
         return 0.0
     span_s = now_s - since_s
-    done_s = slowdown.alone_s(told.mine, since_s, now_s, told.beside, told.method)
-    if span_s < SPAN_S:  # over a gap a present part says nothing
-        done_s = max(done_s, told.least * span_s)
+    done_s = slowdown.alone_s(state.mine, since_s, now_s, state.beside, state.method)
+    if span_s < SPAN_S:  # over a longer gap the present part says nothing
+        done_s = max(done_s, state.least * span_s)
     return max(0.0, span_s - done_s)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage slots: jobs that run a while, save, and go to the back of the queue.
+"""Stage slots: jobs that run for a time slot, save, and go to the back of the queue.
 
-colocd sends the signal before a slot's end and counts the time; the job leaves by itself, since it
-alone knows that it has saved. One that says so and does not leave is put back; another one is let
-run on ([slots] cut). What was used, and what is to be done, is in the table ``slots``; every step
-follows from what Slurm shows, so colocd may die at any line, and while it is away a slot only lasts
-longer.
+colocd sends the signal before a slot's end and counts the time; the job leaves by itself, since
+only it knows that it has saved. One that says so and does not leave is put back; any other runs on
+([slots] cut). The table ``slots`` holds what was used and what is to be done; every step follows
+from what Slurm shows, so colocd may stop at any point: meanwhile a slot only lasts longer.
 """
 
 import time
@@ -37,9 +36,9 @@ from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 log = structlog.get_logger()
 
 STEPS_A_ROUND = 8
-# A job is looked at when something is due, and so often besides: each look is a command.
+# A job is checked when something is due, and at this interval (s): each check is a command.
 LOOK_S = 20.0
-START_AFTER_S = 5  # a start in the second of the last end meets a revoked credential
+START_AFTER_S = 5  # an earlier start can meet the last run's revoked credential
 CUT = "coloc: its time slot is over and it has saved: it is put back into the queue."
 DROPPED = (
     "coloc: its time slot is over and it did not leave: no checkpoint, so it is not cut. It has no"
@@ -48,18 +47,16 @@ DROPPED = (
 
 
 class Slots:
-    """Looks after the jobs that have time slots."""
-
     def __init__(self, context: Context, poll: Callable[[int], Awaitable[JobView | None]]) -> None:
-        """``poll``: asks Slurm for a job and closes its runs that ended (Watcher.poll_once)."""
+        """``poll``: reads a job from Slurm and closes its runs that ended (Watcher.poll_once)."""
         self._config, self._slowdown = context.config.slots, context.config.slowdown
         self._store, self._slurm, self._off = context.store, context.slurm, context.off
         self._poll = poll
         self._busy: set[tuple[str, int]] = set()
-        self._later: dict[tuple[str, int], float] = {}  # until when (monotonic) none is due
+        self._later: dict[tuple[str, int], float] = {}  # when (monotonic) the next check is due
 
     async def round(self) -> None:
-        """A look at every job with slots for which something may be due."""
+        """One round over the jobs with slots for which something may be due."""
         for run in self._store.slots.unknown():
             await self._begin(run)
         for row in self._store.slots.live():
@@ -67,13 +64,14 @@ class Slots:
                 await self._try(row)
 
     async def at_once(self, job_id: int) -> None:
-        """A look at one job, out of turn."""
+        """Check one job now."""
         for row in self._store.slots.live():
             if row.job_id == job_id:
                 await self._try(row)
 
     async def _begin(self, run: Run) -> None:
-        """Note a job that is seen for the first time, with what its owner gave it."""
+        """Add the row of a job that is seen for the first time, with its owner's limit and nice
+        value."""
         decision = self._store.decisions.of(run.decision)
         try:
             view = await self._slurm.job(run.job_id)
@@ -136,13 +134,14 @@ class Slots:
         return None
 
     async def _may_cut(self, row: SlottedJob, view: JobView) -> bool:
-        """Whether a job that did not leave is put back all the same."""
+        """Whether a job that did not leave is put back: it must have saved."""
         if self._config.cut != "saved" or row.signalled_s is None:
             return self._config.cut == "always"
         return saved_since((await self._slurm.terms(view.handle)).comment, row.signalled_s)
 
     async def _gone(self, row: SlottedJob) -> None:
-        """Slurm shows no such job, or did not answer: the latter raises."""
+        """Close the row of a job that Slurm does not show. Raises SlurmError where slurmctld does
+        not answer."""
         view = await self._slurm.job(row.job_id)
         if view is None or decision_in(view.admin_comment) != row.decision:
             self._close(row, "lost", "slurmctld no longer knows the job")
@@ -162,7 +161,7 @@ class Slots:
         )
 
     def _wait(self, row: SlottedJob, view: JobView, slot: Slot, now: float) -> None:
-        """When this job is looked at again."""
+        """Set when this job is checked again."""
         due_s = now + LOOK_S
         if view.state == "RUNNING" and not view.completing and view.start_s:
             over_s = (row.signalled_s or 0.0) + slot.warn_s + self._config.grace_s
@@ -179,7 +178,7 @@ class Slots:
         change = self._store.slots.change
         text = ""
         if step is Step.SIGNAL:
-            # First noted: a second signal could reach a program that saves already.
+            # Noted first: a second signal could reach a program that is already saving.
             with self._store.transaction(durable=True):
                 change(row, signalled_s=now, updated_s=now)
             await self._slurm.signal(view.handle, slot.signal)
@@ -189,7 +188,7 @@ class Slots:
             change(row, state="dropped", updated_s=now)
             text = "it did not leave at its slot's end: no more slots, it runs to its time limit"
         elif step is Step.CUT:
-            # Its signal is noted: the run that ends now is counted as a slot, whoever dies here.
+            # Its signal is noted already, so the run counts as a slot even if colocd stops here.
             await notify(self._slurm, view, CUT)
             await self._slurm.requeue(view.handle)
             text = "it did not leave at its slot's end: put back into the queue"
@@ -199,7 +198,8 @@ class Slots:
             await self._slurm.requeue(view.handle)
             text = "put back into the queue, as it asked"
         elif step is Step.BEHIND:
-            # One behind its equals; under priority/basic any such change is the last place.
+            # Nice 1 higher puts it behind its equals; under priority/basic any such change is the
+            # last place.
             fields: dict[str, str | int] = {"Nice": row.nice + 1} if self._config.behind_s else {}
             await self._slurm.update(
                 view.handle, **fields, **_bound(left), StartTime=f"now+{START_AFTER_S}"
@@ -222,11 +222,11 @@ class Slots:
             self._store.note(row.decision, row.job_id, "slot", text)
 
     def _count(self, row: SlottedJob, view: JobView, slot: Slot) -> str:
-        """Account for the runs that ended since the last look; what is told of it."""
+        """Account for the runs that ended since the last check; the text of the event."""
         used_s, by_slot = row.used_s, False
         for restart in range(row.restart, view.restarts):
             run = self._store.runs.of(row.decision, row.job_id, restart)
-            # A run that colocd never saw start: as much as it can have been.
+            # colocd never saw this run start: a whole slot is the most that it can have used.
             ran_s = float(slot.length_s)
             if run is not None and run.start_s:
                 end_s = run.end_s or time.time()
@@ -240,7 +240,7 @@ class Slots:
             restart=view.restarts,
             used_s=used_s,
             signalled_s=None,
-            # Put back by its owner or by Slurm: start, priority and limit are not ours.
+            # Where its owner or Slurm put it back, its start, priority and limit are not ours.
             placed=not by_slot,
             ended=row.ended + by_slot,
             updated_s=time.time(),
@@ -248,8 +248,9 @@ class Slots:
         return f"its slot has ended, {words(used_s)} used" if by_slot else ""
 
     def _lost_s(self, row: SlottedJob, restart: int, end_s: float) -> float:
-        """What the run lost beside others: it is no time of its own (flow/time/limits). Nothing
-        where limits are left alone: there its owner has asked for time on the clock."""
+        """Seconds that the run lost beside others (flow/time/limits), which do not count as its
+        own; 0 where limits are not stretched, since the owner's limit is time on the clock
+        there."""
         if self._slowdown.stretch == "off":
             return 0.0
         known = self._store.stretches.of(row.decision, row.job_id, restart)
@@ -274,7 +275,7 @@ class Slots:
 
 
 def _bound(left_s: float | None) -> dict[str, str | int]:
-    """The time limit of what is left; none where the job has none."""
+    """The time limit for what is left; none where the job has none."""
     return {} if left_s is None else {"TimeLimit": limit_min(left_s)}
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage watch, slowdown: a job that is slowed down beyond its bound has its GPU closed to
-newcomers, until some of its neighbours have left. It is told, and so is what cannot be kept."""
+"""Stage watch, slowdown: closes the GPUs of a job that is slowed down beyond its limit to
+newcomers, until some neighbours have left, and notes that, also where nothing can be done."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,24 +13,25 @@ from slurm_coloc.flow.time.neighbours import Pressed
 
 log = structlog.get_logger()
 
-# A prediction wavers with what is measured: so far above its bound (a ratio) a job is left alone.
+# Predictions vary with what is measured: a job is left alone up to so far above its limit (a
+# ratio).
 SLACK = 0.02
 STEERED = "its GPU is closed to newcomers until some have left"
 BY_NODE = "its GPU counts as full in Slurm's gate by node until some have left"
 NATIVE = "Slurm chooses the GPUs here, so nothing keeps others away"
-AGAIN = "slower no more: its GPU is open to others again"
+AGAIN = "within its slowdown limit again: its GPU is open to others"
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """GPUs closed for one run, and who was beside it then."""
+    """GPUs closed for one run, and its neighbours then."""
 
     uuids: frozenset[str]
     others: frozenset[int]
 
 
 class Protector:
-    """Looks after --coloc-max-slowdown of running jobs."""
+    """Keeps --coloc-max-slowdown of running jobs."""
 
     def __init__(self, context: Context) -> None:
         self._store, config = context.store, context.config
@@ -62,7 +63,7 @@ class Protector:
         self._closed = found
 
     def _note(self, run: PresentRun, present: Pressed, slower: float, *, closed: bool) -> None:
-        """In the job's story, once for each change; after a restart of colocd not again."""
+        """Note each change once in the job's events; a restart of colocd does not repeat it."""
         if closed == (run.key in self._closed):
             return
         text = AGAIN

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that another colocd decided, or this one before it lost its database: taken over by what
-their mark and Slurm tell, so that they are followed, explained and recovered all the same."""
+"""Takes over jobs that another colocd decided, or this one before it lost its database: their mark
+and Slurm tell enough to follow, explain and recover them."""
 
 import time
 
@@ -20,8 +20,8 @@ log = structlog.get_logger()
 
 
 def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobView) -> bool:
-    """Make a decision's row from a job's mark; False where it names none, or the cluster is not
-    known yet. What only the first colocd knew (estimate, features, options) stays unknown."""
+    """Store a decision made from a job's mark; false where it has none, or the cluster is not known
+    yet. The estimate, features and options stay unknown."""
     mark = mark_in(view.admin_comment)
     if mark is None or mark.decision == NO_DECISION or shape is None:
         return False
@@ -43,7 +43,7 @@ def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobVie
             shard_mib=_slice_mib(view) or config.pool.shard_mib,
             shards_per_gpu=per_gpu,
             exclusive_tres=tres,
-            # Without GPUs on its node or for each task it is not known how to put it on whole GPUs.
+            # Without GPUs per node or per task there is no known request for whole GPUs.
             may_requeue=view.requeue and view.batch and bool(tres),
             bound=1,
         )
@@ -54,8 +54,8 @@ def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobVie
 
 
 def exclusive_tres(view: JobView, shape: ClusterShape, per_gpu: int) -> str:
-    """The same job on one whole GPU (per task where it asks so, core/slurm/gres.gpu_request); ""
-    where it asks for its GPUs otherwise."""
+    """The request of the same job on one whole GPU (per task where it asks so,
+    core/slurm/gres.gpu_request); "" where it asks for its GPUs otherwise."""
     gpus = [one for one in parse_gres(view.tres) if one.name in ("gpu", "shard")]
     if not gpus:
         return ""
@@ -64,18 +64,18 @@ def exclusive_tres(view: JobView, shape: ClusterShape, per_gpu: int) -> str:
     if gpus[0].name == "gpu":
         others = without(view.tres_per_node, "gpu")
         return "" if view.tres.startswith(PER_TASK) else with_item(others, whole_gpu(shape))
-    # What is asked for each task keeps its CPUs, which view.tres leaves out.
+    # A request per task keeps its CPUs, which view.tres leaves out.
     each = view.tres.startswith(PER_TASK)
     request = view.tres_per_task if each else view.tres_per_node
     kind = gpus[0].type
     if any(kind in node.devices for node in shape.nodes):
-        kind = None  # pinned: any GPU of the model will do, which is a feature there
+        kind = None  # pinned: any GPU of the model will do, by its feature
     gpu = whole_gpu(shape, kind, 1, 0 if each else per_gpu)
     return (PER_TASK if each else "") + with_item(without(request, "gpu", "shard"), gpu)
 
 
 def _slice_mib(view: JobView) -> int | None:
-    """Memory of the MIG device that the job asks for, None where it asks for none."""
+    """MiB of the MIG device that the job asks for; None without one."""
     kinds = [one.type for one in parse_gres(view.tres) if one.name == "gpu" and one.type]
     return slice_mib(kinds[0]) if kinds else None
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage record: whose fault it was that a run ended out of memory, or by a fault of MPS.
-
-Also: an out-of-memory of which no log tells, seen by the node's agent alone.
-"""
+"""Stage record: who caused a run's out-of-memory or MPS fault; also finds an out-of-memory that no
+log shows, from the node's agent."""
 
 from dataclasses import replace
 
@@ -13,9 +11,9 @@ from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fen
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.flow.watch.shares import promised_mib, promised_to
 
-#: kind of an evidence that is not the log's but the agent's
+#: kind of evidence that comes from the agent, not from the log
 BY_TELEMETRY = "telemetry"
-#: runs on one GPU whose faults lie so close together have one cause (s)
+#: faults of runs on one GPU within so many seconds have one cause
 TOGETHER_S = 20.0
 #: kinds of an Epilog's evidence of a fault (core/recover/faults)
 FAULTS = ("mps", "device")
@@ -24,12 +22,12 @@ BROKEN = ("xid", "gpu-lost")
 
 
 def fenced(body: Report) -> bool:
-    """Whether the node held the run to what it was promised."""
+    """Whether a fence on the node held the run to its promised memory."""
     return body.method == "mps" or body.fence == FenceLevel.CGROUP
 
 
 def from_telemetry(store: Store, run: Run, body: Report) -> Report:
-    """The report with an evidence of the agent's, where the log has none and the run stood at its
+    """The report, with evidence from the agent where the log has none and the run was at its memory
     limit when it failed."""
     if body.evidence or not body.exit_code or not fenced(body):
         return body
@@ -46,8 +44,8 @@ def from_telemetry(store: Store, run: Run, body: Report) -> Report:
 def of(
     store: Store, run: EndedRun, outcome: Outcome, body: Report, uses: list[Use]
 ) -> tuple[Blame | None, str]:
-    """Who is to blame for the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None
-    where there is nothing to blame anybody for."""
+    """Who caused the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None for an
+    end without an out-of-memory or fault."""
     evidence: Evidence = body.evidence or {}
     near = _last_events(run, uses)
     told = [one["text"] for one in near if one["kind"] in BROKEN]
@@ -77,7 +75,7 @@ def of(
 
 
 def _last_events(run: EndedRun, uses: list[Use]) -> list[GpuEvent]:
-    """What the agents noted shortly before the run ended, on any of its nodes."""
+    """The agents' events shortly before the run ended, on any of its nodes."""
     events = [event for one in uses for event in one.get("events", ())]
     return [one for one in events if abs(run.end_s - one["at_s"]) <= TOGETHER_S]
 
@@ -98,6 +96,5 @@ def _mps_fault(
 
 
 def beside_since_s(run: EndedRun) -> float:
-    """From when on (epoch) another's fault on the same GPU may have been that of ``run``: not from
-    before it began."""
+    """Since when (epoch) a fault of another run on the same GPU may have ended ``run``."""
     return max(run.end_s - TOGETHER_S, run.start_s or 0.0)

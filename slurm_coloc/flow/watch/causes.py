@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why Slurm put a run back: its node failed, it was preempted, or somebody requeued it.
 
-slurmctld keeps no trace of the cause in the job: slurmdbd does, and the node's state tells where
-there is none. A node that fails takes many jobs with it, so one round asks each of the two once.
+slurmctld does not keep the cause in the job: slurmdbd does, and without it the node's state tells.
+A node that fails takes many jobs with it, so one round asks each of the two once.
 """
 
 from collections.abc import Collection
@@ -34,7 +34,8 @@ def put_back(run: Run, view: JobView | None) -> bool:
 
 
 class Causes:
-    """The causes of one round; what Slurm answered, or that it did not, holds for all of it."""
+    """The causes of one round. Slurm's answer, or its failure to answer, holds for the whole
+    round."""
 
     def __init__(self, slurm: SlurmClient, job_ids: Collection[int]) -> None:
         """``job_ids``: the jobs that will be asked about."""
@@ -45,7 +46,7 @@ class Causes:
         self._silent = False
 
     async def of(self, run: Run, view: JobView | None) -> Outcome:
-        """Why Slurm shows a later run than ``run``; REQUEUED where that is not to be known."""
+        """Why Slurm shows a later run than ``run``; REQUEUED where that cannot be found out."""
         if not put_back(run, view) or self._silent:
             return Outcome.REQUEUED
         try:

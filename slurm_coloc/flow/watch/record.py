@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage record: a run has ended; say how, once, and plan its recovery in the same transaction."""
+"""Stage record: stores once how a run ended, and plans its recovery in the same transaction."""
 
 import time
 
@@ -21,7 +21,8 @@ from slurm_coloc.flow.watch.shares import promised_mib, shared
 
 log = structlog.get_logger()
 
-# An Epilog's report may be older than the moment we first saw the job by the clocks' difference.
+# An Epilog's report may be older, by the difference of the hosts' clocks, than the time at which
+# the job was first seen.
 CLOCK_SLACK_S = 60.0
 
 SIGNALLED = 128  # exit codes from here on are a shell's for a signal
@@ -42,7 +43,7 @@ ENDS = {
     Outcome.SLOT: "left at the end of its time slot, to go on in the next one",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
-# Ends that a run has which leaves to go on later: by its exit, or by a requeue of its own.
+# Outcomes of a run that leaves to go on later: by its exit, or by its own requeue.
 LEAVES = (Outcome.COMPLETED, Outcome.FAILED, Outcome.REQUEUED)
 
 
@@ -58,13 +59,13 @@ class Recorder:
         self._sizing = rules_of(config).sizing
 
     def report_on(self, run: Run) -> Report | None:
-        """The Epilog's report on a run, if it came."""
+        """The Epilog's report on a run; None while there is none."""
         report = self._store.reports.newest(run, _since_s(run))
         return report and blame.from_telemetry(self._store, run, report)
 
     def _left(self, run: Run, slot: str, outcome: Outcome, report: Report, now: float) -> bool:
-        """Whether a run of a job with time slots left at its slot's end, to go on. Where it put
-        itself back its Epilog is told the next run's number (22.05), so its log is not known."""
+        """Whether a run of a job with time slots left at its slot's end, to go on. On 22.05 the
+        Epilog of a run that requeued itself gets the next run's number, so its log is not known."""
         if outcome in LEAVES and report.goes_on:
             return True
         row = self._store.slots.of(run.decision, run.job_id)
@@ -79,8 +80,8 @@ class Recorder:
         return decision is not None and decision.slot is not None
 
     def late(self, job_id: int) -> None:
-        """A report came; where its run is closed already, another of its nodes told first: what
-        this one used is added."""
+        """Add the use that a late report brings to its closed run: another of its nodes reported
+        first."""
         for run in self._store.runs.of_job(job_id):
             if run.open:
                 continue
@@ -109,8 +110,8 @@ class Recorder:
         need = next_try.need_of(evidence, peak.peak_mib if peak else None, uses)
         recovery = self._config.recovery
         found = next_try.after(self._store, recovery, over, decision, outcome, fault, need, now)
-        # Only a recovery must survive a loss of power: a write that waits for the disk delays the
-        # submissions that come meanwhile.
+        # Only a recovery must survive a power loss: a write that waits for the disk delays the
+        # submissions that arrive meanwhile.
         with self._store.transaction(durable=found.verdict.puts_back):
             closed = self._store.runs.close(
                 run,
@@ -169,8 +170,9 @@ class Recorder:
             self._note(run, "recover", next_try.words(found, decision))
 
     def _blame_the_server(self, run: EndedRun, report: Report, now: float) -> None:
-        """Runs on the GPUs of ``run`` that ended shortly before it by a fault that seemed their
-        own: the first client of a server to be judged cannot know of the others."""
+        """Correct the cause of runs on the same GPUs that ended shortly before ``run`` by a fault
+        that seemed their own: when the first client of a server is judged, the others have not
+        ended yet."""
         mine = set(report.gpu_uuids)
         for other in self._store.runs.unblamed(blame.beside_since_s(run)):
             decision = self._store.decisions.of(other.decision)
@@ -214,27 +216,27 @@ def _failed_by(fault: Blame) -> str:
 
 
 def _since_s(run: Run) -> float:
-    """Reports from before are another job's of that id."""
+    """Since when reports count: older ones are of another job with that id."""
     return (run.submit_s or 0.0) - CLOCK_SLACK_S
 
 
 def out_of_memory(view: JobView, report: Report | None) -> bool:
-    """Whether a job that is still COMPLETING ran out of GPU memory for certain, so that its
-    recovery may begin before the jobs that depend on it see it fail."""
+    """Whether a job that is still COMPLETING ran out of GPU memory for certain: then its recovery
+    begins before the jobs that depend on it see it fail."""
     failed = view.completing and view.state == "FAILED"
     return failed and judge_ended(view, report) is Outcome.OOM_GPU
 
 
 def leaves(view: JobView, report: Report | None) -> bool:
-    """Whether a job that is still COMPLETING asked to go on later by its exit, so that it may be
-    put back before the jobs that depend on it see it end."""
+    """Whether a job that is still COMPLETING asked by its exit to go on later: then it is put back
+    before the jobs that depend on it see it end."""
     goes_on = report is not None and report.goes_on
     return goes_on and view.completing and view.state in ("FAILED", "COMPLETED")
 
 
 def ran_out(report: Report | None) -> bool:
-    """Whether the report alone tells that its run ended by a GPU out-of-memory: by the program's
-    own exit, not by a signal as a preempted or cancelled one."""
+    """Whether the report alone shows that its run ended by a GPU out-of-memory: by the program's
+    own exit, not by a signal, as a preempted or cancelled run ends."""
     if report is None or not report.oom:
         return False
     return 0 < (report.exit_code or 0) < SIGNALLED and not report.signal

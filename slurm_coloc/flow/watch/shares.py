@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What part of a GPU a run had, by its decision and what it asks for in Slurm (``tres``)."""
+"""The share of a GPU that a run had, by its decision and its request in Slurm (``tres``)."""
 
 from typing import Protocol
 
@@ -21,7 +21,7 @@ class Decided(Protocol):
 
 
 def shared(tres: str | None, decision: Decided) -> bool:
-    """Whether a run held a share of a GPU: it was taken, and not yet put on a whole one."""
+    """Whether a run held a share of a GPU: it was shared, and not yet put on a whole one."""
     return decision.action == "collocate" and not same_gres(tres or "", decision.exclusive_tres)
 
 
@@ -38,7 +38,8 @@ def shards_of(tres: str | None, decision: StoredDecision) -> int:
 
 
 def promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:
-    """The same of other jobs' newest runs, by job id; those that shared, and that we know."""
+    """The memory promised to other jobs' newest runs, by job id; only of shares that colocd
+    knows."""
     found: dict[int, int] = {}
     for job_id in job_ids:
         runs = store.runs.of_job(job_id)

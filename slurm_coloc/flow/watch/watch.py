@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage watch: compare what Slurm shows with the runs that we follow, and close what has ended.
+"""Stage watch: compares what Slurm shows with the runs that colocd follows, and closes those that
+have ended.
 
-Everything is found from Slurm's present state, so it does not matter how long colocd was away.
+Everything follows from Slurm's present state, so it does not matter how long colocd was away.
 """
 
 import asyncio
@@ -26,19 +27,19 @@ log = structlog.get_logger()
 # sbatch's job appears within milliseconds of the decision; a submission that failed after our hook
 # (a limit, another plugin) never becomes one.
 ABANDON_AFTER_S = 600.0
-# A FAILED job whose Epilog has not reported yet: the node may be slow, or the report is spooled.
+# Seconds to wait for the report of a FAILED job: the node may be slow, or the report is spooled.
 REPORT_GRACE_S = 60.0
 REPORTS_KEPT_S = 7 * 86400.0
-# A user's questions lead to no more than one look in this time; so many users are remembered.
+# A user's requests cause at most one check in this time (s); so many users are remembered.
 FRESH_S = 1.0
 ASKERS = 1000
-# After a report the job is looked at until it has left COMPLETING: 0.1 s doubling to 5 s.
+# After a report the job is checked until it has left COMPLETING: after 0.1 s, doubling to 5 s.
 FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
-# Looks that ask Slurm at one time: a thousand jobs that end together wait for each other here,
-# where nothing is turned away, and leave places at Slurm's gate to recoveries.
+# Checks that ask Slurm at one time: the jobs that end together wait for each other here, where none
+# is refused, and leave places at Slurm's gate to recoveries.
 LOOKS_AT_ONCE = 16
 
-# Rows between two turns of the event loop, which has submissions to answer meanwhile.
+# Rows between two turns of the event loop, so that submissions are answered meanwhile.
 CHUNK = 20
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class Watcher:
         recorder: Recorder,
         adopt: Callable[[JobView], bool] = lambda view: False,
     ) -> None:
-        """``adopt``: takes over a job whose mark is of a decision that is not in the database."""
+        """``adopt``: takes over a job whose decision is not in the database."""
         self._adopt = adopt
         self._store = store
         self._slurm = slurm
@@ -67,8 +68,8 @@ class Watcher:
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def _may_poll(self, uid: int, *, ended: bool = False) -> bool:
-        """Whether this user's question may cost slurmctld a call: once in FRESH_S, and apart from
-        that once for a job that has ``ended``."""
+        """Whether this user's request may cost slurmctld a call: once in FRESH_S, and separately
+        once for a job that has ``ended``."""
         now, key = time.monotonic(), (uid, ended)
         if now - self._polled_s.get(key, 0.0) < FRESH_S:
             return False
@@ -78,9 +79,9 @@ class Watcher:
         return True
 
     async def poll(self, job_id: int, uid: int, *, trusted: bool) -> None:
-        """Look at one job that somebody asks about and that we do not follow: one that we have not
-        seen yet, for an ordinary user only while we follow jobs of his, or one that has ended and
-        may have been put back by its owner."""
+        """Check one job that a user asks about and colocd does not follow: for an ordinary user
+        only one not seen yet, while colocd follows jobs of his, or an ended one that its owner may
+        have put back."""
         runs = self._store.runs.of_job(job_id)
         if any(run.open for run in runs):
             return
@@ -100,7 +101,7 @@ class Watcher:
         return self._store.runs.goes_on_for(uid) or self._store.decisions.unbound(uid)
 
     async def freshen(self, uid: int) -> None:
-        """A look now, where a user asks and a submission of his has not been seen yet."""
+        """Check Slurm now for a user whose submission has not been seen yet."""
         if not self._store.decisions.unbound(uid) or not self._may_poll(uid):
             return
         try:
@@ -112,9 +113,9 @@ class Watcher:
             self.see(view)
 
     async def reconcile(self) -> None:
-        """One look at Slurm: the jobs of the users whom we follow, and nobody else's."""
+        """One round over the jobs of the users that colocd follows, and nobody else's."""
         began_s = time.time()
-        runs = self._store.runs.open()  # before the look: a run that begins meanwhile is not gone
+        runs = self._store.runs.open()  # read first: a run that begins meanwhile is not gone
         users = self._store.runs.followed_users()
         if users:
             by_id = await self._see_each(await self._slurm.jobs_of(users))
@@ -131,7 +132,7 @@ class Watcher:
         self._store.reports.forget(now - REPORTS_KEPT_S)
 
     async def poll_once(self, job_id: int) -> JobView | None:
-        """Look at one job and close the run of it that has ended; None where Slurm is away."""
+        """Check one job and close its run that has ended; None where Slurm does not answer."""
         try:
             async with self._looks:
                 view = await self._slurm.job(job_id)
@@ -148,11 +149,11 @@ class Watcher:
         return view
 
     async def see_all(self) -> None:
-        """One look at every job of the cluster: what another colocd decided is taken over."""
+        """Check every job of the cluster, and take over what another colocd decided."""
         await self._see_each(await self._slurm.all_jobs())
 
     async def _see_array(self, view: JobView) -> None:
-        """Keep following an array: an open run of it is what makes us look at its user's jobs."""
+        """Keep following an array: its user's jobs are read only while one run of it is open."""
         decision_id = decision_in(view.admin_comment)
         if not view.array_task or not view.array_job_id or decision_id is None:
             return
@@ -166,7 +167,7 @@ class Watcher:
         await self._see_each(views)
 
     async def _see_each(self, views: list[JobView]) -> dict[int, JobView]:
-        """See every job once, by its id: the waiting tasks of an array have one in common."""
+        """See every job once, by its id: the waiting tasks of an array share one."""
         by_id = {view.job_id: view for view in reversed(views)}
         for some in _chunks(list(by_id.values())):
             with self._store.transaction():
@@ -176,7 +177,7 @@ class Watcher:
         return by_id
 
     async def after_report(self, job_id: int) -> None:
-        """Look at one job until it has left COMPLETING, so that recovery starts at once."""
+        """Check one job until it has left COMPLETING, so that recovery starts at once."""
         pause = FIRST_LOOK_S
         for _ in range(LOOKS):
             view = await self.poll_once(job_id)
@@ -218,9 +219,9 @@ class Watcher:
         self._store.note(decision_id, view.job_id, "seen", text)
 
     def _forgotten(self, run: Run, view: JobView | None, began_s: float) -> None:
-        """A slurmctld that died before it had saved its state shows a job as it was before our
-        requeue, or in our hold: its recovery goes on from there. ``view`` is of after ``began_s``,
-        when ``run`` was known already."""
+        """Plan a recovery again where slurmctld died before it saved its state, and so shows the
+        job as before our requeue, or in our hold. ``view`` is newer than ``began_s``, when ``run``
+        was known already."""
         if view is None or run.restart == 0:
             return
         failed = view.restarts == run.restart - 1 and view.state == "FAILED"
@@ -236,18 +237,17 @@ class Watcher:
             self._store.note(run.decision, run.job_id, "recover", text)
 
     def _settle(self, run: Run, view: JobView | None, cause: Outcome) -> None:
-        """Close a run that has ended; leave one that goes on. ``cause``: why a later run is seen,
-        if one is."""
+        """Close a run that has ended. ``cause``: why Slurm shows a later run, if it does."""
         report = self._recorder.report_on(run)
         if view is None or decision_in(view.admin_comment) != run.decision:
             # slurmctld forgot it (MinJobAge), or started its ids again.
             self._recorder.end(run, Outcome.GONE, None, report)
         elif view.restarts < run.restart:
-            return  # an older look: the run began after it
+            return  # older than the run
         elif view.restarts > run.restart:
             if view.completing and report is None and self._recorder.in_slots(run):
-                return  # its Epilog is yet to tell whether it left to go on
-            # Whoever put it back: what its log told holds for the next run too.
+                return  # only its Epilog can tell whether it left to go on
+            # What its log showed holds for the next run too, no matter who put it back.
             ours = self._store.putbacks.of(*run.key)
             why = Outcome.PUT_BACK if ours and ours.state in ("open", "done") else cause
             self._recorder.end(run, Outcome.OOM_GPU if ran_out(report) else why, None, report)

@@ -66,7 +66,7 @@ def test_ceilings(ceiling_s: float, found: Stretch) -> None:
 
 def test_so_many_times_the_original_at_most() -> None:
     found = stretch(job(lost_s=3000, speed=0.2), 3300, Rules(1.5), [])
-    assert found == Stretch(90, "1.5 times it")
+    assert found == Stretch(90, "slowdown.max_factor 1.5")
 
 
 def test_reservations() -> None:
