@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: where waiting jobs are put. One a file, found by name; adding one edits no other file.
+"""Placement policies, one a file, found by name; a new one changes no other file.
 
-Each module has POLICY, an object as core/place/placing.Policy describes it. Most are an order of
-the GPUs that admit a job (ByOrder); the conditions of sharing and the discipline of the queue are
-given to them and are the same for all.
+Each module has POLICY, an object as core/place/placing.Policy describes it. Most only order the
+GPUs that admit a job (ByOrder); the conditions of sharing and the queue discipline are the same for
+all.
 """
 
 import pkgutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exclusive: every job has its GPUs for itself, as Slurm does without us."""
+"""Exclusive: every job has its GPUs for itself, as in Slurm without slurm-coloc."""
 
 from slurm_coloc.core.place.placing import Start, View
 from slurm_coloc.core.place.queue_discipline import first_that_starts
@@ -11,7 +11,6 @@ class Exclusive:
     name = "exclusive"
 
     def next(self, view: View) -> Start | None:
-        """As the protocol says."""
         return first_that_starts(view, lambda request, slot, view: (slot.index,), idle_only=True)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interference-aware placement: the GPUs whose throughput grows most by the job.
+"""Interference-aware placement: the GPUs whose throughput the job raises most.
 
-What a neighbour costs is asked of the model of interference, with the whole solo activity of each
-job (SM, DRAM, graphics engine, and how sensitive it is to neighbours): the fitted model tells a job
-that waits for PCIe or the host, which loses little, from one that fills the SMs. Among GPUs that
-gain alike, a memory-heavy job goes beside compute-heavy ones: where least DRAM activity is.
+The model of interference predicts the cost of a neighbour from each job's solo activity (SM, DRAM,
+graphics engine, and how sensitive it is to neighbours). The fitted model tells a job that waits for
+PCIe or the host, which loses little, from one that fills the SMs. Among GPUs that gain alike, a
+memory-heavy job goes beside compute-heavy ones: where the DRAM activity is lowest.
 """
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
@@ -44,12 +44,11 @@ def _key(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
 
 
 class Interference:
-    """Greedy: the first waiting job that may start, where it does the most good."""
+    """Greedy: the first waiting job that may start, on the GPU that gains most."""
 
     name = "interference"
 
     def next(self, view: View) -> Start | None:
-        """As the protocol says."""
         return first_that_starts(view, _key)
 
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 class Activity:
     """Mean activity of one job alone on one GPU, as ratios of 0 to 1 (DCGM's profiling fields).
 
-    ``smact``: SM activity (1002). ``smocc``: SM occupancy (1003). ``drama``: DRAM activity (1005).
-    ``gract``: graphics engine activity (1001). None: not known.
-    ``sensitivity``: which part of the time alone is spent where a neighbour can slow it down;
-    below 1 for jobs that wait for the host, the disk or PCIe.
-    ``fingerprint``: which training this is, for what was learned of it; "": not known.
+    ``sensitivity``: the part of its time alone in which a neighbour can slow it down; below 1 for
+    jobs that wait for the host, the disk or PCIe. ``fingerprint``: identifies the training, for
+    what was learned of it; "": not known.
     """
 
     smact: float

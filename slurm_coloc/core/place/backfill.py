@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backfill: where the first waiting job is expected to start, and which may start before it.
 
-As in EASY backfill: a later job may go first if, by plan, the first one starts no later for it. The
-plan is what is known: expected ends at present speeds. On shared GPUs a newcomer would slow down
-the jobs that the first one waits for, so it may join them only if they end in time all the same.
+As in EASY backfill, a later job may start first if, by plan, the first one starts no later for it.
+The plan is made from the expected ends at present speeds. On a shared GPU a newcomer slows down the
+jobs that the first one waits for, so it may join them only if they still end in time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, PlaceRequest, Re
 from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.speeds import expected_speeds
 
-#: seconds that a first job may start later for a newcomer: rounding, no more
+#: seconds by which a newcomer may delay the first job: rounding only
 SLACK_S = 1e-3
 
 
@@ -22,11 +22,10 @@ SLACK_S = 1e-3
 class Reservation:
     """Where and when a waiting job is expected to start.
 
-    ``slots``: those it is to have, by index. ``start_s``: infinity where it is not known when
-    they are free. ``awaited``: ids of the jobs that must end before. ``closed``: slots, by index,
-    that are not open to every job until then. ``spare``: by number of a
-    node (CPUs, MiB) that are left beside the job at that time; nodes whose CPUs do not count are
-    not there.
+    ``slots``: those reserved for it, by index. ``start_s``: infinity where that is not known.
+    ``awaited``: ids of the jobs that must end before. ``closed``: slots, by index, that are not
+    open to every job until then. ``spare``: by number of a node, the (CPUs, MiB) that are left
+    beside the job at that time; nodes whose CPUs do not count are missing.
     """
 
     request: PlaceRequest
@@ -54,7 +53,7 @@ class Reservation:
         )
 
     def _in_time(self, request: PlaceRequest, slot: GpuSlot, view: View) -> bool:
-        """Whether the jobs that are waited for would end in time although a newcomer slows them."""
+        """Whether the awaited jobs would still end in time with a newcomer that slows them."""
         if not any(one.request.id in self.awaited for one in slot.residents):
             return True
         if self.start_s == INF:
@@ -71,7 +70,7 @@ class Reservation:
     def _over_before(
         self, request: PlaceRequest, slot: GpuSlot, view: View, idle_only: bool
     ) -> bool:
-        """Whether it is expected to have ended when the first one starts."""
+        """Whether the newcomer is expected to end before the first job starts."""
         if request.run_s is None or self.start_s == INF:
             return False
         if request.gpus > 1 and not (idle_only or not request.share or request.idle_only):
@@ -82,7 +81,7 @@ class Reservation:
     def _beside(
         self, request: PlaceRequest, slot: GpuSlot, rules: Conditions, idle_only: bool
     ) -> bool:
-        """Whether the first one fits on the slot beside those that stay and the newcomer."""
+        """Whether the first job fits on the slot beside those that stay and the newcomer."""
         first = self.request
         if idle_only or alone(first) or not request.share:
             return False
@@ -94,8 +93,8 @@ class Reservation:
 class Offer:
     """When a node, or all of them, could hold a job: lower is better.
 
-    ``start_s``; ``idle``: the number of its idle slots, negative; ``slots``: those that are free
-    first.
+    ``idle``: the negative number of its idle slots; ``slots``: in the order in which they become
+    free.
     """
 
     start_s: float
@@ -103,16 +102,17 @@ class Offer:
     slots: tuple[GpuSlot, ...]
 
     def key(self) -> tuple[float, int, int]:
-        """The earliest; of several, the one with most idle slots; then the first."""
+        """The earliest start comes first, then most idle slots, then the first slot."""
         return self.start_s, self.idle, self.slots[0].index
 
 
 def reservation(request: PlaceRequest, view: View, idle_only: bool = False) -> Reservation | None:
-    """What is reserved for a job that cannot start now; None where it could never start.
+    """The reservation of a job that cannot start now; None where it could never start.
 
-    The node where it could start first. Where that time is not known, a job of one GPU has no
-    reservation, as in Slurm one that cannot start within bf_window: the next end anywhere is its
-    chance. A job of several GPUs would never find them idle together, so they are reserved for it.
+    It is on the node where the job could start first. Where that time is not known, a job of one
+    GPU has no reservation, as in Slurm one that cannot start within bf_window: it takes the next
+    GPU that becomes free anywhere. A job of several GPUs would never find them idle together, so
+    they are reserved for it.
     """
     best = _best_offer(request, view, idle_only)
     if best is None or (request.gpus == 1 and best.start_s == INF):
@@ -121,7 +121,7 @@ def reservation(request: PlaceRequest, view: View, idle_only: bool = False) -> R
 
 
 def _best_offer(request: PlaceRequest, view: View, idle_only: bool) -> Offer | None:
-    """The first of all nodes' offers. They are remembered until something changes on a node."""
+    """The earliest of all nodes' offers, which are cached until something changes on a node."""
     if request.gpus > view.largest_node():
         return _offer(request, view.slots, view, idle_only)
     lane = view.pooled and not request.share
@@ -212,7 +212,7 @@ def _reserved(request: PlaceRequest, offer: Offer, view: View) -> Reservation:
 
 
 def _hosts(slots: Sequence[GpuSlot]) -> dict[Host, int]:
-    """How many of the slots are on each node whose CPUs and memory can run short."""
+    """The number of slots on each node whose CPUs and memory can run short."""
     out: dict[Host, int] = {}
     for slot in slots:
         if slot.host is not None and slot.host.limited:
@@ -221,7 +221,7 @@ def _hosts(slots: Sequence[GpuSlot]) -> dict[Host, int]:
 
 
 def _hosts_free_at(request: PlaceRequest, slots: Sequence[GpuSlot], view: View) -> float:
-    """When CPUs and memory of the slots' nodes are expected to suffice; minus infinity: now."""
+    """When the CPUs and memory of the slots' nodes are expected to suffice; minus infinity: now."""
     latest = -INF
     for host, gpus in _hosts(slots).items():
         part = gpus / request.gpus

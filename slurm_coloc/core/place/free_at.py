@@ -39,7 +39,7 @@ def free_at(
 
 
 def _joins_now(request: PlaceRequest, slot: GpuSlot, view: View) -> bool:
-    """Whether a job waits for other GPUs than this one, or only for newer telemetry of it."""
+    """Whether the slot has room now: the job waits for other GPUs, or only for newer telemetry."""
     rules = view.conditions
     if not fits(request, slot, slot.residents, rules):
         return False
@@ -54,7 +54,7 @@ def alone(request: PlaceRequest) -> bool:
 def fits(
     request: PlaceRequest, slot: GpuSlot, staying: Sequence[Resident], rules: Conditions
 ) -> bool:
-    """Whether a job could join those, as far as plans tell."""
+    """Whether a job could join these jobs, by plan."""
     if not staying:
         return True
     if len(staying) >= rules.jobs or not may_share_with(request, staying, rules.share_with):

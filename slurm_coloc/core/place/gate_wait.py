@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a job is kept from starting for a while without losing its place in the queue.
+"""Ways to keep a job from starting for a while without losing its place in the queue.
 
-Tried on 24.11.5 with slurmdbd: a start time ahead takes all of its age from a job (AccrueTime is
-counted anew), unless PriorityFlags has ACCRUE_ALWAYS; a constraint that no node meets takes none
-(core/place/node_gate, 26.05.5 too), and lets all others pass. A start time ends by itself, so it is
-preferred where age does not count. A change of the request, or of its nodes, costs no age.
+Tried on 24.11.5 with slurmdbd: a future start time takes all age from a job (AccrueTime is counted
+anew), unless PriorityFlags has ACCRUE_ALWAYS; a constraint that no node meets takes none
+(core/place/node_gate, 26.05.5 too), and other jobs may start before it. A start time expires by
+itself, so it is preferred where age does not count. A change of the request, or of its nodes, costs
+no age.
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,13 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 
 
 class Way(StrEnum):
-    """How."""
-
-    START = "start"  # a start time ahead, renewed
+    START = "start"  # a future start time, renewed
     EXTRA = "extra"  # a constraint on the nodes' Extra
     NONE = "none"  # not at all
 
 
 def age_counts(conf: Mapping[str, str]) -> bool:
-    """Whether a job that is not eligible loses age under this slurm.conf."""
+    """Whether a job loses age while it is not eligible, under this slurm.conf."""
     weight = conf.get("PriorityWeightAge", "0")
     return (
         conf.get("PriorityType", "").endswith("multifactor")
@@ -33,7 +32,7 @@ def age_counts(conf: Mapping[str, str]) -> bool:
 
 
 def way_of(shape: ClusterShape) -> Way:
-    """What this cluster allows."""
+    """The best way that this cluster allows."""
     if not shape.age_counts:
         return Way.START
     return Way.EXTRA if shape.constraints else Way.NONE

@@ -10,15 +10,14 @@ INF = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class PlaceRequest:
-    """A job that waits: what it asks for and what is expected of it.
+    """A waiting job: its request and what is expected of it.
 
-    ``gpus``: GPUs, of one node where one has so many. ``need_mib``: what is reserved on each of
-    them; None: no estimate. ``activity``: expected alone. ``run_s``: seconds that it is expected to
-    run alone; ``run_spread``: the standard deviation of their logarithm. ``share``: False for a job
-    that gets whole GPUs. ``idle_only``: it starts on idle GPUs; others may join it there.
-    ``max_slowdown``: its time beside others over its time alone that it must not pass. ``cpus`` and
-    ``host_mib``: of its nodes, for the whole job; over several nodes in proportion to its GPUs
-    there.
+    ``gpus``: on one node where one is large enough. ``need_mib``: reserved on each of them; None:
+    no estimate. ``activity``: expected alone. ``run_s``: seconds that it is expected to run alone;
+    ``run_spread``: the standard deviation of their logarithm. ``share``: False for a job that gets
+    whole GPUs. ``idle_only``: it starts on idle GPUs; others may join it there. ``max_slowdown``:
+    the highest allowed time beside others over time alone. ``cpus`` and ``host_mib``: of its nodes,
+    for the whole job; over several nodes in proportion to its GPUs there.
     """
 
     id: int
@@ -39,8 +38,8 @@ class PlaceRequest:
 
 @dataclass(slots=True)
 class Resident:
-    """A job on a GPU. ``ends_s``: when it is expected to end at its present speed; ``left_s``:
-    seconds alone that it had to go when its speed last changed."""
+    """A job on a GPU. ``ends_s``: its expected end at its present speed; ``left_s``: seconds alone
+    that were left when its speed last changed."""
 
     request: PlaceRequest
     ends_s: float | None = None
@@ -49,7 +48,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What telemetry said last of a GPU: MiB free, and activities over its window (ratios)."""
+    """The last telemetry of a GPU: MiB free, and activities over its window (ratios)."""
 
     free_mib: int
     smact: float = 0.0
@@ -59,8 +58,8 @@ class Measured:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """What is free on a node besides GPUs. ``limited``: CPUs or memory can run short. ``version``:
-    raised whenever a job of the node comes, goes or is expected to end at another time."""
+    """The free CPUs and memory of a node. ``limited``: they can run short. ``version``: raised
+    whenever a job of the node starts, leaves or gets another expected end."""
 
     node: int
     cpus: float = INF
@@ -69,7 +68,7 @@ class Host:
     version: int = 0
 
     def holds(self, request: PlaceRequest, gpus: int = 1) -> bool:
-        """Whether so many of a job's GPUs could be served here."""
+        """Whether the node has CPUs and memory for so many of the job's GPUs."""
         if not self.limited:
             return True
         part = gpus / request.gpus
@@ -79,7 +78,8 @@ class Host:
         )
 
     def take(self, request: PlaceRequest, gpus: int) -> None:
-        """A job starts on so many GPUs of this node; fewer than none: it leaves them."""
+        """Take the CPUs and memory of a job that starts on so many GPUs here; a negative number
+        returns them."""
         self.version += 1
         part = gpus / request.gpus
         self.cpus -= request.cpus * part
@@ -90,17 +90,17 @@ class Host:
 class GpuSlot:
     """One GPU, or one MIG instance, that jobs can be put on.
 
-    ``usable_mib``: what can be reserved. ``method``: how its jobs share it (METHODS of
-    core/place/interference). ``fraction``: of the GPU's SMs. ``pool``: whether jobs may share it.
-    ``gpu``: number of the GPU that it is or is a part of. ``part``: it is a MIG instance.
-    ``for_whole``: a job that wants a GPU for itself may have it. ``half_mib``: what each of two MIG
-    instances offers that an idle GPU can be cut into (0: never), and ``half``: their fraction.
+    ``usable_mib``: MiB that can be reserved. ``method``: how its jobs share it (METHODS of
+    core/place/interference). ``fraction``: of the GPU's SMs. ``pool``: jobs may share it. ``gpu``:
+    number of the GPU that it is, or is a part of. ``part``: it is a MIG instance. ``for_whole``: a
+    job that wants a GPU for itself may have it. ``half_mib``: memory of each of the two MIG
+    instances that an idle GPU can be cut into (0: never), and ``half``: their fraction.
     ``multi_user``: its MPS server serves several users at once. ``host``: its node's CPUs and
     memory; None: not known, never short.
 
     ``reserved_mib``: of its jobs and of those on compute instances of the same memory. ``smact``:
-    sum of what its jobs keep busy alone. ``whole``: a resident has it for itself. ``settled``:
-    False while a job that was just launched does not show in telemetry yet.
+    sum of its jobs' activities alone. ``whole``: a resident has it for itself. ``settled``: False
+    while telemetry does not show a job that was just started.
     """
 
     index: int
@@ -126,19 +126,18 @@ class GpuSlot:
 
     @property
     def idle(self) -> bool:
-        """No job is on it."""
         return not self.residents
 
     @property
     def free_mib(self) -> int:
-        """MiB free: as telemetry shows it, or by the plan where it shows nothing."""
+        """MiB free by telemetry, or by the plan without telemetry."""
         if self.measured is not None:
             return self.measured.free_mib
         return self.usable_mib - self.reserved_mib
 
     @property
     def shown_smact(self) -> float:
-        """SM activity of its own SMs as telemetry shows it, or the sum of what is expected."""
+        """SM activity of its own SMs by telemetry, or the sum of the expected ones."""
         return self.smact / self.fraction if self.measured is None else self.measured.smact
 
     def fraction_for(self, request: PlaceRequest) -> float:
@@ -146,6 +145,6 @@ class GpuSlot:
         return self.half if self.halves(request) else self.fraction
 
     def halves(self, request: PlaceRequest) -> bool:
-        """Whether a GPU that MIG cuts at will is cut in two for this job."""
+        """Whether MIG cuts an idle GPU in two for this job."""
         need = request.need_mib
         return bool(self.half_mib) and request.share and need is not None and need <= self.half_mib

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate on present SM activity in Slurm itself, a node at a time (extra_constraints, 23.11+).
+"""The gate on SM activity inside Slurm, per node (extra_constraints, 23.11+).
 
 Each GPU node carries ``{"smact": N, "coloc": ID}`` in Extra: the percentage of its least busy GPU
 (1 to 100; 0: not known, open; with steered placement 1 or 0) and a number of its own. A shared job
 asks for ``smact<GATE`` among the numbers of the nodes that it may get.
 
 Why the numbers (tried on 24.11 and 26.05): where *no* node of the cluster meets a constraint, the
-job waits, at its place and with its age. Where one does that the job cannot get (another partition,
-too small), slurmctld takes the request for impossible: BadConstraints, priority 0, for ever. A new
-constraint takes such a job out of it, with its age. A node without a key meets no constraint on it.
+job waits and keeps its place and age. Where only a node that the job cannot get meets it (another
+partition, too small), slurmctld takes the request for impossible: BadConstraints, priority 0, for
+ever. A new constraint frees such a job, with its age. A node without a key meets no constraint on
+it.
 """
 
 import json
@@ -17,19 +18,19 @@ from collections.abc import Collection, Iterable, Mapping
 
 KEY, NUMBER = "smact", "coloc"
 PARAMETER = "extra_constraints"
-#: what a job that waits for a quieter GPU asks for instead: no node whose figure is kept fresh
+#: the limit of a job that must wait at the gate: no node with a fresh figure is below it
 SHUT_PCT = 1
 #: what replaces a constraint of ours: Slurm does not let Extra be cleared (24.11, 26.05)
 OPENED = f"{KEY}>=0"
-# A longer list of nodes is not written: slurmctld reads it for each node each time.
+# No longer list of nodes is written: slurmctld evaluates it for each node each time.
 MOST_RANGES = 8
 # A change of fewer points is written only where it opens or shuts the node.
 STEP_PCT = 5
 
 
 def level(activities: Iterable[float | None]) -> int:
-    """What a node is to say: its least busy GPU in per cent, 1 at least; 0 where one is not known,
-    or none."""
+    """The figure for a node: the activity of its least busy GPU in per cent, 1 at least; 0 where
+    one is not known, or there is no GPU."""
     found = list(activities)
     if not found or any(one is None for one in found):
         return 0
@@ -37,7 +38,7 @@ def level(activities: Iterable[float | None]) -> int:
 
 
 def present(extra: str) -> int | None:
-    """What a node says now; None where it has no such key."""
+    """A node's present figure; None where it has no such key."""
     return _whole(extra, KEY)
 
 
@@ -48,7 +49,8 @@ def _whole(extra: str, key: str) -> int | None:
 
 
 def numbers(extras: Mapping[str, str]) -> dict[str, int]:
-    """The number of each node: the one in its Extra, else (or where another has it) the next."""
+    """The number of each node: the one in its Extra; the next free one where it has none, or
+    another node has the same."""
     found: dict[str, int] = {}
     for name in sorted(extras):
         number = _whole(extras[name], NUMBER)
@@ -62,7 +64,7 @@ def numbers(extras: Mapping[str, str]) -> dict[str, int]:
 
 
 def _values(extra: str) -> dict[str, object] | None:
-    """A node's Extra as an object; None where it is something else, which is not ours to touch."""
+    """A node's Extra as an object; None where it is anything else, which must not be changed."""
     if extra in ("", "(null)"):
         return {}
     try:
@@ -73,8 +75,8 @@ def _values(extra: str) -> dict[str, object] | None:
 
 
 def written(extra: str, pct: int, number: int | None = None) -> str | None:
-    """The Extra with the key at ``pct`` and the node's number, the other keys as they are; None
-    where it cannot be written into it."""
+    """The Extra with the figure ``pct`` and the node's number, other keys unchanged; None where
+    Extra is no object."""
     values = _values(extra)
     if values is None:
         return None
@@ -91,8 +93,8 @@ def due(extra: str, pct: int, number: int, gate_pct: int) -> bool:
 
 
 def constraint_below(pct: int, nodes: Collection[int]) -> str | None:
-    """A job's constraint: a figure below ``pct`` on one of these nodes; None where that is too long
-    to be written, or there is none."""
+    """A job's constraint: a figure below ``pct`` on one of these nodes; None where there is none,
+    or the list is too long."""
     ranges: list[list[int]] = []
     for number in sorted(nodes):
         if ranges and number == ranges[-1][1] + 1:
@@ -108,7 +110,7 @@ def constraint_below(pct: int, nodes: Collection[int]) -> str | None:
     return f"{KEY}<{pct}&({'|'.join(parts)})"
 
 
-# Ours stands alone or behind the owner's own in parentheses.
+# Our constraint stands alone or behind the owner's own in parentheses.
 _OURS = re.compile(rf"(?:\((?P<own>.+)\)&)?{KEY}(?:<(?P<pct>\d+)(?:&.*)?|>=0)")
 
 
@@ -119,7 +121,7 @@ def joined(extra: str, ours: str) -> str:
 
 
 def own_part(extra: str) -> str:
-    """What its owner asked for of a job's Extra."""
+    """The owner's own part of a job's Extra."""
     if extra in ("", "(null)"):
         return ""
     found = _OURS.fullmatch(extra)
@@ -127,6 +129,6 @@ def own_part(extra: str) -> str:
 
 
 def limit_pct(extra: str) -> int | None:
-    """The figure of our constraint in a job's Extra; None where none can keep it off a node."""
+    """The figure of our constraint in a job's Extra; None without a constraint of ours."""
     found = _OURS.fullmatch(extra)
     return int(found["pct"]) if found and found["pct"] else None

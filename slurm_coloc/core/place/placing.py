@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placing jobs on GPUs: what a policy sees, what it answers, and the conditions of sharing.
 
-The simulator and colocd fill the same objects, the one from its model and the other from Slurm and
-telemetry, so a policy that was settled by simulation runs unchanged on a cluster.
+The simulator fills these objects from its model, colocd from Slurm and telemetry, so a policy that
+was chosen by simulation runs unchanged on a cluster.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ class Conditions:
     """When a job may join others on a GPU.
 
     ``by_plan``: its need fits beside what is reserved. ``margin_mib``: telemetry shows its need and
-    so much more as free; None: telemetry is not asked. ``free_mib``: telemetry shows at least so
+    so much more as free; None: telemetry does not count. ``free_mib``: telemetry shows at least so
     much free, whatever the need (2 or 5 GB in the thesis). ``smact_at_most``: measured SM activity
-    (ratio; 0.75 to 0.85 in the thesis), which refuses only together with ``smocc_at_least`` or
-    ``drama_at_least`` where these are set (CARMA's later gate). ``budget``: bound on the sum of
-    solo SM activities. ``jobs``: most jobs on a GPU. ``idle_first``: while a GPU is idle it is used
-    before any is shared. ``keep_whole``: no job joins others on a GPU that is reserved
-    for a job before it that waits for whole ones (core/place/reserved_gpus).
+    (ratio; 0.75 to 0.85 in the thesis); where ``smocc_at_least`` or ``drama_at_least`` are set, it
+    refuses only together with them (CARMA's later gate). ``budget``: bound on the sum of solo SM
+    activities. ``jobs``: most jobs on a GPU. ``idle_first``: idle GPUs are used before any is
+    shared. ``keep_whole``: no job joins others on a GPU that is reserved for a job before it that
+    waits for whole ones (core/place/reserved_gpus).
     """
 
     by_plan: bool = True
@@ -42,7 +42,7 @@ class Conditions:
     max_slowdown: float | None = None
     idle_first: bool = False
     keep_whole: bool = False
-    #: whether bounds on the slowdown count (PlaceRequest.max_slowdown)
+    #: whether slowdown limits count (PlaceRequest.max_slowdown)
     bearable: bool = True
     #: whether a decision depends on what was measured
     telemetry: bool = field(init=False, default=False)
@@ -54,13 +54,12 @@ class Conditions:
 
 @dataclass(slots=True)
 class View:
-    """What a policy decides on: the queue in the order of priority, and every slot.
+    """The input of a policy: the queue in the order of priority, and every slot.
 
     ``turn``: index of the slot after the last one that was used. ``depth``: how many waiting jobs a
     discipline may consider. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
-    that share have a reservation each. ``node_gpus`` and ``by_node``: counted when they are
-    first asked for.
-    ``plans``: what core/place/backfill remembers between two calls.
+    that share have a reservation each. ``node_gpus`` and ``by_node``: counted on first use.
+    ``plans``: the cache of core/place/backfill.
     """
 
     now_s: float
@@ -76,11 +75,12 @@ class View:
     plans: dict[bool, Any] = field(default_factory=dict)
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
-        """Slots that may admit a job: those that changed since it was refused. Here: all."""
+        """Slots that may admit a job. The simulator leaves out those unchanged since its
+        refusal."""
         return self.slots
 
     def refuse(self, request: PlaceRequest) -> None:
-        """Note that nothing admits the job now."""
+        """Note that no slot admits the job now."""
 
     def hold(
         self,
@@ -90,7 +90,7 @@ class View:
         alone: Collection[int] = (),
     ) -> None:
         """Note which slots are reserved for the jobs that come first, and until when; ``alone``:
-        which of all no job may join."""
+        the slots that no job may join."""
 
     def nodes(self) -> Mapping[int, Sequence[GpuSlot]]:
         """The slots of each node."""
@@ -124,7 +124,7 @@ class Policy(Protocol):
     name: str
 
     def next(self, view: View) -> Start | None:
-        """The next start, or None when nothing is to start now. Asked again after each start."""
+        """The next start, or None. Called again after each start."""
 
 
 def admits(
@@ -132,7 +132,7 @@ def admits(
 ) -> bool:
     """Whether a job may be put on a slot now.
 
-    Asked of every GPU for every job that arrives, so what is cheap and refuses often comes first.
+    Called for every GPU and every job that arrives, so cheap checks that refuse often come first.
     """
     if not slot.residents:
         return (slot.pool or not request.share) and admits_alone(request, slot)
@@ -163,7 +163,7 @@ def admits(
 def admits_alone(request: PlaceRequest, slot: GpuSlot) -> bool:
     """Whether a job may have an idle slot for itself.
 
-    A job whose need is larger than any GPU gets the largest ones: nothing better is known.
+    A job whose need is larger than any GPU gets the largest one.
     """
     if slot.residents or (slot.host is not None and not slot.host.holds(request)):
         return False
@@ -191,7 +191,7 @@ def may_share_with(
 
 
 def _two_halves(request: PlaceRequest, slot: GpuSlot) -> bool:
-    """Whether a GPU that MIG cuts in two has its other half free; an instance has room for one."""
+    """Whether a GPU that MIG cuts in two has its other half free."""
     return (
         len(slot.residents) == 1 and slot.halves(request) and slot.halves(slot.residents[0].request)
     )

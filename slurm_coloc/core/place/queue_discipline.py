@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disciplines of a queue: which waiting job is tried next when the first one cannot start.
+"""Queue disciplines: which waiting job is tried next when the first one cannot start.
 
 ``depth`` of the view is 1 for strict order (the thesis' servers) and more for backfill as Slurm
-does it: later jobs may start as long as the first one is not expected to start later for it. Where
-only a pool of GPUs is shared, jobs that share and jobs that get whole GPUs have a first one each,
-as if they waited in two partitions.
+does it: later jobs may start if the first one is not expected to start later for it. Where only a
+pool of GPUs is shared, jobs that share and jobs with whole GPUs have a first one each, as if they
+waited in two partitions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Start, View, admits, admits_alone
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 
-#: Lower is better; the slots of one job are the best ones.
+#: Lower is better; the key of several slots is that of the best one.
 Key = Callable[[PlaceRequest, GpuSlot, View], tuple[float, ...]]
 
 
@@ -29,9 +29,9 @@ def choose(
 ) -> tuple[GpuSlot, ...] | None:
     """The best slots that admit a job; None where there are too few.
 
-    Slots of one node where one node has enough; else of several. Where the conditions say so, idle
-    slots in their order come before any that is shared. ``idle_only``: idle ones, shared or not.
-    ``guard``: of the jobs that come before it.
+    On one node where one has enough slots, else on several. Where the conditions say so, idle slots
+    in their order come before shared ones. ``idle_only``: idle ones, shared or not. ``guard``: of
+    the jobs that come before it.
     """
     rules, model = view.conditions, view.interference
     open_slots: Sequence[GpuSlot]
@@ -59,7 +59,7 @@ def _best(
     if len(open_slots) < request.gpus:
         return None
     if not request.share:
-        # Whole GPUs come from outside the pool, and are whole, as long as there are some.
+        # Whole GPUs come from outside the pool, and from uncut ones, as long as there are some.
         for fit in (_outside, _uncut):
             found = _best_of(request, [slot for slot in open_slots if fit(slot)], view, key)
             if found is not None:
@@ -91,10 +91,10 @@ def _best_of(
 def one_node(
     request: PlaceRequest, ranked: Sequence[GpuSlot], view: View
 ) -> tuple[GpuSlot, ...] | None:
-    """The first ``ask.gpus`` of ``ranked`` that are on one node; on several if none is so large.
+    """The first ``request.gpus`` of ``ranked`` on one node; on several if no node is so large.
 
-    Each on another GPU: NCCL refuses two MIG instances of one GPU in one job. The nodes' CPUs and
-    memory suffice.
+    Each is on another GPU, since NCCL refuses two MIG instances of one GPU in one job, and the
+    nodes' CPUs and memory suffice.
     """
     spread = request.gpus > view.largest_node()
     found: dict[int, list[GpuSlot]] = {}
@@ -132,14 +132,13 @@ def first_that_starts(view: View, key: Key, idle_only: bool = False) -> Start | 
 
 @dataclass(frozen=True, slots=True)
 class ByOrder:
-    """A policy that is an order of the GPUs that admit a job. ``key``: the slots with the lowest
-    keys are used."""
+    """A policy that orders the GPUs that admit a job. ``key``: the slots with the lowest keys are
+    used."""
 
     name: str
     key: Key
 
     def next(self, view: View) -> Start | None:
-        """As the protocol says."""
         return first_that_starts(view, self.key)
 
 
@@ -158,7 +157,7 @@ class Guard:
         self._reserved_gpus = ReservedGpus()
 
     def blocked(self, request: PlaceRequest) -> None:
-        """A job cannot start now. The first of its sort gets a reservation."""
+        """Note a job that cannot start now. The first of its sort gets a reservation."""
         lane = self._view.pooled and not request.share
         if self._view.depth > 1 and lane not in self._heads:
             self._heads[lane] = request
@@ -168,7 +167,7 @@ class Guard:
             self._held = None
 
     def allowed(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
-        """Those of ``slots`` that a job may use before the ones that were blocked."""
+        """The ``slots`` that a job may use although the blocked ones come first."""
         if not slots or not self._heads:
             return slots
         if request.share:
@@ -184,7 +183,7 @@ class Guard:
         ]
 
     def _reserve(self) -> list[Reservation]:
-        """Computed when it is first needed: most events start nothing behind a blocked job."""
+        """Computed on first use: most events start nothing behind a blocked job."""
         view = self._view
         found = [reservation(request, view, self._idle_only) for request in self._heads.values()]
         held = [one for one in found if one is not None]

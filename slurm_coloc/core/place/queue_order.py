@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order in which Slurm considers waiting jobs (sort_job_queue2 of slurmctld, read at 24.11).
 
-Which job may preempt which comes first, then a reservation, the partition's PriorityTier, the
-priority, the time of submission and the id (an array's for its tasks). Under preempt/partition_prio
+Preemption between QOS counts first, then a reservation, the partition's PriorityTier, the priority,
+the time of submission and the id (an array's for its tasks). Under preempt/partition_prio
 preemption follows the order of the tiers.
 """
 
@@ -20,8 +20,8 @@ BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
 
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
-    """What the order depends on besides the jobs. ``tiers``: by partition; ``preempts``: for each
-    QOS those that it may preempt, empty where QOS do not count; ``tier_first``: tiers come before
+    """The settings that the order depends on. ``tiers``: by partition; ``preempts``: for each QOS
+    those that it may preempt, empty where QOS do not count; ``tier_first``: tiers come before
     reservations."""
 
     tiers: Mapping[str, int] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class QueueOrder:
     tier_first: bool = False
 
     def tier(self, partition: str) -> int:
-        """The highest of a job's partitions: it is considered once for each, there first."""
+        """The highest tier of a job's partitions: Slurm considers the job once for each."""
         return max(self.tiers.get(name, 1) for name in partition.split(","))
 
     def sort(self, jobs: Iterable[Queued]) -> list[Queued]:

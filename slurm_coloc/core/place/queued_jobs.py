@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that wait or run, as far as steering needs them."""
+"""Jobs that wait or run, as steering needs them."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast jobs run on one slot: the model of interference, and what the slot adds to it."""
+"""How fast jobs run on one slot, by the model of interference and the kind of slot."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.interference import Interference
 
-#: what is assumed of a job whose activity is not known
+#: assumed of a job whose activity is not known
 BUSY = Activity(1.0)
 
 
@@ -32,8 +32,8 @@ def speeds_on(
     """Speeds of jobs with these activities on a slot.
 
     An MPS server has one user unless configured otherwise: jobs of several users then take turns
-    (streams). On a MIG instance each job is first as fast as the instance alone makes it; beside
-    others it counts with its share of the instance's SMs.
+    (streams). On a MIG instance the instance alone limits each job first; beside others its
+    activity counts as a ratio of the instance's SMs.
     """
     if slot.method == "mig":
         cut = [slot.fraction_for(request) for request in requests]

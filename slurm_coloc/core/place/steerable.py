@@ -7,7 +7,7 @@ from slurm_coloc.core.slurm.releases import PINS, shown
 
 
 def refusals(shape: ClusterShape, limits: SiteLimits) -> list[str]:
-    """Why jobs cannot be pinned on this cluster; none where they can."""
+    """The reasons why jobs cannot be pinned on this cluster; none where they can."""
     found = []
     if not PINS.holds(shape.release):
         found.append(
@@ -22,7 +22,7 @@ def refusals(shape: ClusterShape, limits: SiteLimits) -> list[str]:
 
 
 def typed_limits(shape: ClusterShape, limits: SiteLimits) -> list[str]:
-    """Limits on a model of GPUs: where each GPU has a type of its own they limit nothing."""
+    """Limits on a model of GPUs, which have no effect where each GPU has a type of its own."""
     models = shape.steerable
     return sorted(
         f"{option} {tres} of {holder.title} counts a type that no GPU has when each has its own"

@@ -364,7 +364,7 @@ def test_as_many_gpus_are_kept_as_are_waited_for() -> None:
     large = waiting(6, 35, pin=Pin("n1", "a100-2"), since_s=0.0)
     full = replace(look, waiting=(whole(1), whole(2), large))
     assert answers(full)[6] == Answer(
-        6, Act.PIN, Why.WHOLE, Pin("n1", "a100-0"), "its turn is there; others are kept"
+        6, Act.PIN, Why.WHOLE, Pin("n1", "a100-0"), "it waits its turn there; others are reserved"
     )
     there = replace(large, pin=Pin("n1", "a100-0"))
     stays = replace(look, waiting=(whole(1), whole(2), there))

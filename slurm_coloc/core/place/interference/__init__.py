@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interference: how fast jobs run beside each other on one GPU, 1 = as fast as alone.
 
-A model answers for one GPU; a job of several GPUs runs as fast as on its slowest one. Policies ask
-it what a newcomer would cost, the simulator what happens.
+A model describes one GPU; a job of several GPUs runs as fast as on its slowest one. Policies use it
+to predict the cost of a newcomer, the simulator to run the jobs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Interference(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is asked for."""
+        """The name on the command line."""
 
     def speeds(self, jobs: Sequence[Activity], method: str = "mps") -> list[float]:
         """Speed of each job beside the others, in (0, 1]; ``method`` is one of METHODS but mig."""
@@ -49,7 +49,7 @@ MODELS: Mapping[str, Interference] = MappingProxyType(
 
 
 def model(name: str) -> Interference:
-    """The model of a name. Raises UsageFault with the names."""
+    """The model called ``name``. Raises UsageFault with the names."""
     try:
         return MODELS[name]
     except KeyError:

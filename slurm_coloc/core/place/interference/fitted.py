@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference.reference import REFERENCE
 
-#: Beyond so many jobs the bound on the GPU's total is the plain sum of solo activities: what
-#: follows looks at every subset of the jobs, 2 to the power of their number.
+#: Above so many jobs the bound on the GPU's total is the plain sum of solo activities, since the
+#: exact bound looks at every subset of the jobs, 2 to the power of their number.
 SUBSETS = 8
 #: SM activity, pressure and exposure of a job
 Load = tuple[float, float, float]
@@ -44,7 +44,7 @@ class Fitted:
     capacity: float = REFERENCE.capacity
 
     def speeds(self, jobs: Sequence[Activity], method: str = "mps") -> list[float]:
-        """As the protocol says. A further neighbour never speeds a job up."""
+        """A further neighbour never speeds a job up."""
         if len(jobs) < 2:
             return [1.0] * len(jobs)
         if method == "streams":
@@ -57,11 +57,10 @@ class Fitted:
         return [speed * self.capacity / most for speed in out]
 
     def slice_speed(self, job: Activity, fraction: float) -> float:
-        """As the protocol says."""
         return REFERENCE.slice_speed(job, fraction)
 
     def pressure(self, job: Activity) -> float:
-        """How much a job blocks others; without DRAM activity its SM activity stands for it."""
+        """How much a job blocks others, by its DRAM activity, else by its SM activity."""
         if job.drama is None:
             return job.smact
         return job.smact + self.dram * (job.drama - job.smact / 2)
@@ -71,7 +70,7 @@ class Fitted:
         return min(1.0, job.engine / self.exposed) * job.sensitivity
 
     def _unbounded(self, loads: Sequence[Load]) -> list[float]:
-        """Speeds before the GPU's capacity is looked at."""
+        """Speeds without the bound of the GPU's capacity."""
         all_smact = all_pressure = 0.0
         for smact, pressure, _ in loads:
             all_smact += smact
@@ -87,11 +86,10 @@ class Fitted:
         return out
 
     def _most(self, loads: Sequence[Load], speeds: Sequence[float]) -> float:
-        """The most SM activity that these jobs, or any of them without the others, get together;
-        at least ``capacity``.
+        """The most SM activity that any subset of these jobs gets; at least ``capacity``.
 
-        Some get more without a neighbour that blocks them. Bounding by the most of all subsets,
-        instead of by what these get, keeps a newcomer that blocks some from relieving others.
+        A subset may get more without a neighbour that blocks it. Bounding by the most of all
+        subsets keeps a newcomer that blocks some jobs from relieving others.
         """
         if len(loads) > SUBSETS:
             return sum(load[0] for load in loads)
@@ -100,7 +98,7 @@ class Fitted:
         for load in loads:
             subsets += [(smact + load[0], (*some, load)) for smact, some in subsets]
         for smact, some in subsets:
-            # What all of them had alone is more than they have together.
+            # All of them have less together than alone.
             if smact > most and len(some) < len(loads):
                 most = max(most, _used(some, self._unbounded(some)))
         return most

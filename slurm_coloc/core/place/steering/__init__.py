@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steering: on which GPU each waiting shared job is to run, on what Slurm and telemetry show.
+"""Steering: chooses the GPU of each waiting shared job from what Slurm and telemetry show.
 
-A pin says where, never when: Slurm starts a pinned job in its own order, with its own backfill,
-limits and reservations. Jobs are considered in Slurm's order. Each is given to the policy together
-with the first one before it that cannot start, so a job is not sent to a GPU that the other waits
-for. What is not sure is left to Slurm: old telemetry, a closed node, a job that waited long enough.
+A pin says where a job runs, never when: Slurm starts it in its own order, with its own backfill,
+limits and reservations. Jobs are considered in Slurm's order. The policy sees each job together
+with the first one before it that cannot start, so that it does not take a GPU that the other waits
+for. Doubtful cases are left to Slurm: old telemetry, a closed node, a job that waited long enough.
+Pure: a recorded snapshot gives the same answers again.
 
 Pure: a recorded snapshot gives the same answers again.
 """

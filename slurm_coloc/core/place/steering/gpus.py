@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs as a policy sees them, and what is virtually put on them while the queue is walked
-through."""
+"""The GPUs as a policy sees them, with the jobs placed on them so far in the walk through the
+queue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,20 +13,21 @@ from slurm_coloc.core.place.placing import Conditions, Policy, View, admits
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 from slurm_coloc.core.place.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
 
-#: what is assumed of a young job whose SM activity is not known
+#: assumed SM activity of a young job where it is not known
 BUSY = 1.0
 
 
 @dataclass(slots=True)
 class _JobView(View):
-    """What the policy sees: ``allowed`` are the slots that the job at hand may get, ``before``
-    those of the one before it that cannot start."""
+    """The policy's view. ``allowed``: the slots that the present job may get; ``before``: those of
+    the blocked job before it."""
 
     allowed: Sequence[GpuSlot] = field(default_factory=tuple)
     before: Sequence[GpuSlot] = field(default_factory=tuple)
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
-        """Those of the job at hand; of one before it its own, where it is to be refused again."""
+        """The slots of the present job; for the blocked job before it its own, so that it is
+        refused again."""
         return self.allowed if request is self.queue[-1] else self.before
 
 
@@ -40,7 +41,7 @@ class _Blocked:
 
 
 class GpuPlan:
-    """The slots, and what is virtually put on them while the queue is walked through."""
+    """The slots, with the jobs placed on them so far in the walk."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot, self._policy, rules = snapshot, policy, snapshot.rules
@@ -79,7 +80,7 @@ class GpuPlan:
         slot.measured = self._fresh(device)
         there = [one for one in self.snapshot.running if one.node == node.name]
         shares = 0
-        # A job shows in telemetry, which is a mean, when it has run as long as that looks back.
+        # Telemetry is a mean over window_s: it shows a job fully after that time.
         for one in there:
             if place in one.devices:
                 shares += one.shards
@@ -89,7 +90,7 @@ class GpuPlan:
         if device.whole and not slot.residents:
             self._put(slot, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
         elif device.used > shares:
-            # A job's, on which GPU of the node could not be found out.
+            # Shards of a job whose GPU on this node is not known.
             need = (device.used - shares) * rules.shard_mib
             self._put(slot, PlaceRequest(-index - 1, 1, need, None, 0.0), None, None)
         return slot
@@ -102,8 +103,8 @@ class GpuPlan:
     def _put(
         self, slot: GpuSlot, request: PlaceRequest, ends_s: float | None, held_mib: int | None
     ) -> None:
-        """A job on a slot. ``held_mib``: it is too young for telemetry, which shows so much of its
-        memory; None: telemetry knows it."""
+        """Put a job on a slot. ``held_mib``: the MiB that telemetry shows of a job too young for
+        it; None: telemetry shows all of the job."""
         slot.residents.append(Resident(request, ends_s))
         slot.whole = slot.whole or not request.share
         need = slot.usable_mib if request.need_mib is None else request.need_mib
@@ -125,8 +126,8 @@ class GpuPlan:
         return node is not None and node.open and pin in self.pins
 
     def allowed(self, job: Waiting) -> list[GpuSlot]:
-        """The slots that a job may get as far as Slurm is concerned; for one of ours those that
-        may be steered to, with telemetry, open or closed."""
+        """The slots that Slurm may give to a job; for a --coloc job only steered ones with
+        telemetry."""
         found = []
         for slot, pin in zip(self.slots, self.pins, strict=True):
             if pin.node not in job.nodes or not self._nodes[pin.node].open:
@@ -136,12 +137,13 @@ class GpuPlan:
                     continue
                 need = job.shards * self.snapshot.rules.shard_mib
                 if slot.idle and slot.measured.free_mib < need:
-                    continue  # a process is there that Slurm does not know
+                    continue  # a process that Slurm does not know holds memory there
             found.append(slot)
         return found
 
     def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
-        """The slots of a job by the policy, behind the first one that cannot start."""
+        """The slots that the policy chooses for a job, which must not delay the first blocked
+        one."""
         if request.share:
             allowed = [slot for slot in allowed if slot.index not in self._closed]
         first = self._before(allowed)
@@ -166,7 +168,7 @@ class GpuPlan:
         return start.slots if all(slot in allowed for slot in start.slots) else None
 
     def start(self, request: PlaceRequest, slots: Sequence[GpuSlot], run_s: float | None) -> None:
-        """A job is expected on these slots from now on."""
+        """Put a job on these slots for the rest of the walk."""
         ends_s = None if run_s is None else self.snapshot.at_s + run_s
         for slot in slots:
             self._put(slot, request, ends_s, 0)
@@ -174,26 +176,25 @@ class GpuPlan:
                 slot.host.take(request, 1)
 
     def blocked(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> None:
-        """A job cannot start on the slots that it may get: later ones are not sent where it
-        waits."""
+        """Note a job that cannot start on ``allowed``: later jobs must not delay it there."""
         if self.snapshot.rules.whole_first and not request.share:
             self._reserved.add(request, allowed)
         nodes = frozenset(slot.node for slot in allowed)
         self._blocked.append(_Blocked(request, tuple(allowed), nodes))
 
     def _before(self, allowed: Sequence[GpuSlot]) -> _Blocked | None:
-        """The first one that waits for a node of these slots."""
+        """The first blocked job that waits for a node of these slots."""
         nodes = {slot.node for slot in allowed}
         return next((one for one in self._blocked if one.nodes & nodes), None)
 
     def reserved(self, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
-        """Those of ``slots`` where no job may join, because one before waits for whole GPUs."""
+        """The ``slots`` reserved for an earlier job that waits for whole GPUs."""
         return [slot for slot in slots if self._reserved.has(slot)]
 
     def turns(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
-        """Those on which a job may wait for its turn, the one that is expected to have room first
-        before the others: there is none by plan, or only jobs before it hold it up. GPUs that
-        a job has whole come last."""
+        """The slots on which a job may wait for its turn, because there is no room by plan or only
+        earlier jobs block it; those expected to have room first come first, GPUs that a job has
+        whole last."""
         view = View(self.snapshot.at_s, [request], self.slots, self._plan, FITTED)
         found = []
         for slot in slots:
@@ -206,11 +207,11 @@ class GpuPlan:
         return [self.slots[index] for *_, index in sorted(found)]
 
     def has_room(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
-        """Whether there is room by plan, whatever telemetry says."""
+        """Whether there is room by plan, without telemetry."""
         return any(admits(request, slot, self._plan, FITTED) for slot in allowed)
 
     def is_gated(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
-        """Whether telemetry, or a slowdown limit, alone keeps a job out everywhere."""
+        """Whether there is room by plan, but telemetry or a slowdown limit refuses every slot."""
         admitted = (
             admits(request, slot, self._gated, FITTED)
             for slot in allowed
@@ -219,12 +220,12 @@ class GpuPlan:
         return self.has_room(request, allowed) and not any(admitted)
 
     def is_bound(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
-        """Whether a bound on the slowdown keeps it out where telemetry would not."""
+        """Whether only a slowdown limit refuses it."""
         return any(admits(request, slot, self._unbound, FITTED) for slot in allowed)
 
 
 def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
-    """What a policy sees of a job; of a running one neither its CPUs nor its run time."""
+    """A job as a policy sees it; a running one without CPUs and run time."""
     request = PlaceRequest(
         job.job_id,
         job.gpus if isinstance(job, Waiting) else max(1, len(job.devices)),

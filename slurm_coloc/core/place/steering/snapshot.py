@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What steering is decided on, and its answers. All of it can be written down and read back."""
+"""The input of steering and its answers. All of it can be written down and read back."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,23 +12,23 @@ class Act(StrEnum):
     """What is done with a waiting job."""
 
     PIN = "pin"
-    KEEP = "keep"  # the pin that it has
+    KEEP = "keep"  # its present pin stays
     UNPIN = "unpin"
     WAIT = "wait"  # not eligible for some seconds: every GPU with room is too busy
     NATIVE = "native"  # nothing: Slurm places it
 
 
 class Why(StrEnum):
-    """Reason codes."""
+    """The reason of an answer."""
 
     POLICY = "policy"  # the policy's choice
-    MOVED = "moved"  # the GPU that it was pinned to will not do any more; another does
+    MOVED = "moved"  # its pinned GPU no longer fits, another does
     STALE = "stale"
     CLOSED = "node-closed"
     NO_ROOM = "no-room"
     GATE = "gate"
     BEHIND = "behind-first"
-    WHOLE = "whole-first"  # GPUs are kept for one before it that waits for whole ones
+    WHOLE = "whole-first"  # an earlier job waits for these GPUs, whole
     GAVE_UP = "gave-up"
     NOT_YET = "not-eligible"
     ENOUGH = "enough-ahead"
@@ -37,8 +37,8 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """[placement] as far as it decides. ``ahead``: jobs that are placed at a time. ``window_s``:
-    telemetry is a mean of so many seconds."""
+    """The part of [placement] that decides. ``ahead``: jobs that are placed at a time.
+    ``window_s``: telemetry is a mean over so many seconds."""
 
     policy: str = "magm"
     smact_gate: float = 0.8
@@ -54,9 +54,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU: shards that it has and that are taken, or taken whole. ``kind``: its own gres type.
-    ``age_s``: of what telemetry says (None: nothing); ``smact``: None where it is not known;
-    ``closed``: a job there bears no further neighbour."""
+    """One GPU: its shards, how many are taken, or that it is taken whole. ``kind``: its own gres
+    type. ``age_s``: of its telemetry (None: there is none); ``smact``: None where not known;
+    ``closed``: a slowdown limit allows no further neighbour there."""
 
     kind: str
     shards: int
@@ -70,7 +70,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node. ``steered``: jobs may be pinned here; ``open``: Slurm may start jobs of anybody here
+    """A node. ``steered``: jobs may be pinned here; ``open``: Slurm may start anybody's jobs here
     now; ``cpus`` and ``memory_mib``: free ones."""
 
     name: str
@@ -83,9 +83,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job on known GPUs of a node. ``device``: their numbers there; ``held_mib``: what it holds
-    of the first by telemetry; ``ends_s``: when its time limit ends it; ``max_slowdown``: that it
-    bears (core/place/gpu_slot.Ask)."""
+    """A job on known GPUs of a node. ``devices``: their numbers there; ``held_mib``: MiB that it
+    holds of the first, by telemetry; ``ends_s``: the end of its time limit; ``max_slowdown``: as in
+    core/place/gpu_slot.PlaceRequest."""
 
     job_id: int
     uid: int
@@ -109,10 +109,10 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A waiting job, in Slurm's order. ``gpus`` with ``shards`` of each (0: whole ones). ``nodes``:
-    where it may run. ``ours``: it may be pinned. ``startable``: Slurm lacks nothing but resources
-    for it. ``since_s``: since when it is pinned, or waits at the gate. ``given_up``: it is left to
-    Slurm. ``run_s``: its time limit. ``tier``: of its partition."""
+    """A waiting job. ``gpus`` with ``shards`` of each (0: whole ones). ``nodes``: where it may run.
+    ``ours``: it may be pinned. ``startable``: Slurm waits only for resources. ``since_s``: since
+    when it is pinned or waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time
+    limit. ``tier``: of its partition."""
 
     job_id: int
     handle: str
@@ -135,8 +135,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is decided on. ``waiting``: in Slurm's order; ``turn``: the GPU after the last one
-    that was used (round robin)."""
+    """All input. ``waiting``: in Slurm's order; ``turn``: index of the GPU after the last one that
+    was used (round robin)."""
 
     at_s: float
     rules: Rules
@@ -148,7 +148,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is done with one job of ours. ``pin``: where it is pinned afterwards."""
+    """The answer for one --coloc job. ``pin``: its pin afterwards."""
 
     job_id: int
     act: Act

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk through the queue: an answer for each waiting job."""
+"""Walks through the queue and answers for each waiting job."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from slurm_coloc.core.place.steering.snapshot import Act, Answer, Snapshot, Wait
 
 
 def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
-    """An answer for each waiting job of ours, in Slurm's order, and the ring's next turn."""
+    """An answer for each waiting --coloc job, in Slurm's order, and the next ``turn``."""
     plan = GpuPlan(snapshot, policy)
     found, placed = [], 0
     for job in snapshot.waiting:
@@ -49,7 +49,8 @@ def _expect(
 
 
 def _untouched(job: Waiting, plan: GpuPlan) -> Answer:
-    """A job that Slurm would not start now: it keeps its pin while that is sound."""
+    """The answer for a job that Slurm would not start now: it keeps its pin while its node is open
+    and its GPU has telemetry."""
     if job.pin is None:
         return Answer(job.job_id, Act.NATIVE, Why.NOT_YET)
     if not plan.open(job.pin):
@@ -60,7 +61,6 @@ def _untouched(job: Waiting, plan: GpuPlan) -> Answer:
 
 
 def _left(job: Waiting, why: Why) -> Answer:
-    """Left to Slurm."""
     return Answer(job.job_id, Act.NATIVE if job.pin is None else Act.UNPIN, why)
 
 
@@ -96,15 +96,17 @@ def _place(
 
 
 def _reserved_for_others(job: Waiting, turns: Sequence[GpuSlot], plan: GpuPlan) -> Answer:
-    """A job that has no room but where it would keep one before it waiting. As long as that one
-    waits, and not bound by max_pin_s, it is pinned to a GPU of the others, so that it stays in
-    Slurm's order; only where there is none it is not eligible for some seconds."""
+    """The answer for a job whose only room is reserved for an earlier job. While that one waits,
+    and for longer than max_pin_s if need be, it is pinned to one of ``turns``, so that it stays in
+    Slurm's order; without any it waits at the gate."""
     pins = [plan.pins[slot.index] for slot in turns]
     if job.pin is not None and job.pin in pins:
         return Answer(job.job_id, Act.KEEP, Why.WHOLE, job.pin)
     if not pins:
         return Answer(job.job_id, Act.WAIT, Why.WHOLE)
-    return Answer(job.job_id, Act.PIN, Why.WHOLE, pins[0], "its turn is there; others are kept")
+    return Answer(
+        job.job_id, Act.PIN, Why.WHOLE, pins[0], "it waits its turn there; others are reserved"
+    )
 
 
 def _why_nowhere(job: Waiting, plan: GpuPlan) -> Why:
@@ -114,7 +116,7 @@ def _why_nowhere(job: Waiting, plan: GpuPlan) -> Why:
 
 
 def _figures(slot: GpuSlot) -> str:
-    """What the choice was made on, in words."""
+    """The figures behind the choice, in words."""
     shown = slot.measured
     assert shown is not None  # a slot without telemetry is none for a job of ours
     beside = f"beside {len(slot.residents)}" if slot.residents else "idle"
