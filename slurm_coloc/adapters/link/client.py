@@ -78,7 +78,6 @@ class Wire:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._sock.close()
 
     def call(self, op: str, **fields: Any) -> Answer:

@@ -78,7 +78,6 @@ class Link:
         return self._session.open(line)
 
     async def close(self) -> None:
-        """Close the connection."""
         self._writer.close()
         try:
             await self._writer.wait_closed()

@@ -63,7 +63,6 @@ class Store:
         return cls(db)
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.conn.close()
 
     @contextmanager

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision: a pure function of the request, the estimate, the cluster, history and rules.
+"""The decision: a pure function of the request, the estimate, the cluster, the history and the
+rules.
 
-Failing safe: whatever is missing or doubtful leads to a whole GPU, never to a guess.
+It fails safe: where anything is missing or doubtful the job gets a whole GPU.
 """
 
 import math
@@ -32,21 +33,21 @@ from slurm_coloc.core.slurm.gres import count_of
 
 #: what --coloc-policy may name
 POLICIES = ("collocate", "exclusive")
-# What --gpus-per-task=1 sets by itself: each task sees the one GPU that is its own.
+# The binding that --gpus-per-task=1 sets by itself: each task sees its own GPU.
 _OWN_GPU = re.compile(r"(?:gres[:/])?gpu:(?:per_task|single):1")
 
 
 def shards_needed(estimate: Estimate, shards_per_gpu: int, sizing: Sizing) -> int:
     """Shards that the job must reserve on a GPU of ``shards_per_gpu``; may exceed the GPU.
 
-    The larger of what its memory needs, of its part of the compute budget (where the SM activity
-    is known), and of one GPU's shards over the jobs that a GPU may hold.
+    The largest of three: the shards for its memory, for its part of the compute budget (where the
+    SM activity is known), and one GPU's shards over the most jobs of a GPU.
     """
     memory = math.ceil(estimate.upper_mib / sizing.shard_mib)
     jobs = math.ceil(shards_per_gpu / sizing.max_jobs_per_gpu)
     compute = 0
     if estimate.smact is not None and sizing.compute_budget is not None:
-        # A job alone may use all SMs; it must still be placeable, hence the bound.
+        # A job may use all SMs when it is alone; the bound keeps it placeable.
         compute = min(
             math.ceil(estimate.smact / sizing.compute_budget * shards_per_gpu), shards_per_gpu - 1
         )
@@ -59,8 +60,8 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
 
 
 def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> Decision:
-    """Shards on the smallest of ``kinds`` that holds the job with room to spare; they are those
-    that it may get, smallest first."""
+    """Shards on the smallest of ``kinds`` that holds the job with room to spare. ``kinds``: those
+    that the job may get, smallest first."""
     if question.policy != "collocate":
         return exclusive(Reason.USER_EXCLUSIVE)
     estimate = question.estimate
@@ -76,7 +77,7 @@ def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> 
         share_mib = shards * rules.sizing.shard_mib
         if question.oom_mib is not None and question.oom_mib >= share_mib:
             return exclusive(Reason.HISTORY_OOM, f"{question.oom_mib} MiB")
-        # On the smallest kind any GPU will do; on a larger one the type must be named, or
+        # Where the smallest kind fits, any GPU will do. For a larger one the type must be named, or
         # Slurm would let the job wait for a GPU that can never hold it.
         named = typed or (kind.type if position else None)
         if position and named is None:
@@ -99,8 +100,8 @@ def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
 
 
 def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
-    """The decision for a job of several GPUs that cannot share them, or of one that Slurm might
-    split over several."""
+    """The decision for a job that cannot share several GPUs, or that Slurm might split over
+    several; None for any other."""
     demand = request.demand
     if demand.nodes > 1:
         return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes")
@@ -122,7 +123,7 @@ def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
 
 
 def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
-    """The decision for a job that is not a candidate for sharing, whatever its memory."""
+    """The decision for a job that cannot share, whatever its memory; None for any other."""
     demand = request.demand
     if demand.total == 0:
         return Decision(Action.ASIS, Reason.NO_GPU_ASKED)
@@ -146,7 +147,7 @@ def _not_shareable(request: JobRequest, shape: ClusterShape) -> Decision | None:
 
 
 def decide(question: Question, shape: ClusterShape, rules: Rules) -> Decision:
-    """Decide one submission. Never more shards than one GPU has, never a guess."""
+    """Decide one submission. It never gets more shards than one GPU has."""
     if question.policy not in POLICIES:
         text = f"unknown policy {question.policy!r}: one of {', '.join(POLICIES)}"
         return exclusive(Reason.USER_EXCLUSIVE, text)

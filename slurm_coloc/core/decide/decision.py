@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question that a submission puts, the rules, and the decision with its reason."""
+"""The input of a decision (question and rules), and the decision with its reason."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +20,7 @@ class Action(StrEnum):
 
 
 class Reason(Code):
-    """Why; stands in AdminComment, in the history and in `coloc explain`."""
+    """The reason of a decision, shown in AdminComment, the history and `coloc explain`."""
 
     FITS = "fits", "the estimate fits beside other jobs"
     FITS_SLICE = "fits-slice", "the estimate fits a MIG device"
@@ -81,10 +81,10 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer for one job. ``shards`` is 0 unless ``action`` is COLLOCATE; it is that of each
-    of ``gpus`` GPUs. ``slice_mib``: memory of the MIG device of type ``gpu_type`` that it gets
-    instead of shards (0: none); that is one share of its size. ``max_slowdown``: its
-    slowdown limit, time beside others over time alone (None: none)."""
+    """The answer for one job. ``shards``: of each of ``gpus`` GPUs, 0 unless ``action`` is
+    COLLOCATE. ``slice_mib``: memory of the MIG device of type ``gpu_type`` that it gets instead of
+    shards (0: none); the device is one share of that size. ``max_slowdown``: its slowdown limit,
+    time beside others over time alone (None: none)."""
 
     action: Action
     reason: Reason
@@ -117,8 +117,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How a GPU is cut: MiB a shard, jobs a GPU, bound on the sum of solo SM activities (None: SM
-    activity takes no shards)."""
+    """How a GPU is divided: MiB per shard, jobs per GPU, and the bound on the sum of solo SM
+    activities (None: SM activity takes no shards)."""
 
     shard_mib: int = 1024
     max_jobs_per_gpu: int = 8
@@ -128,7 +128,7 @@ class Sizing:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The part of the configuration that decides. ``pool``: partitions whose GPUs may be shared, ()
-    for all that have shards; ``method`` of [sharing]."""
+    for all that have shards; ``method``: of [sharing]."""
 
     sizing: Sizing
     pool: tuple[str, ...] = ()

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What earlier runs of the same model say about the next one.
 
-The same batch size: the next run stays below the largest of n measured peaks times a margin. With
-normal run-to-run noise of sd s the next exceeds the largest of n by more than c(n) * s in 1 of 100
+With the same batch size the bound is the largest of n measured peaks times a margin. With normal
+run-to-run noise of sd s the next peak exceeds the largest of n by more than c(n) * s in 1 of 100
 cases; c falls from 3.29 (n = 1) to 0 (n = 99). s is NOISE, or more where the peaks spread more.
 
-Another batch size: measured over estimated, above the context, is a property of the model that
-holds from batch to batch much better than the estimate does. The largest such ratio, times a margin
-that shrinks with the number of batch sizes that were measured: quantiles of 1,730 measured runs of
-356 models (`python -m estimator.evaluate.history`), from the measured batches to each that was left
-out.
+With another batch size the ratio of measured to estimated memory, above the context, is used: it
+holds for a model from batch to batch much better than the estimate does. The bound is the largest
+such ratio times a margin that shrinks with the number of batch sizes measured: quantiles of 1,730
+measured runs of 356 models (`python -m estimator.evaluate.history`), from the measured batches to
+each that was left out.
 
-A run that ran out of memory, or that ended early, is a lower bound and nothing else.
+A run that ran out of memory, or that ended early, gives only a lower bound.
 """
 
 import math
@@ -23,8 +23,8 @@ from statistics import NormalDist
 from slurm_coloc.core.decide.decision import Estimate
 from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, at_level
 
-#: sd of a peak from run to run, over what is above the context: nobody has measured the same
-#: training twice in our data; neighbouring batch sizes scatter by 5 % at two sd there.
+#: sd of a peak from run to run, as a part of what is above the context. Our data have no training
+#: that was measured twice; neighbouring batch sizes scatter by 5 % at two sd.
 NOISE = 0.025
 HISTORY = "history"  #: name of an estimate that history alone made
 FLOOR_MIB = 64  # as that of the estimates' margins
@@ -44,12 +44,12 @@ TRANSFER_CUT = (
 )
 #: a margin of the estimate above which it counts as cut or doubtful
 WIDE = 1.25
-#: 99 % quantiles with one batch size known are at most so far above the estimate's own margin
+#: with one batch size known, the 99 % quantiles are at most so far above the estimate's own margin
 OWN_MORE = 0.02
-#: contexts of 544 to 1,900 MiB were measured: what a peak of another GPU type may be short of
+#: contexts of 544 to 1,900 MiB were measured: a peak on another GPU type may be too low by so much
 OTHER_GPU_MIB = 1356
-#: until so many runs were measured half of the estimate is kept: a program may have ended well
-#: without training at all
+#: with fewer measured runs the bound stays at half of the estimate or more: a program may have
+#: ended well without training
 FEW = 3
 
 
@@ -57,8 +57,8 @@ FEW = 3
 class Past:
     """The earlier runs with one batch size on one type of GPU.
 
-    ``runs``: those that were measured to their end; ``peak_mib``, ``low_mib``: the largest and the
-    smallest of their peaks. ``at_least_mib``: what runs took that ended early. ``oom_mib``: the
+    ``runs``: number of runs measured to their end; ``peak_mib``, ``low_mib``: the largest and the
+    smallest of their peaks. ``at_least_mib``: the most that early ended runs took. ``oom_mib``: the
     largest share in which one ran out of memory. ``memory_mib``: the estimate for that batch size
     (without history) and its ``context_mib``, 0 where today's estimator made none. ``other_gpu``:
     not the type that the job will get.
@@ -86,8 +86,8 @@ class Learned:
 
 @lru_cache(maxsize=256)
 def step(runs: int, level: float) -> float:
-    """c: a normal value exceeds the largest of ``runs`` others by more than c sd with a
-    probability of 1 - level."""
+    """c: a normal value exceeds the largest of ``runs`` others by more than c sd with probability 1
+    - level."""
     normal = NormalDist()
     width = 0.02
     points = [-6 + width * i for i in range(600)]
@@ -107,12 +107,12 @@ def step(runs: int, level: float) -> float:
 
 
 def _counted(runs: int) -> int:
-    """The number of RANGE that ``runs`` counts as: the next one below, so that few are computed."""
+    """``runs`` rounded down to a number of RANGE, so that few values are computed."""
     return max(count for count in RANGE if count <= runs)
 
 
 def warm_up(level: float) -> None:
-    """Compute what same_batch needs at ``level``, some ms once."""
+    """Compute the values of same_batch at ``level`` in advance, some ms once."""
     for count in RANGE:
         step(count, level)
 
@@ -129,8 +129,8 @@ def same_batch(
     known = [one for one in past if one.runs]
     if not known:
         return None
-    # Those of the job's own type of GPU, where there are any; a larger peak of another type counts
-    # all the same.
+    # Runs on the job's own type of GPU, where there are any; a larger peak on another type counts
+    # too.
     runs = sum(one.runs for one in known if not one.other_gpu) or sum(one.runs for one in known)
     foreign = all(one.other_gpu for one in known)
     peak = max(one.peak_mib for one in known)
@@ -140,7 +140,7 @@ def same_batch(
     noise = math.log(max(1.0, peak / max(1, low))) / RANGE[counted]
     wide = _above(peak, context_mib, math.exp(step(counted, level) * max(noise, NOISE)))
     wide += OTHER_GPU_MIB if foreign else 0
-    # Doubt alone does not lift the bound above that of the estimate; a measured peak does.
+    # The margin alone does not raise the bound above the estimate's; a measured peak does.
     upper = max(certain, min(wide, estimate.upper_mib)) if estimate else wide
     if estimate and runs < FEW:
         half = context_mib + max(0, estimate.memory_mib - context_mib) // 2 + FLOOR_MIB
@@ -168,7 +168,7 @@ def other_batch(
     ratio = max(ratios.values())
     own = (estimate.upper_mib - FLOOR_MIB - context_mib) / above
     curves = TRANSFER_CUT if own > WIDE else TRANSFER
-    # One measured batch size leaves hardly more doubt than the estimate has by itself.
+    # With one measured batch size the margin hardly exceeds the estimate's own.
     known = at_level(curves[min(len(ratios), len(curves)) - 1], level)
     margin = min(known, max(1.0, own + OWN_MORE))
     runs = sum(one.runs for one in past)
@@ -196,11 +196,10 @@ def correct(
     level: float = DEFAULT_LEVEL,
     what: str = "model",
 ) -> Learned | None:
-    """The estimate corrected by ``past``; None where that says nothing.
+    """The estimate corrected by ``past``; None where that says nothing about it.
 
-    ``estimate`` None: there is none, and only runs with the same batch size can stand in for it.
-    Never under a measured peak of the same batch size, nor, where there is none, of a smaller one;
-    lower bounds only raise.
+    ``estimate`` None: only runs with the same batch size can replace it. Never below a measured
+    peak of the same batch size or, without one, of a smaller batch size; lower bounds only raise.
     """
     mine = [one for one in past if one.batch == batch]
     found = same_batch(estimate, context_mib, mine, level, what)
@@ -212,9 +211,9 @@ def correct(
     if any(one.runs for one in mine):
         least += [one.oom_mib for one in mine]
     else:
-        # What ran out of memory with this very batch size, and was never measured to its end, stays
-        # out of such shares by the decision's own rule (HISTORY_OOM): how much more it needs is not
-        # known. Smaller batch sizes count until this one was measured: theirs may have been wrong.
+        # A batch size that ran out of memory and was never measured to its end stays out of such
+        # shares by the rule HISTORY_OOM: how much more it needs is not known. Smaller batch sizes
+        # count until this one was measured: theirs may have been wrong.
         least += [
             max(one.at_least_mib, one.peak_mib, one.oom_mib) for one in past if one.batch < batch
         ]

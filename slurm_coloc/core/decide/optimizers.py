@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the optimizers that a training is estimated with, on the command line and elsewhere.
+"""Names of the optimizers, on the command line and elsewhere.
 
-A name alone is PyTorch's default on CUDA, foreach. ``-fused`` is fused=True, which the Trainer of
+A plain name is PyTorch's default on CUDA, foreach. ``-fused`` is fused=True, which the Trainer of
 transformers sets with PyTorch 2.8 and newer; ``-for-loop`` is foreach=False, and any optimizer that
 steps one parameter after the other, as transformers' own AdamW did.
 """

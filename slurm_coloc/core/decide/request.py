@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job asks for, as job_submit sees it, and how many GPUs that is."""
+"""A job's request as job_submit sees it, and the number of its GPUs."""
 
 import math
 from dataclasses import dataclass
@@ -61,12 +61,11 @@ class JobRequest:
 
     @cached_property
     def demand(self) -> "GpuDemand":
-        """The GPUs that it asks for."""
         return _demand(self)
 
     @cached_property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that it names, () for none (Slurm allows a list)."""
+        """The partitions that it names; () for none."""
         return tuple(part for part in (self.partition or "").split(",") if part)
 
     def per_node(self, item: str) -> str:
@@ -76,9 +75,9 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class GpuDemand:
-    """GPUs that a request asks for: ``total`` over all nodes (None: none named), ``type``.
+    """GPUs of a request: ``total`` over all nodes (None: none named), ``type``.
 
-    ``one_per_task``: each task has one of its own, and the request says so per task.
+    ``one_per_task``: each task has its own GPU, and the request says so per task.
     """
 
     total: int | None
@@ -89,7 +88,7 @@ class GpuDemand:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the job gets: one where it names none."""
+        """The GPUs that the job gets: one where it names none."""
         return max(1, self.total or 1)
 
     @property
@@ -99,7 +98,7 @@ class GpuDemand:
 
 
 def _count(items: tuple[Gres, ...]) -> int | None:
-    """GPUs among the gres; None where there is none by name."""
+    """GPUs among the gres; None without any."""
     counts = [item.count for item in items if item.name == "gpu"]
     return sum(counts) if counts else None
 
@@ -107,9 +106,9 @@ def _count(items: tuple[Gres, ...]) -> int | None:
 def _demand(request: JobRequest) -> GpuDemand:
     """Count the GPUs of a request over tres_per_node, _job, _task and _socket.
 
-    The largest of the four is taken where several are given: Slurm wants them consistent.
-    A request per socket cannot be counted before the node is known: it counts as several, so that
-    it is never packed on one GPU.
+    Where several are given the largest counts: Slurm requires them to be consistent. A request per
+    socket cannot be counted before the node is known, so it counts as several and is never put on
+    one GPU.
     """
     per_node = request.ntasks_per_node
     spread = math.ceil((request.num_tasks or 1) / per_node) if per_node else 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The change of a request that a decision asks for: which job_desc fields get which value.
+"""The change of a request by a decision: the job_desc fields to set, with their values.
 
-A GPU may be asked for in four fields and with several gres in one string, and other options hang
+A GPU may be requested in four fields and with several gres in one string, and other options depend
 on it (--cpus-per-gpu, --mem-per-gpu, DefCpuPerGPU, DefMemPerGPU, and the environment that `srun`
-reads back inside the job). With shards only, Slurm refuses or ignores those, so they are converted
+reads inside the job). With shards only, Slurm refuses or ignores those, so they are converted
 (tried on 22.05, 24.11 and 26.05).
 """
 
@@ -23,8 +23,8 @@ from slurm_coloc.core.slurm.gres import (
     without,
 )
 
-# What sbatch exports and an inner srun reads back. Emptying these two mends srun; an *empty*
-# SLURM_CPUS_PER_GPU breaks it, so the others are unset on the node by the SPANK plugin.
+# Variables that sbatch exports and an inner srun reads. Emptying these two is enough for srun; an
+# *empty* SLURM_CPUS_PER_GPU breaks it, so the SPANK plugin unsets the others on the node.
 EMPTIED = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE")
 
 Value = str | int
@@ -42,7 +42,7 @@ class Rewrite:
 def whole_gpu(
     shape: ClusterShape, gpu_type: str | None = None, count: int = 1, shards_per_gpu: int = 0
 ) -> str:
-    """The gres that takes whole GPUs on this release.
+    """The gres of a request for whole GPUs on this release.
 
     Before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: there one GPU is asked for as
     all of its shards, where their number is known. Where a node has MIG devices the type of the
@@ -52,13 +52,13 @@ def whole_gpu(
         return f"gres/shard:{shards_per_gpu}"
     gpu_type = gpu_type or shape.whole_type
     if gpu_type in shape.steerable:
-        gpu_type = None  # a feature stands for it
+        gpu_type = None  # a feature selects it
     kind = f"{gpu_type}:" if gpu_type else ""
     return f"gres/gpu:{kind}{count}"
 
 
 def _shards_per_gpu(request: JobRequest, shape: ClusterShape) -> int:
-    """The fewest shards of a GPU that the job may get: asking for more might wait for ever."""
+    """The fewest shards of any GPU that the job may get: a larger request might wait for ever."""
     gpu_type = request.demand.type
     found = [
         node.shards_per_gpu
@@ -69,14 +69,14 @@ def _shards_per_gpu(request: JobRequest, shape: ClusterShape) -> int:
 
 
 def per_task(request: JobRequest, shape: ClusterShape) -> bool:
-    """Whether the job's shards are asked for per task: for several GPUs, and wherever Slurm would
-    split a share over them."""
+    """Whether the job requests its shards per task: for several GPUs, and wherever Slurm would
+    split a share over several."""
     return shape.shares_several and (shape.splits_shares or request.demand.one_per_task)
 
 
 def exclusive_tres(request: JobRequest, shape: ClusterShape) -> str:
-    """The same job on whole GPUs, other gres kept, as core/slurm/gres.gpu_request: for a
-    requeue."""
+    """The request of the same job on whole GPUs for a requeue, other gres kept, as
+    core/slurm/gres.gpu_request writes it."""
     if per_task(request, shape):
         gpu = whole_gpu(shape, request.demand.type)
         return PER_TASK + with_item(without(request.tres_per_task, "gpu", "shard"), gpu)
@@ -90,7 +90,7 @@ def _on_a_whole_gpu(request: JobRequest, shape: ClusterShape) -> str:
 
 
 def _drop_gpus(request: JobRequest) -> dict[str, Value]:
-    """Clear the GPU from every field that names it, other gres kept."""
+    """Remove the GPU from every field that names it, other gres kept."""
     return {name: without(getattr(request, name), "gpu") for name in request.gpu_fields}
 
 
@@ -125,7 +125,7 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
 
 
 def _feature(request: JobRequest, model: str) -> dict[str, Value]:
-    """A model of GPUs as the feature of its nodes, where each GPU has a type of its own."""
+    """A GPU model as the feature of its nodes, where each GPU has a type of its own."""
     present = request.features or ""
     if model in re.split(r"[&,|]", present):
         return {}
@@ -134,8 +134,8 @@ def _feature(request: JobRequest, model: str) -> dict[str, Value]:
 
 
 def _share_per_task(request: JobRequest, share: str) -> dict[str, Value]:
-    """``share`` for each task, each on a GPU of its own: what ``--tres-per-task=gres/shard:N
-    --gres-flags=one-task-per-sharing`` makes of a request, its binding included."""
+    """``share`` for each task on a GPU of its own: the fields that ``--tres-per-task=gres/shard:N
+    --gres-flags=one-task-per-sharing`` sets, with its binding."""
     fields: dict[str, Value] = {
         "tres_per_task": with_item(without(request.tres_per_task, "gpu", "shard"), share),
         "tres_bind": task_bind(share),
@@ -165,8 +165,7 @@ def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> 
 
 
 def _recoverable(request: JobRequest) -> dict[str, Value]:
-    """One node, and Requeue=1, without which a job cannot be recovered; --no-requeue is the user's
-    word and stays."""
+    """One node, and Requeue=1, which recovery needs; a user's --no-requeue stays."""
     fields: dict[str, Value] = {"min_nodes": 1, "max_nodes": 1}
     if request.batch and request.requeue is None:
         fields["requeue"] = 1
@@ -174,12 +173,12 @@ def _recoverable(request: JobRequest) -> dict[str, Value]:
 
 
 def _rewrite(request: JobRequest, fields: dict[str, Value]) -> Rewrite:
-    """A change that takes the named GPUs away, so that srun must not read them back."""
+    """A change that removes the named GPUs, with the variables of them that srun must not read."""
     return Rewrite(fields, tuple(name for name in EMPTIED if name in request.env))
 
 
 def _typed(request: JobRequest, kind: str) -> dict[str, Value]:
-    """The fields that ask for GPUs of no type, now of this one; the rest of each as it stands."""
+    """The fields that name GPUs without a type, now of this type; the rest of each unchanged."""
 
     def typed(item: Gres) -> str:
         untyped = item.name == "gpu" and item.type is None
@@ -193,7 +192,7 @@ def _typed(request: JobRequest, kind: str) -> dict[str, Value]:
 
 
 def _to_slice(request: JobRequest, kind: str) -> Rewrite:
-    """One MIG device. It is a gpu to Slurm, so all options per GPU go on meaning what they did."""
+    """One MIG device. Slurm counts it as a gpu, so all options per GPU keep their meaning."""
     fields = _typed(request, kind)
     if request.demand.total is None:
         fields["tres_per_node"] = request.per_node(f"gres/gpu:{kind}:1")
@@ -201,7 +200,7 @@ def _to_slice(request: JobRequest, kind: str) -> Rewrite:
 
 
 def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rewrite:
-    """The change that ``decision`` asks for; empty for a job that goes as submitted."""
+    """The change for ``decision``; empty for a job that goes as submitted."""
     if decision.slice_mib and decision.gpu_type:
         return _to_slice(request, decision.gpu_type)
     if decision.action is Action.COLLOCATE:
@@ -211,7 +210,7 @@ def rewrite(request: JobRequest, decision: Decision, shape: ClusterShape) -> Rew
     demand = request.demand
     if demand.total is None:  # --coloc without any GPU means one
         return Rewrite({"tres_per_node": _on_a_whole_gpu(request, shape)})
-    # srun asks for the GPU again for its own step, and options per GPU need one by name.
+    # srun requests the GPU again for its own step, and options per GPU need one by name.
     named = request.kind == "srun" or request.tres_freq or request.ntasks_per_tres
     one = demand.total == 1 and demand.nodes == 1 and not named
     if one and not shape.keeps_whole_apart and _shards_per_gpu(request, shape):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a job that may share gets a MIG device, and which: the smallest that holds it.
+"""Decides whether a job that may share gets a MIG device, and which: the smallest that holds it.
 
-The workshop paper's comparison (MPS, MIG and streams on one A100) is the guide of ``auto``: MPS is
-best everywhere; MIG comes level with it where seven small jobs share a GPU, and there it also
-takes the least energy and keeps the jobs apart in hardware. So a job that fits the smallest
-profile with seven (of an A30: four) on a GPU goes to a MIG device, a larger one to shards where
-there are any.
+``auto`` follows the workshop paper's comparison of MPS, MIG and streams on one A100: MPS is best
+everywhere; MIG is as good where seven small jobs share a GPU, takes the least energy there and
+isolates the jobs in hardware. So a job that fits the smallest profile with seven (of an A30: four)
+on a GPU gets a MIG device, a larger one gets shards where there are any.
 """
 
 from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules
@@ -16,21 +15,21 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
 from slurm_coloc.core.slurm.gres import parse_gres
 from slurm_coloc.core.slurm.releases import MIG_STAYS
 
-#: reasons that follow from the job's memory
+#: reasons that depend on the job's memory
 BY_MEMORY = (Reason.FITS, Reason.NO_SHARED_GPU, Reason.FILLS_GPU, Reason.HISTORY_OOM)
 
-# An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program does
-# not find all that the profile's list says.
+# An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program finds
+# less than the profile's list says.
 HELD_MIB = 64
-# Compute slices of a profile with the highest degree of sharing, 7 on a GPU.
+# Compute slices of the profile of which most fit on a GPU (7).
 SMALLEST = 1
 
 
 def smallest(question: Question, kinds: tuple[MigType, ...]) -> MigType | None:
     """The smallest kind of MIG device that holds the job.
 
-    The estimate counts the CUDA context of a whole card; that on a slice was not measured and is no
-    larger, so nothing is taken off.
+    The estimate counts the CUDA context of a whole card; a slice's was not measured and is no
+    larger, so nothing is subtracted.
     """
     upper_mib = question.estimate.upper_mib if question.estimate else 0
     least = max(upper_mib, (question.oom_mib or 0) + 1) + HELD_MIB
@@ -38,8 +37,8 @@ def smallest(question: Question, kinds: tuple[MigType, ...]) -> MigType | None:
 
 
 def _may(request: JobRequest) -> bool:
-    """Whether the request can be put on one MIG device: one GPU, of no named type, and all of it
-    for one node. A user who names a card's type wants that card."""
+    """Whether the request can be put on one MIG device: one GPU, of no named type, for one node. A
+    user who names a card's type wants that card."""
     demand = request.demand
     return (demand.total or 1) == 1 and demand.type is None and demand.nodes == 1
 
@@ -71,11 +70,11 @@ def _better(decision: Decision, kind: MigType, rules: Rules) -> bool:
 def more(
     decision: Decision, request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
 ) -> str:
-    """The request of the job's next run, should this one run out of GPU memory: a whole GPU. "" is
-    for a job on a MIG device that Slurm cannot give anything else.
+    """The request of the job's next run if this one runs out of GPU memory: a whole GPU; "" for a
+    job on a MIG device where Slurm can give nothing else.
 
-    22.05 puts jobs with shards on a GPU that is taken as a whole, and does not turn a request of a
-    GPU into one of shards (tried): there it is the largest device that has its memory to itself.
+    22.05 puts jobs with shards on a GPU that is taken whole, and cannot turn a request for a GPU
+    into one for shards (tried): there it is the largest device that shares its memory with nobody.
     From 23.02 to 23.11.4 nothing was tried.
     """
     if not decision.slice_mib or shape.keeps_whole_apart:

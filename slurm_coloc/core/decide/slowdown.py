@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sharing costs a job: figures for `coloc report`, and --coloc-max-slowdown at submission.
+"""The cost of sharing for a job: figures for `coloc report`, and --coloc-max-slowdown at
+submission.
 
-Slower: by a model of interference from the SM activities of the jobs that were on the GPU, so a
-prediction after the fact; or measured, where the same training ran alone before. Sooner: alone on
-this GPU it would have begun when those had gone who were there at its start.
+The slowdown is predicted after the fact, by a model of interference from the SM activities of the
+jobs that were on the GPU; or measured, where the same training ran alone before. The time gained:
+alone on this GPU the job would have begun when all jobs there at its start had left.
 
-A slowdown limit: where GPUs are steered, one is left out where the job or a neighbour would be
-slower than its limit allows, so a share keeps any limit that allows a neighbour at all. Elsewhere
-Slurm chooses the GPU: a job that would pass its limit beside one job like itself gets a whole GPU.
+A slowdown limit, where GPUs are steered: a GPU is left out where the job or a neighbour would
+exceed its limit, so a share keeps any limit that allows a neighbour at all. Elsewhere Slurm chooses
+the GPU: a job that would exceed its limit beside one job like itself gets a whole GPU.
 """
 
 from collections.abc import Sequence
@@ -19,15 +20,15 @@ from slurm_coloc.core.decide.decision import Action, Decision, Reason
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import FITTED
 
-#: what is assumed of a job whose activity nobody knows, as in core/place/speeds
+#: assumed for a job whose activity is not known, as in core/place/speeds
 BUSY = 1.0
-#: A GPU that is so busy may slow its jobs down by more than their parts of it show: near the
-#: capacity of the model (core/place/interference/reference.py) larger wishes cannot be told apart.
+#: On a GPU this busy the jobs' parts understate their slowdown: near the capacity of the model
+#: (core/place/interference/reference.py) larger activities cannot be told apart.
 FULL = 0.9
-#: A job's part of a GPU, over its speed there, is what it would have alone; but its speed follows
-#: from that. From what was expected a few rounds lead to what explains the figures.
+#: A job's activity alone is its part over its speed, which depends on all activities alone: a few
+#: rounds from the expected ones converge.
 ROUNDS = 4
-#: earlier runs alone that differ more than this say nothing about how long this one would have been
+#: earlier runs alone that differ by more than this part are no measure
 ALIKE = 0.1
 #: a slowdown limit below this (a ratio) allows no neighbour
 ALONE = 1.005
@@ -36,7 +37,7 @@ ALONE = 1.005
 @dataclass(frozen=True, slots=True)
 class Beside:
     """A job on the same GPU. ``smact``: its SM activity alone (ratio), None where not known;
-    ``end_s`` None: it is still there."""
+    ``end_s`` None: it is still running."""
 
     job_id: int
     start_s: float
@@ -58,8 +59,8 @@ def predicted(
 def alone_s(
     smact: float, start_s: float, end_s: float, others: Sequence[Beside], method: str
 ) -> float:
-    """Seconds alone of what a run got done from ``start_s`` to ``end_s``; an activity that nobody
-    knows counts as busy."""
+    """Seconds that the work of a run from ``start_s`` to ``end_s`` takes alone; an unknown activity
+    counts as busy."""
     cuts = {start_s, end_s}
     for one in others:
         cuts |= {one.start_s, one.end_s if one.end_s is not None else end_s}
@@ -77,15 +78,15 @@ def alone_s(
 
 
 def measured(run_s: float, alone_s: Sequence[float]) -> float | None:
-    """The same from run times of the same training alone; None where there are fewer than two, or
-    they differ among themselves."""
+    """Run time over the median run time of the same training alone; None where there are fewer than
+    two, or they differ too much."""
     if len(alone_s) < 2 or min(alone_s) <= 0 or max(alone_s) > min(alone_s) * (1 + ALIKE):
         return None
     return run_s / median(alone_s)
 
 
 def sooner_s(start_s: float, others: Sequence[Beside], now_s: float) -> float:
-    """Seconds by which it began before its GPU was empty of those that were there."""
+    """Seconds by which a run began before the jobs on its GPU at its start had left."""
     there = [one for one in others if one.start_s < start_s]
     ends = [now_s if one.end_s is None else one.end_s for one in there]
     return max(0.0, max(ends, default=start_s) - start_s)
@@ -93,9 +94,9 @@ def sooner_s(start_s: float, others: Sequence[Beside], now_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A job that is on a GPU now. ``alone``: its SM activity there alone, measured (``sure``) or
-    expected; ``now``: its part of the GPU's activity as it is measured. None: not known.
-    ``settled``: it and its neighbours are there for longer than ``now`` is a mean of."""
+    """A job on a GPU now. ``alone``: its SM activity there alone, measured (``sure``) or expected;
+    ``now``: its measured part of the GPU's activity. None: not known. ``settled``: it and its
+    neighbours have been there longer than ``now`` is a mean over."""
 
     alone: float | None = None
     now: float | None = None
@@ -106,11 +107,11 @@ class Load:
 def wishes(loads: Sequence[Load], total: float | None, method: str) -> list[float]:
     """The SM activity that each of these jobs would have alone.
 
-    Beside others a job has less: its part is what it wishes times its speed there. Several wishes
-    may explain the same parts (jobs that block each other have small parts, as small jobs do), so
-    the search begins at what was expected, or at busy where nothing is known. On a full GPU
-    (``total``: its activity as measured) parts say even less: a job that was never measured alone
-    counts as busy there.
+    Beside others a job's part is its activity alone times its speed there. Several activities may
+    explain the same parts (jobs that block each other have small parts, as small jobs do), so the
+    search begins at the expected ones, or at busy where nothing is known. On a full GPU (``total``:
+    its measured activity) parts say even less: a job that was never measured alone counts as busy
+    there.
     """
     full = total is not None and total >= FULL and len(loads) > 1
     least, found = [], []
@@ -134,8 +135,8 @@ def speed(mine: float, others: Sequence[float], method: str) -> float:
 
 
 def smallest(smact: float | None, method: str = "mps") -> float:
-    """The smallest slowdown that a job which shares must expect: beside one other job like itself,
-    as the runs of a sweep are. It cannot count on a lighter neighbour."""
+    """The smallest slowdown that a job which shares must expect: beside one job like itself, as in
+    a sweep. It cannot count on a lighter neighbour."""
     mine = BUSY if smact is None else smact
     return 1.0 / speed(mine, [mine], method)
 
@@ -143,8 +144,8 @@ def smallest(smact: float | None, method: str = "mps") -> float:
 def within_slowdown(
     decision: Decision, limit: float, smact: float | None, *, steered: bool
 ) -> Decision:
-    """The decision under a slowdown limit. ``smact``: SM activity that is expected alone. A MIG
-    device has no neighbours."""
+    """The decision under a slowdown limit. ``smact``: the SM activity expected alone. A MIG device
+    has no neighbours."""
     if decision.action is not Action.COLLOCATE or decision.slice_mib:
         return decision
     least = ALONE if steered else max(ALONE, smallest(smact))
@@ -152,12 +153,12 @@ def within_slowdown(
         return replace(decision, max_slowdown=limit)
     why = "no neighbour is possible under this limit"
     if limit >= ALONE:
-        why = f"beside one job like it {least:.2f} is to be expected, and Slurm chooses GPUs here"
+        why = f"beside one job like it {least:.2f} is expected, and Slurm chooses the GPUs here"
     return Decision(Action.EXCLUSIVE, Reason.MAX_SLOWDOWN, detail=f"{limit:g}: {why}")
 
 
 def limit_text(limit: float, *, steered: bool, node_gate: bool) -> str:
-    """One line about its slowdown limit for the user of a share."""
+    """One line about the slowdown limit for the user of a share."""
     if steered:
         return (
             f"takes at most {limit:g} times its time alone: its GPU is chosen, and closed, by that"

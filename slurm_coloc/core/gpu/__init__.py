@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cards, MIG profiles, fences and what samples of a GPU add up to. Pure."""
+"""Cards, MIG profiles, fences, and the use of a GPU from samples. Pure."""

@@ -38,7 +38,7 @@ GPU_TYPES: Mapping[str, GpuType] = MappingProxyType(
 
 
 def shards_of(total_mib: int, shard_mib: int, margin_mib: int) -> int:
-    """Shards that one GPU of ``total_mib`` offers: floor of what is usable, never below 0.
+    """The shards of a GPU of ``total_mib``: its usable memory in whole shards, never below 0.
 
     A 40 GiB card with 1 GiB shards and a margin of 512 MiB gives 39.
     """

@@ -19,7 +19,7 @@ _UNSAFE = re.compile(r"(?:^|/)\.\.?(?:/|$)|//|[\x00-\x1f\x7f]")
 
 
 class FenceLevel(StrEnum):
-    """What holds a job's memory on its GPU."""
+    """What limits a job's memory on its GPU."""
 
     CGROUP = "cgroup"
     MPS = "mps"
@@ -27,7 +27,7 @@ class FenceLevel(StrEnum):
     NONE = "none"
 
 
-#: What holds the limit that a run met, for messages.
+#: What enforces a limit, in words for messages.
 HOLDER = {
     FenceLevel.CGROUP: "which the kernel holds for all of its processes",
     FenceLevel.MPS: "which MPS holds",
@@ -38,14 +38,14 @@ _ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
 
 
 def has_limits(driver: str) -> bool:
-    """Whether a driver of this version ("615.71.04") may know memory limits of cgroups."""
+    """Whether a driver of this version ("615.71.04") may support memory limits of cgroups."""
     first = driver.partition(".")[0]
     return first.isascii() and first.isdigit() and int(first[:6]) >= FIRST_DRIVER
 
 
 def job_cgroup(text: str) -> str | None:
-    """The cgroup v2 path of the job whose task's /proc/PID/cgroup says ``text``; None where the
-    task is in no cgroup of a job's own (proctrack/linuxproc, cgroup v1)."""
+    """The cgroup v2 path of the job, from ``text``, the /proc/PID/cgroup of its task; None where
+    the task is in no cgroup of a job's own (proctrack/linuxproc, cgroup v1)."""
     for line in text.splitlines():
         if not line.startswith("0::/"):
             continue
@@ -57,8 +57,8 @@ def job_cgroup(text: str) -> str | None:
 
 
 def met(method: str | None, level: str | None, line: str) -> str:
-    """What held the limit that a run met, by the ``method`` and fence ``level`` that its Epilog
-    reported and the ``line`` of its log; "" where nothing held it."""
+    """What enforced the limit that a run met, by the ``method`` and fence ``level`` that its Epilog
+    reported and the ``line`` of its log; "" for nothing."""
     if level == FenceLevel.CGROUP:
         return HOLDER[FenceLevel.CGROUP]
     if method == "mps":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG: the profiles of each card as data, how they fit one GPU, and what a profile's name says.
+"""MIG: the profiles of each card, how they fit on one GPU, and the meaning of a profile's name.
 
-NVIDIA's MIG user guide names them by compute slices and memory: ``3g.20gb`` has three of seven
+NVIDIA's MIG user guide names profiles by compute slices and memory: ``3g.20gb`` has three of seven
 compute slices and half of an A100-40GB's memory. A GPU instance can be divided into compute
-instances, which have SMs of their own and one memory: ``2c.3g.20gb`` is two slices of it.
+instances, which have their own SMs and share its memory: ``2c.3g.20gb`` has two of its slices.
 """
 
 import re
@@ -72,12 +72,12 @@ def _of_seven(
     )
 
 
-# `nvidia-smi mig -lgip` and -lgipp of each card, in GiB, as its lists in NVIDIA's user guide and in
-# public reports show them; the driver's release moves them by up to 128 MiB. Of the H200 only the
-# 1g.18gb was found (16.00); the others are that many of its memory slices, which is below what
-# they have. Of the B200 no list was found: names and parts are those of NVIDIA's user guide, a
-# slice has 18 SMs (as public reports of a 1g.23gb show), and memory is put 4 % below an eighth of
-# the card's. What an instance really has NVML tells on the node.
+# `nvidia-smi mig -lgip` and -lgipp of each card, in GiB, from the lists in NVIDIA's user guide and
+# public reports; the driver's release moves them by up to 128 MiB. Of the H200 only the 1g.18gb was
+# found (16.00); the others are computed from its memory slices, which is below what they have. Of
+# the B200 no list was found: names and parts are from NVIDIA's user guide, a slice has 18 SMs (as
+# public reports of a 1g.23gb show), and memory is set 4 % below an eighth of the card's. On the
+# node NVML tells the real memory.
 CARDS: Mapping[str, Card] = MappingProxyType(
     {
         one.kind: one
@@ -141,7 +141,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
 
 
 def card(kind: str) -> Card:
-    """The card of a name of core/gpu/cards. Raises UsageFault where MIG cannot cut it."""
+    """The card with this name in core/gpu/cards. Raises UsageFault where MIG cannot cut it."""
     try:
         return CARDS[kind]
     except KeyError:
@@ -149,8 +149,8 @@ def card(kind: str) -> Card:
 
 
 def kind_of(name: str, total_mib: int) -> str | None:
-    """The card that NVML calls so (NVIDIA A100-SXM4-40GB), with so much memory; None where MIG
-    cannot cut it, or it is not known here."""
+    """The card with this NVML name (NVIDIA A100-SXM4-40GB) and memory; None where MIG cannot cut
+    it, or it is not known here."""
     words = re.split(r"[\s-]", name.lower())
     for kind in CARDS:
         near = abs(total_mib - GPU_TYPES[kind].total_mib) <= GPU_TYPES[kind].total_mib * NEAR
@@ -160,8 +160,8 @@ def kind_of(name: str, total_mib: int) -> str | None:
 
 
 class Slice(NamedTuple):
-    """What a MIG device's name says. ``compute``: compute slices of the compute instance, of the
-    ``of`` that its GPU instance has; ``gb``: the memory as named; ``media``: a suffix."""
+    """The parts of a MIG device's name. ``compute``: compute slices of the compute instance, out of
+    ``of`` of its GPU instance; ``gb``: the memory as named; ``media``: a suffix."""
 
     compute: int
     of: int
@@ -170,7 +170,8 @@ class Slice(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """The compute instance is all of its GPU instance: its memory is its own."""
+        """Whether the compute instance is all of its GPU instance, so that its memory is its
+        own."""
         return self.compute == self.of
 
     @property
@@ -180,7 +181,7 @@ class Slice(NamedTuple):
 
 
 def slice_of(name: str | None) -> Slice | None:
-    """The MIG device that a gres type names; None where it is a card's name or none."""
+    """The MIG device that a gres type names; None for a card's name or no name."""
     found = _PROFILE.fullmatch(name or "")
     if not found:
         return None
@@ -190,11 +191,11 @@ def slice_of(name: str | None) -> Slice | None:
 
 
 def slice_mib(name: str, kind: str | None = None) -> int | None:
-    """MiB that a job may count on on a device of this gres type; None where no card has it.
+    """MiB that a job can use on a device of this gres type; None where no card has it.
 
-    ``kind``: the card, where it is known; else the least that any card gives under this name.
-    Compute instances of one GPU instance share its memory: a job there counts on its part by
-    compute slices, so that together they never need more.
+    ``kind``: the card; None: the least of any card with this name counts. Compute instances of one
+    GPU instance share its memory: a job's part there is by compute slices, so that all parts
+    together fit.
     """
     found = slice_of(name)
     if not found:
@@ -206,8 +207,8 @@ def slice_mib(name: str, kind: str | None = None) -> int | None:
 
 
 def place(kind: Card, names: Iterable[str]) -> tuple[tuple[str, int], ...] | None:
-    """Where instances of these profiles go on one GPU, as (name, first memory slice) in order of
-    their place; None where they do not fit together. Raises UsageFault for a name that is none."""
+    """The places of instances of these profiles on one GPU, as (name, first memory slice) in order
+    of place; None where they do not fit together. Raises UsageFault for an unknown name."""
     wanted = []
     for name in names:
         found = kind.profile(name)
@@ -226,7 +227,7 @@ def place(kind: Card, names: Iterable[str]) -> tuple[tuple[str, int], ...] | Non
 
 
 def _spots(wanted: list[Profile], taken: int) -> tuple[int, ...] | None:
-    """First memory slices of each, none of which meet; ``taken``: bits of slices in use."""
+    """The first memory slice of each, without overlap; ``taken``: bits of slices in use."""
     if not wanted:
         return ()
     first, rest = wanted[0], wanted[1:]
@@ -241,8 +242,8 @@ def _spots(wanted: list[Profile], taken: int) -> tuple[int, ...] | None:
 
 
 def layouts(kind: Card) -> tuple[tuple[str, ...], ...]:
-    """Every set of profiles that fits one GPU and leaves no room for one more, the largest
-    instances first in each."""
+    """Every set of profiles that fits one GPU and leaves no room for another, largest instances
+    first."""
     found: set[tuple[str, ...]] = set()
     order = tuple(one.name for one in reversed(kind.profiles))
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's peak of GPU memory from what the driver accounted of each process on its GPUs."""
+"""A run's peak of GPU memory, from the driver's accounting of each process on its GPUs."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Clocks of the driver and of the Prolog are one machine's; the driver's has whole seconds on some
+# The driver and the Prolog read the same host's clock; the driver rounds to whole seconds on some
 # releases.
 SLACK_S = 1.0
 
 
 class Use(NamedTuple):
-    """One process on a GPU: seconds since the epoch, and the most that it took (MiB).
+    """One process on a GPU: times in seconds since the epoch, and the most memory it took (MiB).
 
     ``end_s`` None: it runs.
     """
@@ -22,8 +22,8 @@ class Use(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """``peak_mib`` of the fullest GPU: processes that ran together add up, each with its own peak,
-    so it is never too small. ``alone``: no process of before the run was still there."""
+    """``peak_mib`` of the fullest GPU: the peaks of processes that ran together are added, so it is
+    never too small. ``alone``: no earlier process was still there."""
 
     peak_mib: int
     alone: bool
@@ -42,7 +42,7 @@ def peak_of(gpus: Iterable[Iterable[Use]], since_s: float, until_s: float) -> Pe
                 alone = alone and end_s < since_s
             elif use.start_s <= until_s:
                 changes += [(use.start_s, use.peak_mib), (max(end_s, use.start_s), -use.peak_mib)]
-        # at one moment what begins counts before what ends
+        # at the same moment starts count before ends
         changes.sort(key=lambda change: (change[0], -change[1]))
         held = most = 0
         for _, mib in changes:

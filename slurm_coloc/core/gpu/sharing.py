@@ -2,10 +2,10 @@
 """How the jobs of one GPU share it: MPS, or taking turns (streams). Rules only, no I/O.
 
 An MPS server serves one user at a time; another user's client waits until the first one's have
-gone, which may be hours. So the first user on a GPU has MPS there for as long as a job of theirs
-runs on it, and other users' jobs take turns with that server. Where the site allows one server for
-all users (`sharing.users = "all"`, Volta and later), everybody has MPS and a fault of one client
-ends all of them.
+left, which may be hours. So the first user on a GPU has MPS there for as long as his jobs run on
+it, and other users' jobs take turns with that server. Where the site allows one server for all
+users (`sharing.users = "all"`, Volta and later), everybody has MPS and a fault of one client ends
+all of them.
 """
 
 import re
@@ -17,7 +17,7 @@ from slurm_coloc.core.slurm.hosts import in_nodes
 
 
 class Method(StrEnum):
-    """What a job does on its GPU."""
+    """How a job uses its GPU."""
 
     MPS = "mps"
     STREAMS = "streams"  # its kernels take turns with those of other processes
@@ -37,15 +37,15 @@ GPU_NAME = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}")
 
 
 class Rule(NamedTuple):
-    """An exception of [[sharing.rules]]: ``node``, a list of nodes, and ``gpu`` (GPU_NAME), None
-    for all; what is left out fits."""
+    """An exception of [[sharing.rules]] for ``node``, a list of nodes, and ``gpu`` (GPU_NAME);
+    None: for all."""
 
     method: Literal["mps", "streams"]
     node: str | None = None
     gpu: str | None = None
 
     def fits(self, node: str, uuid: str, minor: int | None) -> bool:
-        """Whether it is meant for this GPU. ``minor``: of a MIG device, that of its GPU."""
+        """Whether it applies to this GPU. ``minor``: of a MIG device, that of its GPU."""
         if self.node is not None and not in_nodes(self.node, node):
             return False
         return self.gpu is None or self.gpu == uuid or self.gpu == str(minor)
@@ -59,7 +59,7 @@ def method_on(
 
 
 class Chosen(NamedTuple):
-    """``reason``: for the job's owner, why it is not MPS; "" where it is, or needs none."""
+    """``reason``: tells the job's owner why it is not MPS; "" for MPS, or where none is needed."""
 
     method: Method
     reason: str = ""
@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
 
 def chosen(rules: Rules, uid: int, present: Collection[int], missing: str = "") -> Chosen:
     """The method of a job of ``uid`` on a GPU where the users ``present`` have MPS already.
-    ``missing``: why MPS cannot be had on this node; "" where it can."""
+    ``missing``: why this node has no MPS; "" where it has."""
     if rules.method == "streams":
         return Chosen(Method.STREAMS, "this site shares this GPU without MPS")
     if missing:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run used, read from the records of its nodes' agents (flow/nodes/usage has their form).
+"""Evaluates a run's use from the records of its nodes' agents (form: flow/nodes/usage).
 
-A run on several nodes has a record of each. Everything here is of this run alone, also where its
-GPU was shared.
+A run on several nodes has a record of each. Everything here is of this run alone, also on a shared
+GPU.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,28 +11,29 @@ from typing import Any
 
 Record = Mapping[str, Any]
 
-# An agent that came later than this after the start, and than this part of the run, may have missed
-# a peak; a training takes most of its memory in its first steps.
+# An agent that started later than this after the run, and after this part of it, may have missed a
+# peak; a training takes most of its memory in its first steps.
 LATE_S, LATE_PART = 10.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPeak:
-    """``peak_mib`` of the fullest GPU. ``whole``: the run was watched from its start and nothing of
-    it was missed, else it may have taken more."""
+    """``peak_mib`` of the fullest GPU. ``whole``: the run was watched from its start without a gap;
+    else it may have used more."""
 
     peak_mib: int
     whole: bool
 
 
 def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> OwnPeak | None:
-    """The largest memory that the run held of one GPU; None where no record tells it."""
+    """The most memory that the run held of one GPU; None where no record shows any."""
     held = [gpu["peak_mib"] for one in records for gpu in one["gpus"] if gpu["peak_mib"]]
     if not held:
         return None
     began_s = start_s or 0.0
     late_s = max(one["since_s"] for one in records) - began_s
-    # What the driver accounted makes up for an agent that came late, or was away; it says so.
+    # The driver's accounting covers an agent's late start or absence; ``complete`` in the record
+    # says so.
     complete = [one["complete"] for one in records if "complete" in one]
     late = late_s > max(LATE_S, LATE_PART * (end_s - began_s))
     return OwnPeak(max(held), all(complete) and (len(complete) == len(records) or not late))
@@ -40,9 +41,9 @@ def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Over all GPUs of a run. ``smact``: mean SM activity (ratio) and how it was come by: ``alone``
-    where every figure was measured, ``split`` where the activity of a shared GPU was divided.
-    ``energy_j``: the run's share. None: was not measured, ``why`` says the reason."""
+    """Over all GPUs of a run. ``smact``: mean SM activity (ratio); ``smact_how``: ``alone`` where
+    every figure was measured, ``split`` where the activity of a shared GPU was divided.
+    ``energy_j``: the run's share. None: was not measured, ``why`` has the reason."""
 
     smact: float | None
     smact_how: str
@@ -52,7 +53,6 @@ class Totals:
 
 
 def totals(records: Sequence[Record]) -> Totals:
-    """What the records sum up to."""
     gpus = [gpu for one in records for gpu in one["gpus"]]
     acts = [gpu["smact_mean"] for gpu in gpus if gpu.get("smact_mean") is not None]
     split = any(gpu.get("smact_how") == "split" for gpu in gpus)
@@ -69,8 +69,8 @@ def totals(records: Sequence[Record]) -> Totals:
 
 
 def alone_smact(records: Sequence[Record]) -> float | None:
-    """Mean SM activity (ratio) of a run that had its GPUs to itself all the time; None where it had
-    not, or it was not measured: beside others a training keeps the GPU less busy than alone."""
+    """Mean SM activity (ratio) of a run that was alone on its GPUs all the time; else, or without a
+    measurement, None: beside others a training keeps the GPU less busy."""
     found = totals(records)
     quiet = found.neighbours == 0 and not any(
         gpu.get("neighbours_max") for one in records for gpu in one["gpus"]
@@ -79,7 +79,7 @@ def alone_smact(records: Sequence[Record]) -> float | None:
 
 
 def fullest(records: Sequence[Record]) -> Record | None:
-    """The record with a series whose memory is highest: the one to draw."""
+    """The record whose series has the highest memory: the one to draw."""
     drawn = [one for one in records if (one.get("series") or {}).get("memory_mib")]
     return max(drawn, key=_highest, default=None)
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a run ended, whose fault it was, and what its next try asks for. Pure."""
+"""Why a run ended, what caused it, and what its next try asks for. Pure."""

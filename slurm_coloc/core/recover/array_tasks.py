@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of an array that still wait, after one of them has ended: what they should ask for.
+"""The new request of an array's waiting tasks after one of its tasks has ended.
 
-The tasks of an array share one decision and are alike as far as anybody knows: what one ran into,
-the others would run into. Tasks that run are left alone.
+The tasks of an array share one decision and are assumed to be alike: what one ran into, the others
+would run into. Running tasks are left alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.gres import count_of, same_gres, with_shards
 from slurm_coloc.core.slurm.job import JobView, Target, by_record
 
-# A share made smaller leaves this much above the largest measured peak, follows at least so many
-# measured tasks that agree (in a sweep over batch sizes they do not, and the next may be the large
-# one), and must be worth it: a quarter of the shards.
+# A smaller share leaves this much above the largest measured peak, needs at least so many measured
+# tasks that agree (in a sweep over batch sizes they do not, and the next may be the largest), and
+# must save a quarter of the shards.
 HEADROOM = 1.15
 PEAKS = 3
 AGREE = 1.05
@@ -24,8 +24,8 @@ WORTH = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a task had: ``tres`` with ``shards`` of ``shard_mib`` each, of ``per_gpu`` that one GPU
-    has; ``whole`` is the request of the same task on a whole GPU, "" where that is not known.
+    """A task's share: ``tres`` with ``shards`` of ``shard_mib`` each, out of ``per_gpu`` of one
+    GPU; ``whole``: the request of the same task on a whole GPU, "" where that is not known.
     ``least``: shards that it needs whatever its memory (jobs on a GPU, SM activity)."""
 
     tres: str
@@ -44,12 +44,13 @@ def new_request(
     alike: bool = True,
     grown: str = "",
 ) -> str | None:
-    """The request (core/slurm/gres.gpu_request) for the tasks that wait, or None: it stays.
+    """The request (core/slurm/gres.gpu_request) for the waiting tasks; None: it stays.
 
-    ``peaks_mib``: measured peaks of the decision's tasks so far, this one's last. After a GPU
-    out-of-memory they get what its recovery gives (``grown``), also where they wait for a MIG
-    device, "" where it was not its own doing; after a peak above the share what the peak needs;
-    after enough small peaks that agree less, where the tasks are ``alike`` (have one summary).
+    ``peaks_mib``: measured peaks of the decision's tasks so far, the ended one's last. After a GPU
+    out-of-memory the waiting tasks get its recovery's request (``grown``), also those for a MIG
+    device; "" where others caused it. After a peak above the share they get what the peak needs;
+    after enough small peaks that agree they get less, where the tasks are ``alike`` (have one
+    summary).
     """
     if outcome is Outcome.OOM_GPU:
         return grown or None
@@ -65,12 +66,12 @@ def new_request(
 
 
 def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> list[Target]:
-    """What to update so that the waiting tasks of ``decision`` that ask for ``was`` ask for
-    ``goal``, the largest record first.
+    """The records to update so that the waiting tasks of ``decision`` that ask for ``was`` ask for
+    ``goal``, the largest first.
 
-    Held and dependency-waiting tasks are among them and stay held or waiting. Left alone: a task
-    whose request somebody changed, one without our mark, one that is COMPLETING. ``was`` may be
-    several requests with spaces between: what was planned grew before it was done.
+    Held tasks and tasks that wait for a dependency are included and stay so. Left out: a task whose
+    request somebody changed, one without our mark, one that is COMPLETING. ``was`` may be several
+    requests with spaces between: the plan may have grown before it was carried out.
     """
     before, wanted = {count_of(one, "shard") for one in was.split()}, count_of(goal, "shard")
     sliced = before == {None} and not same_gres(was, goal)

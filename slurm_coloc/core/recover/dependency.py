@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dependencies on a job that ended and was put back: which jobs wait in vain, and for what anew.
+"""Dependencies on a job that ended and was put back: which jobs wait in vain, and their renewed
+dependency.
 
 Slurm judges a dependency when the job it names has left COMPLETING. A job that is requeued before
 that has never ended for its dependents, whatever their kind (tried on 22.05 and 24.11: afterok,
-afterany, afternotok, aftercorr): that is the rule here. This file is for the rest, a job that was
-found after its end: its dependents of kind afterok and aftercorr stand as
-DependencyNeverSatisfied, and a Dependency that is set anew is judged anew.
+afterany, afternotok, aftercorr): that is the rule here. This module is for a job that was found
+after its end: its dependents of kind afterok and aftercorr stand as DependencyNeverSatisfied, and
+Slurm judges a Dependency anew when it is set anew.
 """
 
 import re

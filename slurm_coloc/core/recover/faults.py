@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did a program end by a fault of the GPU or of MPS? Judged from the end of its log.
+"""Finds out from the end of a program's log whether it ended by a fault of the GPU or of MPS.
 
-A fatal fault in one client of an MPS server ends all of them, and each is told the same error as if
-it were its own (NVIDIA's MPS documentation, on error containment). So the words of a fault say that
-there was one, not whose it was: a neighbour that ended at the same moment tells
+A fatal fault in one client of an MPS server ends all of them, and each gets the same error as if it
+were its own (NVIDIA's MPS documentation, on error containment). So the log shows that there was a
+fault, not which program caused it: a neighbour that ended at the same moment tells
 (core/recover/outcome).
 """
 
@@ -44,7 +44,7 @@ _NEEDLES = (
 
 
 def find_fault(text: bytes | str) -> tuple[Kind, str] | None:
-    """The last fault that the text tells of, and its line; None where there is none."""
+    """The kind and the line of the last fault in the text; None without one."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     low = text.lower()

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the GPUs that a job was given are fit for it, as its node sees them before it starts.
+"""Judges whether the GPUs of a job are fit for it, as its node sees them before it starts.
 
-Slurm counts what was promised. Only the node sees a process that no job owns, or a neighbour that
-took more than its share; a job that starts beside it runs out of memory for no fault of its own.
+Slurm counts promised memory. Only the node sees a process of no job, or a neighbour that took more
+than its share; a job that starts beside it runs out of memory through no fault of its own.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# What a driver, its daemons and an ending process may hold of a card that nobody uses. A whole GPU
-# with more than this taken is not whole.
+# The part of an unused card's memory that the driver, its daemons and an ending process may hold. A
+# whole GPU with more than this taken is unfit.
 IDLE_SHARE = 0.1
 
 
@@ -25,7 +25,7 @@ class GpuProcess:
 
     @property
     def foreign(self) -> bool:
-        """Whether it is neither a job's nor root's (the driver's own, DCGM)."""
+        """Whether it is neither a job's nor root's (the driver, DCGM)."""
         return self.job_id is None and self.uid != 0
 
 
@@ -40,8 +40,8 @@ class GpuNow:
 
 
 def unfit(gpu: GpuNow, need_mib: int | None, slack_mib: int = 0) -> str:
-    """Why a job that was promised ``need_mib`` of ``gpu`` (None: the whole of it) cannot start
-    there; "" where it can. ``slack_mib``: so much less than promised will do."""
+    """Why a job that was promised ``need_mib`` of ``gpu`` (None: all of it) cannot start there; ""
+    where it can. ``slack_mib``: the MiB that may be missing from the promise."""
     foreign = [one for one in gpu.holders if one.foreign]
     if foreign:
         return f"{gpu.uuid}: {_named(foreign)} of no job runs there"
@@ -62,7 +62,7 @@ def _gib(mib: int) -> str:
 
 
 def _named(holders: Iterable[GpuProcess]) -> str:
-    """The largest of these processes in words, and how many more there are."""
+    """The largest of these processes in words, and the number of the others."""
     ranked = sorted(holders, key=lambda one: -(one.used_mib or 0))
     first = ranked[0]
     text = f"process {first.pid}"

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run that ended is put back, and what the next try asks for.
+"""Whether an ended run is put back, and what its next try asks for.
 
 A job that needed more than it had gets more memory step by step, then a whole GPU. One that others
 ended (a neighbour above its share, a process of no job, a fault of MPS or of the card) comes back
-as it was, and none of that counts against it. Everything else is left to Slurm and to its owner.
+with the same request, and that does not count against it. Everything else is left to Slurm and the
+owner.
 """
 
 import math
@@ -35,7 +36,7 @@ class Verdict(StrEnum):
 
 
 class Way(StrEnum):
-    """What the next try asks for, beside what the ended one had."""
+    """What the next try asks for, compared with the ended one."""
 
     MORE = "more"
     WHOLE = "whole"
@@ -68,7 +69,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Most recoveries of one job, and of one user and the cluster in 24 hours, for its own need;
+    """Limits: recoveries of one job, and of one user and the cluster in 24 hours, for its own need;
     and of one job for each cause that is not its own."""
 
     per_job: int = 2
@@ -88,7 +89,6 @@ class Tally:
 
 
 def judge(end: End, *, may_requeue: bool, enabled: bool, tally: Tally, caps: Caps) -> Verdict:
-    """Whether a run that ended so is put back."""
     if not end.placed or not (end.own or end.victim):
         return Verdict.NOT_OURS
     if end.own and not end.shared:
@@ -98,7 +98,7 @@ def judge(end: End, *, may_requeue: bool, enabled: bool, tally: Tally, caps: Cap
     if not may_requeue:
         return Verdict.NO_REQUEUE
     if end.victim:
-        # On a share the last of these tries is on a whole GPU, where there are no neighbours.
+        # The last try of a share is on a whole GPU, where there are no neighbours.
         used_up = tally.cause >= caps.per_cause and not end.shared
         return Verdict.VICTIM_CAP if used_up else Verdict.VICTIM
     if tally.own >= caps.per_job:
@@ -113,7 +113,7 @@ def judge(end: End, *, may_requeue: bool, enabled: bool, tally: Tally, caps: Cap
 @dataclass(frozen=True, slots=True)
 class Need:
     """What is known of the memory (MiB of one GPU) that a run wanted: its measured peak, what it
-    held when it was last seen or by its log, and what it asked for then, by its log."""
+    held when last seen or by its log, and what it requested then, by its log."""
 
     peak_mib: int | None = None
     held_mib: int | None = None
@@ -121,15 +121,16 @@ class Need:
 
     @property
     def mib(self) -> int | None:
-        """The most that it is known to have wanted; None where nothing was measured or logged."""
+        """The most that it wanted as far as known; None where nothing was measured or logged."""
         held = max(self.peak_mib or 0, self.held_mib or 0)
         return held + (self.requested_mib or 0) if held else None
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How a share grows: ``most`` times, by ``more_mib`` at least, to ``ratio`` times the need at
-    least (thesis, 7.2: 5 GB; 1.25 is ours: the request that failed is seldom a training's last)."""
+    """How a share grows: ``most`` times, each by at least ``more_mib`` and to at least ``ratio``
+    times the need (thesis, 7.2: 5 GB; 1.25 is ours: the request that failed is seldom a training's
+    last)."""
 
     most: int = 1
     more_mib: int = 5120
@@ -138,9 +139,9 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the ended run asked for: ``tres`` with ``shards`` of ``shard_mib`` on each GPU (0:
-    none), of ``per_gpu`` that a GPU has. ``whole``: the same job on a whole GPU, "" where that is
-    not known. ``grown``: how many steps are behind it."""
+    """The ended run's request: ``tres`` with ``shards`` of ``shard_mib`` on each GPU (0: none), out
+    of ``per_gpu`` of a GPU. ``whole``: the same job on a whole GPU, "" where that is not known.
+    ``grown``: the number of steps so far."""
 
     tres: str
     whole: str
@@ -151,7 +152,7 @@ class Held:
 
 
 def grow(held: Held, need: Need, steps: Steps, tries_left: int) -> tuple[Way, str]:
-    """What a run that needed more than ``held`` asks for next. The last try (``tries_left`` 1) is
+    """The next request of a run that needed more than ``held``. The last try (``tries_left`` 1) is
     always on a whole GPU, and so is one whose need is unknown."""
     wanted = need.mib
     if held.shards and wanted is not None and held.grown < steps.most and tries_left > 1:
@@ -164,7 +165,7 @@ def grow(held: Held, need: Need, steps: Steps, tries_left: int) -> tuple[Way, st
 
 
 def again(held: Held, tally: Tally, caps: Caps) -> tuple[Way, str]:
-    """What a run that others ended asks for next: the same, at the end of its tries a whole GPU."""
+    """The next request of a run that others ended: the same, after its tries a whole GPU."""
     if held.shards and tally.cause >= caps.per_cause:
         return Way.WHOLE, held.whole
     return Way.SAME, held.tres

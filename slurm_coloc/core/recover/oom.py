@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did a program run out of GPU memory? Judged from the end of its log.
+"""Finds out from the end of a program's log whether it ran out of GPU memory.
 
 The texts are those that the frameworks print (examples with verdicts: tests/contract/oom). A rule
-wants the shape of an error, never the mere words, and the host's memory is not ours: oom_kill,
-std::bad_alloc, MemoryError and CPU allocators do not count.
+requires the form of an error message, not just its words. Host memory does not count: oom_kill,
+std::bad_alloc, MemoryError and CPU allocators.
 
-The last evidence wins. It is void when the program went on and then ended in an ordinary error of
-its own (a new traceback that ends in, say, KeyError): that run was not stopped by the GPU.
+The last evidence counts. It is void when the program went on and then ended in an ordinary error of
+its own (a new traceback that ends in, say, KeyError): the GPU did not stop that run.
 
-Every line is cut at MAX_LINE characters and no pattern nests a repetition, so the work is linear
-in the length of the text. Patterns are compiled when a line asks for them: the Epilog of every job
-imports this, and hardly any log does.
+Every line is cut at MAX_LINE characters and no pattern nests a repetition, so the work is linear in
+the length of the text. Patterns are compiled on first use: the Epilog of every job imports this
+module, and hardly any log needs them.
 """
 
 import math
@@ -26,7 +26,7 @@ MAX_MIB = 64 * 1024 * 1024  # 64 TiB: larger figures are overflows that PyTorch 
 
 
 class OomEvidence(NamedTuple):
-    """The line that tells of a GPU out-of-memory, and the figures in it (MiB, rounded up).
+    """The line that shows a GPU out-of-memory, and the figures in it (MiB, rounded up).
 
     ``superseded_by`` names the ordinary error in which the program ended later, if it did; then
     ``oom`` is false.
@@ -43,7 +43,7 @@ class OomEvidence(NamedTuple):
 
     @property
     def oom(self) -> bool:
-        """True when this evidence still stands at the end of the log."""
+        """Whether this evidence still holds at the end of the log."""
         return self.superseded_by is None
 
 
@@ -121,14 +121,14 @@ def find_oom(text: bytes | str) -> OomEvidence | None:
         text = text.decode("utf-8", "replace")
     whole = text.lower()
     if not any(rule.needle in whole for rule in _RULES):
-        return None  # nearly every log, and the Epilog of every job waits for this
+        return None  # nearly every log: the Epilog of every job waits for this
     found: OomEvidence | None = None
     fresh_traceback = chained = False
     superseded: str | None = None
     for line in _lines(text):
         evidence = _judge(line)
         if evidence is not None:
-            # A later line of the same failure often has no figures: keep the one that has.
+            # A later line of the same failure often has no figures: keep the one that has them.
             poorer = found is not None and found.requested_mib is not None and superseded is None
             if not poorer or evidence.requested_mib is not None:
                 found = evidence
@@ -151,7 +151,7 @@ def sanitise(line: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines, also where a progress bar only returned the carriage."""
+    """Lines, also those that a progress bar ends with a carriage return."""
     for line in re.split(r"[\r\n]+", text):
         yield line[:MAX_LINE].rstrip()
 

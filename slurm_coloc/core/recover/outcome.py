@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a run ended, and whose fault an out-of-memory on a shared GPU was.
+"""Why a run ended, and what caused an out-of-memory on a shared GPU.
 
-Why: from Slurm's state and what the Epilog found in the log. A CUDA out-of-memory ends as FAILED,
-never as OUT_OF_MEMORY: that state means the host's memory (tried on 22.05 to 26.05). A log may also
-show an out-of-memory that the program caught: with exit code 0 it is noted and nothing else.
+Why a run ended follows from Slurm's state and the Epilog's report on the log. A CUDA out-of-memory
+ends as FAILED, never as OUT_OF_MEMORY: that state means the host's memory (tried on 22.05 to
+26.05). A log may also show an out-of-memory that the program caught: with exit code 0 it is only
+noted.
 
-Whose: the job's own, a neighbour's, or that of a process of no job; from the agent's last sample
-(flow/nodes/usage: ``last``), what each job was promised, and what the log says.
+The cause is the job itself, a neighbour, or a process of no job: by the agent's last sample
+(flow/nodes/usage: ``last``), what each job was promised, and the log.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,10 @@ from typing import Any
 from slurm_coloc.core.codes import Code
 from slurm_coloc.core.slurm.job import JobView
 
-# What a sample of a second ago may miss, and what contexts and rounding come to (MiB).
+# MiB that a sample of a second ago may miss, with contexts and rounding.
 NEAR_MIB = 512
-# A job stood at its fence if a sample at most AT_FENCE_S before its end was so near to it.
+# A job was at its fence if a sample at most AT_FENCE_S before its end was within these limits of
+# it.
 AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
 
 
@@ -40,8 +42,8 @@ class Outcome(StrEnum):
     GONE = "gone"
 
 
-# SIGKILL comes from outside, most often for host memory (without cgroups Slurm itself reports that
-# as FAILED, tried on 22.05 and 24.11); a framework that runs out of GPU memory exits.
+# SIGKILL comes from outside, most often for host memory (without cgroups Slurm reports that as
+# FAILED, tried on 22.05 and 24.11); a framework that runs out of GPU memory exits by itself.
 KILLED = 9
 
 _BY_STATE = {
@@ -58,7 +60,7 @@ _BY_STATE = {
 
 
 def outcome_of(view: JobView, *, oom: bool) -> Outcome:
-    """Judge an ended run. ``oom``: its log has evidence of a GPU out-of-memory; only a FAILED job
+    """The outcome of an ended run. ``oom``: its log shows a GPU out-of-memory; only a FAILED job
     with that ran out of GPU memory."""
     if view.state in _BY_STATE:
         return _BY_STATE[view.state]
@@ -68,7 +70,7 @@ def outcome_of(view: JobView, *, oom: bool) -> Outcome:
 
 
 class Blame(Code):
-    """Who or what caused a run's out-of-memory."""
+    """What caused a run's out-of-memory."""
 
     SELF = "self", "its own doing"
     NEIGHBOUR = "neighbour", "a neighbour's doing"
@@ -85,13 +87,13 @@ WHOSE = {blame: blame.text for blame in Blame}
 
 @dataclass(frozen=True, slots=True)
 class OomSnapshot:
-    """What is known of the moment. Memory in MiB of one GPU.
+    """What is known of the moment of the out-of-memory. Memory in MiB of one GPU.
 
-    ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a limit held it there.
-    ``last``: the last sample of its agent; None without one. ``promised``: what its neighbours were
-    promised, by job id. ``requested_mib``, ``free_mib``, ``in_use_mib`` (what the program says that
-    it held: the sample may be older): from the text of the log. ``broken``: what the driver
-    reported of the GPU when the run ended.
+    ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a fence held it to that.
+    ``last``: the last sample of its agent; None without one. ``promised``: to its neighbours, by
+    job id. ``requested_mib``, ``free_mib``, ``in_use_mib`` (which the program itself reports: the
+    sample may be older): from the text of the log. ``broken``: what the driver reported of the GPU
+    when the run ended.
     """
 
     share_mib: int
@@ -106,7 +108,7 @@ class OomSnapshot:
 
 
 def blame(moment: OomSnapshot) -> tuple[Blame, str]:
-    """Who is to blame, and why in words."""
+    """The cause, and why in words."""
     if moment.broken:
         return Blame.HARDWARE, moment.broken
     if moment.mps_fault:
@@ -154,8 +156,8 @@ def _overrun(last: Mapping[str, Any], promised: Mapping[int, int]) -> tuple[int,
 
 
 def at_fence(last: Mapping[str, Any], limit_mib: int, ended_s: float) -> bool:
-    """Whether a run stood at its limit in its last sample, shortly before it ended. A program that
-    dies of it may leave nothing in its log: it was killed, or it logs elsewhere."""
+    """Whether a run was at its limit in its last sample, shortly before it ended. A program that
+    ends by its limit may leave nothing in its log: it was killed, or it logs elsewhere."""
     if limit_mib <= 0 or ended_s - float(last["at_s"]) > AT_FENCE_S:
         return False
     return int(last["held_mib"]) >= limit_mib - max(AT_FENCE * limit_mib, AT_FENCE_MIB)

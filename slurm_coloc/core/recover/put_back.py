@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that was put back because its node was not fit for it: which step comes next.
+"""The next step of a job that was put back because its node was not fit for it.
 
 It was requeued held while its Prolog still ran, so its script has not begun (tried on 22.05, 24.11
-and 26.05: the node stays as it is). From there it goes back into the queue, past that node for a
-while where it has somewhere else to go. As in recovery each step follows from what Slurm shows
-now, so a colocd that died between two of them goes on where the job stands.
+and 26.05: the node stays as it is). Then it is released, and excludes that node for a while where
+another can take it. As in recovery each step follows from what Slurm shows now, so a colocd that
+stopped between two of them goes on from there.
 """
 
 from dataclasses import dataclass
@@ -28,10 +28,9 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``restart``: the run that was put back; ``elsewhere``: the node is to be excluded meanwhile;
-    ``excluded``, ``delayed``: what has been done; ``over``: the exclusion has lasted long enough;
-    ``base``: the priority that it had, 0 where that is settled.
-    """
+    """``restart``: of the run that was put back; ``elsewhere``: the node is to be excluded;
+    ``excluded``, ``delayed``: done already; ``over``: the exclusion has lasted long enough;
+    ``base``: the priority that it had, 0 once that is settled."""
 
     restart: int
     elsewhere: bool
@@ -42,9 +41,8 @@ class Goal:
 
 
 def next_step(view: JobView, goal: Goal) -> Step:
-    """The step that brings the job as Slurm shows it nearer to ``goal``."""
     if view.restarts <= goal.restart:
-        # Our order is on its way (slurmctld may have been away), or it was never carried out.
+        # Our order may still be carried out (slurmctld may have been away), or was lost.
         return Step.WAIT if view.completing else Step.LOST
     if view.restarts > goal.restart + 1 or view.state != "PENDING":
         return Step.WAIT if view.completing else Step.DONE
@@ -64,5 +62,5 @@ def next_step(view: JobView, goal: Goal) -> Step:
 
 
 def pause_s(times: int, first_s: float, longest_s: float) -> float:
-    """How long a job waits before it is tried again, after it was put back ``times`` times."""
+    """Seconds that a job waits before its next start, after it was put back ``times`` times."""
     return min(first_s * 2.0 ** min(max(times - 1, 0), 30), longest_s)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recovery of a job that is put back (core/recover/next_try says whether): which step comes next,
-and its place in the queue.
+"""Recovery of a job that is put back (core/recover/next_try says whether): its next step, and its
+priority in the queue.
 
 The steps and their order were tried on 22.05, 24.11, 25.11 and 26.05: a finished job cannot be
 updated, so it is requeued held first; priority cannot be set while it is held; after a requeue it
-would wait about two minutes (BeginTime) unless its start time is set. Each step is found from what
-Slurm shows *now*, so a colocd that died between two of them goes on where the job stands, and no
-step is done twice.
+would wait about two minutes (BeginTime) unless its start time is set. Each step follows from what
+Slurm shows *now*, so a colocd that stopped between two of them goes on from there, and no step is
+done twice.
 
-The place (docs/adr/0016): a requeue costs a job its own, since Slurm counts its age anew, and under
-priority/basic it is the last of all. So it gets back the priority that it had, and goes to the
-front a few times a day for each user, for a while. A job that others ended only gets back what it
-had: a user who runs out of memory on purpose, or pretends that others did it, gains the few fronts
-of the day and nothing else.
+The priority (docs/adr/0016): a requeue costs a job its place, since Slurm counts its age anew, and
+under priority/basic it is the last of all. So it gets back the priority that it had, and a few
+times a day for each user it goes to the front for a while. A job that others ended only gets back
+what it had: a user who runs out of memory on purpose, or pretends that others did it, gains these
+few times and nothing else.
 """
 
 from collections.abc import Iterable
@@ -43,11 +43,9 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``restart``: the run that failed; ``tres``: the request of the next one as
-    core/slurm/gres.gpu_request writes it; ``raised``: whether priority and start time have been
-    set; ``ours``: whether we requeued it; ``avoid``: whether a node is to be excluded, and is not
-    yet.
-    """
+    """``restart``: of the run that failed; ``tres``: the request of the next one, as
+    core/slurm/gres.gpu_request writes it; ``raised``: priority and start time have been set;
+    ``ours``: we requeued it; ``avoid``: a node is still to be excluded."""
 
     restart: int
     tres: str
@@ -57,27 +55,26 @@ class Goal:
 
 
 def next_step(view: JobView, goal: Goal) -> Step:
-    """The step that brings the job as Slurm shows it nearer to ``goal``."""
     if view.restarts == goal.restart:
         if view.state == "FAILED":
-            # While it is COMPLETING too: then no job that depends on it sees it fail.
+            # Also while it is COMPLETING, so that no job that depends on it sees it fail.
             return Step.REQUEUE_HOLD
-        # A slurmctld that died before it had saved the job's end shows it running or waiting still,
-        # and learns from the node or by a second run how it ended.
+        # A slurmctld that died before it saved the job's end still shows it running or waiting, and
+        # learns of the end from the node or a second run.
         return Step.LOST if view.ended else Step.WAIT
     if view.restarts < goal.restart:
         return Step.LOST  # another job under the same id
     if view.state == "CANCELLED" and not same_gres(view.tres, goal.tres):
         return Step.LOST
     if view.restarts > goal.restart + 1 or view.state != "PENDING":
-        # It runs again, or it ran again: what matters is done, or the owner requeued it himself.
+        # It runs or ran again, so the recovery has worked, or the owner requeued it himself.
         return Step.DONE
     if view.completing:
         return Step.WAIT
     if not same_gres(view.tres, goal.tres):
         return Step.SET_GRES
     if not goal.ours:
-        return Step.DONE  # its owner put it back: hold, start and priority are his
+        return Step.DONE  # its owner put it back, with his own hold, start and priority
     if goal.avoid:
         return Step.EXCLUDE
     if view.held:
@@ -87,7 +84,7 @@ def next_step(view: JobView, goal: Goal) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """``front``: it goes before all others. ``base``: the priority that it had before its first
+    """``front``: it goes before all other jobs. ``base``: the priority that it had before its first
     run, 0 where that was not seen."""
 
     front: bool
@@ -95,7 +92,7 @@ class Place:
 
 
 def raised_priority(present: int, configured: int) -> int:
-    """A priority that prefers a job whose own one is ``present``.
+    """A priority that raises a job with the priority ``present``.
 
     Under priority/multifactor present values are small and ``configured`` is far above; under
     priority/basic jobs start near 2^32 and ``configured`` alone would be the lowest of all.
@@ -106,8 +103,8 @@ def raised_priority(present: int, configured: int) -> int:
 
 
 def bound(view: JobView, own: int, waiting: Iterable[JobView]) -> int:
-    """The highest priority that a recovered job may be given: below every waiting job of another
-    user in another QOS that stands above the job by itself (``own``: its own priority)."""
+    """The highest priority for a recovered job: below every waiting job of another user in another
+    QOS that is above the job's ``own`` priority."""
     mine = set(view.partition.split(","))
     above = [
         other.priority
@@ -132,6 +129,6 @@ def priority_for(
 
 
 def settled_priority(place: Place) -> int | None:
-    """The priority of a job whose time at the front is over: its own one where Slurm would make it
-    the last (priority/basic), None where Slurm's own figure is right: it grows with age."""
+    """The priority of a job whose time at the front is over: its own where Slurm would make it the
+    last (priority/basic), None where Slurm's figure is right: it grows with age."""
     return place.base if place.base >= BASIC else None

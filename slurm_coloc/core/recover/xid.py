@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an error that the driver reports (an "Xid") means for the jobs on its GPU.
+"""The meaning of an error that the driver reports (an "Xid") for the jobs on its GPU.
 
-Numbers and words are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors). Which of
-them an application causes, and leave the GPU healthy, is what NVIDIA's device plugin for Kubernetes
-goes by: 13, 31, 43, 45, 68 and 109. All others concern the GPU, its driver or its links.
+Numbers and words are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors). Those that
+an application causes and that leave the GPU healthy are taken from NVIDIA's device plugin for
+Kubernetes: 13, 31, 43, 45, 68 and 109. All others concern the GPU, its driver or its links.
 
-A fatal exception of one MPS client ends all clients of that server, and none is told whose it was
-(NVIDIA's MPS documentation, on error containment). Exceptions of the compute engine are 13, 31, 43,
-69 and 109; 45 only tells that a channel was cleaned up, which also follows a killed process.
+A fatal exception of one MPS client ends all clients of that server, and none learns which client
+caused it (NVIDIA's MPS documentation, on error containment). Exceptions of the compute engine are
+13, 31, 43, 69 and 109; 45 only says that a channel was cleaned up, which also follows a killed
+process.
 """
 
 import re
@@ -63,12 +64,12 @@ KNOWN = {
     140: Meaning(_HARD, "unrecovered ECC error"),
     154: Meaning(_DRIVER, "GPU recovery action changed"),
 }
-#: those that are recorded and harm no program that runs
+#: Xids that harm no running program
 HARMLESS = frozenset({63, 92, 154})
 
 
 def meaning(number: int) -> Meaning:
-    """The meaning of any number."""
+    """The meaning of an Xid; UNKNOWN for one that is not in the table."""
     return KNOWN.get(number, Meaning(Cause.UNKNOWN, "not in our table"))
 
 
@@ -83,7 +84,7 @@ def event(number: int, where: str, *, shared: bool) -> tuple[str, str]:
 
 
 def breaks(text: str) -> bool:
-    """Whether the Xid that an event's text tells of ends programs, and is not their own doing."""
+    """Whether the Xid in an event's text ends programs that did not cause it."""
     hit = _NUMBER.match(text)
     number = int(hit[1]) if hit else 0
     return meaning(number).cause in (_HARD, _DRIVER) and number not in HARMLESS

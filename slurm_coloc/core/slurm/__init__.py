@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's side of a decision: jobs, gres, limits, names, as Slurm writes them. Pure."""
+"""Jobs, gres, limits and names as Slurm writes them. Pure."""

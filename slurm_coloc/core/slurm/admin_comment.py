@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mark in AdminComment that ties a job to its decision.
 
-The hook runs before a job has an id; only the super user may change AdminComment, so the mark can
-be trusted there and nowhere else. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
+The hook runs before a job has an id. Only the super user may change AdminComment, so a mark there
+can be trusted. Form: ``coloc:1:<decision>:<action>:<reason>:<shards>``.
 """
 
 import re
@@ -23,7 +23,7 @@ def comment_with(existing: str | None, decision_id: str, decision: Decision) -> 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a mark says; ``action`` and ``reason`` as they were written, by whatever release."""
+    """The content of a mark; ``action`` and ``reason`` as written, by whatever release."""
 
     decision: str
     action: str

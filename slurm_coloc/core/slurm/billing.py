@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU and a shard cost: TRESBillingWeights, read and proposed.
+"""The price of a GPU and of a shard: reads and proposes TRESBillingWeights.
 
 Tried on 24.11 and 26.05 with slurmdbd:
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.core.slurm.cluster import ClusterShape
 
-# Six digits rounded up: 10^6 shards of a GPU would be needed to bill one too many.
+# Six digits rounded up: it takes 10^6 shards of a GPU to bill one too many.
 _DIGITS = 1_000_000
 
 
@@ -35,12 +35,12 @@ class Weights:
 
     @property
     def only_gpus(self) -> bool:
-        """Whether nothing but GPUs and shards is billed, by untyped weights."""
+        """Whether only GPUs and shards are billed, by untyped weights."""
         bare = all(_number(text) == 0 for text in self.others.values())
         return self.given and bare and not self.typed
 
     def billed(self, gpus: int, shards: int) -> int:
-        """What a job of this partition is billed for GPUs and shards alone."""
+        """The bill of a job of this partition for GPUs and shards alone."""
         return math.floor(gpus * self.gpu + shards * self.shard)
 
 
@@ -75,8 +75,8 @@ def _shown(price: float) -> str:
 
 
 def share_price(gpu: float, shards_per_gpu: int) -> float:
-    """Price of a shard such that all of a GPU bill what the GPU bills, in Slurm's own arithmetic:
-    a product of two doubles, cut down."""
+    """Price of a shard at which all shards of a GPU bill what the GPU bills, in Slurm's own
+    arithmetic: a product of two doubles, rounded down."""
     steps = math.ceil(gpu / shards_per_gpu * _DIGITS - 1e-6)
     while math.floor(steps / _DIGITS * shards_per_gpu) < math.floor(gpu):
         steps += 1
@@ -92,7 +92,7 @@ class Kind:
 
 
 def kinds_of(shape: ClusterShape, partition: str) -> tuple[Kind, ...]:
-    """Kinds of shared GPU in a partition, fewest shards first."""
+    """The kinds of shared GPU in a partition, fewest shards first."""
     found = {
         Kind(node.gpu_type or "", node.shards_per_gpu)
         for node in shape.nodes
@@ -102,7 +102,7 @@ def kinds_of(shape: ClusterShape, partition: str) -> tuple[Kind, ...]:
 
 
 def good(weights: Weights, kinds: Iterable[Kind]) -> bool:
-    """Whether all shards of each kind of GPU bill what one such GPU bills."""
+    """Whether all shards of each kind of GPU bill as much as one such GPU."""
     return bool(weights.shard) and all(
         math.floor(kind.shards * weights.shard)
         == math.floor(weights.typed.get(kind.type, 0.0) + weights.gpu)
@@ -111,7 +111,8 @@ def good(weights: Weights, kinds: Iterable[Kind]) -> bool:
 
 
 def coarse(weights: Weights, kinds: Iterable[Kind]) -> str:
-    """A warning where a shard costs less than 1, so that small shares are cut down to nothing."""
+    """A warning where a shard costs less than 1, so that the bill of small shares is rounded down
+    to 0."""
     if not 0 < weights.shard < 1:
         return ""
     most = max((kind.shards for kind in kinds), default=0)
@@ -119,7 +120,7 @@ def coarse(weights: Weights, kinds: Iterable[Kind]) -> str:
 
 
 def off_by(weights: Weights, kinds: Iterable[Kind]) -> str:
-    """How the price of shares differs from the GPU's, for people."""
+    """How the price of shares differs from the GPU's, in words."""
     if not weights.shard:
         return "shares are billed no GPU"
     parts = []
@@ -138,9 +139,10 @@ def off_by(weights: Weights, kinds: Iterable[Kind]) -> str:
 def proposed(weights: Weights, kinds: tuple[Kind, ...]) -> str:
     """The partition's TRESBillingWeights under which a share costs its part of a GPU.
 
-    The price of a GPU is kept where there is one, else it is its number of shards; the weights of
-    other resources are kept. With several shard counts each type gets a price of its own, that of
-    the smallest kept: one price for all would make shards of the larger GPU dearer than it.
+    A present price of a GPU is kept, else it is its number of shards; the weights of other
+    resources are kept. With several shard counts each GPU type gets a price of its own, and the
+    smallest one keeps its price: with one price for all, the shards of a larger GPU would cost more
+    than the GPU.
     """
     rest = [f"{name}={value}" for name, value in weights.others.items()]
     counts = {kind.shards for kind in kinds}
@@ -157,10 +159,10 @@ def proposed(weights: Weights, kinds: tuple[Kind, ...]) -> str:
 
 
 def one_price(shape: ClusterShape, weights: Mapping[str, Weights]) -> tuple[int, str]:
-    """The price of a GPU where limits on billing count GPUs and shares exactly, else 0 and why.
+    """The price of a GPU where limits on billing count GPUs and shares exactly, else 0 and why not.
 
-    A limit holds over all partitions, so each of them must bill GPUs alone, all at one price, and
-    shards so that all of a GPU cost it.
+    A limit holds over all partitions, so each must bill only GPUs, all at one price, and all shards
+    of a GPU must cost that price.
     """
     prices: set[float] = set()
     for part in shape.partitions:

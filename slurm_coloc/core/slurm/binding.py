@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What binds a waiting job: on the nearest node, which of its resources is short.
+"""Finds what a waiting job lacks: the short resources of the node that comes nearest.
 
-Slurm says ``Resources`` and no more. Here the job's need is compared with what every node of its
-partitions has free, per GPU where Slurm shows the use per GPU.
+Slurm only says ``Resources``. Here the job's need is compared with the free resources of every node
+of its partitions, per GPU where Slurm shows the use per GPU.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the job asks for on one node; ``shards`` are those of each of ``shared_gpus`` GPUs."""
+    """The job's request on one node; ``shards`` are those of each of ``shared_gpus`` GPUs."""
 
     cpus: int = 1
     memory_mib: int = 0
@@ -33,7 +33,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """Use of one GPU: shards taken and offered, or taken as a whole."""
+    """The use of one GPU: shards taken and offered, or taken whole."""
 
     shards_used: int
     shards: int
@@ -41,7 +41,7 @@ class Gpu:
 
     @property
     def shards_free(self) -> int:
-        """Shards that another job may still take here."""
+        """Shards that another job may take here."""
         return 0 if self.whole else max(0, self.shards - self.shards_used)
 
     @property
@@ -52,10 +52,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """What a node has and what is taken. ``gpus`` is () for a node without.
+    """A node's resources and their use. ``gpus`` is () without GPUs.
 
-    Where Slurm does not show the use per GPU (before 24.11) ``spread`` is False and ``gpus`` holds
-    the jobs' shards as if each had gone to the first GPU where it fits.
+    Where Slurm does not show the use per GPU (before 24.11) ``spread`` is False and ``gpus``
+    assumes that each job's shards are on the first GPU where they fit.
     """
 
     name: str
@@ -73,7 +73,7 @@ class NodeUse:
     held_back: bool = False  # reserved, or in maintenance: not for everybody
 
     def of_type(self, kind: str | None) -> tuple[Gpu, ...]:
-        """Its GPUs of a gres type: all, or the one that is called so; None: of any type."""
+        """Its GPUs of a gres type: all, or the one with that name; None: of any type."""
         if kind in self.devices:
             place = self.devices.index(kind or "")
             return self.gpus[place : place + 1]
@@ -82,8 +82,8 @@ class NodeUse:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """One resource that is short: what is needed, free and there at all; shards are counted on
-    each of ``gpus`` GPUs."""
+    """One short resource: the amount needed, free and in total; shards are counted on each of
+    ``gpus`` GPUs."""
 
     resource: Resource
     needed: int
@@ -93,14 +93,14 @@ class Short:
 
     @property
     def never(self) -> bool:
-        """Whether the node could not give it even when empty."""
+        """Whether the node could not give it even when it is empty."""
         return self.needed > self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What binds. ``node`` is the nearest node (None: no node at all in the partitions);
-    ``shorts`` is empty where the job would fit there now, and jobs before it are the reason."""
+    """What a job lacks. ``node``: the nearest node (None: the partitions have no node); ``shorts``
+    is empty where the job would fit there now, and jobs before it are the reason."""
 
     node: str | None
     shorts: tuple[Short, ...] = ()
@@ -108,8 +108,8 @@ class Binding:
 
 
 def packed(jobs: Iterable[int], per_gpu: int, whole: int, gpus: int) -> tuple[Gpu, ...]:
-    """GPUs of a node of which only the jobs' shards are known: each job on the first GPU where it
-    fits, as Slurm places them by default; whole GPUs from the last on."""
+    """GPUs of a node where only the jobs' shards are known: each job on the first GPU where it
+    fits, as Slurm places them by default; whole GPUs from the last one on."""
     used = [0] * gpus
     for shards in jobs:
         for number in range(gpus):
@@ -123,7 +123,7 @@ def packed(jobs: Iterable[int], per_gpu: int, whole: int, gpus: int) -> tuple[Gp
 
 
 def _on_each(gpus: int, shards: list[int]) -> int:
-    """Shards that so many of a node's GPUs have at least."""
+    """The shards that at least so many of a node's GPUs have."""
     return sorted(shards, reverse=True)[gpus - 1] if gpus <= len(shards) else 0
 
 
@@ -155,7 +155,7 @@ def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:
 
 
 def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...]) -> Binding:
-    """What binds a job of ``partitions``. The nearest node lacks the fewest resources, then the
+    """What a job of ``partitions`` lacks. The nearest node lacks the fewest resources, then the
     smallest part of them; nodes that could never run the job come last."""
     wanted = set(partitions)
     judged = [
@@ -188,7 +188,7 @@ def _what(one: Short) -> str:
 
 
 def binding_text(found: Binding) -> str:
-    """The binding in one line for people."""
+    """The binding in one line."""
     if found.node is None:
         return "no node of its partitions is in service"
     if not found.shorts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of the cluster as far as a decision needs it, and which GPUs a job may get."""
+"""The shape of the cluster as a decision needs it, and the GPUs that a job may get."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.gpu.mig import slice_mib
 from slurm_coloc.core.slurm.releases import SEVERAL_GPUS, WHOLE_APART, Release
 
-# Without it in SelectTypeParameters no job has shards of several GPUs.
+# SelectTypeParameters needs it for a job with shards of several GPUs.
 MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
 
 
@@ -59,7 +59,8 @@ class PartitionShape:
 
 
 def suspends(part: PartitionShape | None) -> bool:
-    """Whether jobs of this partition are suspended for others, by preemption or in turns."""
+    """Whether jobs of this partition are suspended for others, by preemption or by gang
+    scheduling."""
     words = set(part.preempt_mode.upper().split(",")) if part else set()
     return bool(words & {"SUSPEND", "GANG"})
 
@@ -97,8 +98,8 @@ class ClusterShape:
 
     @property
     def keeps_whole_apart(self) -> bool:
-        """Whether Slurm itself never puts a whole-GPU job on a GPU with shard jobs. Where it does,
-        "exclusive" must be all shards of one GPU."""
+        """Whether Slurm never puts a whole-GPU job on a GPU with shard jobs. Where it does, an
+        exclusive job must ask for all shards of one GPU."""
         return WHOLE_APART.holds(self.release)
 
     @property
@@ -110,7 +111,7 @@ class ClusterShape:
 
     @property
     def shares_several(self) -> bool:
-        """Whether a job can have shards of several GPUs here, so many of each."""
+        """Whether a job can have the same number of shards on each of several GPUs here."""
         return self.splits_shares and SEVERAL_GPUS.holds(self.release)
 
     @property
@@ -125,8 +126,8 @@ class ClusterShape:
 
     @property
     def steerable(self) -> frozenset[str]:
-        """Models whose GPUs have a type each on some node: there a request by the model's name is
-        refused, and a node's feature of that name stands for it."""
+        """Models whose GPUs each have a type of their own on some node: Slurm refuses a request by
+        such a model's name, and a feature of that name stands for it."""
         return frozenset(node.gpu_type for node in self.nodes if node.devices and node.gpu_type)
 
     def partition(self, name: str | None) -> PartitionShape | None:
@@ -147,8 +148,8 @@ class SharedGpu:
 
 @dataclass(frozen=True, slots=True)
 class MigType:
-    """A kind of MIG device that a job may get: its gres type, the MiB that a job may count on
-    there, and how many of them there are."""
+    """A kind of MIG device that a job may get: its gres type, the MiB that a job can use there, and
+    the number of devices."""
 
     type: str
     mib: int
@@ -156,7 +157,7 @@ class MigType:
 
 
 def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
-    """Names of the partitions that the job may run in: those that it names, else the default."""
+    """The partitions that the job may run in: those that it names, else the default."""
     if request.partition:
         return request.partitions
     default = shape.partition(None)
@@ -170,13 +171,13 @@ def nodes_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
 
 
 def plain(wanted: str | None) -> bool:
-    """Whether a constraint is a plain list of features (a, a&b, a|b), which is all we judge."""
+    """Whether a constraint is a plain list of features (a, a&b, a|b); no other is evaluated."""
     return not wanted or bool(re.fullmatch(r"[\w.-]+(?:(?:[&,][\w.-]+)*|(?:\|[\w.-]+)*)", wanted))
 
 
 def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
-    """Plain lists are judged; anything richer is taken as fitting, and only where all GPUs of the
-    partition are shared (may_get_unshared_nodes)."""
+    """Evaluates a plain list. Any other constraint counts as fitting, which is used only where all
+    GPUs of the partition are shared (may_get_unshared_nodes)."""
     if not wanted or not plain(wanted):
         return True
     if "|" in wanted:
@@ -185,9 +186,9 @@ def features_fit(wanted: str | None, present: tuple[str, ...]) -> bool:
 
 
 def may_get_unshared_nodes(request: JobRequest, shape: ClusterShape) -> bool:
-    """Whether the job may be bound to GPU nodes that have no shards, where it could never start.
+    """Whether the job may be limited to GPU nodes without shards, where a share could never start.
 
-    Named or excluded nodes, a reservation or a rich constraint are not followed here: they are
+    Named or excluded nodes, a reservation or a complex constraint are not evaluated: they are
     harmless where every GPU node of the partitions has shards.
     """
     bound = request.req_nodes or request.exc_nodes or request.reservation
@@ -202,7 +203,7 @@ def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
 
 
 def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:
-    """Partitions that the job may start in; none where one of them is not shared."""
+    """The partitions that the job may start in; none where one of them is not shared."""
     wanted = wanted_partitions(request, shape)
     allowed = {name for name in wanted if not pool or name in pool}
     return allowed if len(allowed) == len(set(wanted)) else set()
@@ -211,8 +212,8 @@ def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) ->
 def mig_types(
     request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
 ) -> tuple[MigType, ...]:
-    """Kinds of MIG device that the job may get, the smallest memory first; () where there is none.
-    A kind whose memory is not known is none."""
+    """The kinds of MIG device that the job may get, smallest memory first. A kind of unknown memory
+    is left out."""
     allowed = _allowed(request, shape, pool)
     counts: dict[str, int] = {}
     for node in shape.nodes:

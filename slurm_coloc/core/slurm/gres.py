@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gres and TRES strings as sbatch, slurmctld and scontrol write them.
 
-Forms met on real clusters: ``gres:gpu:1`` (22.05), ``gres/gpu:1`` and ``gres/gpu:a100:2`` (24.11),
+Forms on real clusters: ``gres:gpu:1`` (22.05), ``gres/gpu:1`` and ``gres/gpu:a100:2`` (24.11),
 ``gpu:1``, ``gpu``, ``gpu:a100``, ``gres/gpu=2``, with several items separated by commas, and
-``gpu:a100:2(S:0-1)`` in ``scontrol show node``. Items that are no gres (``cpu:4``) are kept as
-they stand.
+``gpu:a100:2(S:0-1)`` in ``scontrol show node``. Items that are no gres (``cpu:4``) are kept
+unchanged.
 
 A node's GPUs may have a gres Type each, so that a job can be put on one of them: ``Name=gpu
 Type=a100-0 File=/dev/nvidia0`` ... beside one count of shards. With ``--gres=shard:a100-2:12`` a
@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-# Before a request that stands in tres_per_task: it is for each task and not for each node.
+# Prefix of a request in tres_per_task, which is for each task and not for each node.
 PER_TASK = "per-task:"
 
 _OWN_TYPE = re.compile(r"(?P<model>.+)-(?P<place>\d{1,3})")
@@ -82,12 +82,11 @@ def without(text: str | None, *names: str) -> str:
 
 
 def with_item(text: str | None, item: str) -> str:
-    """``item`` put before the gres of ``text``."""
     return f"{item},{text}" if text else item
 
 
 def with_shards(text: str, shards: int) -> str:
-    """The request ``text`` (see gpu_request) for ``shards`` shards of the same kind instead."""
+    """The request ``text`` (see gpu_request) with ``shards`` shards of the same kind."""
     kinds = [item.type for item in parse_gres(text) if item.name == "shard" and item.type]
     return _with_share(text, f"gres/shard:{kinds[0]}:{shards}" if kinds else f"gres/shard:{shards}")
 
@@ -104,14 +103,14 @@ def without_pin(text: str, pins: Collection[str]) -> str:
 
 
 def count_of(text: str | None, name: str) -> int | None:
-    """Sum of the counts of gres ``name``; None where it is not named at all."""
+    """Sum of the counts of gres ``name``; None where no item names it."""
     counts = [item.count for item in parse_gres(text) if item.name == name]
     return sum(counts) if counts else None
 
 
 def gpu_request(per_node: str, per_task: str) -> str:
-    """The request of a job for GPUs or shards in one text: tres_per_node as it stands, or what is
-    asked for each task behind ``per-task:`` (CPUs left out)."""
+    """A job's request for GPUs or shards in one text: tres_per_node as it is, or the request per
+    task behind ``per-task:`` (CPUs left out)."""
     wanted = without(per_task, "cpu")
     named = any(item.name in ("gpu", "shard") for item in parse_gres(wanted))
     return f"{PER_TASK}{wanted}" if named else per_node
@@ -132,7 +131,7 @@ def same_gres(left: str, right: str) -> bool:
 
 
 def task_bind(per_task: str) -> str:
-    """The binding that sbatch itself gives to a request of GPUs or shards per task; "" for none."""
+    """The binding that sbatch sets for a request of GPUs or shards per task; "" for none."""
     items = [item for item in parse_gres(per_task) if item.name in ("gpu", "shard")]
     return f"gres/{items[0].name}:per_task:{items[0].count}" if items else ""
 

@@ -18,8 +18,8 @@ def address(text: str) -> tuple[str, int]:
 
 
 def in_nodes(nodes: str, name: str) -> bool:
-    """Whether ``name`` is one of a node list (``n1,gpu[01-08,12]x[1-2]``), without writing it out:
-    such a list may stand for a hundred thousand names."""
+    """Whether a node list (``n1,gpu[01-08,12]x[1-2]``) contains ``name``. The list is not expanded:
+    it may stand for a hundred thousand names."""
     return any(_fits(item, name) for item in re.split(r",(?![^\[]*\])", nodes) if item)
 
 

@@ -14,14 +14,14 @@ TERMINAL = frozenset(
 )  # fmt: skip
 
 
-# The reason of a job that was put back in a hold, until it is released. An owner who holds it then
-# too leaves no trace (tried on 22.05 and 24.11), so a release of ours ends both.
+# The reason of a job that was put back in a hold, until it is released. If its owner holds it too
+# in that time, Slurm does not show it (tried on 22.05 and 24.11), so our release ends both holds.
 REQUEUED_HELD = "job requeued in held state"
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What slurmctld and slurmdbd tell alike. ``state`` is Slurm's base word; times are Unix
+    """The fields that slurmctld and slurmdbd share. ``state`` is Slurm's base word; times are Unix
     seconds (None: unknown), ``exit_code`` and ``signal`` those of the batch script."""
 
     job_id: int
@@ -62,12 +62,12 @@ class JobView(_Job):
 
     @property
     def tres(self) -> str:
-        """What it asks for in GPUs or shards, on its node or for each task (core/slurm/gres)."""
+        """Its request for GPUs or shards, per node or per task (core/slurm/gres)."""
         return gpu_request(self.tres_per_node, self.tres_per_task)
 
     @property
     def handle(self) -> str:
-        """Its name for scontrol, of this job alone: the id of an array's last task is also that of
+        """Its name for scontrol, for this job alone: the id of an array's last task is also that of
         the whole array, so tasks are named ``<array>_<index>``."""
         if self.array_job_id and self.array_task and self.array_task.isdigit():
             return f"{self.array_job_id}_{self.array_task}"
@@ -85,14 +85,14 @@ class JobView(_Job):
 
     @property
     def held_by_requeue(self) -> bool:
-        """Whether that hold came with a requeue, and nobody has ended it since."""
+        """Whether that hold came with a requeue and was not released since."""
         return self.held and self.reason == REQUEUED_HELD
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a job was given by its owner: its nice value, its time limit in seconds (None:
-    unlimited), the reservations that it runs in ("": none), and its Comment."""
+    """The owner's values of a job: nice value, time limit in seconds (None: unlimited),
+    reservations ("": none), and Comment."""
 
     nice: int = 0
     limit_s: float | None = None
@@ -102,8 +102,8 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class EndedJob(_Job):
-    """One ended job (or run: a requeued job has one each) as slurmdbd keeps it: ``CANCELLED by 7``
-    is CANCELLED; ``tres`` is what it had (``cpu=2,gres/shard=12,...``)."""
+    """One ended job (or run: a requeued job has one each) in slurmdbd; ``CANCELLED by 7`` is
+    CANCELLED; ``tres``: what it was allocated (``cpu=2,gres/shard=12,...``)."""
 
     tres: str = ""
 
@@ -117,8 +117,8 @@ class Target:
 
 
 def by_record(views: Iterable[JobView]) -> list[Target]:
-    """The records in which these jobs and tasks stand, the largest first. Of each record that is
-    to be changed all waiting tasks must be among ``views``."""
+    """The records of these jobs and tasks, the largest first. All waiting tasks of each record to
+    be changed must be among ``views``."""
     records: dict[int, list[JobView]] = {}
     for view in views:
         records.setdefault(view.job_id, []).append(view)
@@ -126,9 +126,9 @@ def by_record(views: Iterable[JobView]) -> list[Target]:
 
 
 def _target(tasks: Sequence[JobView]) -> Target:
-    """slurmctld keeps the tasks that were never touched in one record. Named together, all of them
-    or more, they are updated as one; a part of them it would split into a record each, and then
-    give a new gres to the first only and say that all went well (tried 22.05 and 24.11)."""
+    """slurmctld keeps the tasks that were never changed in one record. Named together, all of them
+    or more, they are updated as one. A part of them it would split into a record each, give a new
+    gres to the first only, and still report success (tried on 22.05 and 24.11)."""
     names = {view.array_task or "" for view in tasks}
     numbers = sorted(int(name) for name in names if name.isdigit())
     if len(numbers) < 2:

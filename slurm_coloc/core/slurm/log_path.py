@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a batch job's log is, from the patterns of sbatch -o and -e.
+"""Finds a batch job's log from the patterns of sbatch -o and -e.
 
 Prolog and Epilog get SLURM_JOB_STDOUT and SLURM_JOB_STDERR unexpanded on 22.05 and on 24.11
 (tried), and neither the array's numbers nor the job's name. slurmstepd expands the pattern when
 the job starts; this file follows it (slurmd/slurmstepd/fname.c at 22.05, slurmd/common/fname.c at
 24.11; every rule here was tried on both releases, see tests/unit/hooks/logpaths-*.json).
 
-What cannot be known is left open: ``expand`` returns exact paths in the order in which to try
-them, and one search (a folder and a regular expression for names in it) where a part is unknown.
+``expand`` returns exact paths in the order in which to try them, and one search (a folder and a
+regular expression for names in it) where a part is unknown.
 """
 
 import re
@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"%(?:%|([0-9]*)(.)?)", re.DOTALL)
 
 
 class LogFacts(NamedTuple):
-    """What a node knows of a job when its Epilog runs.
+    """The facts that a node knows of a job when its Epilog runs.
 
     ``array`` is (master job id, task id), None for a job that is no array task; it counts only
     where ``array_known``. ``hosts`` are the names that %N may stand for: the short host name
@@ -64,7 +64,7 @@ def default_pattern(is_array: bool) -> str:
 
 
 def expand(pattern: str | None, facts: LogFacts) -> LogPath:
-    """Where the log of ``pattern`` may be; None means that the job named no -o."""
+    """The possible paths of the log of ``pattern``; None: the job named no -o."""
     if pattern is None:
         return _expand_default(facts)
     if "\\" in pattern:
@@ -91,7 +91,7 @@ def _expand_default(facts: LogFacts) -> LogPath:
 
 
 def _readings(pattern: str, facts: LogFacts) -> list[_Reading]:
-    """Every way that a release may read the pattern, the likeliest first."""
+    """Every way in which a release may read the pattern, the likeliest first."""
     hosts = facts.hosts if "N" in pattern and facts.hosts else facts.hosts[:1] or ("",)
     arrays: list[tuple[tuple[int, int] | None, bool]] = [(facts.array, True)]
     if not facts.array_known:

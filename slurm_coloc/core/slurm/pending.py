@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's reason codes of waiting jobs in words (slurm.h of 24.11; squeue's manual)."""
+"""Slurm's reason codes of waiting jobs, in words (slurm.h of 24.11; squeue's manual)."""
 
 import re
 
-# Reasons under which it is worth asking what resource binds; under the others nothing is short.
+# Reasons under which a resource may be short.
 RESOURCE_REASONS = (
     "", "None", "Resources", "Priority", "Constraints", "ReqNodeNotAvail", "PartitionConfig",
     "BadConstraints",
@@ -54,7 +54,7 @@ _WHAT = (
 
 
 def _limit_text(who: str, kind: str, what: str) -> str:
-    """A limit's reason in words: whose limit, of what, and when it ends."""
+    """A limit's reason in words: its owner, its resource, and when it ends."""
     name = next((text for mark, text in _WHAT if what.startswith(mark)), "a resource")
     whose = "its QOS" if who == "QOS" else "its account or user"
     minutes = " over time" if "Min" in what else ""
@@ -78,5 +78,5 @@ def pending_text(reason: str) -> str:
 
 
 def resources_may_bind(reason: str) -> bool:
-    """Whether a job that waits for ``reason`` may lack resources."""
+    """Whether a job with this reason may lack resources."""
     return base_reason(reason) in RESOURCE_REASONS

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """QOS and association limits on GPUs and shards, and whether a job breaks them.
 
-Slurm counts shards apart from GPUs: ``gres/gpu=2`` limits no shard job, and under
-``MinTRES gres/gpu=1`` a shard job waits for ever (QOSMinGRES) or is refused (DenyOnLimit). Tried on
-24.11 with slurmdbd. The rule that keeps their meaning is in admin/rules/limit_plan.
+Slurm counts shards apart from GPUs: ``gres/gpu=2`` limits no shard job, and under ``MinTRES
+gres/gpu=1`` a shard job waits for ever (QOSMinGRES) or is refused (DenyOnLimit). Tried on 24.11
+with slurmdbd. admin/rules/limit_plan has the rule that keeps the limits' meaning.
 """
 
 import re
@@ -20,8 +20,8 @@ GPU, SHARD, BILLING = "gres/gpu", "gres/shard", "billing"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One kind of limit: ``name`` as `sacctmgr modify` takes it, ``column`` as `sacctmgr show`
-    shows it, whose use it counts (``per``), and Slurm's reason of a job that it stops."""
+    """One kind of limit: ``name`` of `sacctmgr modify`, ``column`` of `sacctmgr show`, ``per``:
+    whose use it counts, and Slurm's reason of a job that it stops."""
 
     name: str
     column: str
@@ -90,7 +90,6 @@ class LimitOwner:
 
     @property
     def title(self) -> str:
-        """Its name for people."""
         if self.qos:
             return f"QOS {self.qos}"
         where = f" in partition {self.partition}" if self.partition else ""
@@ -101,7 +100,7 @@ class LimitOwner:
 
 @dataclass(frozen=True, slots=True)
 class SiteLimits:
-    """All that `sacctmgr` shows: QOS by name, associations, and each partition's weights."""
+    """The limits that `sacctmgr` shows: QOS by name, associations, and each partition's weights."""
 
     qos: Mapping[str, LimitOwner] = field(default_factory=dict)
     assocs: tuple[LimitOwner, ...] = ()
@@ -118,8 +117,8 @@ NO_LIMITS = SiteLimits()
 
 
 def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> list[LimitOwner]:
-    """Associations that a job counts in: its user's in that partition, else that for all, its
-    account's, the parents' up to the root."""
+    """The associations in which a job counts: its user's in that partition, else that for all, its
+    account's, and the parents' up to the root."""
     own = [one for one in site.assocs if one.account == account and one.uid == uid and one.user]
     found = [one for one in own if one.partition == partition] or [
         one for one in own if not one.partition
@@ -139,7 +138,7 @@ def _chain(site: SiteLimits, account: str | None, uid: int, partition: str) -> l
 def limit_owners(
     request: JobRequest, partition: str, shape: ClusterShape, site: SiteLimits
 ) -> list[LimitOwner]:
-    """Whose limits hold for a job in one partition, the first to set one wins (man sacctmgr:
+    """The owners of the limits of a job in one partition; the first to set one wins (man sacctmgr:
     partition QOS, job QOS, user, account, parents; OverPartQOS puts the job's QOS first)."""
     chain = _chain(site, request.account or request.default_account, request.uid, partition)
     default = next((one.default_qos for one in chain if one.default_qos), site.default_qos)
@@ -153,13 +152,13 @@ def limit_owners(
 
 
 def longest(owners: list[LimitOwner]) -> LimitOwner | None:
-    """Whose MaxWall holds for a job: the first that sets one."""
+    """The owner of the MaxWall of a job: the first that sets one."""
     return next((one for one in owners if one.max_wall_s is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A limit that a job breaks by its own size, so that it could never start."""
+    """A limit that a job exceeds by its own size, so that it could never start."""
 
     owner: LimitOwner
     option: Option
@@ -176,7 +175,7 @@ class Broken:
 
 
 def broken(owners: list[LimitOwner], asked: Counts) -> Broken | None:
-    """The first limit that a job of such counts can never meet; minutes are not judged."""
+    """The first limit that a job of these counts can never meet; minutes are not checked."""
     seen: set[tuple[str, str]] = set()
     for owner in owners:
         for name, limits in owner.limits.items():
@@ -207,10 +206,10 @@ def _counts(weights: Weights, gpus: int, shards: int) -> dict[str, int]:
 def within(
     decision: Decision, request: JobRequest, shape: ClusterShape, site: SiteLimits
 ) -> Decision:
-    """The decision under the site's limits: a job that could never start as a share, and could on
-    whole GPUs, gets those.
+    """The decision under the site's limits: a job that could never start as a share but could on
+    whole GPUs gets those.
 
-    A job that breaks a limit either way is left to Slurm, which says so in its own words.
+    A job that exceeds a limit either way is left to Slurm, which reports it.
     """
     if decision.action is not Action.COLLOCATE or decision.slice_mib:
         return decision  # a MIG device counts as a GPU
@@ -224,7 +223,7 @@ def within(
         refused = broken(owners, _counts(weights, 0, shards))
         if refused is None:
             continue
-        # The same limits in whole GPUs; where these are broken too, sharing is not what stops it.
+        # The same limits for whole GPUs: where these are exceeded too, sharing is not the cause.
         if broken(owners, _counts(weights, gpus, 0)) is None:
             return Decision(Action.EXCLUSIVE, Reason.LIMIT, detail=refused.text)
     return decision
@@ -238,7 +237,7 @@ _TRES = {"GRES": ("gres/gpu", "gres/shard"), "Billing": (BILLING,)}
 
 
 def limits_behind(reason: str, owners: list[LimitOwner]) -> list[str]:
-    """The limits that may stand behind a reason such as QOSMaxGRESPerUser, in words."""
+    """The limits that may cause a reason such as QOSMaxGRESPerUser, in words."""
     found = _REASON.fullmatch(reason)
     if found is None:
         return []
@@ -264,7 +263,8 @@ def limits_behind(reason: str, owners: list[LimitOwner]) -> list[str]:
 
 
 def _fits(option: Option, kind: str, rest: str) -> bool:
-    """Whether a reason's middle (Grp, Max, Min) and end (PerUser, RunMinutes, ...) mean it."""
+    """Whether a reason with this middle (Grp, Max, Min) and end (PerUser, RunMinutes, ...) means
+    the limit."""
     if not option.name.startswith(kind):
         return False
     minutes = "Min" in rest

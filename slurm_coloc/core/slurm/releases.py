@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What depends on the number of a Slurm release: one table, each row with its source.
 
-Differences that an answer itself shows are not here: the parsers read every spelling
-(adapters/slurm/commands/parse.py lists them). docs/developer/a-new-slurm-release.md says what to
-do when a new release comes.
+Differences that Slurm's answers show themselves are not here: the parsers read every spelling
+(adapters/slurm/commands/parse.py lists them). docs/developer/a-new-slurm-release.md says what to do
+for a new release.
 """
 
 import re
@@ -24,7 +24,7 @@ def shown(release: Release) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Something that holds from release ``first`` on: what, and how that is known."""
+    """A property that holds from release ``first`` on: what, and how that is known."""
 
     first: Release
     what: str
@@ -78,6 +78,6 @@ SOUND_BACKFILL = Since(
     "ADR 20: 24.11.5 does not, 26.05.5 does",
 )
 
-# Anybody's `sbatch -n1 --gpus=1 --spread-job` ends slurmctld 24.11.5 under MULTIPLE_SHARING_GRES_PJ
-# (tried without any plugin of ours); other releases were not seen to.
+# `sbatch -n1 --gpus=1 --spread-job` of any user ends slurmctld 24.11.5 under
+# MULTIPLE_SHARING_GRES_PJ (tried without any plugin of ours); other releases were not checked.
 SPREAD_JOB_CRASH: Release = (24, 11)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training says of its checkpoints in its log: a line when one is saved, and one when it
-leaves to go on later. The lines are those of slurm_coloc.checkpoint; any program may print them."""
+"""The lines that a training writes into its log about its checkpoints: one when one is saved, and
+one when it leaves to go on later. slurm_coloc.checkpoint prints them; any program may."""
 
 import re
 from typing import NamedTuple
@@ -17,6 +17,5 @@ class Announced(NamedTuple):
 
 
 def announced(tail: bytes) -> Announced:
-    """What the end of a log tells."""
     found = {match[1] for match in _LINE.finditer(tail)}
     return Announced(b"checkpoint saved" in found, b"to be continued" in found)

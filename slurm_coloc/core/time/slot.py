@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time slots: whether a job has them, when one ends, and which step comes next.
 
-The time limit stays the user's, so the slot's end is ours and Slurm never kills at it: colocd that
-is away makes a slot longer, and loses no job. Each step follows from what Slurm shows now.
+The time limit stays the user's; only colocd knows the slot's end, and Slurm never kills at it:
+while colocd is away a slot only lasts longer. Each step follows from what Slurm shows now.
 """
 
 import re
@@ -12,15 +12,15 @@ from math import ceil
 
 from slurm_coloc.core.slurm.job import JobView
 
-# A run whose signal nobody saw (colocd was away) and that asked to go on counts as a whole slot
-# where it lasted this part of one.
+# A run without a noted signal (colocd was away) that asked to go on counts as a whole slot if it
+# lasted this part of one.
 NEARLY = 0.9
-# What a job writes into its Comment that saved and cannot leave: `coloc: saved $(date +%s)`.
+# The Comment of a job that has saved and cannot leave: `coloc: saved $(date +%s)`.
 _SAVED = re.compile(r"coloc: saved (\d{9,11})(?!\d)")
 # The clocks of a node and of colocd may be so far apart.
 CLOCKS_S = 5.0
-# flow/time/limits writes what a run lost at least this often. Over a longer gap, while colocd was
-# away, the last speed says nothing.
+# flow/time/limits writes what a run lost at least this often (s). Over a longer gap, while colocd
+# was away, the last speed says nothing.
 GAP_S = 60.0
 
 
@@ -46,7 +46,7 @@ class Slot:
 
     @property
     def text(self) -> str:
-        """For the job's environment (COLOC_SLOT)."""
+        """The slot as COLOC_SLOT in the job's environment."""
         return f"{self.length_s},{self.warn_s},{self.signal}"
 
 
@@ -74,8 +74,8 @@ def choose(
 ) -> tuple[Slot | None, str]:
     """A job's slot, and one line for its user ("" where there is nothing to say).
 
-    ``asked_s``: by --coloc-slot, 0: none wanted, None: nothing said. ``limit_min``: its time limit
-    in minutes where it gave one. ``why_not``: why a job like this has no slots, "" where it may.
+    ``asked_s``: --coloc-slot, 0: none wanted, None: not given. ``limit_min``: its time limit in
+    minutes where it gave one. ``why_not``: why a job like this has no slots, "" where it may.
     """
     wanted = rules.default_s if asked_s is None else asked_s
     if not wanted:
@@ -117,9 +117,9 @@ class Step(StrEnum):
 class State:
     """What is known of a job with slots; seconds and Unix seconds.
 
-    ``restart``: the run that was seen last and is accounted for; ``signalled_s``: when that run had
-    its signal; ``used_s``: of the slots that ended; ``total_s``: of them all, None: unlimited;
-    ``asks``: that run ended and asked to go on; ``placed``: the present run's time is bounded;
+    ``restart``: of the last run seen and accounted for; ``signalled_s``: when that run had its
+    signal; ``used_s``: by the slots that ended; ``total_s``: of all slots, None: unlimited;
+    ``asks``: that run ended and asked to go on; ``placed``: the present run's time limit is set;
     ``behind_s``: since when it waits behind others, None: it does not; ``lost_s``: what the present
     run lost beside others and its time limit is to give back.
     """
@@ -140,13 +140,13 @@ class State:
         return None if self.total_s is None else self.total_s - self.used_s
 
     def is_last(self, slot: Slot) -> bool:
-        """Whether all that is left ends within the present slot, so that its time limit ends it. A
-        limit that is stretched beyond the slot's end makes it a slot like any other."""
+        """Whether all time that is left fits in the present slot, so that the time limit ends the
+        job. A limit that is stretched beyond the slot's end makes it an ordinary slot."""
         return self.left_s is not None and self.left_s + self.lost_s <= slot.length_s
 
 
 def limit_min(left_s: float) -> int:
-    """Minutes of a time limit for the time that is left; the last minute may be begun."""
+    """Minutes of a time limit for the time that is left, rounded up."""
     return max(1, ceil(left_s / 60))
 
 
@@ -207,11 +207,12 @@ def saved_since(comment: str, signalled_s: float) -> bool:
 def given_back_s(
     lost_s: float, at_s: float, speed: float, start_s: float, end_s: float, max_factor: float
 ) -> float:
-    """What a run from ``start_s`` to ``end_s`` lost beside others and is no time of its own.
+    """Seconds that a run from ``start_s`` to ``end_s`` lost beside others, which do not count as
+    its own.
 
-    ``lost_s`` was counted up to ``at_s``, when it ran at ``speed``: from there to its end it is
-    taken to have gone on so, for a gap between two counts. As time limits are
-    (slowdown.max_factor), no more than that all of its time is so many times its own.
+    ``lost_s`` was counted up to ``at_s``, when it ran at ``speed``; the run is assumed to have kept
+    that speed to its end. As for time limits (slowdown.max_factor), no more than the run's own time
+    times max_factor is counted.
     """
     gap_s = min(max(0.0, end_s - at_s), GAP_S)
     most_s = max(0.0, end_s - start_s) * (1.0 - 1.0 / max_factor)
@@ -219,6 +220,6 @@ def given_back_s(
 
 
 def ended_by_slot(signalled: bool, asked: bool, ran_s: float, slot: Slot) -> bool:
-    """Whether a run that is back in the queue left at its slot's end: it had its signal, or said
-    that it goes on, or lasted nearly a slot. Else its owner or Slurm put it back."""
+    """Whether a run that is back in the queue left at its slot's end: it had its signal, asked to
+    go on, or lasted nearly a slot. Else its owner or Slurm put it back."""
     return signalled or asked or ran_s >= NEARLY * (slot.length_s - slot.warn_s)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time limits of jobs that share a GPU: how far one is stretched, and when.
+"""Time limits of jobs that share a GPU: by how much a limit is stretched, and when.
 
-A time limit is meant for a job alone on its GPU. What a run lost beside others is given back to it:
-its limit becomes the original plus the seconds lost so far. Backfill has planned the jobs behind it
-by the limit that it saw, so a limit is touched late, when little of it is left, and only by what is
-lost already or will be within one margin: neighbours that leave then have cost nobody anything.
-Each time the part that is left shrinks, so there are few steps (tests/unit/core/test_stretch.py
-bounds them). Slurm checks for jobs that are over their limit about twice a minute, and counts
-limits in whole minutes.
+A time limit is meant for a job alone on its GPU. The time that a run lost beside others is given
+back: its limit becomes the original plus the seconds lost so far. Backfill has planned the jobs
+behind it by the limit that it saw, so a limit is changed late, when little of it is left, and only
+by what is lost already or will be within one margin: neighbours that leave before have cost
+nothing. Each stretch is smaller than the one before, so there are few
+(tests/unit/core/test_stretch.py bounds them). Slurm checks for jobs over their limit about twice a
+minute, and counts limits in whole minutes.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ MARGIN_PART = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """[slowdown] as far as it decides. ``max_factor``: never longer than so many times the
-    original; ``margin_s``: it is touched when so little is left of it."""
+    """The part of [slowdown] that decides. ``max_factor``: the longest limit over the original;
+    ``margin_s``: a limit is changed when so little of it is left."""
 
     max_factor: float = 4.0
     margin_s: float = 300.0
@@ -30,8 +30,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A running job. ``base_s``: its limit as its owner gave it; ``limit_s``: as it stands;
-    ``lost_s``: what it lost beside others so far; ``speed``: its present one (1 = alone)."""
+    """A running job. ``base_s``: its owner's limit; ``limit_s``: its present one; ``lost_s``: lost
+    beside others so far; ``speed``: its present one (1 = alone)."""
 
     start_s: float
     base_s: float
@@ -42,7 +42,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What a limit must not pass, in seconds from the job's start, and why."""
+    """An upper bound of a limit, in seconds from the job's start, and why."""
 
     limit_s: float
     why: str
@@ -50,7 +50,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """``minutes``: the new limit, None where it stays; ``why``: the ceiling that was met, ""."""
+    """``minutes``: the new limit, None where it stays; ``why``: the ceiling that was met, or ""."""
 
     minutes: int | None
     why: str = ""
@@ -67,15 +67,15 @@ def due_s(job: Timed, rules: Rules) -> float:
 
 
 def wanted_s(job: Timed, now_s: float, rules: Rules) -> float:
-    """The limit that the job is to have, whatever the site allows: it is owed what it lost, and
-    lent what it will lose next at its present speed, one margin at most."""
+    """The limit that the job needs, whatever the site allows: it gets what it lost, and in advance
+    what it will lose at its present speed, one margin at most."""
     left_s = job.base_s - (now_s - job.start_s - job.lost_s)  # of its work, alone
     ahead_s = max(0.0, left_s) * (1.0 / job.speed - 1.0)
     return job.base_s + job.lost_s + min(ahead_s, margin_s(job.base_s, rules))
 
 
 def stretch(job: Timed, now_s: float, rules: Rules, ceilings: Iterable[Ceiling]) -> Stretch:
-    """What becomes of a limit that is due. Never shorter than it stands."""
+    """The new limit of a job that is due. Never shorter than the present one."""
     own = Ceiling(
         ceil(job.base_s * rules.max_factor / MINUTE_S) * MINUTE_S,
         f"slowdown.max_factor {rules.max_factor:g}",
@@ -102,8 +102,8 @@ class Reserved:
 
 
 def reserved_ceiling(one: Reserved, own: str, start_s: float, now_s: float) -> Ceiling | None:
-    """What a reservation of its node allows a job that began at ``start_s`` in the reservations
-    ``own``; None where it is over."""
+    """The ceiling by a reservation of its node for a job that began at ``start_s`` in the
+    reservations ``own``; None where the reservation is over."""
     if one.end_s is not None and one.end_s <= now_s:
         return None
     inside = one.name in own.split(",")

@@ -19,7 +19,7 @@ SLACK = 0.02
 STEERED = "its GPU is closed to newcomers until some have left"
 BY_NODE = "its GPU counts as full in Slurm's gate by node until some have left"
 NATIVE = "Slurm chooses the GPUs here, so nothing keeps others away"
-AGAIN = "within its slowdown limit again: its GPU is open to others"
+AGAIN = "within its slowdown limit again: its GPU is open to others again"
 
 
 @dataclass(frozen=True, slots=True)

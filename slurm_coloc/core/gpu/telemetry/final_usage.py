@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's record at its end: the agent's record and what the driver accounted since."""
+"""A run's record at its end: the agent's record, completed by the driver's accounting."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,10 +16,10 @@ def closed(
     job_of: Callable[[str, Use], int | None],
     ended_s: float,
 ) -> Plain:
-    """``record`` as it stands at the end. ``uses``: the processes of each GPU that the driver
-    remembers, None where it accounts nothing; ``job_of``: whose a process is that began after the
-    agent's last sample (0: another's, None: not known). Raises KeyError, TypeError or ValueError
-    for a record that is none."""
+    """``record`` at the end of the run. ``uses``: the processes of each GPU in the driver's
+    accounting, None without accounting; ``job_of``: the job of a process that began after the
+    agent's last sample (0: another run's, None: not known). Raises KeyError, TypeError or
+    ValueError for an invalid record."""
     run = resume(record)
     if uses is None:
         run.accounting = False
@@ -29,7 +29,7 @@ def closed(
     for uuid, each in uses.items():
         for use in each:
             if run.pids.account(uuid, use) or use.start_s < run.until_s - GAP_S:
-                continue  # the agent judged what is older
+                continue  # the agent has seen older ones
             if use.start_s < run.began_s - SLACK_S:
                 continue
             job_id = job_of(uuid, use)
@@ -41,6 +41,6 @@ def closed(
 
 
 def peak_mib(record: Plain) -> int | None:
-    """Of the fullest GPU, where nothing of the run was missed."""
+    """The peak of the fullest GPU (MiB), where nothing of the run was missed."""
     peaks = [int(gpu["peak_mib"]) for gpu in record["gpus"]]
     return max(peaks, default=0) or None if record["complete"] else None

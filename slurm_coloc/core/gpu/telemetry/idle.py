@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU that a job holds and does not use."""
 
-# An idle context keeps no SM busy; a training that waits for its data all the time shows some per
-# cent. DCGM rounds to 0.001.
+# An idle context keeps no SM busy; a training that always waits for its data shows some per cent.
+# DCGM rounds to 0.001.
 NOTHING = 0.01
 
 
 class Idle:
-    """Watches the SM activity of one run. ``since_s``: idle for long enough, since then."""
+    """Watches the SM activity of one run. ``since_s``: start of the present idle time, once that is
+    long enough."""
 
     def __init__(self, after_s: float) -> None:
         """``after_s``: seconds without activity; 0: never."""
@@ -16,8 +17,8 @@ class Idle:
         self.since_s: float | None = None
 
     def see(self, at_s: float, smact: float | None) -> bool:
-        """Take a sample; true at the moment in which the run becomes idle. An hour without
-        figures does not count as an hour of idleness."""
+        """Take a sample; true when the run has just become idle. Time without figures does not
+        count as idle."""
         if smact is None:
             self._quiet_s = None if self.since_s is None else self._quiet_s
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run used of one GPU, added up from samples."""
+"""A run's use of one GPU, added up from samples."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Plain = dict[str, Any]
 
 
 class Mean:
-    """Sum and number of the samples that had the figure."""
+    """Sum and number of the samples that have the figure."""
 
     __slots__ = ("count", "total")
 
@@ -18,19 +18,17 @@ class Mean:
         self.count = count
 
     def add(self, value: float | None) -> None:
-        """Take a sample."""
         if value is not None:
             self.total += value
             self.count += 1
 
     @property
     def value(self) -> float | None:
-        """None without samples."""
+        """The mean; None without samples."""
         return round(self.total / self.count, 4) if self.count else None
 
     @classmethod
     def of(cls, value: float | None, count: int) -> "Mean":
-        """From a record."""
         return cls() if value is None else cls(float(value) * count, count)
 
 
@@ -47,12 +45,12 @@ class OnGpu:
         self.neighbours_max = 0
 
     def take(self, reading: Reading, job_id: int, energy_j: float | None) -> float | None:
-        """Add a sample; ``energy_j``: the GPU's since the last one. Returns the run's activity."""
+        """Add a sample; ``energy_j``: of the GPU since the last one. Returns the run's activity."""
         mib = reading.mib_of(job_id)
         self.peak_mib = max(self.peak_mib, mib)
         self.mib.add(mib)
         profile, how = reading.profile, reading.how(job_id)
-        # While others compute and this run holds nothing yet, nothing is its own.
+        # While this run holds no memory yet, none of the others' activity is its own.
         smact = reading.part(profile.smact, job_id) if reading.held else profile.smact
         if smact is not None:
             self.smact.add(smact)
@@ -69,7 +67,6 @@ class OnGpu:
         return smact
 
     def plain(self, uuid: str) -> Plain:
-        """As it stands in the record."""
         return {
             "uuid": uuid,
             "peak_mib": self.peak_mib,
@@ -88,7 +85,6 @@ class OnGpu:
 
     @classmethod
     def of(cls, plain: Plain) -> "OnGpu":
-        """From a record."""
         count = int(plain["samples"])
         active = int(plain["smact_samples"])
         made = cls()

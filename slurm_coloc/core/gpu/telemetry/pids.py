@@ -8,15 +8,16 @@ from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry.reading import Held
 
 MOST = 64
-# A start time is the kernel's in clock ticks since boot, moved by what sets the clock meanwhile.
+# The kernel counts start times in ticks since boot, so setting the clock moves them.
 SAME_S = 2.0
-AGO_S = 2.5  # not in a sample for so long: it has gone
+AGO_S = 2.5  # seconds without a sample after which a process has ended
 
 Plain = dict[str, Any]
 
 
 class Pid(NamedTuple):
-    """``start_s``: of the process; ``from_s`` to ``end_s`` (None: it is there): on this GPU."""
+    """``start_s``: of the process; ``from_s`` to ``end_s`` (None: still there): its time on this
+    GPU."""
 
     pid: int
     start_s: float
@@ -27,16 +28,15 @@ class Pid(NamedTuple):
     seen_s: float
 
     def until(self, sampled_s: float) -> float | None:
-        """Its end, as far as the sample of ``sampled_s`` tells: one that was not in it has gone."""
+        """Its end as of the sample at ``sampled_s``: a process that was not in it has ended."""
         return self.seen_s if self.end_s is None and self.seen_s < sampled_s else self.end_s
 
     def is_same(self, pid: int, start_s: float) -> bool:
-        """Whether that is this very process."""
         return self.pid == pid and abs(self.start_s - start_s) <= SAME_S
 
 
 class Pids:
-    """At most MOST are kept: of those that have ended the smallest go first."""
+    """At most MOST processes; of those that have ended the smallest are dropped first."""
 
     def __init__(self) -> None:
         self._pids: list[Pid] = []
@@ -47,11 +47,9 @@ class Pids:
         return iter(self._pids)
 
     def on(self, uuid: str) -> list[Pid]:
-        """Those on one GPU."""
         return [one for one in self._pids if one.uuid == uuid]
 
     def see(self, at_s: float, uuid: str, held: Held) -> None:
-        """A process in a sample."""
         for place, one in enumerate(self._pids):
             if one.uuid == uuid and one.is_same(held.pid, held.start_s):
                 peak_mib = max(one.peak_mib, held.mib)
@@ -60,13 +58,13 @@ class Pids:
         self._take(Pid(held.pid, held.start_s, uuid, held.mib, at_s, None, at_s))
 
     def account(self, uuid: str, use: Use) -> bool:
-        """What the driver accounted of a process; false where it is none of these. Its time on the
-        GPU begins after the process does, so that a number that is used again does not fit."""
+        """Add the driver's accounting of a process; false where it is none of these. Its time on
+        the GPU begins after the process does, so a reused number does not match."""
         for place, one in enumerate(self._pids):
             if one.uuid != uuid or one.pid != use.pid or use.start_s < one.start_s - SAME_S:
                 continue
             if use.start_s > one.seen_s + SAME_S:
-                continue  # the number was given away after this one was seen last
+                continue  # a later process with the same number
             self._pids[place] = one._replace(
                 peak_mib=max(one.peak_mib, use.peak_mib),
                 from_s=min(one.from_s, use.start_s),
@@ -76,19 +74,19 @@ class Pids:
         return False
 
     def add(self, uuid: str, use: Use) -> None:
-        """A process that came and went between two samples and was of no other run."""
+        """Add a process that came and went between two samples and belonged to no other run."""
         end_s = use.start_s if use.end_s is None else use.end_s
         self._take(Pid(use.pid, use.start_s, uuid, use.peak_mib, use.start_s, end_s, end_s))
 
     def miss(self, use: Use) -> None:
-        """A process of an unknown job was on a GPU of this run."""
+        """Note a process of an unknown job on a GPU of this run."""
         self.unseen = {
             "count": int(self.unseen.get("count", 0)) + 1,
             "peak_mib": max(int(self.unseen.get("peak_mib", 0)), use.peak_mib),
         }
 
     def close(self, at_s: float) -> bool:
-        """End those that are in no sample any more; whether there were such."""
+        """End the processes that are in no sample any more; whether there were any."""
         ended = False
         for place, one in enumerate(self._pids):
             if one.end_s is None and at_s - one.seen_s > AGO_S:
@@ -106,7 +104,6 @@ class Pids:
         self._pids.append(one)
 
     def plain(self) -> list[Plain]:
-        """As it stands in the record."""
         return [
             {
                 name: round(value, 3) if isinstance(value, float) else value
@@ -117,7 +114,6 @@ class Pids:
 
     @classmethod
     def of(cls, plain: list[Plain], unseen: Plain) -> "Pids":
-        """From a record."""
         made = cls()
         for one in plain[:MOST]:
             end_s = one["end_s"]

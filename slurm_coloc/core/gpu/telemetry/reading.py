@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sample of a GPU or MIG device, with its processes and activity by job.
+"""One sample of a GPU or MIG device, with its processes and the activity of each job.
 
-No counter of NVIDIA tells the SM activity of one process. Alone on a GPU a job's activity is the
-GPU's; beside others it is taken in proportion to the time in which each had a kernel running
+NVIDIA has no counter for the SM activity of one process. Alone on a GPU a job's activity is the
+GPU's; beside others it is divided in proportion to the time in which each had a kernel running
 (NVML's per-process utilization), else by equal parts, and is called split.
 """
 
@@ -14,7 +14,8 @@ How = Literal["alone", "split", "mig"]
 
 
 class Held(NamedTuple):
-    """One process on a GPU. ``start_s``: when it began (epoch); ``job_id`` None: of no job.
+    """One process on a GPU. ``start_s``: its start (epoch); ``job_id`` None: of no job. ``busy``:
+    NVML's share of time with a kernel of this process (0..1), a weight and not an activity.
 
     ``busy``: NVML's share of time with a kernel of this process (0..1), a weight and no activity.
     """
@@ -39,11 +40,11 @@ class Profile(NamedTuple):
 class Reading:
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
     loaded; ``index``: NVML's number of the GPU; ``minor``: of /dev/nvidiaN; ``source``: of the
-    ``profile``; ``why``: reasons of what is None.
+    ``profile``; ``why``: reasons of each None.
 
-    ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None where there
-    is a process of no job; ``foreign_mib``: what such processes hold; ``weights``: each job's part
-    of the activity: the parts of all jobs and of the processes of no job add up to 1.
+    ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None for a process
+    of no job; ``foreign_mib``: memory of such processes; ``weights``: each job's part of the
+    activity; with the processes of no job they add up to 1.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Reading:
         self.weights = _weights(held)
 
     def mib_of(self, job_id: int) -> int:
-        """What the processes of a job hold here."""
+        """MiB of the processes of a job here."""
         return self.jobs.get(job_id, 0)
 
     def part(self, value: float | None, job_id: int) -> float | None:
@@ -94,7 +95,7 @@ class Reading:
         return None if value is None else value * self.weights.get(job_id, 0.0)
 
     def how(self, job_id: int) -> How:
-        """How the activity of a job here is known."""
+        """How a job's activity is known: measured alone, or split."""
         if self.owners - {job_id}:
             return "split"
         return "mig" if self.mig else "alone"
@@ -105,6 +106,6 @@ def _weights(held: tuple[Held, ...]) -> dict[int, float]:
     for one in held:
         busy[one.job_id] = busy.get(one.job_id, 0.0) + (one.busy or 0.0)
     total = sum(busy.values())
-    if total <= 0:  # the driver does not report it, or nobody had a kernel
+    if total <= 0:  # not reported, or no kernel ran
         busy, total = dict.fromkeys(busy, 1.0), float(len(busy))
     return {job: part / total for job, part in busy.items() if job is not None}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's course in at most 120 points of equal length: when they are full, pairs become one."""
+"""The course of a run in at most 120 points of equal length; when they are full, pairs are
+merged."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ STEP_S = 5
 
 
 class Series:
-    """Memory as the greatest of each step, SM activity as its mean; None: no sample."""
+    """Memory: the maximum of each step; SM activity: its mean; None: no sample."""
 
     def __init__(self, start_s: float, step_s: int = STEP_S) -> None:
         self.start_s = start_s
@@ -19,7 +20,7 @@ class Series:
         self._counts: list[int] = []
 
     def add(self, at_s: float, mib: int, smact: float | None) -> None:
-        """Take a sample; one of before the start is left out."""
+        """Add a sample; one from before the start is left out."""
         number = int((at_s - self.start_s) // self.step_s)
         if number < 0:
             return
@@ -49,7 +50,6 @@ class Series:
         self.step_s *= 2
 
     def plain(self) -> dict[str, Any]:
-        """As it stands in the record."""
         means = [
             round(total / count, 3) if count else None
             for total, count in zip(self._sums, self._counts, strict=True)
@@ -69,7 +69,7 @@ class Series:
         if made.step_s < 1 or len(memory) != len(smact):
             raise ValueError("series")
         made._memory = [None if one is None else int(one) for one in memory]
-        # how many samples a mean was made of is not kept: as many as the step has seconds
+        # the number of samples of a mean is not stored: assume one for each second of the step
         made._counts = [0 if one is None else made.step_s for one in smact]
         made._sums = [0.0 if one is None else float(one) * made.step_s for one in smact]
         return made

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run used, added up from samples; and its record (version 1), from which it goes on.
+"""A run's use, added up from samples, and its record (version 1), from which it can be continued.
 
 The record is a plain dictionary. Memory in MiB, times in seconds since the epoch, activities 0..1,
-energy in J. "Not available" is null, and "why" says the reason.
+energy in J. Figures that are not available are null, and "why" has the reason.
 
-The peak of a run on a GPU is the greatest of its samples (the sum of its processes), and of what
-the driver's accounting tells of each process: those that were there together add up, each with its
-own peak, so it is never too small.
+The peak of a run on a GPU is the maximum of its samples (the sum of its processes) and of the
+driver's accounting of each process: the peaks of processes that ran together are added, so it is
+never too small.
 """
 
 from collections.abc import Iterable
@@ -32,8 +32,9 @@ class Met(NamedTuple):
 
 
 class RunUse:
-    """One run of a job. ``began_s``: when its Prolog began, which also tells a job id that is used
-    again; ``since_s``, ``until_s``: its first and last sample, 0 before there is one."""
+    """One run of a job. ``began_s``: the start of its Prolog, which also distinguishes a job id
+    that is used again; ``since_s``, ``until_s``: its first and last sample, 0 before there is
+    one."""
 
     def __init__(self, job_id: int, restart: int, began_s: float) -> None:
         self.job_id, self.restart, self.began_s = job_id, restart, began_s
@@ -88,7 +89,8 @@ class RunUse:
         return smact
 
     def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
-        """Keep how the GPUs are that the run holds memory of; the MiB of each other job there."""
+        """Keep the state of the GPUs on which the run holds memory; the MiB of each other job
+        there."""
         neighbours: dict[int, int] = {}
         for reading in there:
             for job_id, mib in reading.jobs.items():
@@ -119,14 +121,14 @@ class RunUse:
             self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
     def note(self, at_s: float, kind: str, text: str) -> None:
-        """Keep an event; the first twenty."""
+        """Keep an event, up to MOST_EVENTS."""
         if len(self.events) >= MOST_EVENTS:
             self._leave_out("events")
             return
         self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200]})
 
     def note_again(self, at_s: float, kind: str, text: str) -> None:
-        """Keep an event that may come many times: once, with its last time."""
+        """Keep a repeated event once, with its last time."""
         for event in self.events:
             if (event["kind"], event["text"]) == (kind, text[:200]):
                 event["at_s"] = round(at_s, 3)
@@ -137,7 +139,7 @@ class RunUse:
         self.left_out[what] = self.left_out.get(what, 0) + 1
 
     def peak_on(self, uuid: str) -> int:
-        """MiB: of the samples and of the driver's accounting."""
+        """The peak in MiB, of the samples and the driver's accounting."""
         uses = [
             Use(one.pid, one.from_s, one.until(self.until_s), one.peak_mib)
             for one in self.pids.on(uuid)
@@ -149,8 +151,8 @@ class RunUse:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that the run may have held was missed: no process on its GPUs whose job
-        is not known, and either accounting, which remembers what came and went, or no gap."""
+        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs,
+        and there is either accounting, which remembers ended processes, or no gap."""
         return not self.pids.unseen and (self.accounting or self.gap_s <= GAP_S)
 
     def record(self) -> Plain:
@@ -189,7 +191,7 @@ class RunUse:
 
 def resume(plain: Plain) -> RunUse:
     """The run of a record, to be continued; raises KeyError, TypeError or ValueError where the
-    record is none of version 1."""
+    record is not of version 1."""
     if plain["v"] != VERSION:
         raise ValueError("version")
     made = RunUse(int(plain["job_id"]), int(plain["restart"]), float(plain["began_s"]))

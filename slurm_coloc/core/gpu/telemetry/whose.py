@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a process is, from what /proc shows: only signs that the process' user cannot write.
+"""The job of a process, from signs in /proc that its user cannot write.
 
-The order of trust: the cgroup that slurmstepd made (root's), the title of a slurmstepd above the
-process, and at last the environment, which the user does write and which therefore counts only
-beside the uid of that very job (see adapters/procs).
+In order of trust: the cgroup that slurmstepd made (root's), the title of a slurmstepd above the
+process, and last the environment, which the user can write and which therefore counts only together
+with the uid of that job (see adapters/procs).
 """
 
 import re
@@ -24,7 +24,7 @@ STEPD = "slurmstepd"
 
 #: programs of MPS: its server holds GPU memory for its clients
 MPS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
-#: Of no job, and no fault either: display servers, the programs of the driver, of DCGM and of MPS.
+#: programs of no job that may be on a GPU: display servers, the driver's, DCGM's and MPS's
 SYSTEM = frozenset(
     {
         *("Xorg", "X", "Xwayland", "gnome-shell", "gdm-x-session", "nvidia-persistenced"),
@@ -36,7 +36,7 @@ COMM = 15  # the kernel cuts a program's name there
 
 
 class Group(NamedTuple):
-    """What a cgroup path tells. ``top``: the job's own folder in the hierarchy, for a SLUID."""
+    """The job in a cgroup path. ``top``: the job's own folder in the hierarchy, for a SLUID."""
 
     job_id: int | None = None
     sluid: str = ""
@@ -64,7 +64,7 @@ def of_title(cmdline: bytes) -> int | None:
 
 
 def of_environ(environ: bytes) -> int | None:
-    """SLURM_JOB_ID as the process was started with."""
+    """SLURM_JOB_ID in the environment with which the process was started."""
     for item in environ.split(b"\0"):
         name, _, value = item.partition(b"=")
         if name == b"SLURM_JOB_ID" and value.isdigit() and len(value) <= 10:
