@@ -16,8 +16,7 @@ from slurm_coloc.flow.nodes import epilog
 
 log = structlog.get_logger()
 
-# Seconds for which a start waits for slurmctld; the pause between readings while the cluster is not
-# known.
+# Seconds for which a start waits for slurmctld; the pause until the cluster is known.
 FIRST_SHAPE_S = 2.0
 RECOVER_S = 1.0  # between two rounds while recoveries are open
 SLOTS_S = 1.0  # between two rounds over the jobs with time slots: two questions to the database
@@ -30,8 +29,7 @@ class Loops:
         self._ends = ends
 
     def refreshing(self) -> asyncio.Task[None]:
-        """The loop that reads the cluster's shape; it goes on when the start no longer waits for
-        it."""
+        """The loop that reads the cluster's shape; a start waits for its first round only."""
         return asyncio.create_task(self._every(self.refresh_pause, self._refresh))
 
     def others(self) -> list[asyncio.Task[None]]:

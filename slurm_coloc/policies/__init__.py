@@ -2,8 +2,7 @@
 """Placement policies, one a file, found by name; a new one changes no other file.
 
 Each module has POLICY, an object as core/place/placing.Policy describes it. Most only order the
-GPUs that admit a job (ByOrder); the conditions of sharing and the queue discipline are the same for
-all.
+GPUs that admit a job (ByOrder); sharing conditions and queue discipline are the same for all.
 """
 
 import pkgutil
@@ -25,8 +24,8 @@ def registry() -> MappingProxyType[str, Policy]:
 
 
 def policy(name: str, known: Mapping[str, Policy] | None = None) -> Policy:
-    """The policy called ``name`` of ``known``, by default of this package; raises UsageFault naming
-    those that exist."""
+    """The policy ``name`` of ``known`` (default: this package); raises UsageFault with the
+    names."""
     among = registry() if known is None else known
     if name not in among:
         raise UsageFault(f"unknown policy {name!r}: one of {', '.join(sorted(among))}")

@@ -86,8 +86,8 @@ class Learned:
 
 @lru_cache(maxsize=256)
 def step(runs: int, level: float) -> float:
-    """c: a normal value exceeds the largest of ``runs`` others by more than c sd with probability 1
-    - level."""
+    """c: a normal value exceeds the largest of ``runs`` others by c sd with probability 1 -
+    level."""
     normal = NormalDist()
     width = 0.02
     points = [-6 + width * i for i in range(600)]
@@ -129,8 +129,7 @@ def same_batch(
     known = [one for one in past if one.runs]
     if not known:
         return None
-    # Runs on the job's own type of GPU, where there are any; a larger peak on another type counts
-    # too.
+    # Runs on the job's own GPU type, where there are any; larger peaks elsewhere count too.
     runs = sum(one.runs for one in known if not one.other_gpu) or sum(one.runs for one in known)
     foreign = all(one.other_gpu for one in known)
     peak = max(one.peak_mib for one in known)

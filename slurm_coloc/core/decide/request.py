@@ -107,8 +107,7 @@ def _demand(request: JobRequest) -> GpuDemand:
     """Count the GPUs of a request over tres_per_node, _job, _task and _socket.
 
     Where several are given the largest counts: Slurm requires them to be consistent. A request per
-    socket cannot be counted before the node is known, so it counts as several and is never put on
-    one GPU.
+    socket cannot be counted before the node is known, so it counts as several.
     """
     per_node = request.ntasks_per_node
     spread = math.ceil((request.num_tasks or 1) / per_node) if per_node else 1

@@ -59,8 +59,8 @@ def predicted(
 def alone_s(
     smact: float, start_s: float, end_s: float, others: Sequence[Beside], method: str
 ) -> float:
-    """Seconds that the work of a run from ``start_s`` to ``end_s`` takes alone; an unknown activity
-    counts as busy."""
+    """Seconds that the work of a run from ``start_s`` to ``end_s`` takes alone; unknown activities
+    count as busy."""
     cuts = {start_s, end_s}
     for one in others:
         cuts |= {one.start_s, one.end_s if one.end_s is not None else end_s}
@@ -110,8 +110,7 @@ def wishes(loads: Sequence[Load], total: float | None, method: str) -> list[floa
     Beside others a job's part is its activity alone times its speed there. Several activities may
     explain the same parts (jobs that block each other have small parts, as small jobs do), so the
     search begins at the expected ones, or at busy where nothing is known. On a full GPU (``total``:
-    its measured activity) parts say even less: a job that was never measured alone counts as busy
-    there.
+    its measured activity) parts say even less: a job never measured alone counts as busy.
     """
     full = total is not None and total >= FULL and len(loads) > 1
     least, found = [], []
@@ -144,8 +143,8 @@ def smallest(smact: float | None, method: str = "mps") -> float:
 def within_slowdown(
     decision: Decision, limit: float, smact: float | None, *, steered: bool
 ) -> Decision:
-    """The decision under a slowdown limit. ``smact``: the SM activity expected alone. A MIG device
-    has no neighbours."""
+    """The decision under a slowdown limit. ``smact``: expected alone. MIG devices have no
+    neighbours."""
     if decision.action is not Action.COLLOCATE or decision.slice_mib:
         return decision
     least = ALONE if steered else max(ALONE, smallest(smact))

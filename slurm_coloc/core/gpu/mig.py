@@ -170,8 +170,7 @@ class Slice(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the compute instance is all of its GPU instance, so that its memory is its
-        own."""
+        """Whether it is all of its GPU instance, so that its memory is its own."""
         return self.compute == self.of
 
     @property
@@ -194,8 +193,7 @@ def slice_mib(name: str, kind: str | None = None) -> int | None:
     """MiB that a job can use on a device of this gres type; None where no card has it.
 
     ``kind``: the card; None: the least of any card with this name counts. Compute instances of one
-    GPU instance share its memory: a job's part there is by compute slices, so that all parts
-    together fit.
+    GPU instance share its memory: a job's part there is by compute slices, so that all fit.
     """
     found = slice_of(name)
     if not found:
@@ -242,8 +240,7 @@ def _spots(wanted: list[Profile], taken: int) -> tuple[int, ...] | None:
 
 
 def layouts(kind: Card) -> tuple[tuple[str, ...], ...]:
-    """Every set of profiles that fits one GPU and leaves no room for another, largest instances
-    first."""
+    """Every set of profiles that fits one GPU and leaves no room, largest first."""
     found: set[tuple[str, ...]] = set()
     order = tuple(one.name for one in reversed(kind.profiles))
 

@@ -4,8 +4,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# The driver and the Prolog read the same host's clock; the driver rounds to whole seconds on some
-# releases.
+# Driver and Prolog read one clock; the driver has whole seconds on some releases.
 SLACK_S = 1.0
 
 

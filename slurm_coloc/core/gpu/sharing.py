@@ -4,8 +4,7 @@
 An MPS server serves one user at a time; another user's client waits until the first one's have
 left, which may be hours. So the first user on a GPU has MPS there for as long as his jobs run on
 it, and other users' jobs take turns with that server. Where the site allows one server for all
-users (`sharing.users = "all"`, Volta and later), everybody has MPS and a fault of one client ends
-all of them.
+users (`sharing.users = "all"`, Volta and later), everybody has MPS and one client's fault ends all.
 """
 
 import re
@@ -37,8 +36,7 @@ GPU_NAME = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}")
 
 
 class Rule(NamedTuple):
-    """An exception of [[sharing.rules]] for ``node``, a list of nodes, and ``gpu`` (GPU_NAME);
-    None: for all."""
+    """An exception of [[sharing.rules]] by ``node`` (a list) and ``gpu`` (GPU_NAME); None: all."""
 
     method: Literal["mps", "streams"]
     node: str | None = None

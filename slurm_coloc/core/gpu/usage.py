@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates a run's use from the records of its nodes' agents (form: flow/nodes/usage).
 
-A run on several nodes has a record of each. Everything here is of this run alone, also on a shared
-GPU.
+A run has a record of each node. Everything here is of this run alone, also on a shared GPU.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +31,7 @@ def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> 
         return None
     began_s = start_s or 0.0
     late_s = max(one["since_s"] for one in records) - began_s
-    # The driver's accounting covers an agent's late start or absence; ``complete`` in the record
-    # says so.
+    # The driver's accounting covers an agent's late start or absence: then it is ``complete``.
     complete = [one["complete"] for one in records if "complete" in one]
     late = late_s > max(LATE_S, LATE_PART * (end_s - began_s))
     return OwnPeak(max(held), all(complete) and (len(complete) == len(records) or not late))

@@ -93,8 +93,7 @@ class Reservation:
 class Offer:
     """When a node, or all of them, could hold a job: lower is better.
 
-    ``idle``: the negative number of its idle slots; ``slots``: in the order in which they become
-    free.
+    ``idle``: the negative number of its idle slots; ``slots``: the first free one first.
     """
 
     start_s: float

@@ -78,8 +78,7 @@ class Host:
         )
 
     def take(self, request: PlaceRequest, gpus: int) -> None:
-        """Take the CPUs and memory of a job that starts on so many GPUs here; a negative number
-        returns them."""
+        """Take CPUs and memory for a job on so many GPUs here; a negative number returns them."""
         self.version += 1
         part = gpus / request.gpus
         self.cpus -= request.cpus * part

@@ -8,8 +8,7 @@ asks for ``smact<GATE`` among the numbers of the nodes that it may get.
 Why the numbers (tried on 24.11 and 26.05): where *no* node of the cluster meets a constraint, the
 job waits and keeps its place and age. Where only a node that the job cannot get meets it (another
 partition, too small), slurmctld takes the request for impossible: BadConstraints, priority 0, for
-ever. A new constraint frees such a job, with its age. A node without a key meets no constraint on
-it.
+ever. A new constraint frees such a job, with its age. A node without a key never meets it.
 """
 
 import json
@@ -75,8 +74,8 @@ def _values(extra: str) -> dict[str, object] | None:
 
 
 def written(extra: str, pct: int, number: int | None = None) -> str | None:
-    """The Extra with the figure ``pct`` and the node's number, other keys unchanged; None where
-    Extra is no object."""
+    """The Extra with the figure ``pct`` and the node's number, other keys unchanged; None if it is
+    no object."""
     values = _values(extra)
     if values is None:
         return None

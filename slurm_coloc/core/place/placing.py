@@ -75,8 +75,7 @@ class View:
     plans: dict[bool, Any] = field(default_factory=dict)
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
-        """Slots that may admit a job. The simulator leaves out those unchanged since its
-        refusal."""
+        """Slots that may admit a job; the simulator leaves out those unchanged since a refusal."""
         return self.slots
 
     def refuse(self, request: PlaceRequest) -> None:

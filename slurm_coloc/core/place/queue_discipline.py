@@ -132,8 +132,7 @@ def first_that_starts(view: View, key: Key, idle_only: bool = False) -> Start | 
 
 @dataclass(frozen=True, slots=True)
 class ByOrder:
-    """A policy that orders the GPUs that admit a job. ``key``: the slots with the lowest keys are
-    used."""
+    """A policy that orders the GPUs that admit a job; slots with the lowest ``key`` are used."""
 
     name: str
     key: Key

@@ -20,8 +20,8 @@ BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
 
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
-    """The settings that the order depends on. ``tiers``: by partition; ``preempts``: for each QOS
-    those that it may preempt, empty where QOS do not count; ``tier_first``: tiers come before
+    """The settings that the order depends on. ``tiers``: by partition; ``preempts``: those that
+    each QOS may preempt, empty where QOS do not count; ``tier_first``: tiers come before
     reservations."""
 
     tiers: Mapping[str, int] = field(default_factory=dict)

@@ -49,8 +49,7 @@ def new_request(
     ``peaks_mib``: measured peaks of the decision's tasks so far, the ended one's last. After a GPU
     out-of-memory the waiting tasks get its recovery's request (``grown``), also those for a MIG
     device; "" where others caused it. After a peak above the share they get what the peak needs;
-    after enough small peaks that agree they get less, where the tasks are ``alike`` (have one
-    summary).
+    after enough small peaks that agree they get less, where the tasks are ``alike``.
     """
     if outcome is Outcome.OOM_GPU:
         return grown or None

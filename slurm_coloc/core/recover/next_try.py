@@ -3,8 +3,7 @@
 
 A job that needed more than it had gets more memory step by step, then a whole GPU. One that others
 ended (a neighbour above its share, a process of no job, a fault of MPS or of the card) comes back
-with the same request, and that does not count against it. Everything else is left to Slurm and the
-owner.
+with the same request, and that does not count against it. All else is left to Slurm.
 """
 
 import math
@@ -128,9 +127,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How a share grows: ``most`` times, each by at least ``more_mib`` and to at least ``ratio``
-    times the need (thesis, 7.2: 5 GB; 1.25 is ours: the request that failed is seldom a training's
-    last)."""
+    """How a share grows: ``most`` times, each by at least ``more_mib`` (thesis, 7.2: 5 GB) and to
+    at least ``ratio`` times the need (1.25 is ours: a failed request is seldom the last)."""
 
     most: int = 1
     more_mib: int = 5120

@@ -20,8 +20,7 @@ from slurm_coloc.core.slurm.job import JobView
 
 # MiB that a sample of a second ago may miss, with contexts and rounding.
 NEAR_MIB = 512
-# A job was at its fence if a sample at most AT_FENCE_S before its end was within these limits of
-# it.
+# A job was at its fence if a sample at most AT_FENCE_S before its end was this near to it.
 AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
 
 

@@ -7,8 +7,7 @@ Kubernetes: 13, 31, 43, 45, 68 and 109. All others concern the GPU, its driver o
 
 A fatal exception of one MPS client ends all clients of that server, and none learns which client
 caused it (NVIDIA's MPS documentation, on error containment). Exceptions of the compute engine are
-13, 31, 43, 69 and 109; 45 only says that a channel was cleaned up, which also follows a killed
-process.
+13, 31, 43, 69 and 109; 45 is a cleanup, which also follows a killed process.
 """
 
 import re

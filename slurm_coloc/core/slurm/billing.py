@@ -111,8 +111,7 @@ def good(weights: Weights, kinds: Iterable[Kind]) -> bool:
 
 
 def coarse(weights: Weights, kinds: Iterable[Kind]) -> str:
-    """A warning where a shard costs less than 1, so that the bill of small shares is rounded down
-    to 0."""
+    """A warning where a shard costs less than 1, so that small shares may cost nothing."""
     if not 0 < weights.shard < 1:
         return ""
     most = max((kind.shards for kind in kinds), default=0)
@@ -141,8 +140,7 @@ def proposed(weights: Weights, kinds: tuple[Kind, ...]) -> str:
 
     A present price of a GPU is kept, else it is its number of shards; the weights of other
     resources are kept. With several shard counts each GPU type gets a price of its own, and the
-    smallest one keeps its price: with one price for all, the shards of a larger GPU would cost more
-    than the GPU.
+    smallest one keeps its price: with one price the shards of a larger GPU would cost more than it.
     """
     rest = [f"{name}={value}" for name, value in weights.others.items()]
     counts = {kind.shards for kind in kinds}

@@ -82,8 +82,7 @@ class NodeUse:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """One short resource: the amount needed, free and in total; shards are counted on each of
-    ``gpus`` GPUs."""
+    """One short resource: needed, free and in total; shards are those on each of ``gpus`` GPUs."""
 
     resource: Resource
     needed: int

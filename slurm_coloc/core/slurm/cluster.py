@@ -59,8 +59,7 @@ class PartitionShape:
 
 
 def suspends(part: PartitionShape | None) -> bool:
-    """Whether jobs of this partition are suspended for others, by preemption or by gang
-    scheduling."""
+    """Whether its jobs are suspended for others, by preemption or gang scheduling."""
     words = set(part.preempt_mode.upper().split(",")) if part else set()
     return bool(words & {"SUSPEND", "GANG"})
 
@@ -212,8 +211,8 @@ def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) ->
 def mig_types(
     request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
 ) -> tuple[MigType, ...]:
-    """The kinds of MIG device that the job may get, smallest memory first. A kind of unknown memory
-    is left out."""
+    """The kinds of MIG device that the job may get, smallest memory first. Unknown memory: left
+    out."""
     allowed = _allowed(request, shape, pool)
     counts: dict[str, int] = {}
     for node in shape.nodes:

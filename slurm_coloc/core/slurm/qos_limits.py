@@ -263,8 +263,8 @@ def limits_behind(reason: str, owners: list[LimitOwner]) -> list[str]:
 
 
 def _fits(option: Option, kind: str, rest: str) -> bool:
-    """Whether a reason with this middle (Grp, Max, Min) and end (PerUser, RunMinutes, ...) means
-    the limit."""
+    """Whether a reason's middle (Grp, Max, Min) and end (PerUser, RunMinutes, ...) mean the
+    limit."""
     if not option.name.startswith(kind):
         return False
     minutes = "Min" in rest

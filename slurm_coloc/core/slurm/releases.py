@@ -2,8 +2,8 @@
 """What depends on the number of a Slurm release: one table, each row with its source.
 
 Differences that Slurm's answers show themselves are not here: the parsers read every spelling
-(adapters/slurm/commands/parse.py lists them). docs/developer/a-new-slurm-release.md says what to do
-for a new release.
+(adapters/slurm/commands/parse.py lists them). For a new release see
+docs/developer/a-new-slurm-release.md.
 """
 
 import re

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 
 def normal(script: str) -> str:
-    """The lines that count: neither blank nor a comment, and the first line with its
-    interpreter."""
+    """The lines that count: the first one, and those neither blank nor a comment."""
     lines = [line.rstrip() for line in script.splitlines()]
     first = lines[:1] if lines and lines[0].startswith("#!") else []
     rest = (line for line in lines if line and not line.lstrip().startswith("#"))

@@ -113,8 +113,7 @@ class Live:
         return (beat[0], beat[1].gpus) if beat else None
 
     def awaited(self, node: str, grace_s: float) -> bool:
-        """Whether a node has not reported since colocd started, less than ``grace_s`` ago: it may
-        be about to."""
+        """Whether a node has not reported yet and colocd started less than ``grace_s`` ago."""
         return node not in self._beats and time.time() - self._began_s < grace_s
 
     def answer(self, *, hide_jobs: bool) -> dict[str, Any]:

@@ -86,10 +86,9 @@ class Nodes:
         raise UsageFault(f"job {job_id}, restart {restart}: was not on {node}", "not-yours")
 
     def hear(self, node: str | None, peer: Peer, message: dict[str, Any]) -> dict[str, Any]:
-        """Take an agent's heartbeat. ``node``: found by the network; None on this host, where root
-        or SlurmUser names the node in the message. The answer, ``gone``: ids of those of its
-        ``runs`` (id, restart, seconds of the Prolog) that ended so long ago that no Epilog will
-        come."""
+        """Take an agent's heartbeat. ``node``: by its connection; None on this host, where root or
+        SlurmUser names the node. ``gone`` in the answer: ids of those of its ``runs`` (id, restart,
+        seconds of the Prolog) that ended so long ago that no Epilog will come."""
         if node is None:
             shape, name = self._shape(), message.get("node")
             node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
@@ -127,8 +126,7 @@ class Nodes:
         return self.live.answer(hide_jobs=uid is not None and private)
 
     def links(self) -> list[dict[str, Any]]:
-        """Each GPU node with the last message of its agent; ``last_s`` null: none since colocd
-        started."""
+        """Each GPU node with the last message of its agent; ``last_s`` null: none so far."""
         shape = self._shape()
         now = time.time()
         silent = {"address": None, "version": None, "spooled": None, "last_s": None}

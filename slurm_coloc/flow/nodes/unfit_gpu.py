@@ -30,8 +30,7 @@ log = structlog.get_logger()
 # slurmctld may carry out an unanswered order up to so many seconds later.
 ORDER_S = 120.0
 STEPS_A_ROUND = 6
-# Seconds between two checks of a job that waits: there may be hundreds, and each check is a
-# command.
+# Seconds between two checks of a waiting job: there may be hundreds, each a command.
 LOOK_S = 20.0
 
 
@@ -188,8 +187,7 @@ class Gate:
         log.info("put back", jobid=row.job_id, decision=row.decision, step=str(step))
 
     def _list(self, row: PutBack, *more: str) -> str:
-        """The node list of ExcNodeList: the owner's, the nodes of other open put-backs, and
-        ``more``."""
+        """ExcNodeList: the owner's nodes, those of other open put-backs, and ``more``."""
         others = self._store.putbacks.open_of(row.decision, row.job_id)
         ours = [one.node for one in others if one.excluded and one.node != row.node]
         return ",".join(dict.fromkeys(filter(None, (row.was, *ours, *more))))

@@ -3,8 +3,7 @@
 
 The record comes inside a report, from a node or through the spool. A forged record can lie only
 within these bounds: no endless list, no NaN, no number that a sum or a column overflows by, no
-control characters for a terminal. Unknown names are dropped: an agent of a later release may send
-more.
+control characters for a terminal. Unknown names of a later release are dropped.
 """
 
 import re

@@ -36,7 +36,7 @@ class NodeGate:
     when they were last read."""
 
     def __init__(self, context: Context, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of GPUs that take no further job."""
+        """``closed``: UUIDs of closed GPUs."""
         self._closed, self._off = closed, context.off
         self._place = context.config.placement
         self._slurm, self._live, self._shape = context.slurm, context.live, context.shape
@@ -80,8 +80,7 @@ class NodeGate:
         self._clean = not on
 
     async def _write(self, name: str, pct: int, number: int) -> bool:
-        """Write one node's figure; false where that failed. Raises SlurmError where slurmctld does
-        not answer."""
+        """Write one node's figure; false where that failed. Raises SlurmError without slurmctld."""
         try:
             # Read again, so that an administrator's recent change is not lost.
             text = written(await self._slurm.node_extra(name), pct, number)
@@ -120,8 +119,7 @@ class NodeGate:
         self, nodes: Collection[str], pct: int, shards: int, cpus: int = 1, memory_mib: int = 0
     ) -> str | None:
         """The constraint of a share that waits until one of these nodes shows a figure below
-        ``pct``. Only nodes large enough for it count. None where there is none, or one has no
-        key."""
+        ``pct``. Only nodes large enough for it count. None without any, or where one has no key."""
         shape = self._shape()
         fitting = [
             node.name

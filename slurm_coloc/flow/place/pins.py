@@ -61,8 +61,7 @@ class Placer:
     """Reads the queue, asks the policy, and changes requests."""
 
     def __init__(self, context: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for an unknown
-        policy."""
+        """``closed``: UUIDs of closed GPUs. Raises ConfigError for an unknown policy."""
         try:
             self._policy: Policy = policy(context.config.placement.policy)
         except UsageFault as err:
@@ -106,8 +105,7 @@ class Placer:
         )
 
     async def round(self) -> tuple[tuple[NodeUse, ...], list[Queued]] | None:
-        """One round over the queue. Returns what Slurm showed, None where it was not asked. Raises
-        SlurmError."""
+        """One round; returns what Slurm showed, None where it was not asked. Raises SlurmError."""
         shape = self._shape()
         if shape is None or self._off() or self._stopped(shape) or self._awaits(shape):
             self._last = None
@@ -243,8 +241,7 @@ class Placer:
         return f"{pin.node} GPU {pin.kind} by {self._config.placement.policy}: {text}"
 
     def _record(self, snapshot: Snapshot, answers: tuple[Answer, ...]) -> None:
-        """Keep the snapshot with its answers; the disk is written in a thread, so that submissions
-        do not wait for it."""
+        """Record a snapshot and its answers, in a thread: submissions do not wait for the disk."""
         body = recorded(snapshot, answers)
         task = asyncio.create_task(asyncio.to_thread(self._ring.add, body))
         self._writes.add(task)

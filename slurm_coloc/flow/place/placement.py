@@ -15,8 +15,7 @@ class Placement:
     """Steered: colocd pins jobs to GPUs. Native: Slurm's gate by node, where the site wants it."""
 
     def __init__(self, context: Context, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of GPUs that take no further job. Raises ConfigError for an unknown
-        policy."""
+        """``closed``: UUIDs of closed GPUs. Raises ConfigError for an unknown policy."""
         self._shape, self._slurm = context.shape, context.slurm
         self._gate = NodeGate(context, closed)
         self._placer = Placer(context, self._gate, closed)

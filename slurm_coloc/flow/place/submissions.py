@@ -12,8 +12,7 @@ from slurm_coloc.flow.place.requests import nodes_for_submission
 
 
 def simple(request: JobRequest, decision: Decision) -> bool:
-    """Whether a submission may be pinned at once: one GPU, one job, and no option that is not
-    judged here."""
+    """Whether a submission may be pinned at once: one GPU, one job, no other option."""
     return (
         decision.action is Action.COLLOCATE
         and decision.gpus == 1
@@ -47,8 +46,7 @@ def as_waiting(
 
 
 def joined(snapshot: Snapshot, job: Waiting) -> Snapshot:
-    """The snapshot with a new submission. Its priority is not known yet, so it comes last of its
-    tier."""
+    """The snapshot with a new submission, last of its tier: its priority is not known yet."""
     waiting = snapshot.waiting
     place = next((n for n, one in enumerate(waiting) if one.tier < job.tier), len(waiting))
     return replace(snapshot, waiting=(*waiting[:place], job, *waiting[place:]))

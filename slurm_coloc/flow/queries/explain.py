@@ -29,9 +29,8 @@ STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times",
 
 
 async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
-    """Everything known of one job. Where Slurm does not answer, ``live`` is null and
-    ``slurm_error`` says why. Raises UsageFault where ``uid`` (None: anybody's) may see no such
-    job."""
+    """All of one job. Without Slurm ``live`` is null and ``slurm_error`` says why. Raises
+    UsageFault where ``uid`` (None: anybody's) may see no such job."""
     config, store, slurm = context.config, context.store, context.slurm
     found = answers.find(store, uid, message, answers.is_private(context.shape()))
     decision, run = found.decision, found.runs[-1]

@@ -64,8 +64,7 @@ def answer_of(runs: list[EndedJob], job_id: int) -> Answer | None:
             "why": why,
             "shards": mark.shards,
         },
-        # A run in the queue has no mark in slurmdbd yet; a job of that id before `slurmctld -c`
-        # has another one.
+        # A waiting run has no mark in slurmdbd yet; a job before `slurmctld -c` has another one.
         "runs": [
             {
                 "restart": run.restarts,

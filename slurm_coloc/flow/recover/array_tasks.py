@@ -41,8 +41,7 @@ def plan(
     grown: str = "",
 ) -> None:
     """Plan another request for the tasks that wait, where the rule gives one; within the
-    transaction that closes ``run``. ``grown``: the request of its own next try after an
-    out-of-memory."""
+    transaction that closes ``run``. ``grown``: the request of its own next try."""
     if (
         view is None
         or not view.array_job_id
@@ -106,8 +105,7 @@ class Resizer:
             try:
                 await self._slurm.set_gres(target.handle, row.tres)
             except SlurmError as err:
-                # Slurm refuses tasks that started meanwhile and changes the others; the next round
-                # checks.
+                # Slurm refuses tasks that started meanwhile, and changes the others.
                 trouble = err.message
         views = await self._slurm.tasks_of(row.array_job_id)
         left = sum(one.tasks for one in waiting(views, row.decision, row.was, row.tres))

@@ -80,8 +80,7 @@ class PriorityBoost:
         elif settled is not None:
             await self._slurm.update(view.handle, Priority=settled)
         else:
-            # A release makes Slurm compute the priority anew, also for a job that is not held
-            # (tried on 22.05).
+            # A release computes the priority anew, also of a job that is not held (tried on 22.05).
             await self._slurm.release(view.handle)
 
 

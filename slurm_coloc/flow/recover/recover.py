@@ -133,8 +133,7 @@ class Recoverer:
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.
             raised = await self._boost.fields(work, view)
-            # Without a start time the job would wait two minutes; at once is too early, see the
-            # config.
+            # Without it the job would wait two minutes; at once is too early, see the config.
             start = f"now+{self._recovery.start_after_s}"
             await self._slurm.update(view.handle, **raised, StartTime=start)
             text += "".join(f" {name}={value}" for name, value in raised.items())

@@ -39,8 +39,7 @@ async def refused(
     held: Callable[[JobView], bool],
 ) -> str:
     """Count the failure of a step of ``row``; "" while it will be tried again, else the text to
-    close the row with. The job has been released by then, where ``held`` says that it waits in our
-    hold."""
+    close the row with. The job is released then, where ``held`` says that it is in our hold."""
     if counted(what, table, row, err, note=err.message) < MAX_TRIES:
         return ""
     try:

@@ -118,8 +118,7 @@ class Stretcher:
         )
 
     async def _begin(self, run: PresentRun, now: float) -> bool:
-        """Add the row of a run that is seen for the first time, with its limit; whether that was
-        done."""
+        """Add the row of a new run, with its limit; whether that was done."""
         if self._later.get(run.key, 0.0) > now or self._slots_first(run, run.restart):
             return False
         try:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs run beside each other on the GPUs now, and how much that slows each: from the runs
-that the Prologs reported and the activities that the agents measure, else from the expected
-ones."""
+"""Which jobs run beside each other on the GPUs now, and how much that slows each: from the runs by
+the Prologs and the activities by the agents, else the expected ones."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

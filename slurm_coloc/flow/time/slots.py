@@ -70,8 +70,7 @@ class Slots:
                 await self._try(row)
 
     async def _begin(self, run: Run) -> None:
-        """Add the row of a job that is seen for the first time, with its owner's limit and nice
-        value."""
+        """Add the row of a new job, with its owner's limit and nice value."""
         decision = self._store.decisions.of(run.decision)
         try:
             view = await self._slurm.job(run.job_id)
@@ -140,8 +139,7 @@ class Slots:
         return saved_since((await self._slurm.terms(view.handle)).comment, row.signalled_s)
 
     async def _gone(self, row: SlottedJob) -> None:
-        """Close the row of a job that Slurm does not show. Raises SlurmError where slurmctld does
-        not answer."""
+        """Close the row of a job unknown to Slurm. Raises SlurmError without slurmctld."""
         view = await self._slurm.job(row.job_id)
         if view is None or decision_in(view.admin_comment) != row.decision:
             self._close(row, "lost", "slurmctld no longer knows the job")
@@ -198,8 +196,7 @@ class Slots:
             await self._slurm.requeue(view.handle)
             text = "put back into the queue, as it asked"
         elif step is Step.BEHIND:
-            # Nice 1 higher puts it behind its equals; under priority/basic any such change is the
-            # last place.
+            # Nice + 1: behind its equals; under priority/basic any such change is the last place.
             fields: dict[str, str | int] = {"Nice": row.nice + 1} if self._config.behind_s else {}
             await self._slurm.update(
                 view.handle, **fields, **_bound(left), StartTime=f"now+{START_AFTER_S}"
@@ -249,8 +246,7 @@ class Slots:
 
     def _lost_s(self, row: SlottedJob, restart: int, end_s: float) -> float:
         """Seconds that the run lost beside others (flow/time/limits), which do not count as its
-        own; 0 where limits are not stretched, since the owner's limit is time on the clock
-        there."""
+        own; 0 where limits are not stretched."""
         if self._slowdown.stretch == "off":
             return 0.0
         known = self._store.stretches.of(row.decision, row.job_id, restart)

@@ -13,8 +13,7 @@ from slurm_coloc.flow.time.neighbours import Pressed
 
 log = structlog.get_logger()
 
-# Predictions vary with what is measured: a job is left alone up to so far above its limit (a
-# ratio).
+# Measurements vary: a job is left alone up to so far above its limit (a ratio).
 SLACK = 0.02
 STEERED = "its GPU is closed to newcomers until some have left"
 BY_NODE = "its GPU counts as full in Slurm's gate by node until some have left"

@@ -34,8 +34,7 @@ def put_back(run: Run, view: JobView | None) -> bool:
 
 
 class Causes:
-    """The causes of one round. Slurm's answer, or its failure to answer, holds for the whole
-    round."""
+    """The causes of one round. Slurm's answer, or its silence, holds for all of it."""
 
     def __init__(self, slurm: SlurmClient, job_ids: Collection[int]) -> None:
         """``job_ids``: the jobs that will be asked about."""

@@ -21,8 +21,7 @@ from slurm_coloc.flow.watch.shares import promised_mib, shared
 
 log = structlog.get_logger()
 
-# An Epilog's report may be older, by the difference of the hosts' clocks, than the time at which
-# the job was first seen.
+# By the hosts' clocks an Epilog's report may be older than the first sight of its job.
 CLOCK_SLACK_S = 60.0
 
 SIGNALLED = 128  # exit codes from here on are a shell's for a signal
@@ -80,8 +79,7 @@ class Recorder:
         return decision is not None and decision.slot is not None
 
     def late(self, job_id: int) -> None:
-        """Add the use that a late report brings to its closed run: another of its nodes reported
-        first."""
+        """Add the use of a late report to its closed run: another node reported first."""
         for run in self._store.runs.of_job(job_id):
             if run.open:
                 continue
@@ -171,8 +169,7 @@ class Recorder:
 
     def _blame_the_server(self, run: EndedRun, report: Report, now: float) -> None:
         """Correct the cause of runs on the same GPUs that ended shortly before ``run`` by a fault
-        that seemed their own: when the first client of a server is judged, the others have not
-        ended yet."""
+        that seemed their own: the first client of a server is judged before the others end."""
         mine = set(report.gpu_uuids)
         for other in self._store.runs.unblamed(blame.beside_since_s(run)):
             decision = self._store.decisions.of(other.decision)

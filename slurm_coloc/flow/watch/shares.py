@@ -38,8 +38,7 @@ def shards_of(tres: str | None, decision: StoredDecision) -> int:
 
 
 def promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:
-    """The memory promised to other jobs' newest runs, by job id; only of shares that colocd
-    knows."""
+    """The memory promised to other jobs' newest runs, by job id; only known shares."""
     found: dict[int, int] = {}
     for job_id in job_ids:
         runs = store.runs.of_job(job_id)

@@ -80,8 +80,7 @@ class Watcher:
 
     async def poll(self, job_id: int, uid: int, *, trusted: bool) -> None:
         """Check one job that a user asks about and colocd does not follow: for an ordinary user
-        only one not seen yet, while colocd follows jobs of his, or an ended one that its owner may
-        have put back."""
+        only one not seen yet, while colocd follows jobs of his, or an ended one."""
         runs = self._store.runs.of_job(job_id)
         if any(run.open for run in runs):
             return
@@ -220,8 +219,7 @@ class Watcher:
 
     def _forgotten(self, run: Run, view: JobView | None, began_s: float) -> None:
         """Plan a recovery again where slurmctld died before it saved its state, and so shows the
-        job as before our requeue, or in our hold. ``view`` is newer than ``began_s``, when ``run``
-        was known already."""
+        job as before our requeue, or in our hold. ``run`` was known before ``view`` was read."""
         if view is None or run.restart == 0:
             return
         failed = view.restarts == run.restart - 1 and view.state == "FAILED"

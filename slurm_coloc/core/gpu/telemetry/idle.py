@@ -7,8 +7,7 @@ NOTHING = 0.01
 
 
 class Idle:
-    """Watches the SM activity of one run. ``since_s``: start of the present idle time, once that is
-    long enough."""
+    """Watches the SM activity of one run. ``since_s``: since when it is idle, once long enough."""
 
     def __init__(self, after_s: float) -> None:
         """``after_s``: seconds without activity; 0: never."""
@@ -17,8 +16,7 @@ class Idle:
         self.since_s: float | None = None
 
     def see(self, at_s: float, smact: float | None) -> bool:
-        """Take a sample; true when the run has just become idle. Time without figures does not
-        count as idle."""
+        """Take a sample; true when the run has just become idle. None does not count as idle."""
         if smact is None:
             self._quiet_s = None if self.since_s is None else self._quiet_s
             return False

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a run in at most 120 points of equal length; when they are full, pairs are
-merged."""
+"""The course of a run in at most 120 points of equal length; full ones are merged in pairs."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,7 @@ The record is a plain dictionary. Memory in MiB, times in seconds since the epoc
 energy in J. Figures that are not available are null, and "why" has the reason.
 
 The peak of a run on a GPU is the maximum of its samples (the sum of its processes) and of the
-driver's accounting of each process: the peaks of processes that ran together are added, so it is
-never too small.
+driver's accounting of each process: those that ran together are added, so it is never too small.
 """
 
 from collections.abc import Iterable
@@ -33,8 +32,7 @@ class Met(NamedTuple):
 
 class RunUse:
     """One run of a job. ``began_s``: the start of its Prolog, which also distinguishes a job id
-    that is used again; ``since_s``, ``until_s``: its first and last sample, 0 before there is
-    one."""
+    that is used again; ``since_s``, ``until_s``: its first and last sample, or 0."""
 
     def __init__(self, job_id: int, restart: int, began_s: float) -> None:
         self.job_id, self.restart, self.began_s = job_id, restart, began_s
@@ -89,8 +87,7 @@ class RunUse:
         return smact
 
     def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
-        """Keep the state of the GPUs on which the run holds memory; the MiB of each other job
-        there."""
+        """Keep the state of the GPUs where the run holds memory; MiB of each other job there."""
         neighbours: dict[int, int] = {}
         for reading in there:
             for job_id, mib in reading.jobs.items():

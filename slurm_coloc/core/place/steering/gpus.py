@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs as a policy sees them, with the jobs placed on them so far in the walk through the
-queue."""
+"""The GPUs as a policy sees them, with the jobs that the walk has placed so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,7 @@ class _JobView(View):
     before: Sequence[GpuSlot] = field(default_factory=tuple)
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
-        """The slots of the present job; for the blocked job before it its own, so that it is
-        refused again."""
+        """The slots of the present job; of the blocked job before it, to be refused again."""
         return self.allowed if request is self.queue[-1] else self.before
 
 
@@ -126,8 +124,7 @@ class GpuPlan:
         return node is not None and node.open and pin in self.pins
 
     def allowed(self, job: Waiting) -> list[GpuSlot]:
-        """The slots that Slurm may give to a job; for a --coloc job only steered ones with
-        telemetry."""
+        """The slots that Slurm may give to a job; for ours only steered ones with telemetry."""
         found = []
         for slot, pin in zip(self.slots, self.pins, strict=True):
             if pin.node not in job.nodes or not self._nodes[pin.node].open:
@@ -142,8 +139,7 @@ class GpuPlan:
         return found
 
     def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
-        """The slots that the policy chooses for a job, which must not delay the first blocked
-        one."""
+        """The policy's slots for a job that must not delay the first blocked one."""
         if request.share:
             allowed = [slot for slot in allowed if slot.index not in self._closed]
         first = self._before(allowed)
@@ -192,9 +188,8 @@ class GpuPlan:
         return [slot for slot in slots if self._reserved.has(slot)]
 
     def turns(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
-        """The slots on which a job may wait for its turn, because there is no room by plan or only
-        earlier jobs block it; those expected to have room first come first, GPUs that a job has
-        whole last."""
+        """The slots on which a job may wait for its turn, without room by plan or blocked only by
+        earlier jobs: by the time when room is expected, GPUs that a job has whole last."""
         view = View(self.snapshot.at_s, [request], self.slots, self._plan, FITTED)
         found = []
         for slot in slots:
