@@ -144,7 +144,7 @@ def test_a_fault_of_mps(make_lab: Callable[..., Lab]) -> None:
         back(lab, job_id)
         assert lab.job(job_id)["TresPerNode"] == asked[job_id]
         assert me.explain(job_id)["runs"][0]["verdict"] == "requeue-victim"
-        assert "failed, a fault of MPS" in story(me, job_id)
+        assert "failed, caused by a fault of MPS" in story(me, job_id)
     # Another beside it: 22.05 may start two that come back in one second without their Prolog.
     lab.run(["scancel", str(jobs.pop())])
     lab.wait(jobs[0], "RUNNING", 60)

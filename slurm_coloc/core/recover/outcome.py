@@ -71,14 +71,14 @@ def outcome_of(view: JobView, *, oom: bool) -> Outcome:
 class Blame(Code):
     """What caused a run's out-of-memory."""
 
-    SELF = "self", "its own doing"
-    NEIGHBOUR = "neighbour", "a neighbour's doing"
-    FOREIGN = "foreign", "a stranger's doing"  # a process of no job
+    SELF = "self", "caused by the job itself"
+    NEIGHBOUR = "neighbour", "caused by a neighbour"
+    FOREIGN = "foreign", "caused by a process of no job"
     # of the job's own allocator, within what it was promised
-    FRAGMENTATION = "fragmentation", "memory in pieces"
-    MPS_FAULT = "mps-fault", "a fault of MPS"
-    HARDWARE = "hardware", "its GPU's failing"  # or its driver's
-    UNKNOWN = "unknown", "nobody knows whose doing"
+    FRAGMENTATION = "fragmentation", "caused by fragmented memory"
+    MPS_FAULT = "mps-fault", "caused by a fault of MPS"
+    HARDWARE = "hardware", "caused by a fault of its GPU"  # or its driver's
+    UNKNOWN = "unknown", "cause unknown"
 
 
 WHOSE = {blame: blame.text for blame in Blame}

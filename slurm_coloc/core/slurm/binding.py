@@ -14,7 +14,7 @@ class Resource(StrEnum):
     """What a node may lack."""
 
     SHARDS = "shards"
-    GPU = "gpu"  # a whole one that nobody uses
+    GPU = "gpu"  # an unused whole one
     CPUS = "cpus"
     MEMORY = "memory"  # the host's, in MiB
 
@@ -175,7 +175,7 @@ def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...])
 
 
 _WHAT = {
-    Resource.GPU: "GPUs that nobody uses",
+    Resource.GPU: "unused GPUs",
     Resource.CPUS: "CPUs",
     Resource.MEMORY: "MiB of host memory",
 }

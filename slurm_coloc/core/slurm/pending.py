@@ -59,9 +59,9 @@ def _limit_text(who: str, kind: str, what: str) -> str:
     whose = "its QOS" if who == "QOS" else "its account or user"
     minutes = " over time" if "Min" in what else ""
     if kind == "Min":
-        return f"{whose} asks for more {name} than the job does: it can never start so"
+        return f"{whose} asks for more {name} than the job does: it can never start like this"
     if "PerJob" in what or "PerNode" in what:
-        return f"{whose} allows one job less {name}{minutes}: it can never start so"
+        return f"{whose} allows one job less {name}{minutes}: it can never start like this"
     return f"the limit of {whose} on {name}{minutes} is reached: it starts when others end"
 
 

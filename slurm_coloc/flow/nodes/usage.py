@@ -185,7 +185,7 @@ class UsedRecord(_Bounded):
         if self.until_s < self.since_s:
             raise ValueError("ends before it begins")
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
-            raise ValueError("a GPU stands there twice")
+            raise ValueError("a GPU is listed twice")
         if isinstance(self.left_out, dict) and len(self.left_out) > 16:
             raise ValueError("left_out has too many names")
         return self

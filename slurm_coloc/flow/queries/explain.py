@@ -115,7 +115,7 @@ def next_text(
     """What happens next, in one sentence. ``recovered``: recoveries of this job so far."""
     if view is None or view.ended:
         if run.outcome is None:
-            return "colocd closes it at its next look at Slurm"
+            return "colocd closes it at its next check of Slurm"
         return "nothing: it has ended"
     starts = "" if view.state == "RUNNING" else "it starts when Slurm finds room; "
     if not shared(view.tres, decision):  # of Slurm, not of the run: a requeue may have changed it

@@ -35,7 +35,7 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
         raise UsageFault(f"job {found.job_id}: has not begun, nothing to report", "unknown-job")
     run = begun[-1]
     if uid not in (None, run.uid):
-        raise UsageFault(f"job {found.job_id}: somebody else's", "unknown-job")
+        raise UsageFault(f"job {found.job_id}: belongs to another user", "unknown-job")
     start_s, end_s = run.start_s or 0.0, run.end_s or time.time()
     others = _beside(store, run, start_s, end_s)
     uses = run.used or []

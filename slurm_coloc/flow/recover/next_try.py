@@ -32,7 +32,7 @@ AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN, Blame.HARDWARE)
 #: PyTorch knows the first name in every version and warns of it from 2.9 on; 2.9 ignores the second
 #: for this very setting (pytorch/pytorch#183387), 2.11 takes it
 PIECES = (
-    "its memory was in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help"
+    "its memory was fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help"
     " (PYTORCH_ALLOC_CONF from PyTorch 2.11 on)"
 )
 

@@ -37,7 +37,7 @@ def from_telemetry(store: Store, run: Run, body: Report) -> Report:
     if last is None or not at_fence(last, limit_mib, body.ended_s or 0.0):
         return body
     held = f"{last['held_mib'] / 1024:.1f} of {limit_mib / 1024:.1f} GiB"
-    line = f"its log does not tell; it held {held} when it was last seen"
+    line = f"its log shows nothing; it held {held} when last seen"
     return replace(body, evidence={"oom": True, "kind": BY_TELEMETRY, "line": line})
 
 

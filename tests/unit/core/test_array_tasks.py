@@ -20,7 +20,7 @@ ONE = JobView(
 def test_an_out_of_memory_means_what_its_recovery_gives() -> None:
     assert new_request(Outcome.OOM_GPU, SHARE, grown="gres/gpu:1") == "gres/gpu:1"
     assert new_request(Outcome.OOM_GPU, SHARE, grown="gres/shard:17") == "gres/shard:17"
-    assert new_request(Outcome.OOM_GPU, SHARE) is None, "a neighbour's doing teaches nothing"
+    assert new_request(Outcome.OOM_GPU, SHARE) is None, "what a neighbour caused teaches nothing"
 
 
 def test_a_plan_that_grew_before_it_was_done() -> None:

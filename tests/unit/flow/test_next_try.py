@@ -87,7 +87,7 @@ def test_the_clients_of_a_failed_server_all_come_back(store: Store) -> None:
     told = [one.text for one in store.events(DECISION, 7) if one.kind == "ended"]
     assert [one.split(":")[0] for one in told] == [
         "failed for another reason than GPU memory",
-        "failed, a fault of MPS",
+        "failed, caused by a fault of MPS",
     ]
 
 
