@@ -8,13 +8,12 @@ from pydantic import Field
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.records.runs import StoredDecision
+from slurm_coloc.core.records.runs import StoredDecision, shards_of, shared
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.nodes.epilog import Message, checked
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
-from slurm_coloc.flow.watch.shares import shards_of, shared
 
 Answer = dict[str, Any]
 

@@ -11,7 +11,7 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.slices import called
-from slurm_coloc.core.records.runs import Run, StoredDecision
+from slurm_coloc.core.records.runs import Run, StoredDecision, shared
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.job import JobView
@@ -20,7 +20,6 @@ from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_be
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.queries import answers
-from slurm_coloc.flow.watch.shares import shared
 
 Answer = dict[str, Any]
 

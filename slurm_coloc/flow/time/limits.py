@@ -15,7 +15,7 @@ from typing import Literal
 import structlog
 
 from slurm_coloc.core.records.lists import StretchedRun
-from slurm_coloc.core.records.runs import Key, OfRun, PresentRun
+from slurm_coloc.core.records.runs import Key, OfRun, PresentRun, shared
 from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.time.slot import words
@@ -27,7 +27,6 @@ from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 from slurm_coloc.flow.time.ceilings import ceilings
 from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
 from slurm_coloc.flow.time.slowdown_limit import Protector
-from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
 
