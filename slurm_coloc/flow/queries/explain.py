@@ -12,7 +12,6 @@ from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.runs import Run, StoredDecision, shared
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
@@ -39,7 +38,7 @@ async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
     bound = None
     try:
         view = await slurm.job(found.job_id)
-        if view is not None and decision_in(view.admin_comment) != decision.id:
+        if view is not None and view.decision != decision.id:
             view = None  # ids started again: this is another job
         if view is not None:
             live, bound = await _live(slurm, view)

@@ -23,7 +23,6 @@ from slurm_coloc.core.recover.recovery import (
     priority_for,
     settled_priority,
 )
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.gres import same_gres, without_pin
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
@@ -49,7 +48,7 @@ def _back(work: Recovery) -> str:
 def _is_ours(view: JobView, work: Recovery) -> bool:
     """Whether this is the job that the work is about. Its mark may have been overwritten by an
     admin while we hold it: then owner, restart count and hold must fit."""
-    if decision_in(view.admin_comment) == work.decision:
+    if view.decision == work.decision:
         return True
     fits = view.uid == work.uid and view.restarts == work.restart + 1
     return work.held and fits and view.held
@@ -98,7 +97,7 @@ class PriorityBoost:
         view = await self._slurm.job(work.job_id)
         waits = (
             view is not None
-            and decision_in(view.admin_comment) == work.decision
+            and view.decision == work.decision
             and (view.state, view.restarts) == ("PENDING", work.restart + 1)
             and not view.held  # a hold of its owner's, which a release would end
         )
