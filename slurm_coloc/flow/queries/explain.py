@@ -10,9 +10,9 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.runs import Run, StoredDecision, shared
 from slurm_coloc.core.slurm.binding import binding, binding_text
+from slurm_coloc.core.slurm.gres import called
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_behind

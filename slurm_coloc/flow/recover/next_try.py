@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import RecoveryConfig
 from slurm_coloc.core.decide.decision import Action
-from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.records.runs import Evidence, Run, StoredDecision, Use, shards_of, shared
 from slurm_coloc.core.recover.next_try import (
@@ -23,7 +22,7 @@ from slurm_coloc.core.recover.next_try import (
     judge,
 )
 from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
-from slurm_coloc.core.slurm.gres import count_of, parse_gres
+from slurm_coloc.core.slurm.gres import called, count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
 
 #: where the node is avoided for a while: what ended the run may still be on its GPU

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import PutBack, Recovery
 from slurm_coloc.core.records.runs import Key
 from slurm_coloc.core.recover.next_try import Way
@@ -23,7 +22,7 @@ from slurm_coloc.core.recover.recovery import (
     priority_for,
     settled_priority,
 )
-from slurm_coloc.core.slurm.gres import same_gres, without_pin
+from slurm_coloc.core.slurm.gres import called, same_gres, without_pin
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context

@@ -22,15 +22,10 @@ class Modes:
         self._config = config
         self._uids = {rule.user: _uid(rule.user) for rule in config.mode.rules if rule.user}
 
-    @property
-    def switched_off(self) -> bool:
-        """Whether the admin's off file exists."""
-        return self._config.daemon.off_file.exists()
-
     def of(self, job: Submission) -> Mode:
         """on, observe or off for such a job; of several partitions the most careful one counts,
         since Slurm may start the job in any of them."""
-        if self.switched_off:
+        if self._config.daemon.off_file.exists():
             return "off"
         found = {self._one(job, name) for name in job.partitions or (None,)}
         return next(mode for mode in CAREFUL if mode in found)
