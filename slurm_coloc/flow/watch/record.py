@@ -7,7 +7,6 @@ import structlog
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.gpu import fence
 from slurm_coloc.core.records.runs import (
     EndedRun,
     Report,
@@ -17,7 +16,7 @@ from slurm_coloc.core.records.runs import (
     shared,
 )
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, limit_held_by, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
@@ -200,7 +199,7 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
     text = ENDS[outcome]
     line = report.evidence.get("line", "") if report.evidence else ""
     if outcome is Outcome.OOM_GPU:
-        holder = fence.met(report.method, report.fence, line)
+        holder = limit_held_by(report.method, report.fence, line)
         if holder and share_mib:
             text += f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}"
         if report.evidence:
