@@ -131,8 +131,12 @@ class Decider:
             )
         found = estimated.estimate
         question = Question(
-            *(job.request, found, estimated.no_estimate, estimated.detail),
-            *(oom_mib, job.coloc.policy),
+            job.request,
+            found,
+            estimated.no_estimate,
+            estimated.detail,
+            oom_mib=oom_mib,
+            policy=job.coloc.policy,
         )
         decision = decide(question, job.shape, self._rules)
         decision = within(decision, job.request, job.shape, limits)

@@ -61,8 +61,12 @@ def slot_of(config: SlotConfig, job: Submission, decision: Decision) -> tuple[Sl
         config.default_s,
     )
     rules = Rules(
-        *(config.enabled, default_s, config.min_s, config.max_s),
-        *(config.signal_before_s, config.signal),
+        config.enabled,
+        default_s,
+        config.min_s,
+        config.max_s,
+        config.signal_before_s,
+        config.signal,
     )
     why_not = ""
     if not job.request.batch:
