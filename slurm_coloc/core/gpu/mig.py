@@ -193,7 +193,8 @@ def slice_mib(name: str, kind: str | None = None) -> int | None:
     """MiB that a job can use on a device of this gres type; None where no card has it.
 
     ``kind``: the card; None: the least of any card with this name counts. Compute instances of one
-    GPU instance share its memory: a job's part there is by compute slices, so that all fit.
+    GPU instance share its memory: a job's part there is by compute slices, so that all fit
+    together.
     """
     found = slice_of(name)
     if not found:
@@ -240,7 +241,7 @@ def _spots(wanted: list[Profile], taken: int) -> tuple[int, ...] | None:
 
 
 def layouts(kind: Card) -> tuple[tuple[str, ...], ...]:
-    """Every set of profiles that fits one GPU and leaves no room, largest first."""
+    """Every set of profiles that fits one GPU and leaves no room for more."""
     found: set[tuple[str, ...]] = set()
     order = tuple(one.name for one in reversed(kind.profiles))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a run ended, and what caused an out-of-memory on a shared GPU.
+"""Why a run ended, what caused an out-of-memory on a shared GPU, and which limit it met.
 
 Why a run ended follows from Slurm's state and the Epilog's report on the log. A CUDA out-of-memory
 ends as FAILED, never as OUT_OF_MEMORY: that state means the host's memory (tried on 22.05 to
@@ -10,18 +10,28 @@ The cause is the job itself, a neighbour, or a process of no job: by the agent's
 (flow/nodes/usage: ``last``), what each job was promised, and the log.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from slurm_coloc.core.codes import Code
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.slurm.job import JobView
 
 # MiB that a sample of a second ago may miss, with contexts and rounding.
 NEAR_MIB = 512
 # A job was at its fence if a sample at most AT_FENCE_S before its end was this near to it.
 AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
+#: What enforces a limit, in words for messages.
+HOLDER = {
+    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
+    FenceLevel.MPS: "which MPS holds",
+    FenceLevel.FRAMEWORK: "which its framework holds",
+}
+#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
+_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
 
 
 class Outcome(StrEnum):
@@ -160,6 +170,16 @@ def at_fence(last: Mapping[str, Any], limit_mib: int, ended_s: float) -> bool:
     if limit_mib <= 0 or ended_s - float(last["at_s"]) > AT_FENCE_S:
         return False
     return int(last["held_mib"]) >= limit_mib - max(AT_FENCE * limit_mib, AT_FENCE_MIB)
+
+
+def limit_held_by(method: str | None, fence: str | None, line: str) -> str:
+    """What enforced the limit that a run met, by the ``method`` and ``fence`` that its Epilog
+    reported and the ``line`` of its log; "" for nothing."""
+    if fence == FenceLevel.CGROUP:
+        return HOLDER[FenceLevel.CGROUP]
+    if method == "mps":
+        return HOLDER[FenceLevel.MPS]
+    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""
 
 
 def _gib(mib: int) -> str:

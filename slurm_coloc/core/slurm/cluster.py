@@ -211,7 +211,7 @@ def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) ->
 def mig_types(
     request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
 ) -> tuple[MigType, ...]:
-    """The kinds of MIG device that the job may get, smallest memory first. Unknown memory: left
+    """The kinds of MIG device that the job may get, smallest memory first. Unknown ones are left
     out."""
     allowed = _allowed(request, shape, pool)
     counts: dict[str, int] = {}

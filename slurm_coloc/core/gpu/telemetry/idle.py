@@ -16,7 +16,7 @@ class Idle:
         self.since_s: float | None = None
 
     def see(self, at_s: float, smact: float | None) -> bool:
-        """Take a sample; true when the run has just become idle. None does not count as idle."""
+        """Take a sample; true when the run has just become idle. A gap is no idle time."""
         if smact is None:
             self._quiet_s = None if self.since_s is None else self._quiet_s
             return False
