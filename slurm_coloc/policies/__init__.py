@@ -24,8 +24,7 @@ def registry() -> MappingProxyType[str, Policy]:
 
 
 def policy(name: str, known: Mapping[str, Policy] | None = None) -> Policy:
-    """The policy ``name`` of ``known`` (default: this package); raises UsageFault with the
-    names."""
+    """The policy ``name`` of ``known`` (default: all here); raises UsageFault with the names."""
     among = registry() if known is None else known
     if name not in among:
         raise UsageFault(f"unknown policy {name!r}: one of {', '.join(sorted(among))}")

@@ -86,8 +86,7 @@ class Learned:
 
 @lru_cache(maxsize=256)
 def step(runs: int, level: float) -> float:
-    """c: a normal value exceeds the largest of ``runs`` others by c sd with probability 1 -
-    level."""
+    """c: a normal value exceeds the largest of ``runs`` others by c sd in 1 - level of cases."""
     normal = NormalDist()
     width = 0.02
     points = [-6 + width * i for i in range(600)]

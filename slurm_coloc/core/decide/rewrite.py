@@ -45,8 +45,7 @@ def whole_gpu(
     """The gres of a request for whole GPUs on this release.
 
     Before 23.11.5 Slurm puts whole-GPU and shard jobs on one device: there one GPU is asked for as
-    all of its shards, where their number is known. With MIG devices on a node the whole type is
-    named.
+    all of its shards, where their number is known. With MIG devices the whole type is named.
     """
     if not shape.keeps_whole_apart and count == 1 and shards_per_gpu:
         return f"gres/shard:{shards_per_gpu}"

@@ -59,8 +59,8 @@ def predicted(
 def alone_s(
     smact: float, start_s: float, end_s: float, others: Sequence[Beside], method: str
 ) -> float:
-    """Seconds that the work of a run from ``start_s`` to ``end_s`` takes alone; unknown activities
-    count as busy."""
+    """Seconds that the work of a run from ``start_s`` to ``end_s`` takes alone; unknown ones count
+    as busy."""
     cuts = {start_s, end_s}
     for one in others:
         cuts |= {one.start_s, one.end_s if one.end_s is not None else end_s}
@@ -143,8 +143,7 @@ def smallest(smact: float | None, method: str = "mps") -> float:
 def within_slowdown(
     decision: Decision, limit: float, smact: float | None, *, steered: bool
 ) -> Decision:
-    """The decision under a slowdown limit. ``smact``: expected alone. MIG devices have no
-    neighbours."""
+    """The decision under a slowdown limit. ``smact``: alone. MIG devices have no neighbours."""
     if decision.action is not Action.COLLOCATE or decision.slice_mib:
         return decision
     least = ALONE if steered else max(ALONE, smallest(smact))

@@ -193,8 +193,7 @@ def slice_mib(name: str, kind: str | None = None) -> int | None:
     """MiB that a job can use on a device of this gres type; None where no card has it.
 
     ``kind``: the card; None: the least of any card with this name counts. Compute instances of one
-    GPU instance share its memory: a job's part there is by compute slices, so that all fit
-    together.
+    GPU instance share its memory: a job's part there is by compute slices.
     """
     found = slice_of(name)
     if not found:

@@ -11,8 +11,7 @@ class Activity:
     ``smact``: SM activity (1002). ``smocc``: SM occupancy (1003). ``drama``: DRAM activity (1005).
     ``gract``: graphics engine activity (1001). None: not known. ``sensitivity``: the part of its
     time alone in which a neighbour can slow it down; below 1 for jobs that wait for the host, the
-    disk or PCIe. ``fingerprint``: of the training; jobs of one training count as alike. "": not
-    known.
+    disk or PCIe. ``fingerprint``: of the training; equal ones count as alike. "": not known.
     """
 
     smact: float

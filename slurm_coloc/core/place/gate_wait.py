@@ -4,8 +4,7 @@
 Tried on 24.11.5 with slurmdbd: a future start time takes all age from a job (AccrueTime is counted
 anew), unless PriorityFlags has ACCRUE_ALWAYS; a constraint that no node meets takes none
 (core/place/node_gate, 26.05.5 too), and other jobs may start before it. A start time expires by
-itself, so it is preferred where age does not count. Changes of the request or its nodes cost no
-age.
+itself, so it is preferred where age does not count. Changing the request or its nodes costs none.
 """
 
 from collections.abc import Mapping

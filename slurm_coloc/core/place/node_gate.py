@@ -74,8 +74,8 @@ def _values(extra: str) -> dict[str, object] | None:
 
 
 def written(extra: str, pct: int, number: int | None = None) -> str | None:
-    """The Extra with the figure ``pct`` and the node's number, other keys unchanged; None if it is
-    no object."""
+    """The Extra with the figure ``pct`` and the node's number, other keys unchanged; None for no
+    object."""
     values = _values(extra)
     if values is None:
         return None

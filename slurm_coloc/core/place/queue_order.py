@@ -21,8 +21,7 @@ BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
     """The settings that the order depends on. ``tiers``: by partition; ``preempts``: those that
-    each QOS may preempt, empty where QOS do not count; ``tier_first``: tiers come before
-    reservations."""
+    each QOS may preempt, empty if QOS do not count; ``tier_first``: before reservations."""
 
     tiers: Mapping[str, int] = field(default_factory=dict)
     preempts: Mapping[str, frozenset[str]] = field(default_factory=dict)

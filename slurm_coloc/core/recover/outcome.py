@@ -101,8 +101,7 @@ class OomSnapshot:
     ``share_mib``: promised to the job, 0 for the whole GPU. ``fenced``: a fence held it to that.
     ``last``: the last sample of its agent; None without one. ``promised``: to its neighbours, by
     job id. ``requested_mib``, ``free_mib``, ``in_use_mib`` (which the program itself reports: the
-    sample may be older): from the text of the log. ``broken``: what the driver reported of the GPU
-    when the run ended.
+    sample may be older): from the text of the log. ``broken``: the driver's report on the GPU.
     """
 
     share_mib: int

@@ -211,8 +211,7 @@ def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) ->
 def mig_types(
     request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]
 ) -> tuple[MigType, ...]:
-    """The kinds of MIG device that the job may get, smallest memory first. Unknown ones are left
-    out."""
+    """The kinds of MIG device that the job may get, smallest memory first; without unknown ones."""
     allowed = _allowed(request, shape, pool)
     counts: dict[str, int] = {}
     for node in shape.nodes:

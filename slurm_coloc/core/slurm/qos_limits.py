@@ -263,8 +263,7 @@ def limits_behind(reason: str, owners: list[LimitOwner]) -> list[str]:
 
 
 def _fits(option: Option, kind: str, rest: str) -> bool:
-    """Whether a reason's middle (Grp, Max, Min) and end (PerUser, RunMinutes, ...) mean the
-    limit."""
+    """Whether a reason's middle (Grp, Max, Min) and end (PerUser, RunMinutes, ...) match."""
     if not option.name.startswith(kind):
         return False
     minutes = "Min" in rest

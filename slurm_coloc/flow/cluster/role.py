@@ -3,8 +3,8 @@
 
 `scontrol ping` tells which controller answers, not which is in charge: a backup answers while it
 waits. A backup is in charge when no controller before it answers and Slurm's commands work all the
-same. A colocd that loses the role stops at once, one that gains it waits one check more: two never
-act.
+same. A colocd that loses the role stops at once, one that gains it waits for another check, so two
+never act at one time.
 """
 
 import os

@@ -66,8 +66,7 @@ class UsedGpu(_Bounded):
 
 
 class UsedPid(_Bounded):
-    """One process. Its start (seconds since the epoch) tells it from a later one of the same
-    number."""
+    """One process. Its start (epoch) tells it from a later one of the same number."""
 
     pid: Pid
     start_s: Time

@@ -95,8 +95,7 @@ class GateWait:
         return self._gate.constraint(job.nodes, SHUT_PCT, job.shards, job.cpus, job.memory_mib)
 
     async def mend(self, queue: Sequence[Queued]) -> None:
-        """Remove our constraint from waiting jobs that it blocks. Raises SlurmError without
-        slurmctld."""
+        """Remove our constraint from jobs that it blocks. Raises SlurmError without slurmctld."""
         self._memory.forget([key(job) for job in queue if job.waits])
         for job in queue:
             try:

@@ -66,8 +66,7 @@ def _of_user(message: dict[str, Any]) -> int | None:
 
 def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Answer:
     """Runs that have not ended, as ``uid`` may see them (None: all): his own, those of ``user``, or
-    with ``all`` everybody's, ended ones too. ``private`` in the answer: PrivateData hides others'
-    jobs."""
+    with ``all`` everybody's, ended ones too. ``private`` in the answer: others' are hidden."""
     everybody, user = message.get("all") is True, _of_user(message)
     others = user != uid if user is not None else everybody
     whom = user if user is not None else None if everybody or uid is None else uid

@@ -3,8 +3,7 @@
 
 slurmctld does not keep in the job why it was put back: slurmdbd does, and without it the node's
 state shows it. A node that fails takes many jobs with it, so one round asks each of the two once.
-The reports of the run's nodes show its own cause, also that of an out-of-memory which only the
-node's agent saw.
+The reports of the run's nodes show its own cause, also an out-of-memory that only the agent saw.
 """
 
 from collections.abc import Collection

@@ -16,8 +16,7 @@ Plain = dict[str, Any]
 
 
 class Pid(NamedTuple):
-    """``start_s``: of the process; ``from_s`` to ``end_s`` (None: still there): its time on this
-    GPU."""
+    """``start_s``: of the process; ``from_s``, ``end_s`` (None: still there): on this GPU."""
 
     pid: int
     start_s: float
