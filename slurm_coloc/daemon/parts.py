@@ -22,7 +22,6 @@ from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.submit.decide import Decider
-from slurm_coloc.flow.submit.site_rules import Modes
 from slurm_coloc.flow.time.limits import Stretcher
 from slurm_coloc.flow.time.slots import Slots
 from slurm_coloc.flow.watch.adopt import adopt
@@ -58,16 +57,20 @@ class Parts:
         """The colocd of another controller is the active one."""
         return self.role.part is Part.STANDBY
 
+    @property
+    def switched_off(self) -> bool:
+        """The admin's off file exists."""
+        return self.config.daemon.off_file.exists()
+
     def use(self, config: Config) -> None:
         """Take a configuration into use; the socket and the database stay as they are."""
         self.config = config
-        self.modes = Modes(config)
         context = Context(
             config,
             self.store,
             self.slurm,
             self.nodes.live,
-            lambda: self.modes.switched_off,
+            lambda: self.switched_off,
             lambda: self.cluster.shape,
             lambda: self.limits if self.limits_known else None,
         )

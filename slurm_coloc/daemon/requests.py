@@ -64,7 +64,7 @@ class Requests:
 
     def _status(self, *, trusted: bool) -> Message:
         parts = self._parts
-        mode = "off" if parts.modes.switched_off else parts.config.mode.default
+        mode = "off" if parts.switched_off else parts.config.mode.default
         links = parts.nodes.links() if self.linked else []
         return {
             "mode": mode,

@@ -4,7 +4,7 @@
 Looking at every GPU for every waiting job at every event is what makes a simulator slow. A job that
 no slot admitted is not admitted by the same slots later, unless one was freed, is no longer
 reserved for a job that comes first, or telemetry showed something new; so it is offered those
-alone.
+alone. A job that comes before others now, and did not, is offered all.
 """
 
 from bisect import bisect_left, insort
@@ -81,10 +81,20 @@ class Waiting(View):
         self._refused_at.pop(request.id, None)
 
     def rank(self, priority: Callable[[PlaceRequest], float]) -> None:
-        """Priorities changed: order the queue anew."""
+        """Priorities changed: order the queue anew.
+
+        A job that overtakes one that slots are reserved for is tried again everywhere: it may have
+        been refused for that reservation alone.
+        """
+        # In the old order: the last place in the new one of those with a reservation so far.
+        last: Entry = (-1, 0.0, 0)
         for place, ((first, _, serial), request) in enumerate(self._queue):
             self._entry[request.id] = entry = (first, -priority(request), serial)
             self._queue[place] = (entry, request)
+            if entry < last:
+                self._refused_at.pop(request.id, None)
+            if request.id in self._reserved.ids:
+                last = max(last, entry)
         self._queue.sort(key=_order)
 
     def freed(self, slot: GpuSlot) -> None:

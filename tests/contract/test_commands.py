@@ -35,10 +35,9 @@ from slurm_coloc.adapters.slurm.commands.use import (
     parse_shards_by_node,
     placed,
 )
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import Gpu, Need
 from slurm_coloc.core.slurm.cluster import Controller, active_controller
-from slurm_coloc.core.slurm.job import TERMINAL, JobView
+from slurm_coloc.core.slurm.job import TERMINAL, JobView, decision_in
 from slurm_coloc.core.slurm.releases import parse_release, shown
 from slurm_coloc.errors import SlurmError
 

@@ -8,8 +8,8 @@ import pytest
 from tests import way
 
 PAGE = way.ROOT / "docs/developer/one-submission.md"
-#: 25 are wanted of each
-BOUNDS = {"submission": 25, "out-of-memory": 33}
+#: the most files of each
+BOUNDS = {"submission": 25, "out-of-memory": 25}
 HEADINGS = {
     "submission": "The submission in colocd",
     "out-of-memory": "The out-of-memory in colocd",

@@ -65,9 +65,10 @@ def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str
     process = Process(made.pid, began or 0)
     end_s = time.monotonic() + START_S
     while not listens(pipe):
-        if made.poll() is not None or time.monotonic() > end_s:
+        ended = made.poll() is not None
+        if ended or time.monotonic() > end_s:
             stop(control, folder, process, environ)
-            why = "ended at once" if made.poll() is not None else "did not listen in time"
+            why = "ended at once" if ended else f"did not listen within {START_S:.0f} s"
             raise GpuError(f"the MPS control daemon {why}", "mps")
         time.sleep(0.005)
     return process

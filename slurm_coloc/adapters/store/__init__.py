@@ -16,8 +16,7 @@ from sqlite_utils import Database
 from slurm_coloc.adapters.store.lists import ArrayPlans, Putbacks, Recoveries, Slots, Stretches
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.queries import Queries
-from slurm_coloc.adapters.store.reports import Reports
-from slurm_coloc.adapters.store.runs import Decisions, Peaks, Runs
+from slurm_coloc.adapters.store.runs import Decisions, Peaks, Reports, Runs
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
 from slurm_coloc.adapters.store.table import records
 from slurm_coloc.core.records.runs import Event

@@ -38,7 +38,10 @@ def applied(change: Change) -> Applied:
     """The record of a change."""
     holder = change.holder
     return Applied(
-        *(holder.qos, holder.account, holder.user, holder.partition),
+        holder.qos,
+        holder.account,
+        holder.user,
+        holder.partition,
         change.option.name,
         change.old,
         change.new,

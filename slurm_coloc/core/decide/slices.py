@@ -13,7 +13,6 @@ from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
-from slurm_coloc.core.slurm.gres import parse_gres
 from slurm_coloc.core.slurm.releases import MIG_STAYS
 
 #: reasons that follow from the job's memory
@@ -95,13 +94,3 @@ def more(
 def _whole(kind: MigType) -> bool:
     found = slice_of(kind.type)
     return found is not None and found.whole
-
-
-def on_slice(tres: str) -> bool:
-    """Whether a request is for a MIG device."""
-    return any(item.name == "gpu" and slice_of(item.type) for item in parse_gres(tres))
-
-
-def called(tres: str) -> str:
-    """What a request after an out-of-memory asks for, in words."""
-    return "a larger MIG device" if on_slice(tres) else "a whole GPU"

@@ -27,16 +27,6 @@ class FenceLevel(StrEnum):
     NONE = "none"
 
 
-#: What holds the limit that a run met, for messages.
-HOLDER = {
-    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
-    FenceLevel.MPS: "which MPS holds",
-    FenceLevel.FRAMEWORK: "which its framework holds",
-}
-#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
-_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
-
-
 def has_limits(driver: str) -> bool:
     """Whether a driver of this version ("615.71.04") may know memory limits of cgroups."""
     first = driver.partition(".")[0]
@@ -54,13 +44,3 @@ def job_cgroup(text: str) -> str | None:
         if step and step.start() > 0 and not _UNSAFE.search(path):
             return path[: step.start()]
     return None
-
-
-def met(method: str | None, level: str | None, line: str) -> str:
-    """What held the limit that a run met, by the ``method`` and fence ``level`` that its Epilog
-    reported and the ``line`` of its log; "" where nothing held it."""
-    if level == FenceLevel.CGROUP:
-        return HOLDER[FenceLevel.CGROUP]
-    if method == "mps":
-        return HOLDER[FenceLevel.MPS]
-    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""

@@ -12,7 +12,7 @@ class Activity:
     ``gract``: graphics engine activity (1001). None: not known.
     ``sensitivity``: which part of the time alone is spent where a neighbour can slow it down;
     below 1 for jobs that wait for the host, the disk or PCIe.
-    ``fingerprint``: which training this is, for what was learned of it; "": not known.
+    ``fingerprint``: which training this is; jobs of one training count as alike. "": not known.
     """
 
     smact: float

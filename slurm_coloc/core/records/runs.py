@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions, the runs of their jobs with what nodes report of them, and what is learned from them.
 
+What part of a GPU a run had follows from its decision and from its request in Slurm (``tres``).
+
 Documents of nodes (evidence, use) are kept and shown as they came; only the names that decide
 something stand here.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
+
+from slurm_coloc.core.slurm.gres import count_of, same_gres
 
 
 class Evidence(TypedDict, total=False):
@@ -126,6 +130,35 @@ class StoredDecision:
     def req_nodes(self) -> str:
         """The nodes that the job's owner asked for; "" for any."""
         return self.request.get("req_nodes") or ""
+
+
+class Decided(Protocol):
+    """What a decision says of a share."""
+
+    @property
+    def action(self) -> str:
+        """See core/decide/decision.Action."""
+
+    @property
+    def exclusive_tres(self) -> str:
+        """The same job on whole GPUs."""
+
+
+def shared(tres: str | None, decision: Decided) -> bool:
+    """Whether a run held a share of a GPU: it was taken, and not yet put on a whole one."""
+    return decision.action == "collocate" and not same_gres(tres or "", decision.exclusive_tres)
+
+
+def promised_mib(tres: str | None, decision: StoredDecision) -> int:
+    """The memory of one GPU that the run was promised; 0 where it had a whole one."""
+    return shards_of(tres, decision) * decision.shard_mib if shared(tres, decision) else 0
+
+
+def shards_of(tres: str | None, decision: StoredDecision) -> int:
+    """Shards that a run on a share had of each GPU: recovery, another task's outcome, the owner or
+    an admin may have changed the count since the decision."""
+    shards = count_of(tres or "", "shard")
+    return decision.shards if shards is None else shards
 
 
 #: decision, job and restart

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.gres import count_of, same_gres, with_shards
 from slurm_coloc.core.slurm.job import JobView, Target, by_record
 
@@ -78,7 +77,7 @@ def waiting(views: Iterable[JobView], decision: str, was: str, goal: str) -> lis
     for view in views:
         if view.state != "PENDING" or view.completing or view.array_job_id is None:
             continue
-        if decision_in(view.admin_comment) != decision:
+        if view.decision != decision:
             continue
         has = count_of(view.tres, "shard")
         changed = has and has in before and has != wanted

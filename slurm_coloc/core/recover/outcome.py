@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a run ended, and whose fault an out-of-memory on a shared GPU was.
+"""Why a run ended, whose fault an out-of-memory on a shared GPU was, and what limit it met.
 
 Why: from Slurm's state and what the Epilog found in the log. A CUDA out-of-memory ends as FAILED,
 never as OUT_OF_MEMORY: that state means the host's memory (tried on 22.05 to 26.05). A log may also
@@ -9,18 +9,28 @@ Whose: the job's own, a neighbour's, or that of a process of no job; from the ag
 (flow/nodes/usage: ``last``), what each job was promised, and what the log says.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from slurm_coloc.core.codes import Code
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.slurm.job import JobView
 
 # What a sample of a second ago may miss, and what contexts and rounding come to (MiB).
 NEAR_MIB = 512
 # A job stood at its fence if a sample at most AT_FENCE_S before its end was so near to it.
 AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
+#: What holds the limit that a run met, for messages.
+HOLDER = {
+    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
+    FenceLevel.MPS: "which MPS holds",
+    FenceLevel.FRAMEWORK: "which its framework holds",
+}
+#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
+_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
 
 
 class Outcome(StrEnum):
@@ -159,6 +169,16 @@ def at_fence(last: Mapping[str, Any], limit_mib: int, ended_s: float) -> bool:
     if limit_mib <= 0 or ended_s - float(last["at_s"]) > AT_FENCE_S:
         return False
     return int(last["held_mib"]) >= limit_mib - max(AT_FENCE * limit_mib, AT_FENCE_MIB)
+
+
+def limit_held_by(method: str | None, fence: str | None, line: str) -> str:
+    """What held the limit that a run met, by the ``method`` and ``fence`` that its Epilog reported
+    and the ``line`` of its log; "" where nothing held it."""
+    if fence == FenceLevel.CGROUP:
+        return HOLDER[FenceLevel.CGROUP]
+    if method == "mps":
+        return HOLDER[FenceLevel.MPS]
+    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""
 
 
 def _gib(mib: int) -> str:

@@ -17,6 +17,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from slurm_coloc.core.gpu.mig import slice_of
+
 # Before a request that stands in tres_per_task: it is for each task and not for each node.
 PER_TASK = "per-task:"
 
@@ -153,3 +155,13 @@ def model_of(kinds: tuple[str, ...]) -> str | None:
     if len(models) != 1 or places != list(range(len(kinds))):
         return None
     return models.pop()
+
+
+def on_slice(tres: str) -> bool:
+    """Whether a request is for a MIG device."""
+    return any(item.name == "gpu" and slice_of(item.type) for item in parse_gres(tres))
+
+
+def called(tres: str) -> str:
+    """What a request after an out-of-memory asks for, in words."""
+    return "a larger MIG device" if on_slice(tres) else "a whole GPU"

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as Slurm shows it at one time, and its name for scontrol."""
+"""A job as Slurm shows it at one time, its name for scontrol, and the mark of its decision.
 
+The mark in AdminComment ties a job to its decision: the hook runs before a job has an id. Only the
+super user may change AdminComment, so the mark can be trusted there and nowhere else. Form:
+``coloc:1:<decision>:<action>:<reason>:<shards>``.
+"""
+
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +23,40 @@ TERMINAL = frozenset(
 # The reason of a job that was put back in a hold, until it is released. An owner who holds it then
 # too leaves no trace (tried on 22.05 and 24.11), so a release of ours ends both.
 REQUEUED_HELD = "job requeued in held state"
+# In place of a decision id: colocd left the job alone, or (etc/coloc.lua) did not answer.
+NO_DECISION = "000000000000"
+_MARK = re.compile(r"(?:^|; )coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|;)")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a mark says; ``action`` and ``reason`` as they were written, by whatever release."""
+
+    decision: str
+    action: str
+    reason: str
+    shards: int
+
+
+def comment_with(existing: str | None, mark: Mark) -> str:
+    """A site's own comment kept, ours appended."""
+    text = f"coloc:1:{mark.decision}:{mark.action}:{mark.reason}:{mark.shards}"
+    return f"{existing}; {text}" if existing else text
+
+
+def mark_in(comment: str) -> Mark | None:
+    """The mark in an AdminComment; the last one counts. None where there is none."""
+    found = _MARK.findall(comment)
+    if not found:
+        return None
+    decision, action, reason, shards = found[-1]
+    return Mark(decision, action, reason, int(shards))
+
+
+def decision_in(comment: str) -> str | None:
+    """The decision id in an AdminComment. None where there is none, or colocd made none."""
+    found = mark_in(comment)
+    return found.decision if found and found.decision != NO_DECISION else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +80,11 @@ class _Job:
     end_s: float | None = None
     array_job_id: int | None = None
     array_task: str | None = None
+
+    @property
+    def decision(self) -> str | None:
+        """The id of its decision; None where colocd made none."""
+        return decision_in(self.admin_comment)
 
 
 @dataclass(frozen=True, slots=True)

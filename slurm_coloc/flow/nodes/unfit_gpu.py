@@ -18,7 +18,6 @@ from slurm_coloc.core.records.lists import PutBack
 from slurm_coloc.core.records.runs import Key, StoredDecision
 from slurm_coloc.core.recover.fitness import GpuNow, unfit
 from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
@@ -136,7 +135,7 @@ class Gate:
     async def _advance(self, row: PutBack) -> None:
         for _ in range(STEPS_A_ROUND):
             view = await self._slurm.job(row.job_id)
-            if view is None or decision_in(view.admin_comment) != row.decision:
+            if view is None or view.decision != row.decision:
                 self._close(row, "lost", "slurmctld no longer knows the job")
                 return
             age_s = time.time() - row.created_s

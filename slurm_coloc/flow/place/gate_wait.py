@@ -16,8 +16,8 @@ from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import OPENED, SHUT_PCT, asked, joined, own_part
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Waiting
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.memory import Memory, key

@@ -21,10 +21,10 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Snapshot, Waiting, Why, steer
 from slurm_coloc.core.records.runs import StoredDecision
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, wanted_partitions
 from slurm_coloc.core.slurm.gres import count_of, with_item, without
+from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
 from slurm_coloc.flow.cluster.context import Context, ShareRequest

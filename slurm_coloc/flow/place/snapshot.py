@@ -14,11 +14,11 @@ from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Device, Node, Rules, Running, Snapshot, Waiting
 from slurm_coloc.core.records.runs import StoredDecision
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, plain
 from slurm_coloc.core.slurm.gres import parse_gres
 from slurm_coloc.core.slurm.hosts import in_nodes
+from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
 from slurm_coloc.flow.place.memory import Memory, key

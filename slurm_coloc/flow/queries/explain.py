@@ -10,17 +10,15 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.decide.slices import called
-from slurm_coloc.core.records.runs import Run, StoredDecision
-from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.records.runs import Run, StoredDecision, shared
 from slurm_coloc.core.slurm.binding import binding, binding_text
+from slurm_coloc.core.slurm.gres import called
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_behind
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.queries import answers
-from slurm_coloc.flow.watch.shares import shared
 
 Answer = dict[str, Any]
 
@@ -40,7 +38,7 @@ async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
     bound = None
     try:
         view = await slurm.job(found.job_id)
-        if view is not None and decision_in(view.admin_comment) != decision.id:
+        if view is not None and view.decision != decision.id:
             view = None  # ids started again: this is another job
         if view is not None:
             live, bound = await _live(slurm, view)

@@ -9,10 +9,9 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide import slowdown
 from slurm_coloc.core.decide.slowdown import Beside
 from slurm_coloc.core.gpu import usage
-from slurm_coloc.core.records.runs import Run, StoredDecision
+from slurm_coloc.core.records.runs import Run, StoredDecision, promised_mib, shared
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries import answers
-from slurm_coloc.flow.watch.shares import promised_mib, shared
 
 Answer = dict[str, Any]
 

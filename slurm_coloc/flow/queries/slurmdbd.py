@@ -10,8 +10,7 @@ from typing import Any
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.core.decide.decision import TEXTS, Reason
-from slurm_coloc.core.slurm.admin_comment import mark_in
-from slurm_coloc.core.slurm.job import EndedJob
+from slurm_coloc.core.slurm.job import EndedJob, mark_in
 from slurm_coloc.errors import SlurmError
 
 Answer = dict[str, Any]

@@ -3,7 +3,6 @@
 
 import structlog
 
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
@@ -29,7 +28,7 @@ async def excluded_before(context: Context, view: JobView, node: str) -> str | N
     ]
     if not others:
         return None
-    for row in context.store.putbacks.open_of(decision_in(view.admin_comment) or "", view.job_id):
+    for row in context.store.putbacks.open_of(view.decision or "", view.job_id):
         if row.excluded:
             return row.was or ""  # ours are in the list now
     try:

@@ -13,12 +13,11 @@ import structlog
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.decide import shards_needed
 from slurm_coloc.core.decide.decision import Action, Estimate, Sizing
-from slurm_coloc.core.decide.slices import on_slice
 from slurm_coloc.core.records.lists import ArrayPlan
 from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.recover.array_tasks import Share, new_request, waiting
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.gres import count_of
+from slurm_coloc.core.slurm.gres import count_of, on_slice
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import RecoveryConfig
 from slurm_coloc.core.decide.decision import Action
-from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import Recovery
-from slurm_coloc.core.records.runs import Evidence, Run, StoredDecision, Use
+from slurm_coloc.core.records.runs import Evidence, Run, StoredDecision, Use, shards_of, shared
 from slurm_coloc.core.recover.next_try import (
     Caps,
     End,
@@ -23,9 +22,8 @@ from slurm_coloc.core.recover.next_try import (
     judge,
 )
 from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
-from slurm_coloc.core.slurm.gres import count_of, parse_gres
+from slurm_coloc.core.slurm.gres import called, count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.flow.watch.shares import shards_of, shared
 
 #: where the node is avoided for a while: what ended the run may still be on its GPU
 AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN, Blame.HARDWARE)

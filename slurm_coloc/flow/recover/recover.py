@@ -2,7 +2,8 @@
 """Stage recover: put a job back with what its next try asks for, and at its place in the queue.
 
 The work list is durable. Before each step the job is looked at again, and the step follows from
-what is seen, so colocd may die at any line and go on later.
+what is seen, so colocd may die at any line and go on later. Since when a job is raised in the queue
+is in the list too, so its time there also ends where colocd was away.
 """
 
 import time
@@ -10,19 +11,23 @@ from collections.abc import Callable
 
 import structlog
 
-from slurm_coloc.core.decide.slices import called
 from slurm_coloc.core.records.lists import PutBack, Recovery
 from slurm_coloc.core.records.runs import Key
 from slurm_coloc.core.recover.next_try import Way
-from slurm_coloc.core.recover.recovery import Goal, Step, next_step
-from slurm_coloc.core.slurm.admin_comment import decision_in
-from slurm_coloc.core.slurm.gres import same_gres, without_pin
+from slurm_coloc.core.recover.recovery import (
+    Goal,
+    Place,
+    Step,
+    next_step,
+    priority_for,
+    settled_priority,
+)
+from slurm_coloc.core.slurm.gres import called, same_gres, without_pin
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover import dependents
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
-from slurm_coloc.flow.recover.priority import PriorityBoost
 from slurm_coloc.flow.recover.retry_limit import refused
 
 log = structlog.get_logger()
@@ -42,10 +47,82 @@ def _back(work: Recovery) -> str:
 def _is_ours(view: JobView, work: Recovery) -> bool:
     """Whether this is the job that the work is about. Its mark may have been overwritten by an
     admin while we hold it: then owner, restart count and hold must fit."""
-    if decision_in(view.admin_comment) == work.decision:
+    if view.decision == work.decision:
         return True
     fits = view.uid == work.uid and view.restarts == work.restart + 1
     return work.held and fits and view.held
+
+
+class PriorityBoost:
+    """Raises recovered jobs in the queue, for a while."""
+
+    def __init__(self, context: Context) -> None:
+        self._recovery = context.config.recovery
+        self._store, self._slurm = context.store, context.slurm
+
+    async def fields(self, work: Recovery, view: JobView) -> dict[str, str | int]:
+        """Fields of ``scontrol update`` that give the requeued job its place."""
+        recovery, place = self._recovery, _place(work)
+        if recovery.raise_by == "priority":
+            waiting = await self._slurm.waiting() if place.front else []
+            value = priority_for(view, place, recovery.priority, waiting)
+            return {} if value is None else {"Priority": value}
+        if recovery.raise_by == "nice" and place.front:
+            # What its owner gave it, written down before it is changed.
+            nice = work.nice
+            if nice is None:
+                nice = (await self._slurm.terms(view.handle)).nice
+                self._store.recoveries.change(work, nice=nice)
+            return {"Nice": nice + recovery.nice}
+        if recovery.raise_by == "qos" and recovery.qos and place.front:
+            return {"QOS": recovery.qos}
+        return {}
+
+    async def round(self) -> None:
+        """End the boost of every job whose time is over."""
+        before_s = time.time() - self._recovery.raise_for_s
+        for work in self._store.recoveries.raised():
+            if (work.raised_s or 0.0) > before_s:
+                return
+            try:
+                await self._settle(work)
+            except SlurmError as err:
+                log.warning("recover", jobid=work.job_id, error=err.message)
+                if err.away:
+                    return  # all others would find the same
+                self._store.recoveries.change(work, raised_s=None)
+
+    async def _settle(self, work: Recovery) -> None:
+        view = await self._slurm.job(work.job_id)
+        waits = (
+            view is not None
+            and view.decision == work.decision
+            and (view.state, view.restarts) == ("PENDING", work.restart + 1)
+            and not view.held  # a hold of its owner's, which a release would end
+        )
+        if view is not None and waits:
+            await self._take_back(work, view)
+            text = f"waited {self._recovery.raise_for_s:g} s at its raised place: not raised now"
+            self._store.note(work.decision, work.job_id, "recover", text)
+            log.info("recover", jobid=work.job_id, step="settle", priority=view.priority)
+        self._store.recoveries.change(work, raised_s=None)
+
+    async def _take_back(self, work: Recovery, view: JobView) -> None:
+        settled = settled_priority(_place(work))
+        if self._recovery.raise_by == "nice":
+            await self._slurm.update(view.handle, Nice=work.nice or 0)
+        elif self._recovery.raise_by == "qos" and work.qos:
+            await self._slurm.update(view.handle, QOS=work.qos)
+        elif settled is not None:
+            await self._slurm.update(view.handle, Priority=settled)
+        else:
+            # A release makes Slurm reckon the priority itself again, of a job that is not held too
+            # (tried on 22.05).
+            await self._slurm.release(view.handle)
+
+
+def _place(work: Recovery) -> Place:
+    return Place(work.front, work.base)
 
 
 class Recoverer:

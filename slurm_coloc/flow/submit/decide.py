@@ -19,8 +19,8 @@ from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, wh
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
 from slurm_coloc.core.records.runs import StoredDecision
-from slurm_coloc.core.slurm.admin_comment import NO_DECISION, comment_with
 from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
@@ -115,7 +115,8 @@ class Decider:
         answer = _answer(decision, decision_id, change, lines)
         if slot:
             answer["env.COLOC_SLOT"] = slot.text
-        answer["admin_comment"] = comment_with(job.request.admin_comment, decision_id, decision)
+        mark = Mark(decision_id, decision.action, decision.reason, decision.shards)
+        answer["admin_comment"] = comment_with(job.request.admin_comment, mark)
         answer["exclusive_gres"] = whole_gpu(job.shape, None, 1, _fewest_shards(job.shape))
         return answer
 
@@ -130,8 +131,12 @@ class Decider:
             )
         found = estimated.estimate
         question = Question(
-            *(job.request, found, estimated.no_estimate, estimated.detail),
-            *(oom_mib, job.coloc.policy),
+            job.request,
+            found,
+            estimated.no_estimate,
+            estimated.detail,
+            oom_mib=oom_mib,
+            policy=job.coloc.policy,
         )
         decision = decide(question, job.shape, self._rules)
         decision = within(decision, job.request, job.shape, limits)

@@ -18,12 +18,19 @@ from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.learned import Past, correct, warm_up
 from slurm_coloc.core.gpu import usage
 from slurm_coloc.core.gpu.usage import OwnPeak
-from slurm_coloc.core.records.runs import EndedRun, ModelPeaks, Report, Run, StoredDecision, Use
+from slurm_coloc.core.records.runs import (
+    EndedRun,
+    ModelPeaks,
+    Report,
+    Run,
+    StoredDecision,
+    Use,
+    shared,
+)
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.submit.estimate import Estimated
 from slurm_coloc.flow.submit.message import Submission
-from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
 

@@ -22,15 +22,10 @@ class Modes:
         self._config = config
         self._uids = {rule.user: _uid(rule.user) for rule in config.mode.rules if rule.user}
 
-    @property
-    def switched_off(self) -> bool:
-        """Whether the admin's off file exists."""
-        return self._config.daemon.off_file.exists()
-
     def of(self, job: Submission) -> Mode:
         """on, observe or off for such a job; of several partitions the most careful one counts,
         since Slurm may start the job in any of them."""
-        if self.switched_off:
+        if self._config.daemon.off_file.exists():
             return "off"
         found = {self._one(job, name) for name in job.partitions or (None,)}
         return next(mode for mode in CAREFUL if mode in found)
@@ -66,8 +61,12 @@ def slot_of(config: SlotConfig, job: Submission, decision: Decision) -> tuple[Sl
         config.default_s,
     )
     rules = Rules(
-        *(config.enabled, default_s, config.min_s, config.max_s),
-        *(config.signal_before_s, config.signal),
+        config.enabled,
+        default_s,
+        config.min_s,
+        config.max_s,
+        config.signal_before_s,
+        config.signal,
     )
     why_not = ""
     if not job.request.batch:

@@ -15,8 +15,7 @@ from typing import Literal
 import structlog
 
 from slurm_coloc.core.records.lists import StretchedRun
-from slurm_coloc.core.records.runs import Key, OfRun, PresentRun
-from slurm_coloc.core.slurm.admin_comment import decision_in
+from slurm_coloc.core.records.runs import Key, OfRun, PresentRun, shared
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.core.time.stretch import MINUTE_S, Rules, Stretch, Timed, due_s, margin_s, stretch
@@ -27,7 +26,6 @@ from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 from slurm_coloc.flow.time.ceilings import ceilings
 from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
 from slurm_coloc.flow.time.slowdown_limit import Protector
-from slurm_coloc.flow.watch.shares import shared
 
 log = structlog.get_logger()
 
@@ -155,7 +153,7 @@ class Stretcher:
     async def _shown(self, run: OfRun) -> tuple[JobView, Terms] | None:
         """A run of ours that goes on, as Slurm shows it; None where it is over."""
         view = await self._slurm.job(run.job_id)
-        if view is None or decision_in(view.admin_comment) != run.decision:
+        if view is None or view.decision != run.decision:
             return None
         if view.restarts != run.restart or view.state not in BEGUN or view.completing:
             return None
@@ -255,7 +253,7 @@ class Stretcher:
         """A job that was put back waits: its limit is the original again. Slurm keeps the stretched
         one through a requeue (tried on 22.05 and 24.11)."""
         view = await self._slurm.job(row.job_id)
-        if view is None or decision_in(view.admin_comment) != row.decision:
+        if view is None or view.decision != row.decision:
             return self._closed(row, "gone")
         if view.state != "PENDING" or view.completing:
             return None

@@ -16,7 +16,6 @@ import structlog
 from slurm_coloc.core.records.lists import SlottedJob
 from slurm_coloc.core.records.runs import OfRun, Run
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import (
     Slot,
@@ -77,7 +76,7 @@ class Slots:
         decision = self._store.decisions.of(run.decision)
         try:
             view = await self._slurm.job(run.job_id)
-            if view is None or decision is None or decision_in(view.admin_comment) != run.decision:
+            if view is None or decision is None or view.decision != run.decision:
                 return
             terms = await self._slurm.terms(view.handle)
         except SlurmError as err:
@@ -117,7 +116,7 @@ class Slots:
         slot = slot_from(decision.slot)
         for _ in range(STEPS_A_ROUND):
             view = await self._poll(row.job_id)
-            if view is None or decision_in(view.admin_comment) != row.decision:
+            if view is None or view.decision != row.decision:
                 return await self._gone(row)
             now = time.time()
             step = next_step(
@@ -144,7 +143,7 @@ class Slots:
     async def _gone(self, row: SlottedJob) -> None:
         """Slurm shows no such job, or did not answer: the latter raises."""
         view = await self._slurm.job(row.job_id)
-        if view is None or decision_in(view.admin_comment) != row.decision:
+        if view is None or view.decision != row.decision:
             self._close(row, "lost", "slurmctld no longer knows the job")
 
     def _state(self, row: SlottedJob) -> State:

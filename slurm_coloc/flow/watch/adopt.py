@@ -11,10 +11,9 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.decide.rewrite import whole_gpu
 from slurm_coloc.core.gpu.mig import slice_mib, slice_of
 from slurm_coloc.core.records.runs import StoredDecision
-from slurm_coloc.core.slurm.admin_comment import NO_DECISION, mark_in
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, with_item, without
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import NO_DECISION, JobView, mark_in
 
 log = structlog.get_logger()
 

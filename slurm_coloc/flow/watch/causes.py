@@ -1,17 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why Slurm put a run back: its node failed, it was preempted, or somebody requeued it.
+"""Why a run ended: why Slurm put it back, or whose fault an out-of-memory or a fault of MPS was.
 
-slurmctld keeps no trace of the cause in the job: slurmdbd does, and the node's state tells where
-there is none. A node that fails takes many jobs with it, so one round asks each of the two once.
+slurmctld keeps no trace in the job of why it was put back: slurmdbd does, and the node's state
+tells where there is none. A node that fails takes many jobs with it, so one round asks each of the
+two once. Whose fault it was follows from the reports of the run's nodes; also of an out-of-memory
+of which no log tells, seen by the node's agent alone.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import structlog
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.core.records.runs import Run
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.gpu.fence import FenceLevel
+from slurm_coloc.core.records.runs import (
+    EndedRun,
+    Evidence,
+    GpuEvent,
+    Report,
+    Run,
+    Use,
+    promised_mib,
+)
+from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fence, blame
+from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import EndedJob, JobView
 from slurm_coloc.errors import SlurmError
@@ -26,6 +40,14 @@ CAUSES = {
     "CANCELLED": Outcome.REQUEUED,
 }
 AT_ONCE = 500  # job ids in one question: it is a command line
+#: kind of an evidence that is not the log's but the agent's
+BY_TELEMETRY = "telemetry"
+#: runs on one GPU whose faults lie so close together have one cause (s)
+TOGETHER_S = 20.0
+#: kinds of an Epilog's evidence of a fault (core/recover/faults)
+FAULTS = ("mps", "device")
+#: kinds of the agent's events that may tell of a GPU that failed
+BROKEN = ("xid", "gpu-lost")
 
 
 def put_back(run: Run, view: JobView | None) -> bool:
@@ -81,3 +103,96 @@ class Causes:
             self._down = tuple(node.name for node in shape.nodes if node.down)
         lost = any(in_nodes(run.node or "", name) for name in self._down)
         return Outcome.NODE_FAIL if lost else Outcome.REQUEUED
+
+
+def _fenced(body: Report) -> bool:
+    """Whether the node held the run to what it was promised."""
+    return body.method == "mps" or body.fence == FenceLevel.CGROUP
+
+
+def from_telemetry(store: Store, run: Run, body: Report) -> Report:
+    """The report with an evidence of the agent's, where the log has none and the run stood at its
+    limit when it failed."""
+    if body.evidence or not body.exit_code or not _fenced(body):
+        return body
+    decision = store.decisions.of(run.decision)
+    limit_mib = promised_mib(run.tres, decision) if decision else 0
+    last = body.used.get("last") if body.used else None
+    if last is None or not at_fence(last, limit_mib, body.ended_s or 0.0):
+        return body
+    held = f"{last['held_mib'] / 1024:.1f} of {limit_mib / 1024:.1f} GiB"
+    line = f"its log does not tell; it held {held} when it was last seen"
+    return replace(body, evidence={"oom": True, "kind": BY_TELEMETRY, "line": line})
+
+
+def blamed(
+    store: Store, run: EndedRun, outcome: Outcome, body: Report, uses: list[Use]
+) -> tuple[Blame | None, str]:
+    """Who is to blame for the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None
+    where there is nothing to blame anybody for."""
+    evidence: Evidence = body.evidence or {}
+    near = _last_events(run, uses)
+    told = [one["text"] for one in near if one["kind"] in BROKEN]
+    broken = next(filter(breaks, told), "")
+    fault = False
+    if outcome is Outcome.FAILED:
+        fault = _mps_fault(store, run, body, evidence, near)
+        if not fault and not broken:
+            return None, ""
+    elif outcome is not Outcome.OOM_GPU:
+        return None, ""
+    samples = [last for one in uses if (last := one.get("last"))]
+    last = max(samples, key=lambda one: one["held_mib"], default=None)
+    others = [one["job_id"] for one in last.get("neighbours", ())] if last else []
+    snapshot = OomSnapshot(
+        share_mib=run.share_mib,
+        fenced=_fenced(body) and bool(run.share_mib),
+        last=last,
+        promised=_promised_to(store, others),
+        requested_mib=evidence.get("requested_mib"),
+        free_mib=evidence.get("free_mib"),
+        in_use_mib=evidence.get("in_use_mib"),
+        mps_fault=fault,
+        broken=broken if outcome is Outcome.FAILED else "",
+    )
+    return blame(snapshot)
+
+
+def _promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:
+    """What other jobs' newest runs were promised (MiB), by job id; those that shared, and that we
+    know."""
+    found: dict[int, int] = {}
+    for job_id in job_ids:
+        runs = store.runs.of_job(job_id)
+        decision = store.decisions.of(runs[-1].decision) if runs else None
+        mib = promised_mib(runs[-1].tres, decision) if decision else 0
+        if mib:
+            found[job_id] = mib
+    return found
+
+
+def _last_events(run: EndedRun, uses: list[Use]) -> list[GpuEvent]:
+    """What the agents noted shortly before the run ended, on any of its nodes."""
+    events = [event for one in uses for event in one.get("events", ())]
+    return [one for one in events if abs(run.end_s - one["at_s"]) <= TOGETHER_S]
+
+
+def _mps_fault(
+    store: Store, run: EndedRun, body: Report, evidence: Evidence, near: list[GpuEvent]
+) -> bool:
+    """Whether the run's end came from its MPS server: MPS says so, the driver reported a fault that
+    ends all clients, or another client of the same GPU ended by a fault at the same time."""
+    if body.method != "mps":
+        return False
+    if evidence.get("kind") == "mps" or any(event["kind"] == "mps-fault" for event in near):
+        return True
+    if evidence.get("kind") not in FAULTS:
+        return False
+    until_s = run.end_s + TOGETHER_S
+    return store.reports.faulted_beside(run, body.gpu_uuids, beside_since_s(run), until_s)
+
+
+def beside_since_s(run: EndedRun) -> float:
+    """From when on (epoch) another's fault on the same GPU may have been that of ``run``: not from
+    before it began."""
+    return max(run.end_s - TOGETHER_S, run.start_s or 0.0)

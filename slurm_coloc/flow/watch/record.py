@@ -7,17 +7,22 @@ import structlog
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.gpu import fence
-from slurm_coloc.core.records.runs import EndedRun, Report, Run, StoredDecision
+from slurm_coloc.core.records.runs import (
+    EndedRun,
+    Report,
+    Run,
+    StoredDecision,
+    promised_mib,
+    shared,
+)
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, limit_held_by, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
 from slurm_coloc.flow.submit.decide import rules_of
 from slurm_coloc.flow.submit.history import Learning, TypeOf, ended, own_peak
-from slurm_coloc.flow.watch import blame
-from slurm_coloc.flow.watch.shares import promised_mib, shared
+from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry
 
 log = structlog.get_logger()
 
@@ -60,7 +65,7 @@ class Recorder:
     def report_on(self, run: Run) -> Report | None:
         """The Epilog's report on a run, if it came."""
         report = self._store.reports.newest(run, _since_s(run))
-        return report and blame.from_telemetry(self._store, run, report)
+        return report and from_telemetry(self._store, run, report)
 
     def _left(self, run: Run, slot: str, outcome: Outcome, report: Report, now: float) -> bool:
         """Whether a run of a job with time slots left at its slot's end, to go on. Where it put
@@ -105,7 +110,7 @@ class Recorder:
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
         peak = own_peak(self._store, over, decision, report, uses) if began else None
-        fault, why = blame.of(self._store, over, outcome, report, uses)
+        fault, why = blamed(self._store, over, outcome, report, uses)
         need = next_try.need_of(evidence, peak.peak_mib if peak else None, uses)
         recovery = self._config.recovery
         found = next_try.after(self._store, recovery, over, decision, outcome, fault, need, now)
@@ -172,7 +177,7 @@ class Recorder:
         """Runs on the GPUs of ``run`` that ended shortly before it by a fault that seemed their
         own: the first client of a server to be judged cannot know of the others."""
         mine = set(report.gpu_uuids)
-        for other in self._store.runs.unblamed(blame.beside_since_s(run)):
+        for other in self._store.runs.unblamed(beside_since_s(run)):
             decision = self._store.decisions.of(other.decision)
             if decision is None or not mine & set(other.gpu_uuids or ()):
                 continue
@@ -194,7 +199,7 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
     text = ENDS[outcome]
     line = report.evidence.get("line", "") if report.evidence else ""
     if outcome is Outcome.OOM_GPU:
-        holder = fence.met(report.method, report.fence, line)
+        holder = limit_held_by(report.method, report.fence, line)
         if holder and share_mib:
             text += f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}"
         if report.evidence:

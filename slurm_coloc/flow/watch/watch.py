@@ -15,7 +15,6 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.watch.causes import Causes, put_back
@@ -153,7 +152,7 @@ class Watcher:
 
     async def _see_array(self, view: JobView) -> None:
         """Keep following an array: an open run of it is what makes us look at its user's jobs."""
-        decision_id = decision_in(view.admin_comment)
+        decision_id = view.decision
         if not view.array_task or not view.array_job_id or decision_id is None:
             return
         if self._store.runs.goes_on_of(decision_id):
@@ -187,7 +186,7 @@ class Watcher:
 
     def see(self, view: JobView) -> None:
         """Open or refresh the run that Slurm shows, where the job carries our mark."""
-        decision_id = decision_in(view.admin_comment)
+        decision_id = view.decision
         if decision_id is None:
             return
         if not self._store.decisions.known(decision_id) and not self._adopt(view):
@@ -239,7 +238,7 @@ class Watcher:
         """Close a run that has ended; leave one that goes on. ``cause``: why a later run is seen,
         if one is."""
         report = self._recorder.report_on(run)
-        if view is None or decision_in(view.admin_comment) != run.decision:
+        if view is None or view.decision != run.decision:
             # slurmctld forgot it (MinJobAge), or started its ids again.
             self._recorder.end(run, Outcome.GONE, None, report)
         elif view.restarts < run.restart:

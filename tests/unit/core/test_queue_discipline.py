@@ -226,6 +226,22 @@ def test_fair_share_lets_a_user_who_had_less_go_first() -> None:
     assert by_age[9].start_s == 4000
 
 
+def test_a_job_that_overtakes_a_reservation_is_tried_again() -> None:
+    """Job 3 could not start on the idle shared GPU, which was reserved for job 2. Then fair share
+    puts job 3 first. Were it not tried again, each of the two would wait for the other for ever."""
+    from slurm_coloc.sim.setting import Priority
+
+    jobs = [
+        job(1, 0, 1000, coloc=False, user="hog"),
+        job(2, 0, 1000, coloc=False, user="hog", gpus=2),
+        job(3, 0, 1000, user="new"),
+        job(4, 0, 1000, coloc=False, user="hog"),
+    ]
+    setting = Setting(depth=50, pool=1, priority=Priority(age_weight=0.0))
+    found = play(jobs, setting, gpus="2xa100-40gb")
+    assert [found[number].start_s for number in (1, 2, 3)] == [0, 2000, 1000]
+
+
 def test_a_pool_does_not_hold_up_whole_gpu_jobs() -> None:
     shared = [job(i, 0, 5000, 30_000) for i in range(1, 6)]
     plain = [job(i, 10, 100, coloc=False) for i in range(6, 9)]

@@ -8,8 +8,8 @@ import pytest
 from slurm_coloc.core.decide.decision import Action, Decision, Reason
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite
-from slurm_coloc.core.slurm.admin_comment import comment_with, decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape
+from slurm_coloc.core.slurm.job import Mark, comment_with, decision_in
 from tests.unit.core.conftest import a100, make_shape
 
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
@@ -109,10 +109,11 @@ def test_as_submitted_changes_nothing(shape: ClusterShape) -> None:
 
 
 def test_the_mark_is_found_again_beside_a_sites_own_comment() -> None:
-    text = comment_with("ticket 7; gold", "0123456789ab", SHARE)
+    mark = Mark("0123456789ab", SHARE.action, SHARE.reason, SHARE.shards)
+    text = comment_with("ticket 7; gold", mark)
     assert text == "ticket 7; gold; coloc:1:0123456789ab:collocate:fits:12"
     assert decision_in(text) == "0123456789ab"
-    assert decision_in(comment_with(None, "0123456789ab", SHARE)) == "0123456789ab"
+    assert decision_in(comment_with(None, mark)) == "0123456789ab"
     assert decision_in("xcoloc:1:0123456789ab:collocate:fits:12") is None
     forged = "coloc:1:aaaaaaaaaaaa:collocate:fits:1"
-    assert decision_in(comment_with(forged, "0123456789ab", SHARE)) == "0123456789ab"
+    assert decision_in(comment_with(forged, mark)) == "0123456789ab"

@@ -19,8 +19,9 @@ from slurm_coloc.core.decide.decision import (
 )
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.decide.rewrite import exclusive_tres, rewrite, whole_gpu
-from slurm_coloc.core.decide.slices import called, more
+from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.gres import called
 
 SLICES = (("1c.3g.20gb", 1), ("1g.5gb", 2), ("2c.3g.20gb", 1), ("2g.10gb", 1))
 NODE = NodeShape("n1", ("main",), (), "a100", 1, 39, slices=SLICES)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.core.gpu import fence
+from slurm_coloc.core.recover.outcome import HOLDER, limit_held_by
 
 from .conftest import LIMIT_S, Node
 
@@ -194,7 +195,7 @@ def test_frameworks_hold_themselves(
     _, said = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, words in said) == (code, True), said
     if "allowed" in words:
-        assert fence.met("streams", None, said) == fence.HOLDER[fence.FenceLevel.FRAMEWORK]
+        assert limit_held_by("streams", None, said) == HOLDER[fence.FenceLevel.FRAMEWORK]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
 from slurm_coloc.adapters.mps.node import leave, reap
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.core.gpu.sharing import Method
+from slurm_coloc.errors import GpuError
 
 from .tables import ADA, ALL, BEN, ONE, Table
 
@@ -271,6 +272,15 @@ def test_random_lives(table: Table, seed: int) -> None:
     for job, uid in list(here.items()):
         table.leave(job, uid)
     assert table.daemons() == []
+
+
+def test_a_daemon_that_does_not_listen(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "START_S", 0.2)
+    silent = table.gpu.control.parent / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 60\n")
+    silent.chmod(0o755)
+    with pytest.raises(GpuError, match="did not listen"):
+        daemon.start(silent, table.run_dir / "x", table.gpu.uuid, Who(ADA, ADA), {})
 
 
 def test_start_leaves_nothing_where_it_fails(table: Table) -> None:

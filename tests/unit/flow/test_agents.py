@@ -12,9 +12,8 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.records.runs import Run
-from slurm_coloc.core.slurm.admin_comment import decision_in
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, decision_in
 from slurm_coloc.errors import ColocError, SlurmError, UsageFault
 from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.nodes.prolog import launched, read_launch
