@@ -95,7 +95,13 @@ async def launched(
     need_mib = _promised_mib(shards, decision) if held else None
     gpus = [gpu.now() for gpu in launch.gpus]
     unfit = await gate.judge(
-        *(view, decision, launch.node, gpus, need_mib), last=launch.last, unfenced=launch.unfenced
+        view,
+        decision,
+        launch.node,
+        gpus,
+        need_mib,
+        last=launch.last,
+        unfenced=launch.unfenced,
     )
     if unfit is None or (launch.last and not unfit["back"]):
         _keep(store, decision_id, launch)

@@ -117,7 +117,12 @@ class Slots:
                 return await self._gone(row)
             now = time.time()
             step = next_step(
-                *(view, self._state(row), slot, now, self._config.grace_s, self._config.behind_s)
+                view,
+                self._state(row),
+                slot,
+                now,
+                self._config.grace_s,
+                self._config.behind_s,
             )
             if step is Step.WAIT or (step is Step.SIGNAL and self._off()):
                 self._wait(row, view, slot, now)

@@ -199,7 +199,9 @@ class Watcher:
             return
         self._store.runs.see(
             Run(
-                *(decision_id, view.job_id, view.restarts),
+                decision_id,
+                view.job_id,
+                view.restarts,
                 uid=view.uid,
                 submit_s=view.submit_s,
                 state=view.state,
