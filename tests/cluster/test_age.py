@@ -48,6 +48,7 @@ def test_who_waits_at_the_gate_keeps_its_age(make_lab: Callable[..., Lab]) -> No
     assert gpu(lab, waits) == "n1/a100-0"
 
 
+@pytest.mark.long
 @pytest.mark.needs_slurm("24.11", "does not change the shards of a waiting job to typed ones")
 @pytest.mark.timeout(400)
 def test_without_colocd_nobody_waits_at_the_gate(make_lab: Callable[..., Lab]) -> None:
@@ -62,6 +63,7 @@ def test_without_colocd_nobody_waits_at_the_gate(make_lab: Callable[..., Lab]) -
     assert lab.job(busy)["JobState"] == "RUNNING"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(no_accounting()), reason=no_accounting() or "-")
 @pytest.mark.timeout(300)
 def test_who_is_put_back_has_his_place_again(make_lab: Callable[..., Lab]) -> None:

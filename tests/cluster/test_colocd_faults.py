@@ -110,6 +110,7 @@ def test_off_switch_works_without_the_daemon(healthy: Lab) -> None:
         off.unlink()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_twenty_times_during_two_hundred_submissions(make_lab: Callable[..., Lab]) -> None:

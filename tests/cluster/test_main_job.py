@@ -190,6 +190,7 @@ def test_host_memory_is_not_taken_for_gpu_memory(lab: Lab) -> None:
     assert (run["verdict"], lab.job(job_id)["Restarts"]) == ("not-ours", "0")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.needs_slurm("23.11", "waits over a minute; once is enough")
 def test_timeout_is_not_requeued(lab: Lab) -> None:

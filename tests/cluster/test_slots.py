@@ -172,6 +172,7 @@ def test_the_slot_ends_while_colocd_is_dead(slotted: Lab) -> None:
     assert "ended at step 160" in lab.output(job_id)
 
 
+@pytest.mark.long
 def test_all_slots_together_have_the_time_that_was_asked_for(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 176)
     script = SAVER.format("scontrol requeue $SLURM_JOB_ID; sleep 60")
@@ -182,6 +183,7 @@ def test_all_slots_together_have_the_time_that_was_asked_for(slotted: Lab) -> No
     assert used < 150, me.explain(job_id)  # two minutes: Slurm looks once in 30 s, and rounds up
 
 
+@pytest.mark.long
 def test_the_users_own_signal_stays_his(slotted: Lab) -> None:
     lab, me = slotted, desk(slotted, 177)
     script = """#!/bin/bash

@@ -92,7 +92,9 @@ def test_put_back_it_begins_with_its_own_limit(make_lab: Make) -> None:
     until(lambda: limit(lab, job) == "00:01:00", 60, "it has its own limit again")
     assert "60 s again: it starts anew" in told(me, job)
     for one in kept:
-        until(lambda one=one: "by reservation mend" in told(me, one), 60, "the reservation counts")
+        until(
+            lambda one=one: "reservation mend allows" in told(me, one), 60, "the reservation counts"
+        )
         assert limit(lab, one) == "00:01:00"
     lab.run(["scancel", str(job), str(other), *map(str, kept)])
 
