@@ -51,7 +51,7 @@ def test_three_share_one_gpu_the_next_waits_and_starts_when_there_is_room(lab: L
 
 
 def test_three_on_one_gpu_at_once(lab: Lab) -> None:
-    me = desk(lab, 300)
+    me = desk(lab, 310)  # no model of a test that ends its jobs before they were measured
     train = me.train(memory_mib=4000, smact=0.2, work_s=4)
     jobs = [me.submit("--mem=100", wrap=train) for _ in range(3)]
     for job_id in jobs:
