@@ -19,6 +19,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = "/usr/share/slurm-coloc/examples"
 Done = subprocess.CompletedProcess[str]
+# proctrack/linuxproc follows parents: it can miss a training whose job is ended in its first moment,
+# and the gate then rightly keeps all later jobs off that GPU.
+END_TRAININGS = """
+for comm in $(grep -lsx emu-train /proc/[0-9]*/comm); do
+  process=${comm%/comm}
+  kill -KILL "${process#/proc/}" || true
+done
+"""
 ASK = """
 import json, pathlib
 from slurm_coloc.flow.client.request import call_socket
@@ -301,6 +309,7 @@ class Cluster:
 
         self.until(empty, timeout, "jobs end")
         for node in self.nodes:
+            self.run(["sh", "-c", END_TRAININGS], on=node)
             state = self.run(["sinfo", "-h", "-N", "-n", node, "-o", "%T"], on="controller").stdout
             if "drain" in state or "down" in state:
                 words = ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
