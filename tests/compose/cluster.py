@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = "/usr/share/slurm-coloc/examples"
 Done = subprocess.CompletedProcess[str]
-# proctrack/linuxproc follows parents: it can miss a training whose job is ended in its first moment,
+# proctrack/linuxproc follows parents: it can miss a training whose job is ended at its very start,
 # and the gate then rightly keeps all later jobs off that GPU.
 END_TRAININGS = """
 for comm in $(grep -lsx emu-train /proc/[0-9]*/comm); do
