@@ -78,6 +78,14 @@ chaos: setup ## sharing jobs while they are cancelled and requeued and daemons a
 	@echo 'chaos: $(ROUNDS) rounds from seed $(SEED) on a private Slurm; they follow from the seed'
 	$(AS_TEST) COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) $(PYTEST) tests/cluster/test_chaos.py $(ARGS)
 
+# Three hundred jobs take about a quarter of an hour.
+PROMISE_JOBS ?= 300
+
+.PHONY: promise
+promise: setup ## five users' 300 jobs in the default configuration: does every promise hold? (PROMISE_JOBS=300 SEED=1 ARGS=--write)
+	@echo 'promise: $(PROMISE_JOBS) jobs of five users from seed $(SEED) on a private Slurm, each GPU looked at every second'
+	$(AS_TEST) $(PY) tests/promise/run.py --jobs $(PROMISE_JOBS) --seed $(SEED) $(ARGS)
+
 RUNS ?= 100
 LANES ?= 6
 SCALE ?= 3
