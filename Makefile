@@ -168,6 +168,10 @@ lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luachec
 	@etc/setup/packages python lint
 	etc/setup/lint $(ARGS)
 
+.PHONY: lock
+lock: ## etc/requirements.lock: the packages that an installation of today consists of, with their hashes
+	@etc/setup/lock
+
 .PHONY: docs
 docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and fails on a wrong link
 	@$(PY) -c 'import mkdocs' 2>/dev/null || $(PY) -m pip install -q --disable-pip-version-check -e '.[docs]'
