@@ -28,7 +28,8 @@ log = structlog.get_logger()
 MAX_LINE = 262144  # bytes; a forwarded summary is at most 65536
 USERS_LINE = 131072  # bytes that an ordinary user may send in one line
 IDLE_S = 30.0  # a connection that says nothing is closed
-BACKLOG = 1024
+BACKLOG = 1024  # connections that wait to be accepted
+HOOK_BACKLOG = 128  # of slurmctld, which makes one at a time
 ACCEPTS = 32  # connections that are taken before others get their turn
 CONNECTS_S, CONNECTS_AT_ONCE = 100.0, 1000.0  # connections a second of an ordinary user
 UNSENT = 1 << 25  # bytes of answers that ordinary users have not read yet
@@ -178,7 +179,7 @@ class Server:
             listener.bind(str(self._path))
             # Where everybody may connect, the peer's uid decides what is answered.
             os.chmod(self._path, 0o666 if self._everybody else 0o600)  # noqa: PTH101
-            listener.listen(BACKLOG)
+            listener.listen(BACKLOG if self._everybody else HOOK_BACKLOG)
         except OSError as err:
             listener.close()
             raise ConfigError(f"{self._path}: cannot listen: {err}") from err
