@@ -12,6 +12,12 @@ Needs root. Brings up one lab a state, so that no state waits for another's brea
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
 
+With --floods also two states in which another user of the lab floods colocd's public socket while
+the jobs are submitted:
+
+    questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
+    connects    connect() and close() without end
+
 Jobs are submitted one after another by an ordinary user, held, and cancelled after each block. The
 order of the states is drawn anew for each round of blocks. sbatch ms is the wall time of the whole
 command; ctld us is slurmctld's own mean time for REQUEST_SUBMIT_BATCH_JOB (sdiag), which no process
@@ -32,6 +38,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +48,10 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import LabSpec  # noqa: E402
+from tests.cluster.floods import FLOODS, flood, remember  # noqa: E402
 
 STATES = ("none", "empty", "without", "with", "dead", "hung")
+WITH = ("with", "dead", "hung", *FLOODS)
 SUMMARY = ROOT / "etc" / "examples" / "resnet50_torchinfo.txt"
 EMPTY_LUA = """-- SPDX-License-Identifier: Apache-2.0
 function slurm_job_submit() return slurm.SUCCESS end
@@ -69,6 +78,11 @@ class State:
 
     def block(self, count: int, keep: bool = True) -> None:
         """Submit ``count`` held jobs one after another, then cancel them."""
+        with flood(self.lab, self.name) if self.name in FLOODS else nullcontext():
+            self._submit(count, keep)
+        self.lab.run(["scancel", "-u", self.user])
+
+    def _submit(self, count: int, keep: bool) -> None:
         who, env = pwd.getpwnam(self.user), self.lab.login_env(self.user)
         home = self.lab.home(self.user)
         for _ in range(count):
@@ -89,7 +103,6 @@ class State:
                 self.wall_ms.append(took_ms)
                 if done.returncode:
                     self.failed.append(done.stderr.strip())
-        self.lab.run(["scancel", "-u", self.user])
 
     def controller(self) -> tuple[int, int]:
         """Submissions that slurmctld counted, and its mean time for one in microseconds."""
@@ -106,7 +119,7 @@ def make(name: str) -> State:
     """Bring up the lab of a state and put it into that state."""
     spec = LabSpec(
         name=f"bench{name}",
-        users=1,
+        users=2,
         coloc=name != "none",
         emulator=False,
         cli_filter=False,  # optional, and it would stand in every state but the first
@@ -115,11 +128,13 @@ def make(name: str) -> State:
     lab = Lab.up(spec)
     user = lab.users[0]
     argv = [shutil.which("sbatch") or "sbatch", "-H", "-o", "/dev/null", "--gpus=1", "--wrap=true"]
-    if name in ("with", "dead", "hung"):
+    if name in WITH:
         copy = lab.home(user) / "model.txt"
         shutil.copyfile(SUMMARY, copy)
         copy.chmod(0o644)
         argv[1:1] = [f"--coloc={copy}", "--coloc-batch-size=32"]
+    if name in FLOODS:
+        remember(lab)
     if name == "empty":
         (lab.dir / "job_submit.lua").write_text(EMPTY_LUA)
         lab.restart("slurmctld")
@@ -180,12 +195,12 @@ def row(state: State) -> dict[str, Any]:
 def show(rows: Sequence[dict[str, Any]], head: str) -> None:
     print(head)
     print(
-        f"{'state':8} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
+        f"{'state':9} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
         f" {'p99':>7} {'max ms':>7} | {'ctld us':>7} | {'hook p50':>8} {'p99':>8} {'max ms':>7}"
     )
     for r in rows:
         print(
-            f"{r['state']:8} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
+            f"{r['state']:9} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
             f" {r['sbatch_p50_ms']:10.2f} {r['sbatch_p95_ms']:7.2f} {r['sbatch_p99_ms']:7.2f}"
             f" {r['sbatch_max_ms']:7.1f} | {r['ctld_mean_us']:7} | {r['hook_p50_ms']:8.3f}"
             f" {r['hook_p99_ms']:8.3f} {r['hook_max_ms']:7.1f}"
@@ -198,6 +213,11 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
         part = by["without"]["sbatch_p50_ms"] / by["empty"]["sbatch_p50_ms"] - 1
         rate = by["without"]["rate_per_s"] / by["empty"]["rate_per_s"] - 1
         print(f"without --coloc against the empty Lua: p50 {part:+.1%}, rate {rate:+.1%}")
+    for name in FLOODS:
+        if {"with", name} <= by.keys():
+            quiet, flooded = by["with"], by[name]
+            ratios = [flooded[key] / quiet[key] for key in ("hook_p50_ms", "hook_p99_ms")]
+            print(f"{name} against quiet: hook p50 x {ratios[0]:.2f}, p99 x {ratios[1]:.2f}")
     if {"without", "with"} <= by.keys():
         more = by["with"]["sbatch_p50_ms"] - by["without"]["sbatch_p50_ms"]
         print(f"with --coloc against without: p50 {more:+.2f} ms (reading the summary included)")
@@ -208,21 +228,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--submissions", type=int, default=2000, help="in each state")
     parser.add_argument("--block", type=int, default=25, help="submissions between two states")
     parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES))
+    parser.add_argument("--floods", action="store_true", help="also while a user floods colocd")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
+    names = [*args.states, *(FLOODS if args.floods else ())]
     if os.geteuid() != 0:
         parser.error("needs root, to bring up labs")
     states: list[State] = []
     try:
-        for name in args.states:
+        for name in names:
             states.append(make(name))
             print(f"bench: lab {name} is up", file=sys.stderr)
         measure(states, args.submissions, args.block, args.seed)
         rows = [row(state) for state in states]
         version = states[0].lab.version
     finally:
-        with ThreadPoolExecutor(len(STATES)) as pool:
+        with ThreadPoolExecutor(len(names)) as pool:
             list(pool.map(lambda state: state.lab.down(), states))
     told = " ".join(sys.argv[1:] if argv is None else argv)
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
