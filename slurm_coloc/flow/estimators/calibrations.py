@@ -18,6 +18,7 @@ from slurm_coloc.config import EstimateConfig
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.activity.cards import name_of
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.request import Defaults
 
 SUFFIX = ".toml"
 #: A GPU type in a file's name, as in gres.conf or `coloc estimate --gpu`.
@@ -154,3 +155,15 @@ def load_stacks(config: EstimateConfig) -> Stacks:
         if not TYPE.fullmatch(path.stem):
             raise ConfigError(f"{path}: the name is no GPU type")
     return Stacks(default, {path.stem: read_calibration(path) for path in paths})
+
+
+def defaults_of(config: EstimateConfig, stacks: Stacks) -> Defaults:
+    """What the estimates of a text need to know of the site."""
+    return Defaults(
+        estimator=config.estimator,
+        stacks={name: stacks.named(name) for name in ("", *stacks.by_type)},
+        optimizer=config.default_optimizer,
+        precision=config.default_precision,
+        seq_len=config.default_seq_len,
+        level=config.level,
+    )
