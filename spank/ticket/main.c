@@ -204,8 +204,9 @@ static bool ask(const struct settings *settings, const char *request, size_t len
 	int count = 0;
 	uid_t server = 0;
 
-	for (char *at = settings->controllers, *save, *one;
-	     count < TARGETS_MAX && at && (one = strtok_r(at, ",", &save)); at = NULL)
+	for (char *save,
+	     *one = settings->controllers ? strtok_r(settings->controllers, ",", &save) : NULL;
+	     one && count < TARGETS_MAX; one = strtok_r(NULL, ",", &save))
 		targets[count++] = one;
 	if (settings->socket[0] != '\0' &&
 	    ask_unix(settings->socket, request, len, left_ms() / (count + 1) + 1, ticket))
