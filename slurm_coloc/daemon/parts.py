@@ -18,7 +18,6 @@ from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.place.placement import Placement
-from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.submit.decide import Decider
@@ -42,7 +41,8 @@ class Parts:
 
     def __init__(self, config: Config) -> None:
         """Raises ConfigError."""
-        self.trusted = {0, slurm_uid(config), os.geteuid()}
+        self.slurm_uid = slurm_uid(config)
+        self.trusted = {0, self.slurm_uid, os.geteuid()}
         self.store = Store.open(config.daemon.state_dir)
         self.slurm = slurm.connect(config.daemon)
         self.cluster = ShapeCache(self.slurm)
@@ -88,4 +88,3 @@ class Parts:
         self.gate = Gate(context, self.watcher.see)
         self.slots = Slots(context, self.watcher.poll_once)
         self.resizer = Resizer(context)
-        self.queries = Queries(context, self.nodes, self.watcher)

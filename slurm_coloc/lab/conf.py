@@ -149,7 +149,7 @@ def job_submit_lua(spec: LabSpec) -> str:
     return f"""-- SPDX-License-Identifier: Apache-2.0
 local coloc = dofile("{d}/etc/coloc.lua")
 coloc.setup{{
-  socket = "{d}/coloc/colocd.sock",
+  socket = "{d}/coloc/hook/colocd.sock",
   off_file = "{d}/coloc/off",
   deadline_ms = {spec.deadline_ms}{steered}
 }}

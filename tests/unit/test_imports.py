@@ -58,6 +58,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "sim": frozenset({"core", "policies", "sim", "errors"}),
     "flow": frozenset({"core", "policies", "estimate", "adapters", "flow", "config", "errors"}),
     "daemon": None,
+    "front": None,
     "agent": None,
     "logs": frozenset(),
     "cli": None,

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often an ordinary user may ask the front something: one request at a time and so many a
+second, over all of the user's connections."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+import structlog
+
+from slurm_coloc.core.peer import LogLimit, Rates
+from slurm_coloc.errors import ColocError
+
+log = structlog.get_logger()
+
+A_SECOND, AT_ONCE = 5.0, 20.0  # requests of one user
+WAIT_S = 10.0  # for the user's request before this one
+SLOW_S = 1.0  # a refusal comes after this time at most, so that a flood of them costs little
+
+
+class Turns:
+    """``trusted`` uids have no limit."""
+
+    def __init__(self, trusted: Collection[int]) -> None:
+        self._trusted = trusted
+        self._rates = Rates(A_SECOND, AT_ONCE, trusted)
+        self._locks: dict[int, tuple[asyncio.Lock, int]] = {}  # of a user, and who wants it
+        self._logged = LogLimit(10.0)
+
+    @asynccontextmanager
+    async def turn(self, uid: int) -> AsyncIterator[None]:
+        """The turn of one request. Raises ColocError ``busy``."""
+        if uid in self._trusted:
+            yield
+            return
+        if wait_s := self._rates.take(uid, time.monotonic()):
+            self._log(uid)
+            await asyncio.sleep(min(wait_s, SLOW_S))
+            text = f"busy: more than {A_SECOND:g} requests a second of this user; ask again later"
+            raise ColocError(text, "busy")
+        lock, wanted = self._locks.get(uid, (asyncio.Lock(), 0))
+        self._locks[uid] = lock, wanted + 1
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await lock.acquire()
+        except TimeoutError:
+            self._leave(uid)
+            raise ColocError("busy: another request of this user is under way", "busy") from None
+        except BaseException:
+            self._leave(uid)
+            raise
+        try:
+            yield
+        finally:
+            lock.release()
+            self._leave(uid)
+
+    def _leave(self, uid: int) -> None:
+        lock, wanted = self._locks[uid]
+        if wanted > 1:
+            self._locks[uid] = lock, wanted - 1
+        else:
+            del self._locks[uid]
+
+    def _log(self, uid: int) -> None:
+        untold = self._logged.take("busy", time.monotonic())
+        if untold is not None:
+            log.warning("busy", uid=uid, error="too many requests", untold=untold)
