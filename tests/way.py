@@ -28,7 +28,7 @@ from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.daemon.requests import Requests
-from slurm_coloc.flow.submit.estimate import WARM_UP
+from slurm_coloc.estimate.request import WARM_UP
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = f"{ROOT}/slurm_coloc/"

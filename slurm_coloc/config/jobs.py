@@ -44,11 +44,24 @@ class EstimateConfig(Section):
         description="Probability that a job stays below what is reserved for it, 0.5 to 0.999.",
     )
     time_limit_ms: int = Field(
-        140,
+        2000,
         ge=50,
         le=60_000,
-        description="A job whose estimate takes longer gets a whole GPU, and sbatch says so."
-        " slurmctld waits for the estimate: stay 60 ms below deadline_ms of job_submit.lua (200).",
+        description="sbatch waits so long for the estimate of its summary; then the job gets a"
+        " whole GPU, and sbatch says so. slurmctld waits for no estimate.",
+    )
+    cpu_limit_ms: int = Field(
+        1000,
+        ge=50,
+        le=60_000,
+        description="Processor time that one summary may take, or all summaries of an array. One"
+        " that takes more is ended and not tried again for a day: its jobs get whole GPUs.",
+    )
+    memory_limit_mib: int = Field(
+        96, ge=16, le=4096, description="Memory that reading and estimating one summary may take."
+    )
+    workers: int = Field(
+        2, ge=2, le=16, description="Summaries that are estimated at a time; of one user one."
     )
     history: bool = Field(
         True,

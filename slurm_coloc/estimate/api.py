@@ -9,14 +9,14 @@ doubt the answer is no figure, which means a whole GPU, never a small number.
 
 import pkgutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate import baselines, estimators
-from slurm_coloc.estimate.activity.head import predicted
+from slurm_coloc.estimate.activity.head import predicted, predicted_on
 from slurm_coloc.estimate.estimator import PRECISIONS, Estimate, Estimator, TrainingOptions
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
@@ -136,6 +136,17 @@ def _active(answer: Estimate, summary: Summary, options: TrainingOptions, stack:
     return replace(answer, smact=smact, smact_low=low, smact_high=high, dram=dram)
 
 
+def activities(
+    summary: Summary, options: TrainingOptions, cards: Iterable[str]
+) -> dict[str, float]:
+    """SM activity of the training alone by card, of those where it can be predicted."""
+    options, _, reason = _resolve(summary, options)
+    if reason:
+        return {}
+    found = predicted_on(summary, settled(summary, options), cards)
+    return {card: round(one.smact, 3) for card, one in found.items()}
+
+
 def _less_sure(answer: Estimate, stack: Stack, options: TrainingOptions) -> Estimate:
     """A wider bound for what is modelled and was never compared: the driver's pool, and several
     processes, whose NCCL buffers come on top."""
@@ -145,8 +156,10 @@ def _less_sure(answer: Estimate, stack: Stack, options: TrainingOptions) -> Esti
         notes += ("wider margin: how cudaMallocAsync's pool splits and merges is not published",)
     if options.world_size > 1:
         upper = int(upper * RANKS_MARGIN) + NCCL_MIB
-        how = "DDP" if options.zero_stage == 0 else f"ZeRO stage {options.zero_stage}"
-        notes += (f"wider margin: {how} of {options.world_size} processes was never compared",)
+        # Without ZeRO all numbers above one are alike, and flow/prepare counts on that.
+        how = f"ZeRO stage {options.zero_stage} of {options.world_size}"
+        how = how if options.zero_stage else "DDP of several"
+        notes += (f"wider margin: {how} processes was never compared",)
     return replace(answer, upper_mib=upper, notes=notes)
 
 

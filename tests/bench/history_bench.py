@@ -15,9 +15,9 @@ sys.path.insert(0, str(ROOT))
 from slurm_coloc.adapters.store import Store  # noqa: E402
 from slurm_coloc.config import EstimateConfig  # noqa: E402
 from slurm_coloc.core.decide.decision import Estimate  # noqa: E402
+from slurm_coloc.core.decide.prepared import Estimated  # noqa: E402
 from slurm_coloc.core.decide.request import JobRequest  # noqa: E402
 from slurm_coloc.core.records.runs import ModelPeaks  # noqa: E402
-from slurm_coloc.flow.submit.estimate import Estimated  # noqa: E402
 from slurm_coloc.flow.submit.history import Learning  # noqa: E402
 from slurm_coloc.flow.submit.message import ColocOptions, Submission  # noqa: E402
 

@@ -58,6 +58,7 @@ class Reason(Code):
     BAD_SUMMARY = "bad-summary", "the model summary cannot be used"
     NO_ESTIMATE = "no-estimate", "no estimate could be made"
     SLOW_ESTIMATE = "slow-estimate", "the estimate took too long"
+    USER_BUSY = "user-busy", "other summaries of the same user were still being estimated"
     NO_SHARED_GPU = "no-shared-gpu", "no GPU that this job may get is shared"
     FILLS_GPU = "fills-gpu", "the job needs a whole GPU"
     HISTORY_OOM = "history-oom", "the same model ran out of GPU memory before in such a share"

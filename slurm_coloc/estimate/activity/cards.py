@@ -41,10 +41,15 @@ CARDS: Mapping[str, Card] = MappingProxyType(
 MEASURED = "a100-40gb"  #: the only card that anything was measured on
 
 
-def card_of(name: str) -> Card | None:
-    """By the type's name; by its model alone ("a100") the first of that model; None if unknown."""
-    found = CARDS.get(name)
-    if found is not None or not name:
-        return found
-    model = name.lower().partition("-")[0]
-    return next((card for kind, card in CARDS.items() if kind.partition("-")[0] == model), None)
+def name_of(gpu_type: str) -> str:
+    """The name in CARDS of a GPU type; of its model alone ("a100") the first of that model; "" if
+    the card is not known."""
+    if gpu_type in CARDS or not gpu_type:
+        return gpu_type
+    model = gpu_type.lower().partition("-")[0]
+    return next((kind for kind in CARDS if kind.partition("-")[0] == model), "")
+
+
+def card_of(gpu_type: str) -> Card | None:
+    """The card of a GPU type, see name_of; None if it is not known."""
+    return CARDS.get(name_of(gpu_type))

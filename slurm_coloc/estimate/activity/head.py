@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a summary and its options to the activity of the training alone, or to nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.activity.model import Predicted, activity
-from slurm_coloc.estimate.activity.work import step_of
+from slurm_coloc.estimate.activity.work import Step, step_of
 from slurm_coloc.estimate.estimator import TrainingOptions
 from slurm_coloc.estimate.rebuild.opening import opened
 from slurm_coloc.estimate.rebuild.tree import Node
@@ -27,17 +27,31 @@ def _flat(nodes: Sequence[Node], depth: int = 0, times: int = 1) -> Iterator[Lay
 
 
 def predicted(summary: Summary, options: TrainingOptions, card: str) -> Predicted | None:
-    """None where the card or the family is not known, where rows are missing or show no shapes,
-    and where several models share the job. ``options.batch_size`` is not None here."""
-    if not card or not summary.layers or summary.models > 1:
-        return None
+    """On one card, see predicted_on; None where it cannot be."""
+    return predicted_on(summary, options, (card,)).get(card) if card else None
+
+
+def predicted_on(
+    summary: Summary, options: TrainingOptions, cards: Iterable[str]
+) -> dict[str, Predicted]:
+    """By the names of those ``cards`` that are known. Empty where the family is not known, where
+    rows are missing or show no shapes, and where several models share the job.
+    ``options.batch_size`` is not None here."""
+    if not summary.layers or summary.models > 1:
+        return {}
     try:
-        return _predicted(summary, options, card)
+        step = _step(summary, options)
+        if step is None:
+            return {}
+        batch = -(-(options.batch_size or 1) // options.gpus)
+        family, optimizer, precision = summary.family, options.optimizer, options.precision
+        found = {card: activity(step, family, batch, card, optimizer, precision) for card in cards}
     except (SummaryError, OverflowError):  # numbers that no model has
-        return None
+        return {}
+    return {card: one for card, one in found.items() if one is not None}
 
 
-def _predicted(summary: Summary, options: TrainingOptions, card: str) -> Predicted | None:
+def _step(summary: Summary, options: TrainingOptions) -> Step | None:
     if not summary.shapes:
         if summary.family != "transformer":
             return None
@@ -46,8 +60,4 @@ def _predicted(summary: Summary, options: TrainingOptions, card: str) -> Predict
         summary = resized(summary, text, options.seq_len)
     if summary.collapsed:
         summary = replace(summary, layers=tuple(_flat(opened(summary).top)))
-    step = step_of(summary)
-    if step is None:
-        return None
-    batch = -(-(options.batch_size or 1) // options.gpus)
-    return activity(step, summary.family, batch, card, options.optimizer, options.precision)
+    return step_of(summary)

@@ -16,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.errors import ConfigError
+from slurm_coloc.estimate.activity.cards import name_of
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.request import Defaults
 
 SUFFIX = ".toml"
 #: A GPU type in a file's name, as in gres.conf or `coloc estimate --gpu`.
@@ -69,36 +71,60 @@ class Calibration(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """The calibration, "" for none, and the GPU type that an estimate is made for."""
+
+    stack: str = ""
+    gpu_type: str = ""
+
+    @property
+    def card(self) -> str:
+        """The type's name in estimate/activity/cards.py; "" where it is not known."""
+        return name_of(self.gpu_type)
+
+
+@dataclass(frozen=True, slots=True)
 class Stacks:
     """The stack of each GPU type. ``default``: of a type that was not calibrated."""
 
     default: Stack
     by_type: Mapping[str, Calibration]
 
+    def name_of(self, gpu_type: str) -> str:
+        """The calibration that counts for a GPU type: that which is named after it; else of the
+        cards that have the type's name in their own the one with the largest context. "": none."""
+        if gpu_type in self.by_type:
+            return gpu_type
+        found = [name for name, one in self.by_type.items() if one.is_of(gpu_type)]
+        return max(found, key=lambda name: self.by_type[name].context_mib, default="")
+
     def calibration(self, gpu_type: str) -> Calibration | None:
-        """Of the type that a file is named after; else of the card that has the type's name in its
-        own, and of several such that with the largest context."""
-        exact = self.by_type.get(gpu_type)
-        if exact is not None:
-            return exact
-        found = [one for one in self.by_type.values() if one.is_of(gpu_type)]
-        return max(found, key=lambda one: one.context_mib, default=None)
+        """That of ``name_of``."""
+        return self.by_type.get(self.name_of(gpu_type))
 
     def of(self, gpu_type: str) -> Stack:
         """The stack of one type."""
-        found = self.calibration(gpu_type)
-        return replace(found.stack if found else self.default, card=gpu_type)
+        return replace(self.named(self.name_of(gpu_type)), card=gpu_type)
 
-    def of_any(self, gpu_types: Iterable[str | None]) -> Stack:
+    def named(self, name: str) -> Stack:
+        """The stack of a calibration, "" for none, for no certain card."""
+        return self.by_type[name].stack if name else self.default
+
+    def choose(self, gpu_types: Iterable[str | None]) -> Choice:
         """For a job that may get any of ``gpu_types``: the one with the largest context. None: a
         GPU without a type in gres.conf, which may be any that was calibrated."""
-        found: list[Stack] = []
+        found: list[Choice] = []
         for gpu_type in gpu_types:
             if gpu_type is not None:
-                found.append(self.of(gpu_type))
+                found.append(Choice(self.name_of(gpu_type), gpu_type))
             else:
-                found += [self.of(name) for name in self.by_type] or [self.default]
-        return max(found, key=lambda one: one.context_mib, default=self.default)
+                found += [Choice(name, name) for name in self.by_type] or [Choice()]
+        return max(found, key=lambda one: self.named(one.stack).context_mib, default=Choice())
+
+    def of_any(self, gpu_types: Iterable[str | None]) -> Stack:
+        """The stack that ``choose`` chooses."""
+        chosen = self.choose(gpu_types)
+        return replace(self.named(chosen.stack), card=chosen.gpu_type)
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -129,3 +155,15 @@ def load_stacks(config: EstimateConfig) -> Stacks:
         if not TYPE.fullmatch(path.stem):
             raise ConfigError(f"{path}: the name is no GPU type")
     return Stacks(default, {path.stem: read_calibration(path) for path in paths})
+
+
+def defaults_of(config: EstimateConfig, stacks: Stacks) -> Defaults:
+    """What the estimates of a text need to know of the site."""
+    return Defaults(
+        estimator=config.estimator,
+        stacks={name: stacks.named(name) for name in ("", *stacks.by_type)},
+        optimizer=config.default_optimizer,
+        precision=config.default_precision,
+        seq_len=config.default_seq_len,
+        level=config.level,
+    )

@@ -15,6 +15,7 @@ from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide.decide import decide
 from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules, Sizing
 from slurm_coloc.core.decide.learned import HISTORY
+from slurm_coloc.core.decide.prepared import Estimated
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
@@ -24,7 +25,7 @@ from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
-from slurm_coloc.flow.submit.estimate import Estimated, Estimating
+from slurm_coloc.flow.submit.estimate import Estimating
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
 from slurm_coloc.flow.submit.site_rules import Modes, slot_of

@@ -7,149 +7,36 @@ import hashlib
 import zlib
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any
 
 import structlog
 
 from slurm_coloc.config import EstimateConfig
-from slurm_coloc.core.decide.decision import Estimate, Reason
+from slurm_coloc.core.decide.decision import Reason
+from slurm_coloc.core.decide.prepared import Estimated, Prepared
 from slurm_coloc.core.slurm.script import script_fingerprint
-from slurm_coloc.errors import SummaryError, UsageFault
-from slurm_coloc.estimate.api import TrainingOptions, estimate, settled
-from slurm_coloc.estimate.features import SCHEMA, features, fingerprint
-from slurm_coloc.estimate.parsers import parse_summary
-from slurm_coloc.estimate.replay.allocconf import rules_of
-from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
-from slurm_coloc.flow.estimators.calibrations import load_stacks
+from slurm_coloc.estimate.features import SCHEMA
+from slurm_coloc.estimate.request import WARM_UP, Given
+from slurm_coloc.estimate.variants import prepared
+from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
 from slurm_coloc.flow.estimators.networks import provide, require
-from slurm_coloc.flow.submit.message import ColocOptions, Submission, unpack_summary
+from slurm_coloc.flow.submit.message import ColocOptions, Submission
 
 log = structlog.get_logger()
 
-BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
-LARGER = 2**62
 KEPT = 512  # answers; the jobs of a sweep send the same text again and again
 
-# The text that the estimator is warmed up with. It loads parsers, kinds and estimators at their
-# first use, which on a busy machine takes longer than a submission may.
 WARM_UP_S = 5.0  # waited for at most
-WARM_UP = """\
-================================================================================
-Layer (type:depth-idx)                   Output Shape              Param #
-================================================================================
-Net                                      [1, 10]                   --
-├─Conv2d: 1-1                            [1, 8, 30, 30]            224
-├─Linear: 1-2                            [1, 10]                   72,010
-================================================================================
-Total params: 72,234
-Trainable params: 72,234
-Non-trainable params: 0
-================================================================================
-"""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimated:
-    """An estimate, or why there is none, with what the history stores of the model.
-
-    ``key``: the options without the batch size, under which measured runs are remembered; "" where
-    a run says nothing of the model (an array whose tasks have different ones). ``batch``: 0 where
-    it is not known. ``estimator``: name and version. ``context_mib``: that of the estimate.
-    ``by_script``: it is a script that is known again (--coloc=auto), not a model.
-    """
-
-    estimate: Estimate | None
-    no_estimate: Reason = Reason.NO_ESTIMATE
-    detail: str = ""
-    fingerprint: str = ""
-    options: str = ""
-    features: dict[str, Any] = field(default_factory=dict)
-    key: str = ""
-    batch: int = 0
-    estimator: str = ""
-    context_mib: int = 0
-    by_script: bool = False
-
-
-def training_options(options: ColocOptions, config: EstimateConfig) -> TrainingOptions:
-    """The user's options with the site's defaults where the user said nothing."""
-    return TrainingOptions(
-        batch_size=options.batch_size,
-        seq_len=options.seq_len,
-        optimizer=options.optimizer or config.default_optimizer,
-        precision=options.precision or config.default_precision,
-        default_seq_len=config.default_seq_len,
-        level=config.level,
-        assumed=tuple(
-            name for name in ("optimizer", "precision") if getattr(options, name) is None
-        ),
+def given_of(options: ColocOptions) -> Given:
+    """What the user says of the training."""
+    return Given(
+        options.batch_size,
+        options.seq_len,
+        options.optimizer,
+        options.precision,
+        options.alloc_conf,
     )
-
-
-def _options_key(options: TrainingOptions) -> str:
-    return f"{options.seq_len or 0}/{options.optimizer}/{options.precision}"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The software stack that a job runs on, with notes for the user."""
-
-    stack: Stack
-    notes: tuple[str, ...] = ()
-
-
-def with_allocator(stack: Stack, text: str | None) -> Setting:
-    """``stack`` with the allocator as PYTORCH_CUDA_ALLOC_CONF of the job sets it."""
-    if not text:
-        return Setting(stack)
-    try:
-        rules, notes = rules_of(text)
-    except UsageFault as err:
-        return Setting(stack, (f"PYTORCH_CUDA_ALLOC_CONF is passed over: {err.message}",))
-    if rules != stack.allocator:
-        notes = ("the job's PYTORCH_CUDA_ALLOC_CONF is allowed for", *notes)
-    return Setting(replace(stack, allocator=rules), tuple(notes))
-
-
-def _estimate_now(
-    packed: str, options: TrainingOptions, estimator: str, setting: Setting
-) -> Estimated:
-    # Several texts: an array whose tasks have summaries of their own. The array is one request, so
-    # the largest task counts, and one that cannot be read counts as larger than any.
-    texts = unpack_summary(packed).split(BETWEEN)
-    found = [_one(text, options, estimator, setting) for text in texts]
-    largest = max(found, key=lambda one: one.estimate.upper_mib if one.estimate else LARGER)
-    return largest if len(found) == 1 else replace(largest, key="")
-
-
-def _one(text: str, options: TrainingOptions, estimator: str, setting: Setting) -> Estimated:
-    try:
-        summary = parse_summary(text)
-        result = estimate(summary, options, stack=setting.stack, estimator=estimator)
-    except SummaryError as err:
-        return Estimated(None, Reason.BAD_SUMMARY, err.message)
-    options = settled(summary, options)
-    batch = options.batch_size or summary.batch_in_text or 0
-    key = _options_key(options)
-    if setting.stack.allocator != DEFAULT_RULES:
-        key += f"/{setting.stack.allocator}"
-    if options.world_size > 1:
-        key += f"/{options.world_size} processes"
-    known: dict[str, Any] = {
-        "fingerprint": fingerprint(summary),
-        "options": f"{batch}/{_options_key(options)}",
-        "features": features(summary, options),
-        "key": key,
-        "batch": batch,
-        "estimator": f"{result.name} {result.version}",
-        "context_mib": setting.stack.context_mib,
-    }
-    if result.memory_mib is None or result.upper_mib is None:
-        return Estimated(None, Reason.NO_ESTIMATE, result.reason, **known)
-    found = Estimate(result.name, result.memory_mib, result.upper_mib, result.smact)
-    detail = "; ".join([result.reason, *result.notes, *setting.notes]).strip("; ")
-    return Estimated(found, detail=detail, **known)
 
 
 class Estimating:
@@ -161,24 +48,22 @@ class Estimating:
         require(config.estimator)
         self._config = config
         self._stacks = load_stacks(config)
+        self._defaults = defaults_of(config, self._stacks)
         self._limit_s = config.time_limit_ms / 1000
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")
-        self._kept: OrderedDict[str, Estimated] = OrderedDict()
+        self._kept: OrderedDict[str, Prepared] = OrderedDict()
 
     async def warm_up(self) -> None:
         """One estimate as of a submission, not kept, so that the first real one does not pay for
         what is done once. Never raises; waits WARM_UP_S at most."""
-        training = training_options(ColocOptions(batch_size=2), self._config)
         packed = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
         try:
-            setting = Setting(self._stacks.default)
-            work = self._pool.submit(
-                _estimate_now, packed, training, self._config.estimator, setting
-            )
-            found = await asyncio.wait_for(asyncio.wrap_future(work), WARM_UP_S)
+            work = self._pool.submit(prepared, packed, Given(batch_size=2), self._defaults)
+            made = await asyncio.wait_for(asyncio.wrap_future(work), WARM_UP_S)
         except Exception as err:  # an estimator's defect must not cost the start
             log.warning("warm-up", error=f"{type(err).__name__}: {err}")
             return
+        found = made.of("", "", 1)
         if found.estimate is None:
             log.warning("warm-up", error=found.detail or str(found.no_estimate))
 
@@ -213,30 +98,28 @@ class Estimating:
             return self.by_script(options, job.request.uid)
         if options.summary is None:
             return Estimated(None, Reason.NO_SUMMARY)
+        made = await self._prepared(options.summary, given_of(options))
         # Processes of one job are taken for one training by DDP, which needs more than each alone.
-        processes = job.request.demand.processes
-        training = replace(training_options(options, self._config), world_size=processes)
-        setting = with_allocator(self._stacks.of_any(job.gpu_types), options.alloc_conf)
-        key = hashlib.sha256(f"{training}\n{setting}\n{options.summary}".encode()).hexdigest()
+        chosen = self._stacks.choose(job.gpu_types)
+        return made.of(chosen.stack, chosen.card, job.request.demand.processes)
+
+    async def _prepared(self, packed: str, given: Given) -> Prepared:
+        key = hashlib.sha256(f"{given}\n{packed}".encode()).hexdigest()
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        work = self._pool.submit(
-            _estimate_now, options.summary, training, self._config.estimator, setting
-        )
+        work = self._pool.submit(prepared, packed, given, self._defaults)
         try:
             # shielded: a late answer is still kept for the next submission of the same text
             late = self._remembered(key, work)
             return await asyncio.wait_for(asyncio.shield(late), self._limit_s)
         except TimeoutError:
             work.cancel()  # only what has not begun: a queue of slow texts must not grow
-            return Estimated(None, Reason.SLOW_ESTIMATE, f"over {self._limit_s * 1000:.0f} ms")
-        except SummaryError as err:
-            return Estimated(None, Reason.BAD_SUMMARY, err.message)
+            return Prepared.without(Reason.SLOW_ESTIMATE, f"over {self._limit_s * 1000:.0f} ms")
         except Exception as err:  # an estimator's defect must not cost a submission
-            return Estimated(None, Reason.NO_ESTIMATE, f"{type(err).__name__}: {err}")
+            return Prepared.without(Reason.NO_ESTIMATE, f"{type(err).__name__}: {err}")
 
-    async def _remembered(self, key: str, work: Future[Estimated]) -> Estimated:
+    async def _remembered(self, key: str, work: Future[Prepared]) -> Prepared:
         found = await asyncio.wrap_future(work)
         self._kept[key] = found
         while len(self._kept) > KEPT:

@@ -16,6 +16,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.decide.learned import Past, correct, warm_up
+from slurm_coloc.core.decide.prepared import Estimated
 from slurm_coloc.core.gpu import usage
 from slurm_coloc.core.gpu.usage import OwnPeak
 from slurm_coloc.core.records.runs import (
@@ -29,7 +30,6 @@ from slurm_coloc.core.records.runs import (
 )
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.flow.submit.estimate import Estimated
 from slurm_coloc.flow.submit.message import Submission
 
 log = structlog.get_logger()

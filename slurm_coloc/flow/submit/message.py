@@ -4,9 +4,6 @@
 The message comes from slurmctld, but every value in it was chosen by a user.
 """
 
-import base64
-import binascii
-import zlib
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
@@ -15,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_partitions
-from slurm_coloc.errors import SummaryError, UsageFault
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.estimate.packed import MAX_PACKED
 
-MAX_PACKED = 65536  # characters of base64; the SPANK plugin sends no more
 MAX_SCRIPT = 65536  # characters of a batch script; the hook sends no longer one
-MAX_TEXT = 4 * 1024 * 1024  # bytes of summary text
 NO_SHAPE = ClusterShape("", ())
 
 # A gres string is bounded by Slurm itself (1024 characters in 24.11); node lists may be longer.
@@ -122,21 +118,3 @@ def submission(
     types = tuple(kind.type for kind in gpus)
     partitions = wanted_partitions(request, shape)
     return Submission(coloc, request, shape, known, partitions, types)
-
-
-def unpack_summary(packed: str) -> str:
-    """Text of a forwarded summary (base64 of zlib); raises SummaryError.
-
-    Inflating stops at 4 MiB, so a bomb costs no more than an honest file of that size.
-    """
-    try:
-        data = base64.b64decode(packed, validate=True)
-        inflater = zlib.decompressobj()
-        text = inflater.decompress(data, MAX_TEXT + 1)
-    except (binascii.Error, ValueError, zlib.error) as err:
-        raise SummaryError(f"the forwarded summary is damaged: {err}", "damaged") from err
-    if len(text) > MAX_TEXT:
-        raise SummaryError("the summary is larger than 4 MiB", "too-large")
-    if not inflater.eof:
-        raise SummaryError("the forwarded summary is cut short", "damaged")
-    return text.decode("utf-8", errors="replace")

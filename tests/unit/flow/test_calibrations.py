@@ -14,8 +14,9 @@ from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.replay.allocator import Rules
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.variants import with_allocator
 from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks, read_calibration
-from slurm_coloc.flow.submit.estimate import Estimating, with_allocator
+from slurm_coloc.flow.submit.estimate import Estimating
 from slurm_coloc.flow.submit.message import ColocOptions, Submission
 from tests.unit.estimate.texts import example
 

@@ -22,8 +22,8 @@ from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.script import normal, script_fingerprint
+from slurm_coloc.estimate.request import WARM_UP
 from slurm_coloc.flow.submit.decide import Decider
-from slurm_coloc.flow.submit.estimate import WARM_UP
 from slurm_coloc.flow.watch.record import Recorder
 
 GPU, OTHER = "GPU-1", "GPU-2"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import SummaryError, UsageFault
-from slurm_coloc.flow.submit.message import read_message, unpack_summary
+from slurm_coloc.estimate.packed import unpack_summary
+from slurm_coloc.flow.submit.message import read_message
 
 
 def pack(text: bytes) -> str:

@@ -2,9 +2,11 @@
 """How colocd starts: warmed up before it listens, and not held up by a slurmctld that is away."""
 
 import asyncio
+import base64
 import os
 import pwd
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,8 +19,10 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.daemon import Daemon
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
-from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.estimate.request import WARM_UP, Given
+from slurm_coloc.estimate.variants import prepared
 from slurm_coloc.flow.cluster.shape import ShapeCache
+from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
 from slurm_coloc.flow.submit import estimate
 from slurm_coloc.flow.submit.estimate import Estimating
 
@@ -127,11 +131,11 @@ def test_the_estimator_is_warm_before_anybody_can_ask(config: Config, cold: None
 
 def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
     # Others are for recordings, for language models or for networks that may not be there.
+    packed = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
     for name in (AUTO, "text", "horus"):
         wanted = config.estimate.model_copy(update={"estimator": name})
-        training = estimate.training_options(estimate.ColocOptions(batch_size=2), wanted)
-        setting = estimate.Setting(Stack(wanted.context_mib))
-        found = estimate._one(estimate.WARM_UP, training, name, setting)
+        defaults = defaults_of(wanted, load_stacks(wanted))
+        found = prepared(packed, Given(batch_size=2), defaults).of("", "", 1)
         assert found.estimate is not None, (name, found.detail)
 
 
@@ -141,5 +145,5 @@ def test_a_defect_of_the_estimator_does_not_cost_the_start(
     def broken(*args: object) -> None:
         raise RuntimeError("no tables")
 
-    monkeypatch.setattr(estimate, "_estimate_now", broken)
+    monkeypatch.setattr(estimate, "prepared", broken)
     asyncio.run(Estimating(config.estimate).warm_up())

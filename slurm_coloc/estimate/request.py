@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known when a text is estimated: the user's options and the site's configuration.
+
+Plain data that crosses a process border; no estimator and no parser is loaded by it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slurm_coloc.estimate.replay.allocator import Rules
+from slurm_coloc.estimate.replay.stack import Stack
+
+# The text that the estimator is warmed up with. It loads parsers, kinds and estimators at their
+# first use, which takes longer than the estimate itself.
+WARM_UP = """\
+================================================================================
+Layer (type:depth-idx)                   Output Shape              Param #
+================================================================================
+Net                                      [1, 10]                   --
+├─Conv2d: 1-1                            [1, 8, 30, 30]            224
+├─Linear: 1-2                            [1, 10]                   72,010
+================================================================================
+Total params: 72,234
+Trainable params: 72,234
+Non-trainable params: 0
+================================================================================
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a user says of a training, None where nothing. ``alloc_conf``:
+    PYTORCH_CUDA_ALLOC_CONF."""
+
+    batch_size: int | None = None
+    seq_len: int | None = None
+    optimizer: str | None = None
+    precision: str | None = None
+    alloc_conf: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the site's configuration says: [estimate] without its files. ``stacks``: by the names of
+    calibrations; "" is that of all other GPU types."""
+
+    estimator: str
+    stacks: Mapping[str, Stack]
+    optimizer: str
+    precision: str
+    seq_len: int
+    level: float
+
+    def as_json(self) -> dict[str, Any]:
+        """An object that ``read`` takes."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> "Defaults":
+        """From ``as_json``'s object, which colocd made."""
+        stacks = {
+            name: Stack(**{**one, "allocator": _rules(one["allocator"])})
+            for name, one in given["stacks"].items()
+        }
+        return cls(**{**given, "stacks": stacks})
+
+
+def _rules(given: dict[str, Any]) -> Rules:
+    return Rules(**{**given, "divisions": tuple(given["divisions"])})
