@@ -20,7 +20,7 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries.site import Site
 from slurm_coloc.front.operations import allowed, operations
-from slurm_coloc.front.turns import Turns
+from slurm_coloc.front.turns import LINES, Turns
 from slurm_coloc.logs import set_up_log
 
 log = structlog.get_logger()
@@ -93,7 +93,9 @@ class Serving:
         self.site = site
         self._thread = thread
         self._table = operations(site)
-        self._turns = Turns(site.trusted)
+        self._lines = Turns(LINES, site.trusted)
+        paces = {one.pace for one in self._table.values()}
+        self._turns = {pace: Turns(pace, site.trusted) for pace in paces}
         self._faults = Faults()
         self._server = Server(site.config.daemon.socket, self.answer, site.trusted)
         self._link = self._listener(site.config)
@@ -121,10 +123,11 @@ class Serving:
         """The answer to one request, with its newline; never raises."""
         as_flat = False
         try:
-            async with self._turns.turn(peer.uid):
+            async with self._lines.turn(peer.uid):
                 message = decode(line)
                 as_flat = wants_flat(peer, message)
                 operation = allowed(self._table, self.site, peer, message.get("op"))
+            async with self._turns[operation.pace].turn(peer.uid):
                 answer = {"v": 1, "ok": True, **await operation.handle(peer, message)}
                 if operation.trusted:
                     return encode(answer, as_flat=as_flat)

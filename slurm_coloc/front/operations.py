@@ -16,6 +16,7 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.queries.site import Site
+from slurm_coloc.front.turns import QUESTIONS, Pace
 
 RELAY_S = 25.0  # an Epilog's report and a Prolog's launch may wait for slurmctld
 PING_S = 5.0
@@ -24,12 +25,14 @@ PING_S = 5.0
 @dataclass(frozen=True, slots=True)
 class Operation:
     """``trusted``: for root and SlurmUser only. ``here``: from this host only, not by TCP.
-    ``standby``: also where the colocd of another controller is the active one."""
+    ``standby``: also where the colocd of another controller is the active one. ``pace``: how often
+    an ordinary user may ask it; ops of one pace count together."""
 
     handle: Callable[[Peer, Message], Awaitable[Message]]
     trusted: bool = False
     here: bool = False
     standby: bool = False
+    pace: Pace = QUESTIONS
 
 
 def operations(site: Site) -> dict[str, Operation]:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often an ordinary user may ask the front something: one request at a time and so many a
-second, over all of the user's connections."""
+"""How often an ordinary user may ask the front something, over all of the user's connections: so
+many requests a second, and of questions one at a time."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import structlog
 
@@ -14,17 +15,33 @@ from slurm_coloc.errors import ColocError
 
 log = structlog.get_logger()
 
-A_SECOND, AT_ONCE = 5.0, 20.0  # requests of one user
 WAIT_S = 10.0  # for the user's request before this one
 SLOW_S = 1.0  # a refusal comes after this time at most, so that a flood of them costs little
+
+
+class Pace(NamedTuple):
+    """Requests of one user: so many in a second, so many at once. ``alone``: one after the other.
+    ``slow``: a refusal is held back for a moment."""
+
+    per_s: float
+    burst: float
+    alone: bool = True
+    slow: bool = True
+
+
+#: All lines of a user, before one is looked at.
+LINES = Pace(150.0, 1500.0, alone=False)
+#: What people ask: each costs SQLite, JSON, perhaps a Slurm command.
+QUESTIONS = Pace(5.0, 20.0)
 
 
 class Turns:
     """``trusted`` uids have no limit."""
 
-    def __init__(self, trusted: Collection[int]) -> None:
+    def __init__(self, pace: Pace, trusted: Collection[int]) -> None:
+        self._pace = pace
         self._trusted = trusted
-        self._rates = Rates(A_SECOND, AT_ONCE, trusted)
+        self._rates = Rates(pace.per_s, pace.burst, trusted)
         self._locks: dict[int, tuple[asyncio.Lock, int]] = {}  # of a user, and who wants it
         self._logged = LogLimit(10.0)
 
@@ -36,9 +53,13 @@ class Turns:
             return
         if wait_s := self._rates.take(uid, time.monotonic()):
             self._log(uid)
-            await asyncio.sleep(min(wait_s, SLOW_S))
-            text = f"busy: more than {A_SECOND:g} requests a second of this user; ask again later"
-            raise ColocError(text, "busy")
+            if self._pace.slow:
+                await asyncio.sleep(min(wait_s, SLOW_S))
+            most = f"{self._pace.per_s:g} requests a second"
+            raise ColocError(f"busy: more than {most} of this user; ask again later", "busy")
+        if not self._pace.alone:
+            yield
+            return
         lock, wanted = self._locks.get(uid, (asyncio.Lock(), 0))
         self._locks[uid] = lock, wanted + 1
         try:
