@@ -41,7 +41,11 @@ class Lookup:
     """Finds estimates in ``texts`` under one configuration."""
 
     def __init__(self, config: EstimateConfig, texts: Texts, prepare: Prepare) -> None:
-        """Raises ConfigError for a calibration that is wrong."""
+        """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
+        if config.estimator != "auto":  # this process loads no estimator but to look at a named one
+            from slurm_coloc.flow.estimators.networks import require
+
+            require(config.estimator)
         self._config, self._texts, self._prepare = config, texts, prepare
         self._stacks = load_stacks(config)
         texts.use(defaults_of(config, self._stacks).basis)
