@@ -43,6 +43,7 @@ class Daemon:
         answer = answering(requests.handle)
         self._server = Server(self._hook_path, answer, trusted, everybody=False)
         self.front = FrontProcess(self.parts, ForFront(self.parts, requests))
+        self.parts.prepare = self.front.prepare
         self.stop = asyncio.Event()
 
     def reload(self) -> None:
@@ -55,9 +56,7 @@ class Daemon:
             raise
         finally:
             notify.ready()
-        self.parts.decider.close()
         self.parts.use(config)
-        self._ends.background(self.parts.decider.warm_up())
         self.front.reload()
         log.info("reload", result="ok")
 
@@ -71,7 +70,7 @@ class Daemon:
         tasks = [self.loops.refreshing()]
         try:
             await self.front.begin()
-            await asyncio.gather(self.parts.decider.warm_up(), self._first_shape())
+            await self._first_shape()
             private_folder(self._hook_path.parent, self.parts.slurm_uid)
             await self._server.start()
             await self.front.serve()
@@ -85,7 +84,6 @@ class Daemon:
             await self._server.stop()
             await self.front.stop()
         await self.parts.placement.close()
-        self.parts.decider.close()
         self.parts.store.close()
         log.info("stopped")
 

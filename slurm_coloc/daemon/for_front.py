@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.peer import Peer, Rates
 from slurm_coloc.core.slurm.cluster import ClusterShape
@@ -19,6 +20,8 @@ from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_be
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.daemon.requests import Requests
 from slurm_coloc.errors import ColocError, UsageFault
+from slurm_coloc.estimate.request import Given
+from slurm_coloc.flow.submit.tickets import Key
 
 Answer = dict[str, Any]
 
@@ -39,6 +42,8 @@ class ForFront:
         """Answer one call of the front; raises ColocError."""
         if op == "relay":
             return await self._requests.handle(Peer(**fields["peer"]), fields["message"])
+        if op == "ticket":
+            return self._ticket(**fields)
         questions: dict[str, Callable[..., Awaitable[Answer]]] = {
             "freshen": self._freshen,
             "poll": self._poll,
@@ -52,6 +57,24 @@ class ForFront:
             raise ColocError("busy: too many questions of all users; ask again", "busy")
         async with self._places:
             return await question(**fields)
+
+    def _ticket(
+        self,
+        uid: int,
+        text: str,
+        given: Answer,
+        basis: str,
+        prepared: Answer | None = None,
+    ) -> Answer:
+        """A ticket for the estimates of a text, {} where they are not known yet. ``text``: its
+        hash; ``basis``: what the front's estimates follow from."""
+        texts, key = self._parts.texts, Key(text, Given(**given))
+        made = texts.known(key)
+        if prepared is not None:
+            made = Prepared.read(prepared)
+            if not texts.learn(uid, key, made, basis):
+                raise ColocError("the configuration has just changed; ask again", "busy")
+        return {} if made is None else {"ticket": texts.give(uid, key, made)}
 
     def state(self) -> Answer:
         """What the front must know at any time; it is sent whenever it has changed."""

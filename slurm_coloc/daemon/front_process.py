@@ -11,15 +11,18 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import structlog
 
 import slurm_coloc
 from slurm_coloc.adapters.channel import Channel
+from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.daemon.for_front import ForFront
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, ConfigError
+from slurm_coloc.flow.submit.tickets import Key
 
 log = structlog.get_logger()
 
@@ -29,6 +32,8 @@ PING_S, ANSWER_S = 10.0, 30.0  # a front that says nothing for so long hangs
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 15.0  # before a front that ended is started again
 STEADY_S = 60.0  # one that served so long is started again at once
 END_S = 5.0
+PREPARE_S = 90.0  # longer than estimate.time_limit_ms can be
+PREPARING, PREPARING_A_USER = 32, 4  # texts that are estimated for their next submission
 FIGURES_AT_ONCE = 16  # nodes whose figures are sent before others get their turn
 
 
@@ -40,6 +45,7 @@ class FrontProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._channel: Channel | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._preparing: dict[tuple[int, Key], asyncio.Task[None]] = {}
 
     async def begin(self) -> None:
         """Start the process; it listens nowhere yet. Raises ConfigError."""
@@ -104,6 +110,31 @@ class FrontProcess:
         """Give it the configuration that is in force now."""
         if self._channel:
             self._channel.send("config", config=self._parts.config.model_dump(mode="json"))
+
+    def prepare(self, uid: int, key: Key, packed: str | None) -> None:
+        """Have a text estimated of which a submission had no estimate, so that the next one finds
+        it; beyond PREPARING, or where the front is away, it is left."""
+        name = (uid, key)
+        if self._channel is None or name in self._preparing or len(self._preparing) >= PREPARING:
+            return
+        if sum(user == uid for user, _ in self._preparing) >= PREPARING_A_USER:
+            return
+        task = asyncio.create_task(self._prepare(self._channel, uid, key, packed))
+        self._preparing[name] = task
+        task.add_done_callback(lambda _: self._preparing.pop(name, None))
+
+    async def _prepare(self, channel: Channel, uid: int, key: Key, packed: str | None) -> None:
+        given = asdict(key.given)
+        try:
+            made = await channel.call(
+                "prepare", PREPARE_S, uid=uid, text=key.text, packed=packed, given=given
+            )
+            found = Prepared.read(made["prepared"])
+        except ColocError as err:
+            log.info("prepare", uid=uid, text=key.text[:12], error=err.message)
+            return
+        self._parts.texts.learn(uid, key, found, made["basis"])
+        log.info("prepare", uid=uid, text=key.text[:12], result="known")
 
     async def keep(self) -> None:
         """Start it again whenever it has ended, until cancelled."""

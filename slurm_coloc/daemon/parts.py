@@ -21,6 +21,8 @@ from slurm_coloc.flow.place.placement import Placement
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.submit.decide import Decider
+from slurm_coloc.flow.submit.estimate import Prepare
+from slurm_coloc.flow.submit.tickets import Texts
 from slurm_coloc.flow.time.limits import Stretcher
 from slurm_coloc.flow.time.slots import Slots
 from slurm_coloc.flow.watch.adopt import adopt
@@ -50,6 +52,8 @@ class Parts:
         self.limits_known = False  # they were read, or there are none
         self.role = Role(self.slurm)
         self.nodes = Nodes(lambda: self.cluster.shape, self.trusted, self.store)
+        self.texts = Texts()
+        self.prepare: Prepare = lambda uid, key, packed: None  # until there is a front
         self.use(config)
 
     @property
@@ -76,7 +80,13 @@ class Parts:
         )
         self.stretcher = Stretcher(context)
         self.placement = Placement(context, lambda: self.stretcher.closed)
-        self.decider = Decider(config, self.store, self.placement.at_submit)
+        self.decider = Decider(
+            config,
+            self.store,
+            self.placement.at_submit,
+            self.texts,
+            lambda uid, key, packed: self.prepare(uid, key, packed),
+        )
         self.recorder = Recorder(config, self.store, self.cluster.gpu_type)
         self.watcher = Watcher(
             self.store,

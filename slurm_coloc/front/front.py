@@ -17,9 +17,10 @@ from slurm_coloc.adapters.server import Faults, Server, decode, encode, wants_fl
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
 from slurm_coloc.core.peer import Peer
-from slurm_coloc.errors import UsageFault
+from slurm_coloc.errors import ConfigError, UsageFault
 from slurm_coloc.flow.queries.site import Site
 from slurm_coloc.front.operations import allowed, operations
+from slurm_coloc.front.tickets import Tickets
 from slurm_coloc.front.turns import LINES, Turns
 from slurm_coloc.logs import set_up_log
 
@@ -62,7 +63,9 @@ class Front:
             case "figures" if serving:
                 serving.site.figures.take(fields)
             case "config" if serving:
-                serving.site.config = parse_config(fields["config"], "the configuration")
+                await serving.use(parse_config(fields["config"], "the configuration"))
+            case "prepare" if serving:
+                return await serving.tickets.prepare(**fields)
             case _:
                 raise UsageFault(f"{op}: not now", "bad-request")
         return {}
@@ -89,10 +92,12 @@ class Serving:
     """The socket, the port, and what is answered there."""
 
     def __init__(self, site: Site, thread: ThreadPoolExecutor) -> None:
-        """Raises MungeError where the network is wanted without libmunge."""
+        """Raises MungeError where the network is wanted without libmunge; ConfigError where no
+        estimates can be made."""
         self.site = site
         self._thread = thread
-        self._table = operations(site)
+        self.tickets = Tickets(site.config.estimate, site.main)
+        self._table = operations(site, self.tickets)
         self._lines = Turns(LINES, site.trusted)
         paces = {one.pace for one in self._table.values()}
         self._turns = {pace: Turns(pace, site.trusted) for pace in paces}
@@ -109,15 +114,25 @@ class Serving:
 
     async def start(self) -> None:
         """Listen; raises ConfigError."""
+        await self.tickets.start()
         await self._server.start()
         if self._link:
             await self._link.start()
+
+    async def use(self, config: Config) -> None:
+        """Use this configuration from now on; the main process has checked it."""
+        self.site.config = config
+        try:
+            await self.tickets.use(config.estimate)
+        except ConfigError as err:
+            log.error("reload", error=err.message, result="no text is estimated any more")
 
     async def stop(self) -> None:
         """Listen no longer; the socket is removed."""
         await self._server.stop()
         if self._link:
             await self._link.stop()
+        self.tickets.close()
 
     async def answer(self, peer: Peer, line: bytes) -> bytes:
         """The answer to one request, with its newline; never raises."""
@@ -129,7 +144,7 @@ class Serving:
                 operation = allowed(self._table, self.site, peer, message.get("op"))
             async with self._turns[operation.pace].turn(peer.uid):
                 answer = {"v": 1, "ok": True, **await operation.handle(peer, message)}
-                if operation.trusted:
+                if operation.trusted or operation.short:
                     return encode(answer, as_flat=as_flat)
                 # A long one takes its time: beside the loop.
                 loop = asyncio.get_running_loop()

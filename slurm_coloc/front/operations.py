@@ -16,7 +16,8 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.queries.site import Site
-from slurm_coloc.front.turns import QUESTIONS, Pace
+from slurm_coloc.front.tickets import Tickets
+from slurm_coloc.front.turns import QUESTIONS, TICKETS, Pace
 
 RELAY_S = 25.0  # an Epilog's report and a Prolog's launch may wait for slurmctld
 PING_S = 5.0
@@ -26,16 +27,17 @@ PING_S = 5.0
 class Operation:
     """``trusted``: for root and SlurmUser only. ``here``: from this host only, not by TCP.
     ``standby``: also where the colocd of another controller is the active one. ``pace``: how often
-    an ordinary user may ask it; ops of one pace count together."""
+    an ordinary user may ask it; ops of one pace count together. ``short``: its answer is."""
 
     handle: Callable[[Peer, Message], Awaitable[Message]]
     trusted: bool = False
     here: bool = False
     standby: bool = False
     pace: Pace = QUESTIONS
+    short: bool = False
 
 
-def operations(site: Site) -> dict[str, Operation]:
+def operations(site: Site, tickets: Tickets) -> dict[str, Operation]:
     """Every op by its name."""
     queries = Queries(site)
 
@@ -56,6 +58,8 @@ def operations(site: Site) -> dict[str, Operation]:
         "explain": Operation(queries.explain),
         "status": Operation(queries.status, standby=True),
         "ping": Operation(ping, standby=True),
+        # of the SPANK plugin in sbatch, salloc and srun
+        "ticket": Operation(tickets.give, pace=TICKETS, short=True),
         # of nodes: Prolog, Epilog, agent
         "launch": Operation(relay, trusted=True),
         "report": Operation(relay, trusted=True),

@@ -31,6 +31,9 @@ class Pace(NamedTuple):
 
 #: All lines of a user, before one is looked at.
 LINES = Pace(150.0, 1500.0, alone=False)
+#: What sbatch asks, and waits for: a loop of submissions sends some 30 a second. Estimates have
+#: turns of their own (flow/prepare/turns.py).
+TICKETS = Pace(100.0, 1000.0, alone=False, slow=False)
 #: What people ask: each costs SQLite, JSON, perhaps a Slurm command.
 QUESTIONS = Pace(5.0, 20.0)
 

@@ -124,11 +124,22 @@ def cgroup_conf(site: Site) -> str:
     return "CgroupPlugin=disabled\n" if disabled else "CgroupAutomount=no\n"
 
 
-def plugstack_conf(spec: LabSpec) -> str:
+def plugstack_conf(spec: LabSpec, site: Site) -> str:
     """plugstack.conf; ``optional`` so that a plugin of another release harms nobody."""
     if not spec.coloc:
         return "# no SPANK plugin\n"
-    return f"optional {spec.folder}/spank/coloc.so run_dir={spec.folder}/nodes/%n/jobs\n"
+    d = spec.folder
+    words = [
+        f"optional {d}/spank/coloc.so",
+        f"run_dir={d}/nodes/%n/jobs",
+        f"ticket={d}/spank/coloc-ticket",
+    ]
+    if site.link_port:  # no Unix socket for users, as on a login node
+        words.append(f"socket={d}/not-on-this-host.sock controllers=127.0.0.1:{site.link_port}")
+        words.append(f"slurm_user={site.slurm_user} munge_socket={d}/munge/socket")
+    else:
+        words.append(f"socket={d}/coloc/colocd.sock")
+    return " ".join(words) + "\n"
 
 
 def job_submit_lua(spec: LabSpec) -> str:

@@ -23,8 +23,6 @@ from slurm_coloc.estimate.request import WARM_UP, Given
 from slurm_coloc.estimate.variants import prepared
 from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
-from slurm_coloc.flow.submit import estimate
-from slurm_coloc.flow.submit.estimate import Estimating
 
 SHAPE = ClusterShape("c", (24, 11, 5))
 
@@ -137,13 +135,3 @@ def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
         defaults = defaults_of(wanted, load_stacks(wanted))
         found = prepared(packed, Given(batch_size=2), defaults).of("", "", 1)
         assert found.estimate is not None, (name, found.detail)
-
-
-def test_a_defect_of_the_estimator_does_not_cost_the_start(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: object) -> None:
-        raise RuntimeError("no tables")
-
-    monkeypatch.setattr(estimate, "prepared", broken)
-    asyncio.run(Estimating(config.estimate).warm_up())
