@@ -139,6 +139,15 @@ class Gpu(NamedTuple):
                 return daemon.end_clients(self.control, folder, self.environ, whose)
             return []
 
+    def end_clients(self, whose: Callable[[int], bool]) -> list[int]:
+        """Have the daemon end the GPU work of clients before somebody ends their processes; the
+        pids of those that were ended. Without the hooks' lock, since a neighbour waits for the
+        memory: a daemon that is being stopped ends them anyway. Raises GpuError."""
+        record = self._read()
+        if record is None or not processes.alive(record.process):
+            return []
+        return daemon.end_clients(self.control, self._of(record.who), self.environ, whose)
+
     def reap(self) -> bool:
         """Stop the daemon where no job uses it any more; whether there was one. Raises GpuError
         or OSError."""

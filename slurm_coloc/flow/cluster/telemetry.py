@@ -8,6 +8,8 @@ import structlog
 from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.gpu.overrun import OverrunSeen
+from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns
 from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
@@ -64,6 +66,7 @@ class Beat(Message):
 
     gpus: tuple[GpuNow, ...] = Field((), max_length=64)
     idle: tuple[IdleRun, ...] = Field((), max_length=64)
+    overruns: tuple[OverrunNow, ...] = Field((), max_length=64)
     gpus_why: Text = ""
 
 
@@ -73,6 +76,7 @@ class Live:
         self._began_s = time.time()
         self._beats: dict[str, tuple[float, Beat]] = {}
         self._noted: set[tuple[int, int, float]] = set()
+        self._overruns = Overruns(store)
 
     def take(self, node: str, message: dict[str, Any]) -> None:
         """Take a heartbeat of ``node``; a malformed part is left out."""
@@ -82,6 +86,7 @@ class Live:
             log.warning("beat", node=node, error=str(err.errors()[0]["msg"])[:120])
             return
         self._beats[node] = (time.time(), beat)
+        self._overruns.take(node, beat.overruns)
         idle = {(one.job_id, one.restart, one.since_s) for one in beat.idle}
         for one in beat.idle:
             if (one.job_id, one.restart, one.since_s) not in self._noted:
@@ -130,7 +135,8 @@ class Live:
         return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
 
     def mark(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now."""
+        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now, and ``overrun``
+        where it holds more than it was promised."""
         idle = {
             (one.job_id, one.restart): one.since_s
             for _, beat in self._fresh().values()
@@ -138,4 +144,9 @@ class Live:
         }
         for row in answer["jobs"]:
             row["idle_since_s"] = idle.get((row["job_id"], row["restart"]))
+        self._overruns.mark(answer["jobs"])
         return answer
+
+    def overruns(self) -> tuple[OverrunSeen, ...]:
+        """Jobs that hold more of a GPU than they were promised, now or in the last ten minutes."""
+        return self._overruns.all()

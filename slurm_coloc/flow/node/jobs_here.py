@@ -20,7 +20,9 @@ _STATE = re.compile(r"([0-9]{1,10})\.json")
 
 class Job(NamedTuple):
     """One run on this node. ``began_s``: when its Prolog began; ``uuids``: its GPUs, () where the
-    Prolog could not tell; ``method``: how it shares them (core/gpu/sharing), "" where not known."""
+    Prolog could not tell; ``method``: how it shares them (core/gpu/sharing), "" where not known.
+    ``promised_mib``: of each of them, 0 for whole GPUs, None where colocd could not be asked;
+    ``context_mib``: of a process beyond that, None where colocd did not tell."""
 
     job_id: int
     restart: int
@@ -28,6 +30,15 @@ class Job(NamedTuple):
     began_s: float
     uuids: tuple[str, ...]
     method: str = ""
+    promised_mib: int | None = None
+    context_mib: int | None = None
+
+    def promised_on(self, uuid: str) -> int | None:
+        """MiB of this GPU (or MIG device) that the run was promised: 0 of one that it does not
+        have; None where it has the whole of it, or that is not known."""
+        if self.promised_mib is None or not self.uuids:
+            return None
+        return (self.promised_mib or None) if uuid in self.uuids else 0
 
 
 class Present:
@@ -89,6 +100,7 @@ def read_state(raw: bytes) -> Job | None:
     try:
         state = json.loads(raw)
         devices = state["gpu"].get("devices", [])
+        held = state.get("reservation", {})
         return Job(
             job_id=int(state["job_id"]),
             restart=int(state["restart"]),
@@ -96,6 +108,10 @@ def read_state(raw: bytes) -> Job | None:
             began_s=float(state["started_s"]),
             uuids=tuple(str(one["uuid"]) for one in devices),
             method=str(state.get("sharing", {}).get("method", "")),
+            promised_mib=int(held["shards"]) * int(held["shard_mib"])
+            if held.get("available")
+            else None,
+            context_mib=int(held["context_mib"]) if held.get("context_mib") else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -101,11 +101,17 @@ class UsedNeighbour(_Bounded):
 
 
 class UsedEvent(_Bounded):
-    """An event of its GPU during the run."""
+    """An event of its GPU during the run. Those of an overrun (core/gpu/overrun) have figures:
+    ``begun``; ``over``, with the most that it held; ``ended``, the agent ends the processes;
+    ``left``, it could not."""
 
     at_s: Time
-    kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver"]
+    kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver", "overrun"]
     text: Text = ""
+    state: Literal["begun", "over", "ended", "left"] | None = None
+    uuid: Uuid | None = None
+    held_mib: Mib | None = None
+    promised_mib: Mib | None = None
 
 
 class Series(_Bounded):
