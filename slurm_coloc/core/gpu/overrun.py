@@ -75,7 +75,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverrunSeen:
+class KnownOverrun:
     """An overrun as colocd knows it. ``until_s`` None: it lasts, as far as the node has told."""
 
     node: str

@@ -9,7 +9,7 @@ import structlog
 from pydantic import Field
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.gpu.overrun import Change, OverrunSeen, words
+from slurm_coloc.core.gpu.overrun import Change, KnownOverrun, words
 from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ class Overruns:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: dict[tuple[str, int, int, str, float], OverrunSeen] = {}
+        self._seen: dict[tuple[str, int, int, str, float], KnownOverrun] = {}
 
     def take(self, node: str, told: tuple[OverrunNow, ...]) -> None:
         """Those of a node's heartbeat. One that the node no longer names is over: its agent was
@@ -48,7 +48,7 @@ class Overruns:
             key = (node, one.job_id, one.restart, one.uuid, one.since_s)
             named.add(key)
             before = self._seen.get(key)
-            self._seen[key] = OverrunSeen(node=node, **one.model_dump())
+            self._seen[key] = KnownOverrun(node=node, **one.model_dump())
             if before is None or (before.until_s is None and one.until_s is not None):
                 self._note(node, one, before is None)
         for key, seen in list(self._seen.items()):
@@ -76,7 +76,7 @@ class Overruns:
             self._store.note(run.decision, one.job_id, "overrun", text)
         log.warning("overrun", jobid=one.job_id, node=node, held_mib=one.held_mib)
 
-    def all(self) -> tuple[OverrunSeen, ...]:
+    def all(self) -> tuple[KnownOverrun, ...]:
         """In the order in which they were first told."""
         return tuple(self._seen.values())
 

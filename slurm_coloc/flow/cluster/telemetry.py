@@ -8,7 +8,7 @@ import structlog
 from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.gpu.overrun import OverrunSeen
+from slurm_coloc.core.gpu.overrun import KnownOverrun
 from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns
 from slurm_coloc.flow.nodes.epilog import Message
 
@@ -147,6 +147,6 @@ class Live:
         self._overruns.mark(answer["jobs"])
         return answer
 
-    def overruns(self) -> tuple[OverrunSeen, ...]:
+    def overruns(self) -> tuple[KnownOverrun, ...]:
         """Jobs that hold more of a GPU than they were promised, now or in the last ten minutes."""
         return self._overruns.all()

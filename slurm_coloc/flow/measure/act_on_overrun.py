@@ -25,7 +25,7 @@ PATIENCE_S = 2.0  # between SIGTERM and SIGKILL
 NOBODY = 65534  # a group without rights: the log is open already
 
 
-def tell_the_job(settings: HookSettings, one: Begun, *, ends: bool) -> str:
+def write_to_log(settings: HookSettings, one: Begun, *, ends: bool) -> str:
     """Write what the job holds into its log; "" or why that could not be done."""
     job, change = one.job, one.change
     what = (

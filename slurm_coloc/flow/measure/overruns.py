@@ -36,7 +36,7 @@ class Begun(NamedTuple):
 
 
 class Overruns:
-    """Of this node. ``news``: something began or ended since ``told`` was last asked."""
+    """Of this node. ``news``: something began or ended since the last heartbeat."""
 
     def __init__(self, context_mib: int, *, ends: bool) -> None:
         """``context_mib``: of one process, where colocd did not tell the Prolog; ``ends``: the
@@ -127,7 +127,7 @@ class Overruns:
         found, self._begun = self._begun, []
         return found
 
-    def told(self) -> list[dict[str, Any]]:
+    def for_heartbeat(self) -> list[dict[str, Any]]:
         """For a heartbeat: what lasts, and what ended a moment ago."""
         self.news = False
         old_s = time.time() - TOLD_S

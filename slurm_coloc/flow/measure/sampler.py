@@ -23,7 +23,7 @@ from slurm_coloc.adapters.mps import node
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
-from slurm_coloc.flow.measure.act_on_overrun import end_processes, tell_the_job
+from slurm_coloc.flow.measure.act_on_overrun import end_processes, write_to_log
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.overruns import Begun
@@ -74,7 +74,7 @@ class Sampler:
             "gpus": found.figures[:64],
             "idle": found.idle[:64],
             "runs": found.present[:64],
-            "overruns": found.overruns.told()[:64],
+            "overruns": found.overruns.for_heartbeat()[:64],
         }
 
     @property
@@ -151,7 +151,7 @@ class Sampler:
     async def _act(self, one: Begun) -> None:
         settings, job_id = self._settings, one.job.job_id
         ends = settings.overrun == "end"
-        why = await asyncio.to_thread(tell_the_job, settings, one, ends=ends)
+        why = await asyncio.to_thread(write_to_log, settings, one, ends=ends)
         log.info("overrun", jobid=job_id, told=not why, **({"reason": why} if why else {}))
         if ends:
             left = await asyncio.to_thread(end_processes, settings, one, os.environ)
