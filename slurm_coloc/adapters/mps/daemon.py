@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.adapters.mps import processes, removal
+from slurm_coloc.adapters.mps import limits, processes, removal
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.errors import GpuError
 
@@ -72,6 +72,11 @@ def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str
             raise GpuError(f"the MPS control daemon {why}", "mps")
         time.sleep(0.005)
     return process
+
+
+def limit(control: Path, folder: Path, environ: Mapping[str, str], mib: int) -> bool:
+    """Hold each client to come to ``mib`` by the server; whether that reads back."""
+    return limits.apply(lambda text: _command(control, folder, text, environ), mib)
 
 
 def listens(pipe: Path) -> bool:

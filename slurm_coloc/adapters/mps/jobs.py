@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.adapters.mps import daemon, processes
+from slurm_coloc.adapters.mps import daemon, limits, processes
 from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.lock import locked
@@ -72,14 +72,17 @@ class Gpu(NamedTuple):
             name = hashlib.sha256(name.encode()).hexdigest()
         return self.run_dir / "mps" / name[:12]
 
-    def join(self, job: MpsJob, rules: Rules) -> tuple[Chosen, Path | None]:
+    def join(
+        self, job: MpsJob, rules: Rules, share_mib: int = 0, total_mib: int = 0
+    ) -> tuple[Chosen, Path | None]:
         """Let a job use the daemon, started where none runs: the method, and the pipe directory
-        under MPS. Never raises: whatever fails is a reason to take turns."""
+        under MPS. Never raises: whatever fails is a reason to take turns. ``share_mib``: what it
+        was promised, ``total_mib``: of the GPU; 0: not known."""
         try:
             if missing := self._missing(rules):
                 return chosen(rules, job.uid, (), missing), None
             with self._locked():
-                return self._join(job, rules)
+                return self._join(job, rules, share_mib, total_mib)
         except Exception as err:  # of whatever kind: a user has a hand in these folders
             if isinstance(err, GpuError):
                 why = err.message
@@ -107,7 +110,9 @@ class Gpu(NamedTuple):
             return ""
         return f"{self.control} is not on this node"
 
-    def _join(self, job: MpsJob, rules: Rules) -> tuple[Chosen, Path | None]:
+    def _join(
+        self, job: MpsJob, rules: Rules, share_mib: int, total_mib: int
+    ) -> tuple[Chosen, Path | None]:
         who = Who(0, 0) if rules.users == "all" else Who(job.uid, job.gid)
         others = [other for other in self._jobs() if other.name != job.name]
         found = chosen(rules, job.uid, {other.uid for other in others})
@@ -120,8 +125,30 @@ class Gpu(NamedTuple):
         for other in others:
             if other.job_id == job.job_id:  # an earlier run, without its Epilog
                 (self.folder / "jobs" / other.name).unlink(missing_ok=True)
-        (self.folder / "jobs" / job.name).touch(0o644)
+        limits.write(self._file(job), limits.Share(share_mib))
+        self._hold([*others, job], total_mib, new=job)
         return found, self._of(who) / "pipe"
+
+    def bound_mib(self, job: MpsJob) -> int | None:
+        """The most memory that the server let a process of this job have so far, as its limit was
+        read back; None where it was not, or the job does not use the daemon."""
+        return limits.read(self._file(job)).bound_mib
+
+    def _file(self, job: MpsJob) -> Path:
+        return self.folder / "jobs" / job.name
+
+    def _hold(self, jobs: list[MpsJob], total_mib: int, new: MpsJob | None = None) -> None:
+        """Set the server's limit to the largest share of these jobs, and note for each of them what
+        it was held to. ``new``: the one that just came."""
+        shares = {job: limits.read(self._file(job)) for job in jobs}
+        mib, record = limits.largest(shares.values(), total_mib), self._read()
+        if not mib or record is None:
+            return
+        held = daemon.limit(self.control, self._of(record.who), self.environ, mib)
+        for job, share in shares.items():
+            before = mib if job is new else share.bound_mib
+            bound = max(before, mib) if held and before is not None else None
+            limits.write(self._file(job), share._replace(bound_mib=bound))
 
     def leave(self, job: MpsJob, whose: Callable[[int], bool] | None = None) -> list[int]:
         """End a job's use of the daemon; the last job stops it, which goes on behind the caller
@@ -131,10 +158,13 @@ class Gpu(NamedTuple):
         if not self.folder.is_dir():
             return []
         with self._locked():
-            (self.folder / "jobs" / job.name).unlink(missing_ok=True)
-            if not self._jobs():
+            self._file(job).unlink(missing_ok=True)
+            others = self._jobs()
+            if not others:
                 aside(self._stop, PATIENCE_S)
-            elif whose and (record := self._read()) and processes.alive(record.process):
+                return []
+            self._hold(others, 0)  # may be less now; as it was, where one share is not known
+            if whose and (record := self._read()) and processes.alive(record.process):
                 folder = self._of(record.who)
                 return daemon.end_clients(self.control, folder, self.environ, whose)
             return []

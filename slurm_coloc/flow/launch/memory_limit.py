@@ -59,6 +59,12 @@ def level_of(text: bytes | None) -> str | None:
     return level if level in set(FenceLevel) else None
 
 
+def mib_of(text: bytes | None) -> int | None:
+    """The limit in a job's .fence file; None without one."""
+    mib = _lines(text or b"").get("mib", "")
+    return int(mib) if mib.isascii() and mib.isdigit() and len(mib) <= 9 else None
+
+
 def _lines(text: bytes) -> dict[str, str]:
     """The lines "NAME VALUE" of a .share or .fence file of this release, {} of any other."""
     lines = text.decode("ascii", "replace").splitlines()

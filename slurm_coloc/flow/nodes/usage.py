@@ -164,6 +164,14 @@ class DcgmJob(_Bounded):
     gpus: tuple[DcgmGpu, ...] = Field((), max_length=MAX_GPUS)
 
 
+class UsedFence(_Bounded):
+    """What held the run's memory and its limit (MiB), as it was read back: of MPS the largest that
+    its server had meanwhile, for each process. None: it was not read back."""
+
+    level: Literal["mps", "cgroup"]
+    limit_mib: Mib | None = None
+
+
 class UsedRecord(_Bounded):
     """The ``use`` record, version 1."""
 
@@ -182,6 +190,7 @@ class UsedRecord(_Bounded):
     neighbours: tuple[UsedNeighbour, ...] = Field((), max_length=MAX_NEIGHBOURS)
     events: tuple[UsedEvent, ...] = Field((), max_length=MAX_EVENTS)
     series: Series | None = None
+    fence: UsedFence | None = None
     dcgm: DcgmJob | None = None
     left_out: dict[Name, Count] | Count | None = None
 
