@@ -137,7 +137,9 @@ def _fence(answer: dict[str, Any]) -> str:
     if most_mib and not over and bound_mib is not None and bound_mib <= limit_mib:
         return f"{by} holds it to {limit}"
     held = f"it held {render.gib(most_mib)} GiB" if most_mib else "what it held was not measured"
-    return f"{by} was asked to hold it to {limit}; {held}{'' if over or not most_mib else ' at most'}"
+    return (
+        f"{by} was asked to hold it to {limit}; {held}{'' if over or not most_mib else ' at most'}"
+    )
 
 
 def _overruns(events: list[dict[str, Any]]) -> list[int]:

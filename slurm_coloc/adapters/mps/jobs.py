@@ -46,11 +46,12 @@ class MpsJob(NamedTuple):
 
 class _Record(NamedTuple):
     """The daemon that we started, dead or alive. ``ends``: it is being stopped. It may listen for
-    a while, but no job may use it any more."""
+    a while, but no job may use it any more. ``lacks``: see daemon.Started."""
 
     process: Process
     who: Who
     ends: bool = False
+    lacks: tuple[str, ...] = ()
 
 
 class Gpu(NamedTuple):
@@ -120,8 +121,8 @@ class Gpu(NamedTuple):
             return found, None
         if self._serves() != who.uid:
             self._stop()
-            process = daemon.start(self.control, self._of(who), self.uuid, who, self.environ)
-            self._write(_Record(process, who))
+            made = daemon.start(self.control, self._of(who), self.uuid, who, self.environ)
+            self._write(_Record(made.process, who, lacks=tuple(made.lacks)))
         for other in others:
             if other.job_id == job.job_id:  # an earlier run, without its Epilog
                 (self.folder / "jobs" / other.name).unlink(missing_ok=True)
@@ -133,6 +134,14 @@ class Gpu(NamedTuple):
         """The most memory that the server let a process of this job have so far, as its limit was
         read back; None where it was not, or the job does not use the daemon."""
         return limits.read(self._file(job)).bound_mib
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What the daemon of this GPU could not be given, in words."""
+        with contextlib.suppress(GpuError):
+            if record := self._read():
+                return record.lacks
+        return ()
 
     def _file(self, job: MpsJob) -> Path:
         return self.folder / "jobs" / job.name
@@ -207,9 +216,10 @@ class Gpu(NamedTuple):
 
     def _write(self, record: _Record) -> None:
         plain = {**record.process._asdict(), "uid": record.who.uid, "uuid": self.uuid}
-        text = json.dumps(plain | {"ends": record.ends})
+        text = json.dumps(plain | {"ends": record.ends, "lacks": record.lacks})
         new = self.folder / ".daemon.json"
         new.write_text(text + "\n", encoding="ascii")
+        new.chmod(0o600)
         new.rename(self._record)
 
     def _read(self) -> _Record | None:
@@ -219,7 +229,8 @@ class Gpu(NamedTuple):
             if plain["uuid"] != self.uuid:
                 raise GpuError(f"{self.folder} is that of another GPU ({plain['uuid']})", "mps")
             process = Process(int(plain["pid"]), int(plain["started"]))
-            return _Record(process, Who(int(plain["uid"]), 0), bool(plain.get("ends")))
+            lacks = tuple(str(one) for one in plain.get("lacks", ()))
+            return _Record(process, Who(int(plain["uid"]), 0), bool(plain.get("ends")), lacks)
         return None
 
     def _serves(self) -> int | None:
@@ -246,8 +257,12 @@ class Gpu(NamedTuple):
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Prologs and Epilogs of several jobs run at once. Raises GpuError after LOCK_S."""
-        for folder in (self.run_dir / "mps", self.folder, self.folder / "jobs"):
-            folder.mkdir(mode=0o755, exist_ok=True)
+        # Others pass through to their pipe, and see nothing of whose jobs are there.
+        modes = {self.run_dir / "mps": 0o711, self.folder: 0o711, self.folder / "jobs": 0o700}
+        for folder, mode in modes.items():
+            folder.mkdir(mode=mode, exist_ok=True)
+            if folder.stat().st_mode & 0o777 != mode:  # of an earlier release, or by the umask
+                folder.chmod(mode)
         with locked(self.folder / "lock", LOCK_S) as taken:
             if not taken:
                 raise GpuError(f"{self.folder} is in use by another hook", "mps")
