@@ -36,7 +36,7 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
             for uuid in uuids:
                 hold(lib, uuid, str(folder), limit_mib)
         record = f"fence 1\nrung {FenceLevel.CGROUP}\nmib {limit_mib}\n"
-        spool.write_file(fd, f"{job_id}.{FENCE}", record.encode("ascii"), 0o644)
+        spool.write_file(fd, f"{job_id}.{FENCE}", record.encode("ascii"), 0o600)
     sys.stdout.write(f"{FenceLevel.CGROUP} {limit_mib}\n")
     where = f"gpu={','.join(uuids)} cgroup={folder}"
     return f"jobid={job_id} {where} limit_mib={limit_mib} counted_by={counts}"

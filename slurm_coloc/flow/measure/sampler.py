@@ -29,7 +29,7 @@ from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.overruns import Begun
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node import records
-from slurm_coloc.flow.node.jobs_here import remove_state
+from slurm_coloc.flow.node.jobs_here import close_to_others, remove_state
 
 log = structlog.get_logger()
 
@@ -116,6 +116,9 @@ class Sampler:
                 await self._worker.call(self._measurer.flush, FLUSH_S)
 
     async def _each_second(self) -> None:
+        if self._root:
+            with contextlib.suppress(ColocError, OSError):  # no Prolog has been here
+                close_to_others(self._settings.run_dir)
         if self._root and self._mark.exists():
             await self._resume()  # an agent that was killed has left the counters paused
         self._measurer.xids.start(functools.partial(_set, asyncio.get_running_loop(), self._xid))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which jobs are on this node: the states that the Prolog wrote and the Epilog removes."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from slurm_coloc.errors import ColocError
 FENCE, SHARE = "fence", "share"
 #: all of a job's files in run_dir; step and logs are written by slurmstepd
 SUFFIXES = ("json", "step", "logs", FENCE, SHARE)
+#: of run_dir: others pass through to their MPS pipe; and of what is in it, of whoever's job
+FOLDER_MODE, FILE_MODE = 0o711, 0o600
 _STATE = re.compile(r"([0-9]{1,10})\.json")
 
 
@@ -115,6 +118,34 @@ def read_state(raw: bytes) -> Job | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def close_to_others(run_dir: Path) -> None:
+    """Give run_dir and root's files in it the modes of today: earlier releases let everybody read
+    whose job is there, its name and the path of its log. Raises ColocError or OSError."""
+    with spool.open_dir(run_dir, None) as fd:
+        if os.geteuid() != os.fstat(fd).st_uid:
+            return
+        _set(fd, FOLDER_MODE)
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    _close(fd, entry.name)
+
+
+def _close(dir_fd: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, dir_fd=dir_fd)
+        try:
+            _set(file, FILE_MODE)
+        finally:
+            os.close(file)
+
+
+def _set(fd: int, mode: int) -> None:
+    if os.fstat(fd).st_mode & 0o777 != mode:
+        os.fchmod(fd, mode)
 
 
 def remove_state(run_dir: Path, job_id: int) -> None:
