@@ -116,7 +116,7 @@ class Agent:
             if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
                 await self._drain(link)
             await asyncio.sleep(min(POLL_S, beat_s))
-            if time.monotonic() >= next_beat:
+            if time.monotonic() >= next_beat or (self._sampler and self._sampler.news):
                 await self._beat(link)
                 next_beat = time.monotonic() + beat_s
 

@@ -40,6 +40,9 @@ def row_of(run: render.Row) -> tuple[object, ...]:
 
 def _state(run: render.Row) -> str:
     idle_s = run.get("idle_since_s")
+    if over := run.get("overrun"):
+        held, promised = render.gib(over["held_mib"]), render.gib(over["promised_mib"])
+        return f"{run['state']}, holds {held} of {promised}"
     return run["state"] if idle_s is None else f"{run['state']}, idle {render.ago(idle_s)}"
 
 
@@ -59,7 +62,8 @@ def register(app: typer.Typer) -> None:
 
         JOB+1 is a job that was put back once; WHY then says with which request, and who caused it.
         ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
-        "idle" is a job that holds a GPU and has not used it for a while. Of other
+        "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of 5.0" one
+        that holds more of it than it was promised. Of other
         users' jobs you see what squeue shows, and nothing of their logs or models.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}

@@ -59,6 +59,8 @@ ACTIONS = {
 OUTCOMES = {
     Outcome.COMPLETED: "Slurm says COMPLETED",
     Outcome.OOM_GPU: "the job FAILED, and its log or the driver shows that GPU memory ran out",
+    Outcome.OVERRUN: "the agent ended its processes, which held more of a GPU than was promised"
+    " (`fence.overrun`), and the job FAILED by that; recovered like an out-of-memory of its own",
     Outcome.OOM_HOST: "the node's memory ran out, not the GPU's: left to Slurm and the owner",
     Outcome.FAILED: "the job FAILED for another reason",
     Outcome.CANCELLED: "somebody cancelled it",

@@ -36,7 +36,6 @@ DCGM_FAULTS = (
 ROWS = 5
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 FENCES = {
-    "mps": "MPS holds it to {limit}",
     "mig": "a MIG instance holds it",
     "streams": "none: it took turns with its neighbours",
     "alone": "none: it had the GPU alone",
@@ -90,7 +89,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Job", f"{answer['job_id']} of {render.user_name(run['uid'])}: {state} after {lasted}"
     yield "GPU", render.gpu(run)
     yield "Memory", _memory(answer)
-    yield "Fence", _fence(run, answer["reserved_mib"])
+    yield "Fence", _fence(answer)
     yield "SM activity", _activity(use)
     if use["energy_j"] is not None:
         yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
@@ -123,9 +122,29 @@ def _memory(answer: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _fence(run: dict[str, Any], reserved: int | None) -> str:
-    text = FENCES.get(run["method"] or "", "not known")
-    return text.format(limit=f"{render.gib(reserved)} GiB")
+def _fence(answer: dict[str, Any]) -> str:
+    """What held the run's memory, as far as that was verified: by reading the limit back, and by
+    what its processes held."""
+    run, limit_mib = answer["run"], answer["reserved_mib"]
+    found = next((one["fence"] for one in answer["use"]["nodes"] if one.get("fence")), None)
+    by = {"cgroup": "the kernel", "mps": "MPS"}.get(found["level"] if found else run["method"])
+    if by is None or not limit_mib:
+        return FENCES.get(run["method"] or "", "not known")
+    limit = f"{render.gib(limit_mib)} GiB"
+    over = _overruns(answer["events"])
+    most_mib = max([run["peak_mib"] or 0, *over])
+    bound_mib = found["limit_mib"] if found else None
+    if most_mib and not over and bound_mib is not None and bound_mib <= limit_mib:
+        return f"{by} holds it to {limit}"
+    held = f"it held {render.gib(most_mib)} GiB" if most_mib else "what it held was not measured"
+    return (
+        f"{by} was asked to hold it to {limit}; {held}{'' if over or not most_mib else ' at most'}"
+    )
+
+
+def _overruns(events: list[dict[str, Any]]) -> list[int]:
+    """What the run held (MiB) when it held more than it was promised."""
+    return [one.get("held_mib") or 0 for one in events if one["kind"] == "overrun"]
 
 
 def _activity(use: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from slurm_coloc.config.base import Section
 from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
-from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig, SharingRule
+from slurm_coloc.config.gpus import FenceConfig, GateConfig, PoolConfig, SharingConfig, SharingRule
 from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig, SlotConfig, SlotRule
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
 from slurm_coloc.config.placement import PlacementConfig, SlowdownConfig
@@ -27,6 +27,7 @@ __all__ = [
     "Config",
     "DaemonConfig",
     "EstimateConfig",
+    "FenceConfig",
     "GateConfig",
     "HooksConfig",
     "Mode",
@@ -62,6 +63,7 @@ class Config(Section):
     slots: SlotConfig = SlotConfig()
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
+    fence: FenceConfig = FenceConfig()
     gate: GateConfig = GateConfig()
     agent: AgentConfig = AgentConfig()
     network: NetworkConfig = NetworkConfig()

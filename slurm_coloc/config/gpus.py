@@ -108,6 +108,18 @@ class SharingConfig(Section):
     )
 
 
+class FenceConfig(Section):
+    """[fence] what the agent does about a job that holds more memory than it was promised."""
+
+    overrun: Literal["tell", "end"] = Field(
+        "tell",
+        description="A job whose own processes hold more of a GPU than its share and a CUDA context"
+        " (estimate.context_mib) each, three samples in a row. tell: in the job's log, in explain,"
+        " jobs and report, and in the agent's log. end: also end these processes; the job then"
+        " comes back as after an out-of-memory of its own. Read when the agent starts.",
+    )
+
+
 class GateConfig(Section):
     """[gate] the check of the GPUs before a job starts on them."""
 

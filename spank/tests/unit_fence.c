@@ -116,7 +116,25 @@ void test_fence(void)
 	CHECK(has("CUDA_MPS_PIPE_DIRECTORY", "pipe") && has("CUDA_VISIBLE_DEVICES", "GPU-a"));
 	CHECK(has(LIMIT, "0=11264M") && has("TF_FORCE_GPU_ALLOW_GROWTH", "true"));
 	CHECK(has("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", NULL));
+	CHECK(strcmp(said, "coloc: 40 GiB GPU, 11.0 GiB for this job (MPS, not read back)\n") == 0);
+	join(MPS "limit 11264\n", 11);
 	CHECK(strcmp(said, "coloc: 40 GiB GPU, 11.0 GiB for this job (MPS)\n") == 0);
+	join(MPS "limit 20480\n", 11);
+	CHECK(strstr(said, "11.0 GiB for this job (MPS; its server allows a process 20.0 GiB)\n"));
+
+	/* Absurd numbers in root's file: no overflow, and nothing is set. */
+	join("share 1\nmethod mps\npipe pipe\nshard_mib 9223372036854775807\n", 11);
+	CHECK(has(LIMIT, NULL) && said[0] == '\0');
+	join("share 1\nmethod mps\npipe pipe\nshard_mib -5\n", 11);
+	CHECK(has(LIMIT, NULL));
+	join(MPS "shard_mib 16777216\n", 16777216);
+	CHECK(has(LIMIT, "0=281474976710656M"));
+	join(MPS, 9223372036854775807);
+	CHECK(has(LIMIT, NULL));
+
+	/* A GPU of which nothing is known: the job is told all the same. */
+	join("share 1\nmethod streams\nshard_mib 1024\nwhy x\n", 2);
+	CHECK(strcmp(said, "coloc: 2.0 GiB for this job, not fenced: no MPS, x\n") == 0);
 
 	/* The tasks of a step share the memory; only the batch script says so. */
 	fake_job.step = 0;

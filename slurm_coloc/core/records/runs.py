@@ -8,7 +8,7 @@ something stand here.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 from slurm_coloc.core.slurm.gres import count_of, same_gres
 
@@ -41,11 +41,15 @@ class LastSample(TypedDict, total=False):
 
 
 class GpuEvent(TypedDict):
-    """Something that happened to a run's GPU meanwhile."""
+    """Something that happened to a run's GPU meanwhile. The figures are an overrun's."""
 
     at_s: float
     kind: str
     text: str
+    state: NotRequired[str | None]
+    uuid: NotRequired[str | None]
+    held_mib: NotRequired[int | None]
+    promised_mib: NotRequired[int | None]
 
 
 class Use(TypedDict, total=False):

@@ -62,8 +62,9 @@ class End:
 
     @property
     def own(self) -> bool:
-        """Whether it ran out of GPU memory by itself, or for an unknown cause."""
-        return self.outcome is Outcome.OOM_GPU and not self.victim
+        """Whether it ran out of GPU memory by itself, or for an unknown cause; or it was ended for
+        holding more than it was promised, which is the same need."""
+        return self.outcome in (Outcome.OOM_GPU, Outcome.OVERRUN) and not self.victim
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ The cause is the job itself, a neighbour, or a process of no job: by the agent's
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -39,6 +39,7 @@ class Outcome(StrEnum):
 
     COMPLETED = "completed"
     OOM_GPU = "oom-gpu"
+    OVERRUN = "overrun"  # the agent ended processes that held more than they were promised
     OOM_HOST = "oom-host"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -68,11 +69,30 @@ _BY_STATE = {
 }
 
 
-def outcome_of(view: JobView, *, oom: bool) -> Outcome:
+#: a run that ends so soon after the agent ended its processes ended by that
+ENDED_S = 30.0
+
+
+def ended_for_overrun(events: Iterable[Mapping[str, Any]], ended_s: float) -> str:
+    """What the agent wrote when it ended processes of a run that held too much, shortly before the
+    run ended; "" where it did not."""
+    found = [
+        str(one["text"])
+        for one in events
+        if one["kind"] == "overrun"
+        and one.get("state") == "ended"
+        and -1.0 <= ended_s - float(one["at_s"]) <= ENDED_S
+    ]
+    return found[-1] if found else ""
+
+
+def outcome_of(view: JobView, *, oom: bool, overrun: bool = False) -> Outcome:
     """The outcome of an ended run. ``oom``: its log shows a GPU out-of-memory; only a FAILED job
-    with that ran out of GPU memory."""
+    with that ran out of GPU memory. ``overrun``: see ended_for_overrun."""
     if view.state in _BY_STATE:
         return _BY_STATE[view.state]
+    if overrun:
+        return Outcome.OVERRUN
     if view.signal == KILLED or view.exit_code == 128 + KILLED:
         return Outcome.FAILED
     return Outcome.OOM_GPU if oom else Outcome.FAILED

@@ -38,7 +38,7 @@ def prepare(call: HookCall, state: Mapping[str, Any]) -> tuple[dict[str, Any], s
     levels = [_frameworks(call.settings)]
     try:
         levels += _kernels_limit(call, state["reservation"], devices)
-        found, lines = _mps(call, devices)
+        found, lines = _mps(call, devices, _share_mib(state["reservation"]))
     except Exception as err:  # of whatever kind: the job's output must say that it is not fenced
         why = str(getattr(err, "message", "")) or type(err).__name__
         found, lines = Chosen(Method.STREAMS, f"MPS cannot be set up: {why}"), []
@@ -59,6 +59,11 @@ def _whole(state: Mapping[str, Any]) -> bool:
     """Whether the run has whole GPUs, which it shares with nobody."""
     held = state["reservation"]
     return bool(held["available"]) and held["shards"] == 0
+
+
+def _share_mib(held: Mapping[str, Any]) -> int:
+    """What the run was promised of each of its GPUs; 0 where that is not known."""
+    return int(held["shards"]) * int(held["shard_mib"]) if held["available"] else 0
 
 
 def _text(settings: HookSettings, state: Mapping[str, Any], found: Chosen, more: list[str]) -> str:
@@ -97,7 +102,7 @@ def _kernels_limit(call: HookCall, held: Mapping[str, Any], devices: list[Device
         return []
     config = call.environ.get("COLOC_CONFIG", "")
     return [
-        f"cgroup_mib {held['shards'] * held['shard_mib']}",
+        f"cgroup_mib {_share_mib(held)}",
         f"cgroup_uuids {','.join(str(one['uuid']) for one in devices)}",
         f"program {call.environ['COLOC_PROGRAM']}",
         *([f"config {config}"] if config else []),
@@ -138,29 +143,31 @@ def unfenced(call: HookCall, gpu: Mapping[str, Any]) -> str:
     return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
 
 
-def _mps(call: HookCall, devices: list[Device]) -> tuple[Chosen, list[str]]:
+def _mps(call: HookCall, devices: list[Device], share_mib: int) -> tuple[Chosen, list[str]]:
     """Set MPS up: the method, and the lines of the file."""
     threads = call.settings.thread_percentage
     percentage = [f"threads {threads}"] if threads else []
     if len(devices) == 1:
-        found, pipe = _join(call, devices[0])
+        found, pipe = _join(call, devices[0], share_mib)
         if pipe is None:
             return found, []
-        return found, [f"pipe {pipe}", f"log {pipe.parent / 'log'}", *percentage]
+        bound_mib = _gpu(call, devices[0]).bound_mib(_run(call))
+        verified = [f"limit {bound_mib}"] if bound_mib else []
+        return found, [f"pipe {pipe}", f"log {pipe.parent / 'log'}", *verified, *percentage]
     why = _several(devices)
     if call.settings.several_gpus == "tasks" and 1 < len(devices) <= MAX_OWN:
-        own, why = _own(call, devices, why)
+        own, why = _own(call, devices, why, share_mib)
         return Chosen(Method.STREAMS, why), [*own, *(percentage if own else [])]
     return Chosen(Method.STREAMS, why + (", and an MPS daemon serves one" if devices else "")), []
 
 
-def _own(call: HookCall, devices: list[Device], why: str) -> tuple[list[str], str]:
+def _own(call: HookCall, devices: list[Device], why: str, share_mib: int) -> tuple[list[str], str]:
     """MPS on each of the job's GPUs, for tasks that have one of them: the lines, and the reason
     that the other tasks are given. All or none: tasks of one training should not differ."""
     lines = []
     for device in devices:
         minor = device.get("minor")
-        found, pipe = _join(call, device)
+        found, pipe = _join(call, device, share_mib)
         if pipe is None or not isinstance(minor, int):
             leave(call, [])
             return [], f"{why}, and on one of them {found.reason or 'no number'}"
@@ -172,8 +179,10 @@ def _several(devices: list[Device]) -> str:
     return "the job has several GPUs here" if devices else "the GPU is not known"
 
 
-def _join(call: HookCall, device: Device) -> tuple[Chosen, Path | None]:
-    return _gpu(call, device).join(_run(call), _rules(call, device))
+def _join(call: HookCall, device: Device, share_mib: int) -> tuple[Chosen, Path | None]:
+    total = device.get("total_mib")  # an object with the reason where NVML does not tell it
+    total_mib = total if isinstance(total, int) else 0
+    return _gpu(call, device).join(_run(call), _rules(call, device), share_mib, total_mib)
 
 
 def _rules(call: HookCall, device: Device) -> Rules:
@@ -196,6 +205,14 @@ def leave(call: HookCall, notes: list[str]) -> None:
 
     faults = node.leave(settings.run_dir, settings.mps_control, call.environ, _run(call), mine)
     notes += [f"MPS: {fault}" for fault in faults]
+
+
+def bound_mib(call: HookCall, devices: list[Device]) -> int | None:
+    """The most of a GPU that MPS let a process of this run have, as its servers' limits were read
+    back; None where one was not."""
+    bounds = [_gpu(call, device).bound_mib(_run(call)) for device in devices]
+    known = [bound for bound in bounds if bound is not None]
+    return max(known) if known and len(known) == len(bounds) else None
 
 
 def _gpu(call: HookCall, device: Device) -> Gpu:

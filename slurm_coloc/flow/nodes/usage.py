@@ -101,11 +101,17 @@ class UsedNeighbour(_Bounded):
 
 
 class UsedEvent(_Bounded):
-    """An event of its GPU during the run."""
+    """An event of its GPU during the run. Those of an overrun (core/gpu/overrun) have figures:
+    ``begun``; ``over``, with the most that it held; ``ended``, the agent ends the processes;
+    ``left``, it could not."""
 
     at_s: Time
-    kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver"]
+    kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver", "overrun"]
     text: Text = ""
+    state: Literal["begun", "over", "ended", "left"] | None = None
+    uuid: Uuid | None = None
+    held_mib: Mib | None = None
+    promised_mib: Mib | None = None
 
 
 class Series(_Bounded):
@@ -158,6 +164,14 @@ class DcgmJob(_Bounded):
     gpus: tuple[DcgmGpu, ...] = Field((), max_length=MAX_GPUS)
 
 
+class UsedFence(_Bounded):
+    """What held the run's memory and its limit (MiB), as it was read back: of MPS the largest that
+    its server had meanwhile, for each process. None: it was not read back."""
+
+    level: Literal["mps", "cgroup"]
+    limit_mib: Mib | None = None
+
+
 class UsedRecord(_Bounded):
     """The ``use`` record, version 1."""
 
@@ -176,6 +190,7 @@ class UsedRecord(_Bounded):
     neighbours: tuple[UsedNeighbour, ...] = Field((), max_length=MAX_NEIGHBOURS)
     events: tuple[UsedEvent, ...] = Field((), max_length=MAX_EVENTS)
     series: Series | None = None
+    fence: UsedFence | None = None
     dcgm: DcgmJob | None = None
     left_out: dict[Name, Count] | Count | None = None
 

@@ -23,7 +23,14 @@ from slurm_coloc.core.records.runs import (
     Use,
     promised_mib,
 )
-from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fence, blame
+from slurm_coloc.core.recover.outcome import (
+    Blame,
+    OomSnapshot,
+    Outcome,
+    at_fence,
+    blame,
+    ended_for_overrun,
+)
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import EndedJob, JobView
@@ -129,6 +136,8 @@ def blamed(
 ) -> tuple[Blame | None, str]:
     """Who caused the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None for an
     end without an out-of-memory or fault."""
+    if outcome is Outcome.OVERRUN:
+        return Blame.SELF, overrun_of(body)
     evidence: Evidence = body.evidence or {}
     near = _last_events(run, uses)
     told = [one["text"] for one in near if one["kind"] in BROKEN]
@@ -155,6 +164,13 @@ def blamed(
         broken=broken if outcome is Outcome.FAILED else "",
     )
     return blame(snapshot)
+
+
+def overrun_of(body: Report | None) -> str:
+    """What the agent wrote when it ended the run for holding too much; "" where it did not."""
+    if body is None or body.used is None:
+        return ""
+    return ended_for_overrun(body.used.get("events", ()), body.ended_s or 0.0)
 
 
 def _promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:

@@ -22,7 +22,7 @@ from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
 from slurm_coloc.flow.submit.decide import rules_of
 from slurm_coloc.flow.submit.history import Learning, TypeOf, ended, own_peak
-from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry
+from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry, overrun_of
 
 log = structlog.get_logger()
 
@@ -36,6 +36,7 @@ SHOWN = 100  # characters of the log's own line in an event; all of it is in the
 ENDS = {
     Outcome.COMPLETED: "completed",
     Outcome.OOM_GPU: "ran out of GPU memory",
+    Outcome.OVERRUN: "its processes held more GPU memory than it was promised and were ended",
     Outcome.OOM_HOST: "ran out of host memory: not caused by sharing the GPU, left alone",
     Outcome.FAILED: "failed for another reason than GPU memory: left alone",
     Outcome.CANCELLED: "cancelled",
@@ -49,6 +50,8 @@ ENDS = {
 }
 # Outcomes of a run that leaves to go on later: by its exit, or by its own requeue.
 LEAVES = (Outcome.COMPLETED, Outcome.FAILED, Outcome.REQUEUED)
+# Outcomes of a run that needs more memory than it had.
+RAN_OUT = (Outcome.OOM_GPU, Outcome.OVERRUN)
 
 
 class Recorder:
@@ -207,7 +210,7 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
         text += ", although its log shows a GPU out-of-memory (caught by the program)"
     elif outcome is Outcome.FAILED and found.cause in VICTIMS:
         text = _failed_by(Blame(found.cause))
-    if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
+    if (outcome in RAN_OUT or found.tres) and not found.verdict.puts_back:
         text += f"; {next_try.why_not(found)}"
     return text
 
@@ -226,7 +229,7 @@ def out_of_memory(view: JobView, report: Report | None) -> bool:
     """Whether a job that is still COMPLETING ran out of GPU memory for certain: then its recovery
     begins before the jobs that depend on it see it fail."""
     failed = view.completing and view.state == "FAILED"
-    return failed and judge_ended(view, report) is Outcome.OOM_GPU
+    return failed and judge_ended(view, report) in RAN_OUT
 
 
 def leaves(view: JobView, report: Report | None) -> bool:
@@ -246,4 +249,5 @@ def ran_out(report: Report | None) -> bool:
 
 def judge_ended(view: JobView, report: Report | None) -> Outcome:
     """Outcome of a run that Slurm shows as ended."""
-    return outcome_of(view, oom=report is not None and report.oom)
+    oom = report is not None and report.oom
+    return outcome_of(view, oom=oom, overrun=bool(overrun_of(report)))

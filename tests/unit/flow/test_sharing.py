@@ -137,7 +137,9 @@ class Clients:
         self.taken: set[str] = set()
 
         def gpu(call: HookCall, device: dict[str, Any]) -> Any:
-            return SimpleNamespace(join=lambda job, rules: self.join(device["uuid"], without))
+            return SimpleNamespace(
+                join=lambda job, rules, *share: self.join(device["uuid"], without)
+            )
 
         def leave(*_: object) -> list[str]:
             self.taken.clear()

@@ -117,12 +117,12 @@ class RunUse:
             met = self.met[job_id]
             self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
-    def note(self, at_s: float, kind: str, text: str) -> None:
-        """Keep an event, up to MOST_EVENTS."""
+    def note(self, at_s: float, kind: str, text: str, **more: int | str) -> None:
+        """Keep an event, up to MOST_EVENTS. ``more``: figures of it."""
         if len(self.events) >= MOST_EVENTS:
             self._leave_out("events")
             return
-        self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200]})
+        self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200], **more})
 
     def note_again(self, at_s: float, kind: str, text: str) -> None:
         """Keep a repeated event once, with its last time."""
