@@ -79,10 +79,11 @@ class HeldBy(_Bounded):
 
     job_id: JobId
     held_mib: Mib
+    processes: Annotated[int, Field(ge=1, le=2**22)] = 1
 
 
 class LastSample(_Bounded):
-    """The last sample in which the run held memory."""
+    """The last sample in which the run held memory; before it first did, the newest."""
 
     at_s: Time
     held_mib: Mib

@@ -23,7 +23,8 @@ from slurm_coloc.core.records.runs import (
     Use,
     promised_mib,
 )
-from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fence, blame
+from slurm_coloc.core.recover.blame import Cause, OomSnapshot, blame
+from slurm_coloc.core.recover.outcome import Outcome, at_fence
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import EndedJob, JobView
@@ -126,7 +127,7 @@ def from_telemetry(store: Store, run: Run, body: Report) -> Report:
 
 def blamed(
     store: Store, run: EndedRun, outcome: Outcome, body: Report, uses: list[Use]
-) -> tuple[Blame | None, str]:
+) -> Cause | None:
     """Who caused the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None for an
     end without an out-of-memory or fault."""
     evidence: Evidence = body.evidence or {}
@@ -137,9 +138,9 @@ def blamed(
     if outcome is Outcome.FAILED:
         fault = _mps_fault(store, run, body, evidence, near)
         if not fault and not broken:
-            return None, ""
+            return None
     elif outcome is not Outcome.OOM_GPU:
-        return None, ""
+        return None
     samples = [last for one in uses if (last := one.get("last"))]
     last = max(samples, key=lambda one: one["held_mib"], default=None)
     others = [one["job_id"] for one in last.get("neighbours", ())] if last else []
@@ -151,6 +152,8 @@ def blamed(
         requested_mib=evidence.get("requested_mib"),
         free_mib=evidence.get("free_mib"),
         in_use_mib=evidence.get("in_use_mib"),
+        capacity_mib=evidence.get("capacity_mib"),
+        others_mib=evidence.get("others_mib"),
         mps_fault=fault,
         broken=broken if outcome is Outcome.FAILED else "",
     )

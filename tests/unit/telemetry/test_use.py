@@ -59,7 +59,9 @@ def test_beside_others_the_activity_is_split() -> None:
     assert gpu["smocc_mean"] is None, "it has no counter of its own"
     [other] = run.record()["neighbours"]
     assert other == {"job_id": 8, "restart": 1, "uid": 1001, "overlap_s": 2.0}
-    assert run.last is not None and run.last["neighbours"] == [{"job_id": 8, "held_mib": 2000}]
+    assert run.last is not None and run.last["neighbours"] == [
+        {"job_id": 8, "held_mib": 2000, "processes": 1}
+    ]
 
 
 def test_a_process_of_no_job_has_its_part_too() -> None:

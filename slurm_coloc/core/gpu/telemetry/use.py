@@ -76,10 +76,11 @@ class RunUse:
                 if one.job_id == self.job_id:
                     self.pids.see(at_s, reading.uuid, one)
             held_mib += reading.mib_of(self.job_id)
+        there = [one for one in readings if one.mib_of(self.job_id)]
         if held_mib:
-            there = [one for one in readings if one.mib_of(self.job_id)]
-            neighbours = self._note_last(at_s, held_mib, there)
-            self._meet(neighbours, others, min(past_s, GAP_S))
+            self._meet(self._note_last(at_s, held_mib, there), others, min(past_s, GAP_S))
+        elif readings and not (self.last and self.last["held_mib"]):
+            self._note_last(at_s, 0, readings)  # it may run out of memory at its first step
         if self.series is None:
             self.series = Series(at_s)
         smact = sum(activities) if activities else None
@@ -87,18 +88,19 @@ class RunUse:
         return smact
 
     def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
-        """Keep the state of the GPUs where the run holds memory; MiB of each other job there."""
+        """Keep the state of the GPUs ``there``; MiB of each other job on them."""
         neighbours: dict[int, int] = {}
-        for reading in there:
-            for job_id, mib in reading.jobs.items():
-                if job_id != self.job_id:
-                    neighbours[job_id] = neighbours.get(job_id, 0) + mib
+        processes: dict[int, int] = {}
+        for one in (each for reading in there for each in reading.held):
+            if one.job_id is not None and one.job_id != self.job_id:
+                neighbours[one.job_id] = neighbours.get(one.job_id, 0) + one.mib
+                processes[one.job_id] = processes.get(one.job_id, 0) + 1
         self.last = {
             "at_s": round(at_s, 3),
             "held_mib": held_mib,
             "gpu_free_mib": min(one.free_mib for one in there),
             "neighbours": [
-                {"job_id": job_id, "held_mib": mib}
+                {"job_id": job_id, "held_mib": mib, "processes": processes[job_id]}
                 for job_id, mib in sorted(neighbours.items())[:MOST_NEIGHBOURS]
             ],
             "foreign_mib": sum(one.foreign_mib for one in there),
