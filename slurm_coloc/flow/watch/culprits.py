@@ -4,20 +4,17 @@
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.culprits import NamedCulprit
 from slurm_coloc.core.records.runs import EndedRun
-from slurm_coloc.core.recover.blame import Cause
+from slurm_coloc.core.recover.outcome import Culprit
 
 
-def name(store: Store, victim: EndedRun, cause: Cause, now_s: float) -> None:
+def name(store: Store, victim: EndedRun, found: Culprit, now_s: float) -> None:
     """Keep who ended ``victim``, and tell its owner; within the transaction that closes the run.
-    Nothing where the cause is no neighbour. Counted once, however often it is called."""
-    found = cause.culprit
-    runs = store.runs.of_job(found.job_id) if found else []
-    if found is None or not runs:
-        return
-    run = runs[-1]
-    decision = store.decisions.of(run.decision)
+    Counted once, however often it is called."""
+    runs = store.runs.of_job(found.job_id)
+    decision = store.decisions.of(runs[-1].decision) if runs else None
     if decision is None:
         return
+    run = runs[-1]
     named = NamedCulprit(
         *run.key,
         uid=run.uid,

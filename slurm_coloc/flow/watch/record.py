@@ -15,9 +15,8 @@ from slurm_coloc.core.records.runs import (
     promised_mib,
     shared,
 )
-from slurm_coloc.core.recover.blame import Cause
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, limit_held_by, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Cause, Outcome, limit_held_by, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
@@ -111,7 +110,8 @@ class Recorder:
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
         peak = own_peak(self._store, over, decision, report, uses) if began else None
-        cause = blamed(self._store, over, outcome, report, uses)
+        context_mib = self._config.estimate.context_mib
+        cause = blamed(self._store, over, outcome, report, uses, context_mib)
         fault = cause.blame if cause else None
         need = next_try.need_of(evidence, peak.peak_mib if peak else None, uses)
         recovery = self._config.recovery
@@ -140,7 +140,8 @@ class Recorder:
             self._note(run, "ended", _how(outcome, found, report, share_mib))
             if cause:
                 self._note_blame(run, cause)
-                culprits.name(self._store, over, cause, now)
+                if cause.culprit:
+                    culprits.name(self._store, over, cause.culprit, now)
             gpu, victim = self._type_of(run.node), fault in VICTIMS
             self._learning.note(over, decision, outcome, peak, uses, gpu, victim=victim)
             self._plan(over, decision, view, found, now)

@@ -72,14 +72,14 @@ def used(foreign: int = 0, **neighbours: int) -> dict[str, Any]:
     }
 
 
-def end_ada(store: Store, use: dict[str, Any], config: Config | None = None) -> None:
+def end_ada(store: Store, use: dict[str, Any], restart: int = 0) -> None:
     body = report(
-        evidence=LOG, method="mps", gpu_uuids=[GPU], exit_code=1, signal=0,
+        restart=restart, evidence=LOG, method="mps", gpu_uuids=[GPU], exit_code=1, signal=0,
         ended_s=time.time(), used=use,
     )  # fmt: skip
     epilog.take(store, body)
     [run] = [one for one in store.runs.open() if one.job_id == 7]
-    recorder = Recorder(config or Config(), store)
+    recorder = Recorder(Config(), store)
     recorder.end(run, Outcome.OOM_GPU, JobView(7, "FAILED", exit_code=1), recorder.report_on(run))
 
 
@@ -141,6 +141,17 @@ def test_a_full_gpu_that_nobody_was_seen_to_fill(store: Store) -> None:
     assert (run.blame, recovery(store).way) == ("full-gpu", "same")
     assert "by its log other processes held 34.7 GiB" in events(store, 7)["blame"]
     assert store.culprits.newest(BEN, "g") is None
+
+
+def test_a_neighbour_that_its_agent_saw_overrun(store: Store) -> None:
+    """Without that a job may hold a context beside what its fence counts."""
+    end_ada(store, used(j9=7000))
+    assert store.runs.of_job(7)[0].blame == "full-gpu"
+    store.runs.see(run_row(tres="gres/shard:10", restart=1))
+    store.note(BENS, 9, "overrun", "holds 6.8 GiB of 6.0 promised")
+    use = used(j9=7000) | {"restart": 1}
+    end_ada(store, use, restart=1)
+    assert store.runs.of_job(7)[1].blame == "neighbour"
 
 
 def test_a_culprits_model_does_not_share_for_a_while_where_the_site_wants_that(
