@@ -20,6 +20,7 @@ from slurm_coloc.core.gpu.telemetry.series import Series
 VERSION = 1
 MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
 GAP_S = 3.0  # samples come each second; a longer time without one is a gap
+LONG_S = 60.0  # a run of which this was watched is known by its own samples
 
 
 class Met(NamedTuple):
@@ -150,9 +151,22 @@ class RunUse:
 
     @property
     def complete(self) -> bool:
-        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs,
-        and there is either accounting, which remembers ended processes, or no gap."""
-        return not self.pids.unseen and (self.accounting or self.gap_s <= GAP_S)
+        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs
+        that may have raised its peak, and there is either accounting, which remembers ended
+        processes, or no gap."""
+        return not self._doubtful() and (self.accounting or self.gap_s <= GAP_S)
+
+    def _doubtful(self) -> bool:
+        """Whether a process of an unknown job may have raised the peak. Not where all of them
+        together could not; nor in a long run that had a process of its own in the samples before
+        and after each of them."""
+        unseen = self.pids.unseen
+        if not unseen:
+            return False
+        could: dict[str, int] = unseen.get("could_mib", {})
+        if could and all(mib <= self.peak_on(uuid) for uuid, mib in could.items()):
+            return False
+        return bool(unseen.get("instead", 1)) or self.until_s - self.since_s < LONG_S
 
     def record(self) -> Plain:
         """The run's record; see the top of this file."""
