@@ -176,6 +176,30 @@ def test_auto(short_lab: Lab) -> None:
     assert "the model summary cannot be used" in named
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_auto_of_a_framework_that_would_take_the_card(short_lab: Lab, framework: str) -> None:
+    """The measured run grows instead, so what it needs is learned; the user's own word stays."""
+    lab, me = short_lab, desk(short_lab, next(MILLIONS))
+    work = train(lab, memory_mib=7000, smact=0.2, work_s=1, framework=framework)
+    work += f" # {me.summary.name}"
+    job, said = submit(me, "--coloc=auto", script(me, f"grow-{framework}", work))
+    assert "runs on a whole GPU" in said
+    assert ended(me, job)["peak_mib"] == 7000
+    said = submit(me, "--coloc=auto", "--hold", script(me, f"again-{framework}", work))[1]
+    assert "1 earlier run of this script used 7000 MiB at most" in said
+
+    own = "XLA_PYTHON_CLIENT_PREALLOCATE=true TF_FORCE_GPU_ALLOW_GROWTH=false"
+    path = script(me, f"own-{framework}", f"env {own} {work}")
+    job, _ = submit(me, "--coloc=auto", path)
+    assert ended(me, job)["peak_mib"] > 28000
+    assert "nothing is learned from this run" in told(me, job)
+    assert (
+        "no earlier run of this script was measured"
+        in submit(me, "--coloc=auto", "--hold", path)[1]
+    )
+
+
 @pytest.mark.timeout(120)
 def test_auto_without_a_script(short_lab: Lab) -> None:
     """salloc has none: a whole GPU, and the line says why."""

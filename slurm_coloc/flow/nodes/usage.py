@@ -54,6 +54,7 @@ class UsedGpu(_Bounded):
 
     uuid: Uuid
     peak_mib: Mib
+    total_mib: Mib | None = None  # of the GPU
     mean_mib: Annotated[float, Field(ge=0, le=MAX_MIB, allow_inf_nan=False)] | None = None
     smact_mean: Ratio | None = None
     smact_max: Ratio | None = None

@@ -259,3 +259,27 @@ def test_totals() -> None:
     )
     assert found == usage.Totals(0.5, "split", 10.0, 1, "no")
     assert usage.totals([]) == usage.Totals(None, "", None, 0, "")
+
+
+JAX = [400, 30720, 30720, 30715, 30720, 30720]
+
+
+def whole(*memory: int | None, total: int | None = 40960) -> dict[str, Any]:
+    gpu = {"uuid": "GPU-1", "peak_mib": max(mib or 0 for mib in memory), "total_mib": total}
+    return {"gpus": [gpu], "series": {"start_s": 1.0, "step_s": 5, "memory_mib": list(memory)}}
+
+
+@pytest.mark.parametrize(
+    ("record", "taken"),
+    [
+        (whole(*JAX), True),
+        (whole(None, 0, *JAX, 0), True),
+        (whole(39800), True),
+        (whole(*JAX, total=None), False),  # how large the card is was not told
+        (whole(400, 25000, 25000, 25000), False),  # 61 %
+        (whole(400, 9000, 20000, 28000, 30720), False),  # it grew
+        ({"gpus": [], "series": None}, False),
+    ],
+)
+def test_a_framework_that_took_the_card_at_once(record: dict[str, Any], taken: bool) -> None:
+    assert usage.taken_at_once([record]) is taken
