@@ -299,9 +299,11 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	name_devices(spank);
 	if (shards <= 0 && on_slice())
 		shards = 1; /* a MIG device is one share of its own size */
+	/* Also on a whole GPU: the run is measured, and what a framework takes at once is no need. */
+	if (shards > 0 || strcmp(share.method, "alone") == 0)
+		coloc_frameworks_grow(spank);
 	if (share.shard_mib <= 0 || shards <= 0 || shards > SHARDS_MAX || gpus <= 0)
 		return;
-	coloc_frameworks_grow(spank);
 	take_own(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
 	if (mps && (why = hidden()))

@@ -9,7 +9,7 @@ import typer
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
-from slurm_coloc.cli.tries import came_by
+from slurm_coloc.cli.tries import came_by, overran
 from slurm_coloc.config import load_config
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.client.request import call
@@ -33,7 +33,7 @@ def row_of(run: render.Row) -> tuple[object, ...]:
         render.gib(run["upper_mib"]),
         render.gib(run["peak_mib"]),
         run["outcome"],
-        came_by(run) or run["reason"],
+        overran(run) or came_by(run) or run["reason"],
         render.ago(run["end_s"] if run["outcome"] else run["start_s"] or run["submit_s"]),
     )
 
@@ -61,6 +61,7 @@ def register(app: typer.Typer) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
         JOB+1 is a job that was put back once; WHY then says with which request, and who caused it.
+        WHY also says where a job held more than its share and ended others by it.
         ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
         "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of 5.0" one
         that holds more of it than it was promised. Of other

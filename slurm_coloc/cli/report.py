@@ -9,7 +9,7 @@ from rich.text import Text
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
-from slurm_coloc.cli.tries import tries
+from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
@@ -103,6 +103,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:
         yield "Blame", run["blame"]
+    if victims := overran(run):
+        yield "Overrun", f"{victims} by it"
     if len(answer["tries"]) > 1:
         yield from tries(decision, answer["tries"])
     for event in answer["events"]:

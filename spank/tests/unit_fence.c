@@ -152,6 +152,14 @@ void test_fence(void)
 	CHECK(strstr(said, "not fenced") && strstr(said, "cannot be seen"));
 	CHECK(rename("away", "pipe") == 0);
 
+	/* A whole GPU of ours is measured: JAX and TensorFlow must not take most of it at once. */
+	join("share 1\nmethod alone\n", 0);
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", "false"));
+	CHECK(has("TF_FORCE_GPU_ALLOW_GROWTH", "true") && has(LIMIT, NULL) && said[0] == '\0');
+	/* One that colocd did not place, as in observe mode, is left as it is. */
+	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\n", 0);
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && has("TF_FORCE_GPU_ALLOW_GROWTH", NULL));
+
 	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\nwhy of this\n", 2);
 	CHECK(has(LIMIT, NULL) && has("XLA_PYTHON_CLIENT_PREALLOCATE", "false"));
 	CHECK(strstr(said, "2.0 GiB for this job, not fenced: no MPS, of this\n"));

@@ -26,7 +26,12 @@ class Queries:
                        decisions.reason, decisions.shards, decisions.shard_mib,
                        decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
                        decisions.estimator, decisions.made_s, decisions.smact,
-                       work.way AS retry_way, work.cause AS retry_cause
+                       work.way AS retry_way, work.cause AS retry_cause,
+                       (SELECT job_id FROM culprits WHERE victim_decision = runs.decision
+                          AND victim_job = runs.job_id AND victim_restart = runs.restart - 1
+                       ) AS retry_culprit,
+                       (SELECT count(*) FROM culprits WHERE decision = runs.decision
+                          AND job_id = runs.job_id AND restart = runs.restart) AS victims
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
                   AND work.restart = runs.restart - 1

@@ -67,6 +67,8 @@ def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> 
     estimate = question.estimate
     if estimate is None:
         return exclusive(question.no_estimate, question.detail)
+    if question.held_more:
+        return exclusive(Reason.HELD_MORE, question.held_more)
     if not kinds:
         return exclusive(Reason.NO_SHARED_GPU)
     typed = question.request.demand.type

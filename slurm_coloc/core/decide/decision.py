@@ -66,6 +66,7 @@ class Reason(Code):
     NO_SHARED_GPU = "no-shared-gpu", "no GPU that this job may get is shared"
     FILLS_GPU = "fills-gpu", "the job needs a whole GPU"
     HISTORY_OOM = "history-oom", "the same model ran out of GPU memory before in such a share"
+    HELD_MORE = "held-more", "a job of this model held more than its share and ended a neighbour"
     NO_SHAPE = "no-shape", "colocd does not know the cluster yet"
     LIMIT = "limit", "as a share it could never start under a limit"
     MAX_SLOWDOWN = "max-slowdown", "no share can keep its --coloc-max-slowdown"
@@ -110,7 +111,8 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class Question:
     """One submission: the request, and the estimate or why there is none. ``oom_mib``: the largest
-    share in which the same model ran out of memory before; ``policy``: --coloc-policy."""
+    share in which the same model ran out of memory before; ``policy``: --coloc-policy;
+    ``held_more``: why this model does not share for a while, "" where it may."""
 
     request: JobRequest
     estimate: Estimate | None = None
@@ -118,6 +120,7 @@ class Question:
     detail: str = ""
     oom_mib: int | None = None
     policy: str = "collocate"
+    held_more: str = ""
 
 
 @dataclass(frozen=True, slots=True)

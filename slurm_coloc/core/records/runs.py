@@ -22,13 +22,16 @@ class Evidence(TypedDict, total=False):
     requested_mib: int | None
     in_use_mib: int | None
     free_mib: int | None
+    capacity_mib: int | None
+    others_mib: int | None
 
 
-class Held(TypedDict):
+class Held(TypedDict, total=False):
     """Memory that another job held at the same moment."""
 
     job_id: int
     held_mib: int
+    processes: int
 
 
 class LastSample(TypedDict, total=False):
@@ -36,6 +39,7 @@ class LastSample(TypedDict, total=False):
 
     at_s: float
     held_mib: int
+    gpu_free_mib: int | None
     foreign_mib: int | None
     neighbours: list[Held]
 

@@ -2,7 +2,7 @@
 """Stage launch and finish, the shared GPU: MPS for the job, and the file for slurmstepd.
 
 <run_dir>/<job id>.share tells the SPANK plugin what the tasks of this run get; see spank/README.md.
-It is written for every job of ours that may run on shards; the plugin, which knows whether this
+It is written for every job of ours; the plugin, which knows whether this
 step does, sets the environment and says in the job's output what stands between the job and its
 neighbours.
 """
@@ -31,9 +31,7 @@ def prepare(call: HookCall, state: Mapping[str, Any]) -> tuple[dict[str, Any], s
     """Set up what the run needs; what was done, for the state, and the text of the .share file.
     Never fails: what cannot be had is a reason."""
     if _whole(state):
-        visible = _visible(state["gpu"])
-        text = "\n".join(["share 1", "method alone", *visible]) + "\n" if visible else ""
-        return {"method": Method.ALONE.value, "reason": ""}, text
+        return {"method": Method.ALONE.value, "reason": ""}, _alone(state)
     devices = state["gpu"].get("devices", [])
     levels = [_frameworks(call.settings)]
     try:
@@ -48,11 +46,17 @@ def prepare(call: HookCall, state: Mapping[str, Any]) -> tuple[dict[str, Any], s
 
 def meanwhile(settings: HookSettings, state: Mapping[str, Any]) -> str:
     """The text of the .share file for a Prolog that is ended before ``prepare`` has answered: the
-    job's output tells then that it is not fenced. "" where there is nothing to tell."""
+    job's output tells then that it is not fenced."""
     if _whole(state):
-        return ""
+        return _alone(state)
     found = Chosen(Method.STREAMS, "the Prolog was ended before MPS was set up")
     return _text(settings, state, found, [_frameworks(settings)])
+
+
+def _alone(state: Mapping[str, Any]) -> str:
+    """The .share file of a run on whole GPUs: it is measured, so frameworks must not take them at
+    once (spank/frameworks.c)."""
+    return "\n".join(["share 1", "method alone", *_visible(state["gpu"])]) + "\n"
 
 
 def _whole(state: Mapping[str, Any]) -> bool:

@@ -233,13 +233,15 @@ class Measurer:
             self._accounted_s = now_s
         runs = [run.use for run in self._runs.values()]
         gpus = {job.job_id: job.uuids for job in self._present.jobs.values()}
+        unknown = [use for use in runs if not gpus.get(use.job_id)]
         for reading in readings:
             there = [use for use in runs if reading.uuid in gpus.get(use.job_id, ())]
             there += [u for u in runs if u.job_id in reading.jobs and u not in there]
-            self._accounting.meet(reading.uuid, there)
+            self._accounting.meet(reading.uuid, there, unknown)
             if due:
                 ours = {use.job_id for use in there}
                 others = any(one.job_id not in ours for one in reading.held)
+                others = others or any(use not in there for use in unknown)
                 self._accounting.poll(reading.uuid, there, others=others)
 
     # what leaves this node

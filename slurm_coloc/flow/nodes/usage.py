@@ -54,6 +54,7 @@ class UsedGpu(_Bounded):
 
     uuid: Uuid
     peak_mib: Mib
+    total_mib: Mib | None = None  # of the GPU
     mean_mib: Annotated[float, Field(ge=0, le=MAX_MIB, allow_inf_nan=False)] | None = None
     smact_mean: Ratio | None = None
     smact_max: Ratio | None = None
@@ -79,10 +80,11 @@ class HeldBy(_Bounded):
 
     job_id: JobId
     held_mib: Mib
+    processes: Annotated[int, Field(ge=1, le=2**22)] = 1
 
 
 class LastSample(_Bounded):
-    """The last sample in which the run held memory."""
+    """The last sample in which the run held memory; before it first did, the newest."""
 
     at_s: Time
     held_mib: Mib

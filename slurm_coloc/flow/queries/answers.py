@@ -25,7 +25,7 @@ OBSERVED = (
 #: what replaces these fields of another user's run or decision
 HIDDEN: Answer = dict.fromkeys(
     ("evidence", "fingerprint", "options", "detail", "learning", "used", "blame", "retry",
-     "retry_cause")
+     "retry_cause", "retry_culprit", "culprit", "victims")
 ) | {"features": {}, "request": {}}  # fmt: skip
 
 
@@ -118,13 +118,22 @@ def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
 def explained(store: Store, uid: int | None, found: Found) -> Answer:
     """The decision and the events of a job, as ``uid`` may see them."""
     decision = shown(found.decision)
-    runs = [{**shown(run), "retry": _retry(store, run)} for run in found.runs]
+    runs = [
+        {**shown(run), "retry": _retry(store, run), **_culprits(store, run)} for run in found.runs
+    ]
     events = [shown(one) for one in store.events(found.decision.id, found.job_id)]
     if uid not in (None, found.runs[-1].uid):
         # What follows the bracket is a line of the owner's log.
         events = [{**one, "text": one["text"].split(" (")[0]} for one in events]
         decision, runs = _hidden(decision), [_hidden(run) for run in runs]
     return {"job_id": found.job_id, "decision": decision, "runs": runs, "story": events}
+
+
+def _culprits(store: Store, run: Run) -> Answer:
+    """The neighbour that ended a run, null for none, and how many runs it ended itself."""
+    named = store.culprits.of(*run.key)
+    culprit = picked(named, "job_id", "held_mib", "promised_mib") if named else None
+    return {"culprit": culprit, "victims": store.culprits.victims_of(run)}
 
 
 def _retry(store: Store, run: Run) -> Answer | None:

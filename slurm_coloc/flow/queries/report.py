@@ -19,7 +19,7 @@ Answer = dict[str, Any]
 #: fields of each try that are shown
 TRY = (
     *("restart", "tres", "outcome", "peak_mib", "evidence", "blame", "verdict", "retry"),
-    *("start_s", "end_s", "share_mib"),
+    *("start_s", "end_s", "share_mib", "culprit"),
 )
 MOST_BESIDE = 50  # neighbours that are shown
 

@@ -28,7 +28,7 @@ from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
-from slurm_coloc.flow.submit.site_rules import Modes, slot_of
+from slurm_coloc.flow.submit.site_rules import Modes, held_more, slot_of
 from slurm_coloc.flow.submit.tickets import Texts
 
 log = structlog.get_logger()
@@ -141,6 +141,9 @@ class Decider:
             estimated.detail,
             oom_mib=oom_mib,
             policy=job.coloc.policy,
+            held_more=held_more(
+                self._config.blame, self._store, job.request.uid, estimated.fingerprint, time.time()
+            ),
         )
         decision = decide(question, job.shape, self._rules)
         decision = within(decision, job.request, job.shape, limits)

@@ -16,12 +16,13 @@ from slurm_coloc.core.records.runs import (
     shared,
 )
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, limit_held_by, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Cause, Outcome, limit_held_by, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
 from slurm_coloc.flow.submit.decide import rules_of
 from slurm_coloc.flow.submit.history import Learning, TypeOf, ended, own_peak
+from slurm_coloc.flow.watch import culprits
 from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry, overrun_of
 
 log = structlog.get_logger()
@@ -112,7 +113,9 @@ class Recorder:
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
         peak = own_peak(self._store, over, decision, report, uses) if began else None
-        fault, why = blamed(self._store, over, outcome, report, uses)
+        context_mib = self._config.estimate.context_mib
+        cause = blamed(self._store, over, outcome, report, uses, context_mib)
+        fault = cause.blame if cause else None
         need = next_try.need_of(evidence, peak.peak_mib if peak else None, uses)
         recovery = self._config.recovery
         found = next_try.after(self._store, recovery, over, decision, outcome, fault, need, now)
@@ -138,7 +141,10 @@ class Recorder:
                 return
             self._store.reports.use(run)
             self._note(run, "ended", _how(outcome, found, report, share_mib))
-            self._note_blame(run, fault, why)
+            if cause:
+                self._note_blame(run, cause)
+                if cause.culprit:
+                    culprits.name(self._store, over, cause.culprit, now)
             gpu, victim = self._type_of(run.node), fault in VICTIMS
             self._learning.note(over, decision, outcome, peak, uses, gpu, victim=victim)
             self._plan(over, decision, view, found, now)
@@ -159,9 +165,9 @@ class Recorder:
     def _note(self, run: Run, kind: str, text: str) -> None:
         self._store.note(run.decision, run.job_id, kind, text)
 
-    def _note_blame(self, run: Run, fault: Blame | None, why: str) -> None:
-        if fault and fault is not Blame.UNKNOWN:
-            self._note(run, "blame", next_try.whose(fault, why))
+    def _note_blame(self, run: Run, cause: Cause) -> None:
+        if cause.blame is not Blame.UNKNOWN:
+            self._note(run, "blame", next_try.whose(cause.blame, cause.why))
 
     def _plan(
         self,
@@ -192,7 +198,8 @@ class Recorder:
             self._store.runs.change(other, blame=str(fault), verdict=str(found.verdict))
             # The event of its end says that it was left alone.
             self._note(other, "ended", _failed_by(fault))
-            self._note_blame(other, fault, f"job {run.job_id} on the same server ended by it too")
+            why = f"job {run.job_id} on the same server ended by it too"
+            self._note_blame(other, Cause(fault, why))
             self._plan(other, decision, None, found, now)
 
 
@@ -202,7 +209,7 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
     line = report.evidence.get("line", "") if report.evidence else ""
     if outcome is Outcome.OOM_GPU:
         holder = limit_held_by(report.method, report.fence, line)
-        if holder and share_mib:
+        if holder and share_mib and found.cause not in VICTIMS:
             text += f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}"
         if report.evidence:
             text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"

@@ -82,7 +82,7 @@ def test_a_forged_environment_of_another_user(make_agent: Callable[..., Agent]) 
     train(agent, 8, 1000, 0.1)
     agent.until(lambda: (agent.record(7).get("last") or {}).get("foreign_mib") == 1000, "foreign")
     agent.until(lambda: agent.record(8).get("samples", 0) > 2, "job 8 is seen")
-    assert agent.record(8)["last"] is None and agent.record(8)["pids"] == []
+    assert agent.record(8)["last"]["held_mib"] == 0 and agent.record(8)["pids"] == []
     assert [event["kind"] for event in agent.record(7)["events"]] == ["foreign"]
 
 

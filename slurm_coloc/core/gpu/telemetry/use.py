@@ -20,6 +20,7 @@ from slurm_coloc.core.gpu.telemetry.series import Series
 VERSION = 1
 MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
 GAP_S = 3.0  # samples come each second; a longer time without one is a gap
+LONG_S = 60.0  # a run of which this was watched is known by its own samples
 
 
 class Met(NamedTuple):
@@ -76,10 +77,11 @@ class RunUse:
                 if one.job_id == self.job_id:
                     self.pids.see(at_s, reading.uuid, one)
             held_mib += reading.mib_of(self.job_id)
+        there = [one for one in readings if one.mib_of(self.job_id)]
         if held_mib:
-            there = [one for one in readings if one.mib_of(self.job_id)]
-            neighbours = self._note_last(at_s, held_mib, there)
-            self._meet(neighbours, others, min(past_s, GAP_S))
+            self._meet(self._note_last(at_s, held_mib, there), others, min(past_s, GAP_S))
+        elif readings and not (self.last and self.last["held_mib"]):
+            self._note_last(at_s, 0, readings)  # it may run out of memory at its first step
         if self.series is None:
             self.series = Series(at_s)
         smact = sum(activities) if activities else None
@@ -87,18 +89,19 @@ class RunUse:
         return smact
 
     def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
-        """Keep the state of the GPUs where the run holds memory; MiB of each other job there."""
+        """Keep the state of the GPUs ``there``; MiB of each other job on them."""
         neighbours: dict[int, int] = {}
-        for reading in there:
-            for job_id, mib in reading.jobs.items():
-                if job_id != self.job_id:
-                    neighbours[job_id] = neighbours.get(job_id, 0) + mib
+        processes: dict[int, int] = {}
+        for one in (each for reading in there for each in reading.held):
+            if one.job_id is not None and one.job_id != self.job_id:
+                neighbours[one.job_id] = neighbours.get(one.job_id, 0) + one.mib
+                processes[one.job_id] = processes.get(one.job_id, 0) + 1
         self.last = {
             "at_s": round(at_s, 3),
             "held_mib": held_mib,
             "gpu_free_mib": min(one.free_mib for one in there),
             "neighbours": [
-                {"job_id": job_id, "held_mib": mib}
+                {"job_id": job_id, "held_mib": mib, "processes": processes[job_id]}
                 for job_id, mib in sorted(neighbours.items())[:MOST_NEIGHBOURS]
             ],
             "foreign_mib": sum(one.foreign_mib for one in there),
@@ -148,9 +151,22 @@ class RunUse:
 
     @property
     def complete(self) -> bool:
-        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs,
-        and there is either accounting, which remembers ended processes, or no gap."""
-        return not self.pids.unseen and (self.accounting or self.gap_s <= GAP_S)
+        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs
+        that may have raised its peak, and there is either accounting, which remembers ended
+        processes, or no gap."""
+        return not self._doubtful() and (self.accounting or self.gap_s <= GAP_S)
+
+    def _doubtful(self) -> bool:
+        """Whether a process of an unknown job may have raised the peak. Not where all of them
+        together could not; nor in a long run that had a process of its own in the samples before
+        and after each of them."""
+        unseen = self.pids.unseen
+        if not unseen:
+            return False
+        could: dict[str, int] = unseen.get("could_mib", {})
+        if could and all(mib <= self.peak_on(uuid) for uuid, mib in could.items()):
+            return False
+        return bool(unseen.get("instead", 1)) or self.until_s - self.since_s < LONG_S
 
     def record(self) -> Plain:
         """The run's record; see the top of this file."""
