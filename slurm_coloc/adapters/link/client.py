@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +90,9 @@ class Wire:
         """Send a request's JSON as it stands, return the answer; raises DaemonUnreachable."""
         try:
             self._limit()
-            self._sock.sendall(self._seal(text))
+            # A colocd that hangs up at once has said why before.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self._sock.sendall(self._seal(text))
             return frames.read_answer(self._open(self._line(frames.MAX_ANSWER)))
         except TimeoutError:
             text_ = f"{self.where}: colocd gave no answer within {self._limit_s:.1f} s; see its log"
