@@ -5,10 +5,13 @@ waits; and what of the way of a ticket may be missing, wrong or hostile, costs i
 Where an estimate came from stands in colocd's log of the decision (estimate=ticket, known, none).
 """
 
+import base64
 import json
 import re
+import secrets
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,15 +32,13 @@ HELD = ("--hold", "--gpus=1", "--mem=10", "--wrap=true")
 @pytest.fixture
 def tag(request: pytest.FixtureRequest) -> str:
     """What makes the texts of a test different from all others'."""
-    return str(request.node.name)
+    return f"{request.node.name}-{secrets.token_hex(4)}"
 
 
 def text_file(lab: Lab, user: str, name: str, millions: int = 300) -> Path:
-    """A summary that nobody has sent before: its layers are called after ``name``."""
+    """A summary that nobody has sent before: it ends with ``name``."""
     path = lab.home(user) / f"{name}.txt"
-    path.write_text(
-        mlp_summary(millions).replace("Total params", "\nTotal params", 1) + f"{name}\n"
-    )
+    path.write_text(f"{mlp_summary(millions)}{name}\n")
     path.chmod(0o644)
     return path
 
@@ -108,9 +109,6 @@ def ticket(lab: Lab, user: str, path: Path, batch_size: int = 32) -> str:
 
 def pack_file(path: Path) -> str:
     """As spank/encode.c packs it: the best compression that there is."""
-    import base64
-    import zlib
-
     return base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode()
 
 
@@ -120,9 +118,8 @@ def own_slurm(lab: Lab, user: str, plugstack: str) -> dict[str, str]:
     (home / "plugstack.conf").write_text(plugstack + "\n")
     lines = (lab.dir / "slurm.conf").read_text().splitlines()
     kept = [line for line in lines if not line.lower().startswith("plugstackconfig")]
-    (home / "slurm.conf").write_text(
-        "\n".join([*kept, f"PlugStackConfig={home}/plugstack.conf"]) + "\n"
-    )
+    kept.append(f"PlugStackConfig={home}/plugstack.conf")
+    (home / "slurm.conf").write_text("\n".join(kept) + "\n")
     return {"SLURM_CONF": f"{home}/slurm.conf"}
 
 
@@ -209,7 +206,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 def processes(lab: Lab) -> dict[str, int]:
     """colocd's main process and its front."""
-    main = lab.daemon("colocd").proc.pid
+    main = lab.colocd.pid
     children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
     (front,) = [
         int(pid)
