@@ -46,7 +46,7 @@ class Options(BaseModel):
         return Given(self.batch_size, self.seq_len, self.optimizer, self.precision, self.alloc_conf)
 
 
-class Kept:
+class PackedTexts:
     """Packed texts by their hashes, the last ones. A submission that names a text by its hash and
     other options than its ticket's can so be estimated for the next time."""
 
@@ -85,7 +85,7 @@ class Tickets:
         """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
         self._main = main
         self._estimates = Estimates(config)
-        self._kept = Kept()
+        self._texts = PackedTexts()
 
     async def start(self) -> None:
         """Start what reads the texts; never raises."""
@@ -111,7 +111,7 @@ class Tickets:
             where = ".".join(str(part) for part in first["loc"])
             raise UsageFault(f"ticket: {where}: {first['msg']}", "bad-request") from None
         text = hashlib.sha256(options.summary.encode()).hexdigest()
-        self._kept.put(peer.uid, text, options.summary)
+        self._texts.put(peer.uid, text, options.summary)
         request = {
             "uid": peer.uid,
             "text": text,
@@ -131,7 +131,7 @@ class Tickets:
     ) -> Message:
         """Estimate a text of which a submission had no estimate, for its next one; raises
         ColocError."""
-        packed = packed or self._kept.get(text)
+        packed = packed or self._texts.get(text)
         if packed is None:
             raise ColocError("the text is not here", "unknown")
         estimates = self._estimates

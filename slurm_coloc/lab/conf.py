@@ -133,6 +133,7 @@ def plugstack_conf(spec: LabSpec, site: Site) -> str:
         f"optional {d}/spank/coloc.so",
         f"run_dir={d}/nodes/%n/jobs",
         f"ticket={d}/spank/coloc-ticket",
+        f"ticket_ms={min(5 * spec.deadline_ms, 10_000)}",
     ]
     if site.link_port:  # no Unix socket for users, as on a login node
         words.append(f"socket={d}/not-on-this-host.sock controllers=127.0.0.1:{site.link_port}")
@@ -180,7 +181,7 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         },
         "mode": {"default": spec.mode},
         "pool": {"shard_mib": spec.shard_mib},
-        "estimate": {"time_limit_ms": spec.deadline_ms - 60},
+        "estimate": {"time_limit_ms": min(10 * spec.deadline_ms, 60_000)},
         "hooks": {"spool_dir": f"{d}/coloc/spool"},
         "sharing": {"mps_control": f"{d}/bin/nvidia-cuda-mps-control"},
         "agent": {"dcgmi": f"{d}/bin/dcgmi"},

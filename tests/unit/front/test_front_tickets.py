@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ticket's way through colocd's two processes: asked for at the public socket, used at the hook's.
+"""A ticket's way through colocd's two processes: from the public socket to the hook's.
 
 No Slurm is here, so no decision follows from the estimate; colocd's log says where it came from.
 """
