@@ -25,7 +25,8 @@ TERMINAL = frozenset(
 REQUEUED_HELD = "job requeued in held state"
 # In place of a decision id: colocd left the job alone, or (etc/coloc.lua) did not answer.
 NO_DECISION = "000000000000"
-_MARK = re.compile(r"(?:^|; )coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|;)")
+# Other programs may keep what is theirs beside it, with whatever between.
+_MARK = re.compile(r"(?:^|[;,|\s])coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|[;,|\s])")
 
 
 @dataclass(frozen=True, slots=True)
