@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, quiet. Anything
- * else disables.
+ * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, hooks=/DIR or
+ * off, quiet. Anything else disables.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +40,12 @@ static bool parse_one(const char *word, struct coloc_args *args)
 		return parse_kib(word + 8, &args->max_bytes);
 	if (strncmp(word, "run_dir=", 8) == 0)
 		return parse_dir(word + 8, args->run_dir, sizeof(args->run_dir));
+	if (strcmp(word, "hooks=off") == 0) {
+		args->hooks[0] = '\0';
+		return true;
+	}
+	if (strncmp(word, "hooks=", 6) == 0)
+		return parse_dir(word + 6, args->hooks, sizeof(args->hooks));
 	return false;
 }
 
@@ -48,6 +54,7 @@ bool coloc_args_parse(struct coloc_args *args, int ac, char *argv[])
 	memset(args, 0, sizeof(*args));
 	args->max_bytes = (size_t) COLOC_MAX_KIB * 1024;
 	snprintf(args->run_dir, sizeof(args->run_dir), "%s", COLOC_RUN_DIR);
+	snprintf(args->hooks, sizeof(args->hooks), "%s", COLOC_HOOKS);
 
 	for (int i = 0; i < ac; i++) {
 		if (!parse_one(argv[i], args)) {
