@@ -65,7 +65,7 @@ class Requests:
     def _status(self, *, trusted: bool) -> Message:
         parts = self._parts
         mode = "off" if parts.switched_off else parts.config.mode.default
-        links = parts.nodes.links() if self.linked else []
+        links = parts.nodes.links() if self.linked or trusted else []
         return {
             "mode": mode,
             "role": str(parts.role.part),
