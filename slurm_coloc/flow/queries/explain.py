@@ -54,10 +54,22 @@ async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
         "slurm_error": trouble,
         "time_limits": [answers.picked(one, *STRETCHED) for one in stretches],
         "binding": bound,
+        "setup": setup_text(run, decision),
         "next": f"colocd is putting it back into the queue: {work[0].tres}"
         if work
         else next_text(config, decision, run, view, recovered),
     }
+
+
+def setup_text(run: Run, decision: StoredDecision) -> str:
+    """That the node of a share said nothing at its start; "" where it did, or has not begun."""
+    began = run.node and run.start_s and run.state != "PENDING"
+    if not began or run.gpu_uuids is not None or not shared(run.tres or "", decision):
+        return ""
+    return (
+        f"{run.node} told colocd nothing at the start of this run: unless colocd was away then, it"
+        " ran without slurm-coloc's setup there, neither fenced nor measured"
+    )
 
 
 def _why(reason: str, detail: str | None) -> str:
