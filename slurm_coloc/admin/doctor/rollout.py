@@ -29,7 +29,7 @@ SETUP = ("gres", "conf_s", "slurmd_s", "stack_s", "plugin", "plugstack", "hooks"
 def examine(config: Config, path: Path | None) -> Iterator[Finding]:
     """All checks. ``path``: the slurm.conf that is to be used; None: slurmctld's own as it lies
     there now. Raises UsageFault where it cannot be read, SlurmError without slurmctld."""
-    conf, shape, views = asyncio.run(_asked(config))
+    conf, shape, views = asyncio.run(_read(config))
     place = Path(slurm_conf.value(conf, "SLURM_CONF") or "/etc/slurm/slurm.conf")
     lines = probe.plugstack(path or place)
     if not lines:
@@ -45,7 +45,7 @@ def examine(config: Config, path: Path | None) -> Iterator[Finding]:
     yield rollout.next_step(found, site)
 
 
-async def _asked(config: Config) -> tuple[dict[str, str], ClusterShape, list[JobView]]:
+async def _read(config: Config) -> tuple[dict[str, str], ClusterShape, list[JobView]]:
     slurm = connect(config.daemon, briefly=True)
     return await slurm.config(), await slurm.shape(), await slurm.all_jobs()
 

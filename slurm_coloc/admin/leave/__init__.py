@@ -13,7 +13,7 @@ from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.slurm import SlurmClient, connect
 from slurm_coloc.admin import limits_applied
 from slurm_coloc.admin.doctor.colocd import Answer, read_status
-from slurm_coloc.admin.leave import lines
+from slurm_coloc.admin.leave.conf_edits import node_edits, slurm_conf_edits
 from slurm_coloc.admin.leave.plan import (
     Facts,
     Shares,
@@ -57,9 +57,9 @@ async def read(config: Config, slurm: SlurmClient | None = None) -> Facts:
         shape=shape,
         limits_set=_limits(config, shape),
         in_force=_in_force(conf, shape),
-        edits=tuple(lines.slurm_conf_edits(probe.plugstack(place))),
+        edits=tuple(slurm_conf_edits(probe.plugstack(place))),
         node_edits=tuple(
-            lines.node_edits(probe.plugstack(place.parent / "gres.conf"), probe.plugstack(stack))
+            node_edits(probe.plugstack(place.parent / "gres.conf"), probe.plugstack(stack))
         ),
         linked=tuple(row["node"] for row in linked),
         offering=tuple(row["node"] for row in linked if _offers(row)),

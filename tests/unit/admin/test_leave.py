@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_coloc.admin.leave.lines import node_edits, plain_gres, slurm_conf_edits
+from slurm_coloc.admin.leave.conf_edits import node_edits, plain_gres, slurm_conf_edits
 from slurm_coloc.admin.leave.plan import (
     Facts,
     Shares,
