@@ -107,7 +107,7 @@ test-unit: .venv ## the tests that need neither Slurm nor root
 
 # The Docker cluster: SLURM=trixie|sid|bookworm, NAME=... for one beside others, KEEP=1 leaves it up.
 SLURM ?= trixie
-cluster-up cluster-down cluster-test: export SLURM := $(SLURM)
+cluster-up cluster-down cluster-test rollout-test: export SLURM := $(SLURM)
 
 .PHONY: cluster-up
 cluster-up: ## six containers: controller, slurmdbd, MariaDB, two GPU nodes, login (SLURM=trixie|sid|bookworm)
@@ -120,6 +120,10 @@ cluster-down: ## remove that cluster's containers, network and volumes
 .PHONY: cluster-test
 cluster-test: .venv ## tests/compose on that cluster, brought up if it is not; KEEP=1 leaves it up
 	@docker/cluster test $(ARGS)
+
+.PHONY: rollout-test
+rollout-test: .venv ## the guide's order and wrong ones on three hosts of Debian's Slurm in Docker (SLURM=trixie|sid)
+	@docker/rollout test $(ARGS)
 
 .PHONY: bench
 bench: setup ## simulator, hook latency, submission rate on a private Slurm (needs root or sudo)

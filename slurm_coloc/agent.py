@@ -24,6 +24,7 @@ from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.client.connect import STANDBY, error_code
 from slurm_coloc.flow.measure.gate_watchdog import open_gate
+from slurm_coloc.flow.measure.node_setup import NodeSetup
 from slurm_coloc.flow.measure.sampler import Sampler
 from slurm_coloc.flow.node.deliver import read_spooled, settle_spooled
 
@@ -47,6 +48,7 @@ class Agent:
         self._sampler = Sampler(settings, self._uid) if settings.sample else None
         self._me = Me(self._uid, "", node, settings.munge_socket)
         self._node = node
+        self._setup = NodeSetup(os.environ, node)
         self._later: dict[str, float] = {}  # reports that were refused for now, until when
         self._cleaned_s = 0.0
         self._alone_s: float | None = None  # since when (monotonic); None: linked, or done
@@ -124,6 +126,7 @@ class Agent:
         """Send a heartbeat; raises DaemonUnreachable where a standby answers, or colocd refuses."""
         figures = self._sampler.heartbeat() if self._sampler else {}
         node = self._me.node
+        figures["setup"] = await asyncio.to_thread(self._setup.latest)
         answer = await link.call(
             "beat", node=node, version=__version__, spooled=len(self._names()), **figures
         )

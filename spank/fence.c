@@ -294,8 +294,11 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	long each_mib;
 	bool mps;
 
-	if (!share.known)
+	if (!share.known) {
+		if (batch && shards > 0)
+			coloc_node_hook_missed();
 		return;
+	}
 	name_devices(spank);
 	if (shards <= 0 && on_slice())
 		shards = 1; /* a MIG device is one share of its own size */

@@ -55,6 +55,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if (learning := decision.get("learning")) and learning["why"]:
         yield "Earlier runs", _learned(learning)
     yield "Which GPU", _place(run, live)
+    if answer.get("setup"):
+        yield "On the node", answer["setup"]
     if live and live["state"] == "PENDING":
         yield "Why pending", f"{live['reason'] or 'no reason yet'}: {live['reason_text']}"
         for line in live.get("limits", ()):

@@ -182,11 +182,18 @@ void test_fence(void)
 	/* Several GPUs: a task that has one of them, by what it may open, by number, by UUID. */
 	own_gpu();
 
-	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was. */
+	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was, and
+	 * the job's output says so. */
 	join(NULL, 11);
-	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && strstr(said, "not set up"));
 	join("share 2\nmethod mps\nshard_mib 1024\n", 11);
-	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && strstr(said, "not set up"));
+	join(NULL, 0); /* on a whole GPU there is nothing to hold */
+	CHECK(said[0] == '\0');
+	fake_job.step = 0;
+	join(NULL, 11);
+	CHECK(said[0] == '\0');
+	fake_job.step = SLURM_BATCH_SCRIPT;
 	put("n1/jobs/real", MPS, strlen(MPS));
 	unlink("n1/jobs/7.share");
 	CHECK(symlink("real", "n1/jobs/7.share") == 0);

@@ -71,10 +71,22 @@ async def explain(site: Site, peer: Peer, message: Answer) -> Answer:
         "live": live,
         "slurm_error": trouble,
         "binding": bound,
+        "setup": setup_text(stored.run, stored.decision),
         "next": f"colocd is putting it back into the queue: {stored.recovering}"
         if stored.recovering
         else next_text(site.config, stored.decision, stored.run, view, stored.recovered),
     }
+
+
+def setup_text(run: Run, decision: StoredDecision) -> str:
+    """That the node of a share said nothing at its start; "" where it did, or has not begun."""
+    began = run.node and run.start_s and run.state != "PENDING"
+    if not began or run.gpu_uuids is not None or not shared(run.tres or "", decision):
+        return ""
+    return (
+        f"{run.node} told colocd nothing at the start of this run: unless colocd was away then, it"
+        " ran without slurm-coloc's setup there, neither fenced nor measured"
+    )
 
 
 def _why(reason: str, detail: str | None) -> str:
