@@ -59,11 +59,9 @@ class OtherUsers:
         return found - {view.job_id}
 
     def _may_share(self, view: JobView, other: JobView) -> bool:
-        if other.uid == view.uid:
-            return True
-        return (
-            self._share_with == "account" and bool(view.account) and view.account == other.account
-        )
+        if self._share_with == "account" and view.account:
+            return view.account == other.account
+        return view.uid == other.uid
 
 
 def _left(other: JobView) -> bool:
