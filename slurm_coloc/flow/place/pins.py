@@ -33,7 +33,8 @@ from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.recording import Recording
-from slurm_coloc.flow.place.snapshot import Closed, Sources, is_steered
+from slurm_coloc.flow.place.rules import is_steered
+from slurm_coloc.flow.place.snapshot import Closed, Sources
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()

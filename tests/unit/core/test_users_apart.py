@@ -111,3 +111,27 @@ def test_no_answer_brings_two_users_together(look: Snapshot) -> None:
     for pin, uid in there(look):
         users.setdefault(pin, set()).add(uid)
     assert all(len(who) == 1 for who in users.values()), users
+
+
+def test_idle_gpus_first_while_no_job_asks_for_whole_ones() -> None:
+    """Which of the two decides: the key, or the queue."""
+    there = Running(7, ADA, "n1", (0,), 10, smact=0.1)
+    nodes = (node("n1", device(0, used=10, free_mib=29 * GIB), device(1)),)
+    look = world(waiting(1, ADA), nodes=nodes, running=(there,), policy="best-fit")
+    assert answers(look)[1].pin == Pin("n1", "a100-1")
+    mixed = replace(look, waiting=(*look.waiting, replace(waiting(2, BEN, 0), ours=False)))
+    assert answers(mixed)[1].pin == Pin("n1", "a100-0")
+    always = replace(mixed, rules=replace(mixed.rules, idle_first=True))
+    assert answers(always)[1].pin == Pin("n1", "a100-1")
+    never = replace(look, rules=replace(look.rules, idle_first=False))
+    assert answers(never)[1].pin == Pin("n1", "a100-0")
+
+
+def test_accounts_share_where_the_site_says_so() -> None:
+    there = Running(7, ADA, "n1", (0,), 10, smact=0.1, account="lab")
+    nodes = (node("n1", device(0, used=10, free_mib=29 * GIB)),)
+    look = world(waiting(1, BEN), nodes=nodes, running=(there,))
+    look = replace(look, rules=replace(look.rules, share_with="account"))
+    assert answers(look)[1].pin is None, "an account that is not known is nobody else's"
+    known = replace(look, waiting=(replace(look.waiting[0], account="lab"),))
+    assert answers(known)[1].pin == Pin("n1", "a100-0")
