@@ -100,6 +100,7 @@ PLACES = {
     Why.GAVE_UP: "it waited for placement.max_pin_s: Slurm places the job",
     Why.NOT_YET: "Slurm does not consider the job yet (held, dependent, delayed, beyond a limit)",
     Why.ENOUGH: "placement.ahead jobs before it are placed first",
+    Why.USERS: "every GPU with room has jobs of users that it may not share with (sharing.with)",
     Why.BOUND: "a slowdown limit, its own or a neighbour's, closes every GPU with room",
 }
 

@@ -92,6 +92,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
     lines.append(
         "PartitionName=main Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00"
         " DefMemPerCPU=1000 PriorityJobFactor=1 State=UP"
+        + (" ExclusiveUser=YES" if spec.exclusive_user else "")
     )
     return "\n".join(lines) + "\n" + spec.slurm_conf_extra.rstrip("\n") + "\n"
 
@@ -189,6 +190,8 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         "sharing": {"mps_control": f"{d}/bin/nvidia-cuda-mps-control"},
         "agent": {"dcgmi": f"{d}/bin/dcgmi"},
     }
+    if not spec.exclusive_user and not spec.steered:
+        base["sharing"]["with"] = "anyone"
     if site.link_port:
         where = f"127.0.0.1:{site.link_port}"
         munge = f"{d}/munge/socket"

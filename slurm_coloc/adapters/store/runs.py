@@ -83,6 +83,11 @@ class Runs(Table[Run]):
         """Runs that have not ended as far as we know, oldest first."""
         return self._where("open = 1 ORDER BY job_id, restart")
 
+    def launched_on(self, uuids: Collection[str]) -> list[Run]:
+        """Open runs that a Prolog saw on one of these GPUs."""
+        began = self._where("open = 1 AND gpu_uuids IS NOT NULL")
+        return [run for run in began if not set(uuids).isdisjoint(run.gpu_uuids or ())]
+
     def of_job(self, job_id: int) -> list[Run]:
         """All runs of a job id, of all decisions (ids start again after ``slurmctld -c``)."""
         return self._where("job_id = ? ORDER BY rowid", job_id)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.slurm import connect
+from slurm_coloc.admin.doctor import sharing
 from slurm_coloc.admin.rules import placement as steerchecks
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.admin.rules.slurm_conf import Conf, value
@@ -38,8 +39,10 @@ def checks(
         names = ", ".join(sorted(registry()))
         text = f"placement.policy = {place.policy!r}"
         yield Finding("placement-policy", Status.FAIL, text, f"choose one of {names}")
+    yield from sharing.checks(config, shape, limits)
     if place.mode == "native":
-        yield from steerchecks.native(conf, node_gate=place.node_gate, gate=place.smact_gate)
+        yield steerchecks.native(conf, shape.release, place.idle_first)
+        yield from steerchecks.native_gate(conf, node_gate=place.node_gate, gate=place.smact_gate)
         if place.node_gate:
             yield _figures(config)
         return

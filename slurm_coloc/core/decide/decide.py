@@ -9,6 +9,7 @@ import math
 import re
 from dataclasses import replace
 
+from slurm_coloc.core.decide.apart import not_apart
 from slurm_coloc.core.decide.decision import (
     Action,
     Decision,
@@ -59,7 +60,9 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
     return Decision(Action.EXCLUSIVE, reason, detail=detail)
 
 
-def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> Decision:
+def _reserve(
+    question: Question, kinds: tuple[SharedGpu, ...], shape: ClusterShape, rules: Rules
+) -> Decision:
     """Shards on the smallest of ``kinds`` that holds the job with room to spare. ``kinds``: those
     that the job may get, smallest first."""
     if question.policy != "collocate":
@@ -84,6 +87,8 @@ def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> 
         named = typed or (kind.type if position else None)
         if position and named is None:
             break
+        if why := not_apart(question.request, shape, rules):
+            return exclusive(Reason.SHARING_WITH, why)
         return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
     largest_mib = kinds[-1].shards * rules.sizing.shard_mib
     return exclusive(Reason.FILLS_GPU, f"{estimate.upper_mib} MiB of {largest_mib} MiB")
@@ -158,7 +163,7 @@ def decide(question: Question, shape: ClusterShape, rules: Rules) -> Decision:
         return early
     gpus = request.demand.gpus
     kinds = shared_gpus(request, request.demand.type, shape, rules.pool, gpus)
-    decision = or_slice(_reserve(question, kinds, rules), question, shape, rules)
+    decision = or_slice(_reserve(question, kinds, shape, rules), question, shape, rules)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision
     return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

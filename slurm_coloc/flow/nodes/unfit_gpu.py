@@ -21,6 +21,7 @@ from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.nodes.other_users import OtherUsers
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
 from slurm_coloc.flow.recover.retry_limit import refused
 
@@ -42,6 +43,7 @@ class Gate:
         self._store, self._slurm = context.store, context.slurm
         self._context, self._off, self._see = context, context.off, see
         self._places = context.config.recovery.raise_by == "priority"  # priorities may be set
+        self._others = OtherUsers(context)
         self._ordering: set[tuple[str, int]] = set()
         self._later: dict[Key, float] = {}  # when (monotonic) the next check is due
 
@@ -62,6 +64,8 @@ class Gate:
         if not self._config.enabled or decision.mode != "on" or not _placed(decision):
             return None
         found = [why for gpu in gpus if (why := unfit(gpu, need_mib, self._config.slack_mib))]
+        if need_mib is not None and (others := await self._others.on(view, gpus)):
+            found.append(others)
         if unfenced and need_mib is not None and self._config.require_fence:
             found.append(f"nothing would hold its memory: {unfenced}")
         if not found:

@@ -34,7 +34,7 @@ SHAPE = ClusterShape(
     "c",
     (24, 11, 5),
     (NodeShape("g1", ("main",), (), "a100", 2, 78, cpus=32),),
-    (PartitionShape("main", default=True),),
+    (PartitionShape("main", default=True, exclusive_user=True),),
 )
 SCRIPT = "#!/bin/bash\npython train.py\n"
 
