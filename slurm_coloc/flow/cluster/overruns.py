@@ -3,7 +3,7 @@
 
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
 from pydantic import Field
