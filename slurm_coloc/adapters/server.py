@@ -67,11 +67,6 @@ def error_answer(err: ColocError) -> Message:
     return {"v": 1, "ok": False, "error": {"code": err.code, "message": err.message}}
 
 
-def busy(text: str) -> bytes:
-    """The line that tells somebody to ask later."""
-    return encode(error_answer(ColocError(f"busy: {text}", "busy")))
-
-
 def decode(line: bytes) -> Message:
     """The request in a line; raises UsageFault."""
     try:
@@ -223,9 +218,9 @@ class Server:
                 return
             conn.setblocking(False)
             peer = _peer(conn)
-            if text := self._refusal(peer):
+            if refusal := self._refusal(peer):
                 with conn, suppress(OSError):
-                    conn.send(busy(text))
+                    conn.send(encode(error_answer(refusal)))
                 continue
             task = loop.create_task(self._serve(conn, peer))
             self._tasks.add(task)
@@ -235,17 +230,18 @@ class Server:
         if self._listener:
             asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
-    def _refusal(self, peer: Peer) -> str:
-        """Why a new connection is closed at once; "" where it has got a place."""
+    def _refusal(self, peer: Peer) -> ColocError | None:
+        """Why a new connection is closed at once; None where it has got a place."""
         if not self._everybody and peer.uid not in self._trusted:
-            return "this socket is slurmctld's"
+            return UsageFault("this socket is slurmctld's", "not-allowed")
         if self._connects.take(peer.uid, time.monotonic()):
             self._log("busy", uid=peer.uid, error="too many connects")
-            return f"more than {CONNECTS_S:g} connections a second of this user"
+            text = f"busy: more than {CONNECTS_S:g} connections a second of this user"
+            return ColocError(text, "busy")
         if not self._connections.enter(peer.uid):
             self._log("busy", uid=peer.uid, error="too many connections")
-            return "too many connections of this user, or of all"
-        return ""
+            return ColocError("busy: too many connections of this user, or of all", "busy")
+        return None
 
     def _log(self, event: str, **fields: Any) -> None:
         untold = self._logged.take(event, time.monotonic())
