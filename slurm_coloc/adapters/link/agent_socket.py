@@ -41,7 +41,7 @@ def trusted() -> frozenset[int]:
 
 
 @contextlib.contextmanager
-def opened(run_dir: Path) -> Iterator[int]:
+def open_folder(run_dir: Path) -> Iterator[int]:
     """A descriptor of the folder; raises OSError where it is missing or not root's alone."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(run_dir / FOLDER, flags)
@@ -68,7 +68,7 @@ class AgentWire(Wire):
         self._begin, self._all_s = time.monotonic(), deadline_s
         super().__init__("agent", min(deadline_s * TAKEN_PART, TAKEN_MOST_S))
         try:
-            with opened(run_dir) as fd:
+            with open_folder(run_dir) as fd:
                 self._connect(socket.AF_UNIX, address_in(fd), deadline_s)
             uid = served_by(self._sock)
         except FileNotFoundError:

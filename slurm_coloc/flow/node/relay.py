@@ -81,7 +81,7 @@ class Relay:
 
     def _is_there(self) -> bool:
         try:
-            with agent_socket.opened(self._run_dir) as fd:
+            with agent_socket.open_folder(self._run_dir) as fd:
                 return os.stat(agent_socket.NAME, dir_fd=fd).st_ino == self._inode
         except OSError:
             return False
@@ -93,7 +93,7 @@ class Relay:
             pass
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            with agent_socket.opened(self._run_dir) as fd:
+            with agent_socket.open_folder(self._run_dir) as fd:
                 temporary = f".{os.getpid()}.tmp"
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=fd)
