@@ -240,7 +240,8 @@ def test_what_is_not_this_nodes_is_not_passed_on(rig: Rig) -> None:
         with wire, pytest.raises(DaemonUnreachable, match=code):
             wire.exchange(request)
     for words in (b"", b"x\n", b"[" * 60000 + b"\n", b"\0" * 100000):
-        with agent_socket.open_folder(rig.settings.run_dir) as fd, socket.socket(socket.AF_UNIX) as sock:
+        sock = socket.socket(socket.AF_UNIX)
+        with agent_socket.open_folder(rig.settings.run_dir) as fd, sock:
             sock.connect(agent_socket.address_in(fd))
             sock.sendall(words)
     assert rig.jobs() == []
