@@ -39,6 +39,7 @@ WAITING = 256  # connections without an accepted credential, of strangers and of
 WAITING_A_HOST = 16  # of them of one origin
 BACKLOG = 4096
 ACCEPTED_A_TURN = 64  # connections, about 1 ms: the loop does other work between
+STOP_S = 1.0  # for connections to end
 NO_FILES_S = 0.5  # pause where this process has no file descriptors left
 LOG_EVERY_S = 1.0
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close at once, keep nothing of the connection
@@ -89,8 +90,10 @@ class LinkServer:
             asyncio.get_running_loop().remove_reader(one)
             one.close()
         self._listeners = []
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_S)
         self._decoders.close()
 
     def _accept(self, listener: socket.socket) -> None:

@@ -8,11 +8,10 @@ free, connects from any port. Sources: bindresvport(3), ip(7); NFS takes its por
 
 import errno
 import os
-import random
 import socket
 from collections.abc import Iterator
 
-FIRST, LAST = 665, 1023
+FIRST, COUNT = 665, 1024 - 665
 TRIES = 6
 
 _TAKEN = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
@@ -27,7 +26,7 @@ def bind(sock: socket.socket) -> bool:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     for _ in range(TRIES):
         try:
-            sock.bind(("", random.randint(FIRST, LAST)))
+            sock.bind(("", FIRST + int.from_bytes(os.urandom(2), "big") % COUNT))
         except OSError as err:
             if err.errno not in _TAKEN:
                 return False  # the host does not let us: a container, a security module

@@ -147,7 +147,8 @@ def request_reservation(
     found = answer.get("reservation")
     if not isinstance(found, dict):
         return _unavailable("colocd has decided nothing for this job"), {}
-    return {"available": True, **found}, unfit if isinstance(unfit, dict) else {}
+    where = {"from": answer["from"]}
+    return {"available": True, **found, **where}, unfit if isinstance(unfit, dict) else {}
 
 
 def _facts(device: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def _request(call: HookCall, request: dict[str, Any], deadline_s: float) -> dict
     wire.close()
     if answer.get("ok") is not True:
         raise DaemonUnreachable(f"colocd refused: {str(answer.get('error'))[:200]}")
-    return answer
+    return {**answer, "from": wire.where}
 
 
 def gpus_now(call: HookCall) -> dict[str, Any]:
@@ -253,7 +254,7 @@ def _line(job: HookJob, state: dict[str, Any]) -> str:
     else:
         words.append(f"gpu=unavailable reason={gpu['reason']!r}")
     if held["available"]:
-        words.append(f"decision={held['decision']} shards={held['shards']}")
+        words.append(f"decision={held['decision']} shards={held['shards']} from={held['from']!r}")
     else:
         words.append(f"reservation=unknown why={held['reason']!r}")
     words.append(f"sharing={shared['method']}")
