@@ -3,26 +3,15 @@
 
 import asyncio
 import base64
-import os
-import signal
-import time
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
 from slurm_coloc.config import EstimateConfig
-from slurm_coloc.core.decide.decision import Reason
 from slurm_coloc.core.decide.prepared import Estimated, Prepared
-from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.request import WARM_UP, Given
-from slurm_coloc.flow.prepare import children
 from slurm_coloc.flow.prepare.estimates import Estimates
-from slurm_coloc.flow.prepare.remembered import Remembered
-from slurm_coloc.flow.prepare.turns import MAX_WAITING, Turns, Work
-from tests.unit.estimate.texts import example
 
 ADA, BEN, CLEO = 1001, 1002, 1003
 GIVEN = Given(batch_size=32)
@@ -35,9 +24,7 @@ def pack(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def with_estimates(
-    work: Callable[[Estimates], Awaitable[Found]], **config: Any
-) -> Found:
+def with_estimates(work: Callable[[Estimates], Awaitable[Found]], **config: Any) -> Found:
     """What ``work`` gives with estimates that are ready."""
 
     async def run() -> Found:
