@@ -56,7 +56,7 @@ def parse_summary(text: str) -> Summary:
     if not begins and recorded:
         return _with_recording(_of_recording(recorded), recorded, lost)
     if not begins and lost:
-        raise fail("damaged", lost[0])
+        raise fail("unknown_format", f"no model summary was found in the text: {lost[0]}")
     if not begins:
         raise fail(
             "unknown_format",

@@ -21,8 +21,8 @@ from tests.unit.estimate.bombs import BOMBS, pack
 
 CONFIG = EstimateConfig()
 DEFAULTS = defaults_of(CONFIG, load_stacks(CONFIG))
-#: function calls, of which a second has some ten millions; an example needs 50,000 at most
-MOST_CALLS = 8_000_000
+#: function calls, of which a second has ten to twenty millions; an example needs 50,000 at most
+MOST_CALLS = 10_000_000
 
 
 def estimated(text: str) -> Prepared:
