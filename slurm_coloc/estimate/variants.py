@@ -6,7 +6,8 @@ Pure: it runs in a child of its own for each text (flow/prepare).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from slurm_coloc.core.decide.decision import Estimate, Reason
@@ -20,6 +21,7 @@ from slurm_coloc.estimate.api import (
     estimate,
     settled,
 )
+from slurm_coloc.estimate.estimator import Estimate as Answer
 from slurm_coloc.estimate.features import features, fingerprint
 from slurm_coloc.estimate.lexing import fail
 from slurm_coloc.estimate.packed import unpack_summary
@@ -79,19 +81,20 @@ def prepared(packed: str, given: Given, defaults: Defaults) -> Prepared:
     try:
         texts = _texts(unpack_summary(packed))
         options = training_options(given, defaults)
-        cases = [_Case(name, several) for name in defaults.stacks for several in (False, True)]
+        stacks = {
+            name: with_allocator(stack, given.alloc_conf) for name, stack in defaults.stacks.items()
+        }
+        cases = [_Case(name, several) for name in stacks for several in (False, True)]
         for text in texts:
-            model = _Model(parse_summary(text), options, given.alloc_conf, defaults)
+            model = _Model(parse_summary(text), options, defaults.estimator)
             for case in cases:
-                case.add(model)
-            if all(case.largest and case.largest.estimated.estimate is None for case in cases):
-                break
+                case.add(model, stacks[case.stack].stack)
     except (SummaryError, UsageFault) as err:
         return Prepared.without(Reason.BAD_SUMMARY, err.message)
-    found = [case.largest for case in cases if case.largest]
+    made = [case.variant(stacks[case.stack]) for case in cases]
     if len(texts) > 1:
-        found = [replace(one, estimated=replace(one.estimated, key="")) for one in found]
-    return Prepared(tuple(found))
+        made = [replace(one, estimated=replace(one.estimated, key="")) for one in made]
+    return Prepared(tuple(made))
 
 
 def _texts(text: str) -> list[str]:
@@ -102,76 +105,95 @@ def _texts(text: str) -> list[str]:
 
 
 class _Model:
-    """One text and what is the same in all of its estimates."""
+    """One text with the user's options. What is the same in all of its variants is made once."""
 
-    def __init__(
-        self, summary: Summary, options: TrainingOptions, alloc_conf: str | None, defaults: Defaults
-    ) -> None:
-        self._summary, self._given, self._defaults = summary, options, defaults
-        self._alloc_conf = alloc_conf
-        options = settled(summary, options)
-        named = f"{options.seq_len or 0}/{options.optimizer}/{options.precision}"
-        self._options, self._key = options, named
-        batch = options.batch_size or summary.batch_in_text or 0
-        self._known: dict[str, Any] = {
-            "fingerprint": fingerprint(summary),
-            "options": f"{batch}/{named}",
-            "features": _bounded(features(summary, options)),
-            "batch": min(batch, MAX_NUMBER),
+    def __init__(self, summary: Summary, options: TrainingOptions, estimator: str) -> None:
+        self.summary = summary
+        self._options = options
+        self._estimator = estimator
+        self._none: Answer | None = None
+
+    def answer(self, stack: Stack, several: bool) -> Answer:
+        """The estimate on one stack. Where one process has none on the first, which sees all of its
+        GPU's memory, no other case has one: most of what is hostile is tried once."""
+        if self._none is not None:
+            return self._none
+        options = replace(self._options, world_size=SEVERAL if several else 1)
+        found = estimate(self.summary, options, stack=stack, estimator=self._estimator)
+        if found.memory_mib is None and stack.visible_mib is None:
+            self._none = found
+        return found
+
+    @cached_property
+    def settled(self) -> TrainingOptions:
+        """The options with what the recording knows better."""
+        return settled(self.summary, self._options)
+
+    @cached_property
+    def key(self) -> str:
+        """The options without the batch size."""
+        known = self.settled
+        return f"{known.seq_len or 0}/{known.optimizer}/{known.precision}"
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What the history stores of the model."""
+        batch = self.settled.batch_size or self.summary.batch_in_text or 0
+        return {
+            "fingerprint": fingerprint(self.summary),
+            "options": f"{batch}/{self.key}",
+            "features": _bounded(features(self.summary, self.settled)),
+            "batch": batch,
         }
-        self._activity: dict[str, float] | None = None
 
-    def variant(self, name: str, several: bool) -> Variant:
-        """The estimate for one case."""
-        setting = with_allocator(self._defaults.stacks[name], self._alloc_conf)
-        options = replace(self._given, world_size=SEVERAL if several else 1)
-        answer = estimate(
-            self._summary, options, stack=setting.stack, estimator=self._defaults.estimator
-        )
-        key = self._key
-        if setting.stack.allocator != DEFAULT_RULES:
-            key += f"/{setting.stack.allocator}"
-        found, reason = None, answer.reason
-        if answer.memory_mib is not None and answer.upper_mib is not None:
-            found = Estimate(answer.name, answer.memory_mib, answer.upper_mib, answer.smact)
-            reason = "; ".join([reason, *answer.notes, *setting.notes]).strip("; ")
-        estimated = Estimated(
-            found,
-            detail=reason[:MAX_DETAIL],
-            key=key,
-            estimator=f"{answer.name} {answer.version}",
-            context_mib=setting.stack.context_mib,
-            **self._known,
-        )
-        replayed = found is not None and answer.name in REPLAYED
-        return Variant(name, several, estimated, self._activities() if replayed else {})
-
-    def _activities(self) -> dict[str, float]:
-        if self._activity is None:
-            self._activity = activities(self._summary, self._given, CARDS)
-        return self._activity
+    @cached_property
+    def activity(self) -> dict[str, float]:
+        """SM activity by card."""
+        return activities(self.summary, self._options, CARDS)
 
 
 @dataclass(slots=True)
 class _Case:
-    """One stack and number of processes, with the largest of the texts seen so far."""
+    """One stack and number of processes, with the largest of the texts so far."""
 
     stack: str
     several: bool
-    largest: Variant | None = None
+    model: _Model | None = None
+    answer: Answer = field(default_factory=Answer)
 
-    def add(self, model: _Model) -> None:
-        """Take a text's estimate in. One without an estimate is larger than any."""
-        if self.largest is not None and self.largest.estimated.estimate is None:
-            return
-        one = model.variant(self.stack, self.several)
-        if self.largest is None or _upper_mib(one) > _upper_mib(self.largest):
-            self.largest = one
+    def add(self, model: _Model, stack: Stack) -> None:
+        """Take a text's estimate in."""
+        if self.model is not None and self.answer.upper_mib is None:
+            return  # one without an estimate is larger than any
+        found = model.answer(stack, self.several)
+        if self.model is None or _upper_mib(found) > _upper_mib(self.answer):
+            self.model, self.answer = model, found
+
+    def variant(self, setting: Setting) -> Variant:
+        """Of the largest text."""
+        assert self.model is not None  # there is one text at least
+        model, answer = self.model, self.answer
+        key, stack = model.key, setting.stack
+        if stack.allocator != DEFAULT_RULES:
+            key += f"/{stack.allocator}"
+        made, detail = None, answer.reason
+        if answer.memory_mib is not None and answer.upper_mib is not None:
+            made = Estimate(answer.name, answer.memory_mib, answer.upper_mib, answer.smact)
+            detail = "; ".join([detail, *answer.notes, *setting.notes]).strip("; ")
+        estimated = Estimated(
+            made,
+            detail=detail[:MAX_DETAIL],
+            key=key,
+            estimator=f"{answer.name} {answer.version}",
+            context_mib=stack.context_mib,
+            **model.known,
+        )
+        replayed = made is not None and answer.name in REPLAYED
+        return Variant(self.stack, self.several, estimated, model.activity if replayed else {})
 
 
-def _upper_mib(one: Variant) -> int:
-    found = one.estimated.estimate
-    return LARGER if found is None else found.upper_mib
+def _upper_mib(answer: Answer) -> int:
+    return LARGER if answer.upper_mib is None else answer.upper_mib
 
 
 def _bounded(known: Mapping[str, int | float | str]) -> dict[str, Any]:

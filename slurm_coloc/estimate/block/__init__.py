@@ -16,6 +16,7 @@ MARK = "coloc-recording:"
 SCHEMA = 1
 #: characters of a line of base64
 WIDTH = 96
-#: bytes of the numbers after inflating, and of the base64: a 48-layer Transformer needs a tenth
+#: bytes of the numbers of all blocks of a text after inflating, and of a block's base64: a 48-layer
+#: Transformer needs a tenth
 MAX_NUMBERS = 1 << 20
 MAX_PACKED = 1 << 19

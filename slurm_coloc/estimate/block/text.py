@@ -13,7 +13,7 @@ from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.block import MARK, MAX_NUMBERS, MAX_PACKED, SCHEMA, WIDTH
 from slurm_coloc.estimate.block.traced import Traced
-from slurm_coloc.estimate.block.wire import MAX_SIZE, numbers, step_of
+from slurm_coloc.estimate.block.wire import MAX_EVENTS, MAX_SIZE, MAX_TENSORS, numbers, step_of
 from slurm_coloc.estimate.lexing import fail
 
 MAX_BLOCKS = 32
@@ -93,8 +93,8 @@ def split(lines: Sequence[str]) -> tuple[list[str], list[Traced], list[str]]:
     A damaged block costs its figure, not the text's: the rows beside it are still read.
     """
     rest: list[str] = []
-    found: list[Traced] = []
-    notes: list[str] = []
+    blocks = _Blocks()
+    notes = blocks.notes
     inside: list[str] | None = None
     for line in lines:
         # A terminal or a log may have put blanks before the lines.
@@ -109,7 +109,7 @@ def split(lines: Sequence[str]) -> tuple[list[str], list[Traced], list[str]]:
             if inside is not None:
                 inside.append(text)
                 if words[:1] == ["end"]:
-                    _add(inside, found, notes)
+                    blocks.add(inside)
                     inside = None
                 continue
             notes.append("a recording has no beginning and is left out")
@@ -120,20 +120,47 @@ def split(lines: Sequence[str]) -> tuple[list[str], list[Traced], list[str]]:
             inside.append(text)
     if inside is not None:
         notes.append("a recording has no end and is left out")
-    return rest, found, list(dict.fromkeys(notes))
+    return rest, blocks.found, list(dict.fromkeys(notes))
 
 
-def _add(lines: list[str], found: list[Traced], notes: list[str]) -> None:
-    if len(found) >= MAX_BLOCKS:
-        raise fail("too_many_models", f"the text holds more than {MAX_BLOCKS} recordings")
-    try:
-        found.append(read(lines))
-    except SummaryError as err:
-        notes.append(f"{err.message}: the recording is left out")
+class _Blocks:
+    """The recordings of a text. What they may take they take together: a block of a hundred
+    characters can stand for a million numbers."""
+
+    def __init__(self) -> None:
+        self.found: list[Traced] = []
+        self.notes: list[str] = []
+        self._count = 0
+        self._bytes = MAX_NUMBERS
+        self._events = MAX_EVENTS
+        self._tensors = MAX_TENSORS
+
+    def add(self, lines: list[str]) -> None:
+        """Raises SummaryError too_many_models, too_many_layers."""
+        self._count += 1
+        if self._count > MAX_BLOCKS:
+            raise fail("too_many_models", f"the text holds more than {MAX_BLOCKS} recordings")
+        try:
+            head, data = _unpacked(lines, self._bytes)
+            self._bytes -= len(data)
+            made = _made(head, data)
+        except SummaryError as err:
+            self.notes.append(f"{err.message}: the recording is left out")
+            return
+        self._events -= len(made.events)
+        self._tensors -= len(made.parameters) + len(made.constants) + len(made.inputs)
+        if self._events < 0 or self._tensors < 0:
+            raise fail("too_many_layers", "the recordings of the text are too long")
+        self.found.append(made)
 
 
 def read(lines: Sequence[str]) -> Traced:
     """The recording of one block's lines, markers included. Raises SummaryError damaged, newer."""
+    return _made(*_unpacked(lines, MAX_NUMBERS))
+
+
+def _unpacked(lines: Sequence[str], most: int) -> tuple[dict[str, Any], bytes]:
+    """The words at the head of a block, and its numbers' bytes, ``most`` at most."""
     words = [line[len(MARK) :].split() for line in lines if line.startswith(MARK)]
     if words[0][1:] != [str(SCHEMA)]:
         raise fail("newer", "the recording was made by another release of coloc")
@@ -142,9 +169,13 @@ def read(lines: Sequence[str]) -> Traced:
         raise fail("damaged", "the recording does not say which torch made it")
     if missing := set(HEADER) - set(head):
         raise fail("damaged", f"the recording does not say {min(missing)}")
-    data = _inflated("".join(line for line in lines if not line.startswith(MARK)))
+    data = _inflated("".join(line for line in lines if not line.startswith(MARK)), most)
     if words[-1][1:] != [f"{zlib.crc32(data):08x}"]:
         raise fail("damaged", "the recording is damaged (its checksum is another)")
+    return head, data
+
+
+def _made(head: dict[str, Any], data: bytes) -> Traced:
     step = step_of(integers(data))
     head["scales"] = head["scales"] == "yes"
     head["optimizer"] = head["optimizer"].replace("none", "")
@@ -173,16 +204,16 @@ def _header(words: list[str]) -> dict[str, Any]:
     return head
 
 
-def _inflated(packed: str) -> bytes:
-    """The numbers' bytes: inflating stops at MAX_NUMBERS, whatever the packed ones say."""
+def _inflated(packed: str, most: int) -> bytes:
+    """The numbers' bytes: inflating stops at ``most``, whatever the packed ones say."""
     if len(packed) > MAX_PACKED:
         raise fail("damaged", "the recording is too large")
     try:
         raw = base64.b64decode(packed, validate=True)
         inflater = zlib.decompressobj()
-        data = inflater.decompress(raw, MAX_NUMBERS + 1)
+        data = inflater.decompress(raw, most + 1)
     except (binascii.Error, ValueError, zlib.error):
         raise fail("damaged", "the recording is damaged") from None
-    if len(data) > MAX_NUMBERS or not inflater.eof or inflater.unused_data:
+    if len(data) > most or not inflater.eof or inflater.unused_data:
         raise fail("damaged", "the recording is damaged or too large")
     return data

@@ -15,8 +15,8 @@ from slurm_coloc.estimate.lexing import fail
 from slurm_coloc.estimate.replay.recording import Work
 
 MAX_TABLE = 1 << 16
-MAX_EVENTS = 400_000
-MAX_TENSORS = 100_000
+MAX_EVENTS = 200_000
+MAX_TENSORS = 40_000  # parameters; a model of 1,000 experts in 40 layers would have as many
 MAX_SIZE = 2**50  # bytes of one tensor: a thousand times the largest GPU
 ALLOCATE, GRADIENT, SCRATCH, AGE, BACK, AHEAD = range(6)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from slurm_coloc.estimate.block.text import split
 from slurm_coloc.estimate.block.traced import Traced, joined
-from slurm_coloc.estimate.lexing import bounded, clean_lines, fail
+from slurm_coloc.estimate.lexing import bound_rows, bounded, clean_lines, fail
 from slurm_coloc.estimate.summary import Summary, merge
 
 MAX_MODELS = 32
@@ -55,6 +55,8 @@ def parse_summary(text: str) -> Summary:
     begins = list(islice(_begins(lines), MAX_MODELS + 1))
     if not begins and recorded:
         return _with_recording(_of_recording(recorded), recorded, lost)
+    if not begins and lost:
+        raise fail("unknown_format", f"no model summary was found in the text: {lost[0]}")
     if not begins:
         raise fail(
             "unknown_format",
@@ -74,6 +76,7 @@ def parse_summary(text: str) -> Summary:
     except (LookupError, ValueError, ArithmeticError) as err:
         # A defect of a parser must not become a traceback in a submission. The tests refuse it.
         raise fail("damaged", f"the summary cannot be read ({type(err).__name__})") from err
+    bound_rows(found.layers)  # of all models together
     return _with_recording(found, recorded, lost)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.estimate.constructors import attributes_of, parameters_of
 from slurm_coloc.estimate.kinds import Role, is_attention, role
-from slurm_coloc.estimate.lexing import bound_rows, bounded, fail, parse_count
+from slurm_coloc.estimate.lexing import bound_layers, bounded, fail, parse_count
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import footer_of, trainable_of
 
@@ -27,7 +27,8 @@ _COUNT = re.compile(r",? *(?P<count>\d[\d,]{0,40}) params\Z")
 _PARAMETER = re.compile(
     r"\s*\([^():]{1,128}\): Parameter containing: \[.{1,80}?of size (?P<s>[\dx]{1,200})"
 )
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100  # as torchinfo's
+_MAX_NOTES = 8
 _FOOTER_COPIES = 8  # DataParallel files were seen with 4.5 times the model's parameters
 
 
@@ -113,6 +114,7 @@ class _Walk:
         self.counted = False
         self._stack: list[Node] = []
         self._times = 1
+        self._count = 0  # modules, each as often as it stands in the model
         self._step = 0  # indentation of a child in its parent; 2 in PyTorch
 
     def run(self, lines: Sequence[str]) -> int:
@@ -123,7 +125,6 @@ class _Walk:
             self._line(line)
             if not self._stack:
                 return index + 1
-            bound_rows(self.layers)
         raise fail("truncated", "the tree of modules is not closed: its end is missing")
 
     def _line(self, line: str) -> None:
@@ -173,10 +174,12 @@ class _Walk:
     def _open(self, node: Node) -> None:
         if len(self._stack) >= _MAX_DEPTH:
             raise fail("bad_row", "the tree of modules is too deep")
+        self._times = bounded(self._times * node.times)
+        self._count += self._times
+        bound_layers(self._count)
         node.place = len(self.layers)
         self.layers.append(Layer(node.kind, node.depth))  # replaced when it closes
         self._stack.append(node)
-        self._times = bounded(self._times * node.times)
 
     def _close(self, tail: str) -> None:
         node = self._stack.pop()
@@ -209,6 +212,11 @@ class _Walk:
             parent.attentions += node.attentions + is_attention(node.kind)
             parent.width = dict(attributes).get("width", 0) or node.width or parent.width
 
+    def _note(self, text: str) -> None:
+        """For people: a few are enough."""
+        if len(self.notes) < _MAX_NOTES and text not in self.notes:
+            self.notes.append(text)
+
     def _own(self, node: Node, attributes: tuple[tuple[str, int], ...]) -> int:
         """Parameters that this module has and its children have not."""
         known = parameters_of(node.kind, dict(attributes))
@@ -216,9 +224,7 @@ class _Walk:
             known = 3 * node.below  # in_proj beside the out_proj that is printed
         if node.stated is not None:
             if node.stated < node.below:
-                self.notes.append(
-                    f"{node.kind} states fewer parameters than its parts: tied ones add"
-                )
+                self._note(f"{node.kind} states fewer parameters than its parts: tied ones add")
             least = known if known and not node.children else 0
             return max(node.stated - node.below, least, node.own)
         if known is None and node.children == 0 and role(node.kind) is Role.LINEAR:
@@ -226,7 +232,7 @@ class _Walk:
         bare = 0
         if is_attention(node.kind) and not node.linears and node.width and not node.attentions:
             bare = 5 * node.width**2  # XLNet's q, k, v, o, r stand in no row
-            self.notes.append(f"{node.kind} shows no projections: five of {node.width} assumed")
+            self._note(f"{node.kind} shows no projections: five of {node.width} assumed")
         return bounded(max(node.own, known or 0, bare))
 
 

@@ -56,7 +56,7 @@ _NAME = re.compile(
     r"(?: \((?P<var>[^()\s]{1,128})\))?"
     r"(?:: (?P<depth>\d{1,4})(?:-\d{1,7})?)?(?=\s|$)"
 )
-_MAX_DEPTH = 500
+_MAX_DEPTH = 100  # real ones have 20; what walks a tree calls itself some four times a level
 # A row without brackets in brackets, that is nearly every row.
 _FLAT = re.compile(r"\[[^\[\](){}]*\]|\([^\[\](){}]*\)|[^ \[\](){}]+")
 

@@ -11,11 +11,12 @@ tensor are summed in place if nothing else holds the first (torch/csrc/autograd/
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.lexing import fail
 from slurm_coloc.estimate.replay.recording import Event, Scratch, Work
 
-#: a bound on the work, some ten times what the largest timm model needs
-MAX_EVENTS = 200_000
+#: a bound on the work, some four times what the largest timm model needs
+MAX_EVENTS = 80_000
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +48,10 @@ class Operator:
     gradient: int | None = None
 
 
+def _too_many() -> SummaryError:
+    return fail("too_many_layers", "the model has too many layers to be replayed")
+
+
 @dataclass(slots=True)
 class Tape:
     """See the module."""
@@ -56,11 +61,18 @@ class Tape:
     _holders: list[int] = field(default_factory=list)
     _sizes: list[int] = field(default_factory=list)
     _gradients: list[int] = field(default_factory=list)
+    _calls: int = 0
+
+    def call(self) -> None:
+        """A row is run, which may allocate nothing. Raises SummaryError too_many_layers."""
+        self._calls += 1
+        if self._calls > MAX_EVENTS:
+            raise _too_many()
 
     def allocate(self, size: int) -> int:
         """A storage with one holder. Raises SummaryError too_many_layers."""
         if len(self.events) > MAX_EVENTS:
-            raise fail("too_many_layers", "the model has too many layers to be replayed")
+            raise _too_many()
         self.events.append(size)
         self._sizes.append(size)
         self._holders.append(1)

@@ -38,6 +38,7 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
     layer = node.layer
     result = None
     for _ in range(node.times):
+        scope.tape.call()
         given = result or x
         if not node.children and not layer.leaf and layer.outputs:
             # A container of a flat table stands after its rows: it passes on what they made.

@@ -72,7 +72,7 @@ REFUSED: list[tuple[str, str, str]] = [
         "repeats beyond counting",
         "Net(\n  (0-9): 999999999999999999 x A(\n    (0-9): 99999 x Linear(in_features=99,"
         " out_features=99, bias=True)\n  )\n)\n",
-        "number_out_of_range",
+        "too_many_layers",
     ),
     ("tree too deep", "N(\n" + "(a): B(\n" * 5000, "bad_row"),
     ("repr line lost", REPR.replace("    (0-3): 4 x Block(\n", ""), "bad_row"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from slurm_coloc.estimate.kinds import holds_activation, is_attention
+from slurm_coloc.estimate.lexing import bound_layers, fail
 from slurm_coloc.estimate.rebuild.opening import convs, mobile, tokens, windows
 from slurm_coloc.estimate.rebuild.opening.rows import (
     WHOLE,
@@ -25,6 +26,11 @@ from slurm_coloc.estimate.rebuild.opening.rows import (
 from slurm_coloc.estimate.rebuild.scope import Shape
 from slurm_coloc.estimate.rebuild.tree import Node, tree
 from slurm_coloc.estimate.summary import Layer, Summary
+
+#: What may be tried for all rows of a text: a rule for one row and one shape counts 1, and one that
+#: tries all widths inside more by the row's channels. A model of 1,000 closed blocks needs 6,000.
+MAX_TRIES = 40_000
+CHANNELS_OF_A_TRY = 16
 
 Rule = Callable[[Style, Shape, Shape, int], list[Node] | None]
 
@@ -112,6 +118,8 @@ class _Opening:
     def __init__(self, style: Style, batch: int) -> None:
         self.closed: list[Layer] = []
         self.found = 0
+        self._rows = 0  # those that were opened
+        self._tries = 0
         self._style, self._batch = style, batch
 
     def walk(self, nodes: list[Node], above: Shape | None, within: str) -> None:
@@ -144,8 +152,11 @@ class _Opening:
         turned: list[Shape] = [(x[0], *x[2:], x[1]) for x in shapes if len(x) == 4]
         for rule in _rules(layer.kind, within):
             for shape in dict.fromkeys(shapes + turned):
+                self._try(rule, shape)
                 inside = _inside(rule, self._style, layer, shape)
                 if inside:
+                    self._rows += len(inside)
+                    bound_layers(self._rows)
                     node.children = [_frozen(one) for one in inside] if layer.frozen else inside
                     own = layer.parameters - parameters(inside)
                     node.layer = replace(layer, parameters=own, leaf=False, inputs=(shape,))
@@ -154,6 +165,14 @@ class _Opening:
                     return
         node.layer = layer
         self.closed.append(layer)
+
+    def _try(self, rule: Rule, shape: Shape) -> None:
+        """Raises SummaryError too_many_layers."""
+        self._tries += 1
+        if rule in (mobile.inverted, mobile.edge) and len(shape) > 1:
+            self._tries += min(shape[1], mobile.WIDEST) // CHANNELS_OF_A_TRY
+        if self._tries > MAX_TRIES:
+            raise fail("too_many_layers", "too many rows of the summary are closed")
 
 
 def _frozen(node: Node) -> Node:

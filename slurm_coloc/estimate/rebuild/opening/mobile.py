@@ -14,6 +14,7 @@ from slurm_coloc.estimate.rebuild.scope import Shape
 from slurm_coloc.estimate.rebuild.tree import Node
 
 KERNELS = (3, 5, 7, 9)
+WIDEST = 2048  # channels for which all widths inside are tried
 #: channels in the middle over those at the start
 EXPANSIONS = (6, 4, 3, 2, 1, 8, 5, 2.5, 4.5, 3.5, 1.5, 7, 2.3, 5.5, 6.5)
 
@@ -85,6 +86,6 @@ def _middles(channels: int) -> Iterator[int]:
             if mid not in seen:
                 seen.add(mid)
                 yield mid
-    for mid in range(8, 8 * channels + 1, 8):
+    for mid in range(8, 8 * min(channels, WIDEST) + 1, 8):
         if mid not in seen:
             yield mid
