@@ -149,9 +149,9 @@ bool coloc_array_read(const char *path, size_t max_bytes, struct coloc_text *out
 const char *coloc_printable(const char *path, char out[256]);
 
 /* ticket.c: the ticket that colocd gives for a text and the options of its estimate; false where it
- * gives none within args->ticket_ms. summary: as it would be forwarded. */
+ * gives none within args->ticket_ms. summary: as it would be forwarded; batch: of sbatch. */
 bool coloc_ticket(const struct coloc_args *args, const struct coloc_request *request,
-                  const char *summary, char ticket[COLOC_TICKET_DIGITS + 1]);
+                  const char *summary, bool batch, char ticket[COLOC_TICKET_DIGITS + 1]);
 
 /* base64.c: RFC 4648 with padding; out needs coloc_base64_size(len) bytes, NUL included. */
 size_t coloc_base64_size(size_t len);

@@ -103,7 +103,7 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	if (request->file && !automatic)
 		summary = read_and_encode(request->file, args->max_bytes);
 	if (summary)
-		known = coloc_ticket(args, request, summary, ticket);
+		known = coloc_ticket(args, request, summary, strcmp(kind, "batch") == 0, ticket);
 
 	put(spank, "COLOC_V", "1");
 	put(spank, "COLOC_KIND", kind);

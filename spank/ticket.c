@@ -30,8 +30,8 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What the job's environment says of PyTorch's allocator, as the hook reads it (the first name that
- * is set); NULL where it holds more than letters, digits and punctuation without quotes. */
+/* What the job's environment says of PyTorch's allocator, as the hook reads it of batch jobs (the first
+ * name that is set); NULL where it holds more than letters, digits and punctuation without quotes. */
 static const char *allocator(void)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -54,7 +54,7 @@ static void put(FILE *out, const char *name, const char *value)
 
 /* The request to colocd as one line in a file of memory, read from its start; -1 where there is no
  * memory. The values have been checked (options.c) and need no escapes. */
-static int compose(const struct coloc_request *request, const char *summary)
+static int compose(const struct coloc_request *request, const char *summary, bool batch)
 {
 	int fd = memfd_create("coloc-ticket", MFD_CLOEXEC);
 	FILE *out = fd >= 0 ? fdopen(dup(fd), "w") : NULL;
@@ -66,7 +66,7 @@ static int compose(const struct coloc_request *request, const char *summary)
 		put(out, "seq_len", request->seq_len);
 		put(out, "optimizer", request->optimizer);
 		put(out, "precision", request->precision);
-		put(out, "alloc_conf", allocator());
+		put(out, "alloc_conf", batch ? allocator() : NULL);
 		fputs("}}\n", out);
 		good = !ferror(out);
 		good = fclose(out) == 0 && good;
@@ -171,7 +171,7 @@ static bool is_ticket(const char *text, ssize_t len)
 }
 
 bool coloc_ticket(const struct coloc_args *args, const struct coloc_request *request,
-                  const char *summary, char ticket[COLOC_TICKET_DIGITS + 1])
+                  const char *summary, bool batch, char ticket[COLOC_TICKET_DIGITS + 1])
 {
 	long end = now_ms() + args->ticket_ms;
 	char text[COLOC_TICKET_DIGITS + 2];
@@ -183,7 +183,7 @@ bool coloc_ticket(const struct coloc_args *args, const struct coloc_request *req
 	if (args->ticket[0] == '\0' ||
 	    (args->controllers[0] == '\0' && access(args->socket, F_OK) != 0))
 		return false; /* nobody to ask: the program is not even started */
-	in = above_2(compose(request, summary));
+	in = above_2(compose(request, summary, batch));
 	if (in < 0 || pipe2(ends, O_CLOEXEC) != 0)
 		goto cleanup;
 	ends[0] = above_2(ends[0]);

@@ -16,6 +16,7 @@
 
 static struct coloc_args args;
 static char ticket[COLOC_TICKET_DIGITS + 1];
+static bool of_batch = true;
 
 /* Whether a ticket comes of a shell script in the program's place. */
 static bool gives(const char *script)
@@ -31,7 +32,7 @@ static bool gives(const char *script)
 	if (chmod("program", 0700) != 0)
 		abort();
 	memset(ticket, 0, sizeof(ticket));
-	return coloc_ticket(&args, &request, "eNpLBAA=", ticket);
+	return coloc_ticket(&args, &request, "eNpLBAA=", of_batch, ticket);
 }
 
 static bool holds(const char *path, const char *wanted)
@@ -96,6 +97,9 @@ static void test_what_the_program_gets(const char *dir)
 	snprintf(wanted, sizeof(wanted),
 	         "--socket=%s/there --slurm-user=slurm --munge-socket= --deadline-ms=5000\n", dir);
 	CHECK(holds("argv", wanted));
+	of_batch = false;
+	CHECK(gives(script) && !holds("in", "") && !strstr(error, "alloc_conf"));
+	of_batch = true;
 	setenv("PYTORCH_ALLOC_CONF", "a\"b", 1);
 	CHECK(gives(script) && !holds("in", "") && !strstr(error, "alloc_conf"));
 	unsetenv("PYTORCH_ALLOC_CONF");
