@@ -140,7 +140,10 @@ def unfenced(call: HookCall, gpu: Mapping[str, Any]) -> str:
         return _several(devices)
     if str(devices[0]["uuid"]).startswith("MIG-"):
         return ""  # no other job is in it
-    return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
+    try:
+        return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
+    except Exception as err:  # of whatever kind: the look at the GPU goes on
+        return f"MPS cannot be looked at: {type(err).__name__}"
 
 
 def _mps(call: HookCall, devices: list[Device], share_mib: int) -> tuple[Chosen, list[str]]:
