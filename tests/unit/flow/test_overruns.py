@@ -18,7 +18,6 @@ from slurm_coloc.flow.watch.causes import blamed
 from slurm_coloc.flow.watch.record import judge_ended
 from tests.unit.flow.placers import ID
 
-
 OVER = {
     "job_id": 7, "restart": 1, "uuid": "GPU-1", "since_s": 5.0, "held_mib": 30_000,
     "promised_mib": 5120,
