@@ -7,6 +7,7 @@ step does, sets the environment and says in the job's output what stands between
 neighbours.
 """
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,15 @@ def prepare(call: HookCall, state: Mapping[str, Any]) -> tuple[dict[str, Any], s
         why = str(getattr(err, "message", "")) or type(err).__name__
         found, lines = Chosen(Method.STREAMS, f"MPS cannot be set up: {why}"), []
     text = _text(call.settings, state, found, [*levels, *lines])
-    return {"method": found.method.value, "reason": found.reason}, text
+    lacks = _lacks(call, devices) if found.method is Method.MPS else []
+    return {"method": found.method.value, "reason": found.reason, "lacks": lacks}, text
+
+
+def _lacks(call: HookCall, devices: list[Device]) -> list[str]:
+    """What the run's MPS daemons could not be given on this node, for slurmd's log."""
+    with contextlib.suppress(Exception):  # they run, and that is what counts
+        return sorted({one for device in devices for one in _gpu(call, device).lacks})
+    return []
 
 
 def meanwhile(settings: HookSettings, state: Mapping[str, Any]) -> str:
