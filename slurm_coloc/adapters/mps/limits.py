@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-#: for all commands together; a user may have stopped the daemon
-LIMIT_S = 1.5
+#: after which no further command is given: a user may have stopped the daemon, and each waits
+LIMIT_S = 0.9
 MOST_SERVERS = 4
 DEVICE = 0  # the daemon's only one, in its own numbering; by UUID limits were seen not to apply
 _SHOWN = re.compile(r"([0-9]{1,9})\s*([GM])i?B?")
@@ -65,21 +65,26 @@ def apply(command: Callable[[str], str], mib: int) -> bool:
     """Set the limit by ``command``, which gives the daemon an order and returns its answer; whether
     it reads back. Raises nothing that ``command`` does not."""
     end_s = time.monotonic() + LIMIT_S
-    command(f"set_default_device_pinned_mem_limit {DEVICE} {mib}M")
-    if not shows(command(f"get_default_device_pinned_mem_limit {DEVICE}"), mib):
+
+    def given(text: str) -> str | None:
+        return command(text) if time.monotonic() < end_s else None
+
+    given(f"set_default_device_pinned_mem_limit {DEVICE} {mib}M")
+    if not shows(given(f"get_default_device_pinned_mem_limit {DEVICE}"), mib):
         return False
-    for server in _numbers(command("get_server_list"))[:MOST_SERVERS]:
-        if time.monotonic() > end_s:
-            return False
-        command(f"set_device_pinned_mem_limit {server} {DEVICE} {mib}M")
-        if not shows(command(f"get_device_pinned_mem_limit {server} {DEVICE}"), mib):
+    servers = given("get_server_list")
+    if servers is None:
+        return False
+    for server in _numbers(servers)[:MOST_SERVERS]:
+        given(f"set_device_pinned_mem_limit {server} {DEVICE} {mib}M")
+        if not shows(given(f"get_device_pinned_mem_limit {server} {DEVICE}"), mib):
             return False
     return True
 
 
-def shows(text: str, mib: int) -> bool:
+def shows(text: str | None, mib: int) -> bool:
     """Whether an answer is this limit: drivers show it in whole GiB, rounded down, from 1 GiB."""
-    found = _SHOWN.fullmatch(text.strip())
+    found = _SHOWN.fullmatch((text or "").strip())
     if found is None:
         return False
     number = int(found[1])

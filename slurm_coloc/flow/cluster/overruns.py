@@ -20,6 +20,9 @@ Mib = Annotated[int, Field(ge=0, le=2**24)]
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 
 
+Key = tuple[str, int, int, str, float]  # node, job, restart, GPU, since
+
+
 class OverrunNow(Message):
     """One overrun in a heartbeat. ``until_s`` None: it lasts."""
 
@@ -37,7 +40,8 @@ class Overruns:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: dict[tuple[str, int, int, str, float], KnownOverrun] = {}
+        self._seen: dict[Key, KnownOverrun] = {}
+        self._over: dict[Key, float] = {}  # when their ends were told, by the clock here
 
     def take(self, node: str, told: tuple[OverrunNow, ...]) -> None:
         """Those of a node's heartbeat. One that the node no longer names is over: its agent was
@@ -54,10 +58,14 @@ class Overruns:
         for key, seen in list(self._seen.items()):
             if key[0] == node and key not in named and seen.until_s is None:
                 self._seen[key] = replace(seen, until_s=now)
-            elif seen.until_s is not None and seen.until_s < now - KEPT_S:
-                del self._seen[key]
+            if self._seen[key].until_s is not None and key not in named:
+                over_s = self._over.setdefault(key, now)
+                if over_s < now - KEPT_S:
+                    del self._seen[key], self._over[key]
         while len(self._seen) > MOST:
-            del self._seen[next(iter(self._seen))]
+            oldest = next(iter(self._seen))
+            del self._seen[oldest]
+            self._over.pop(oldest, None)
 
     def _note(self, node: str, one: OverrunNow, is_new: bool) -> None:
         """Once in the job's events at its begin, once at its end."""

@@ -260,4 +260,6 @@ def _line(job: HookJob, state: dict[str, Any]) -> str:
     words.append(f"sharing={shared['method']}")
     if shared["reason"]:
         words.append(f"because={shared['reason']!r}")
+    if lacks := shared.get("lacks"):
+        words.append(f"mps_lacks={'; '.join(lacks)!r}")
     return " ".join(words)

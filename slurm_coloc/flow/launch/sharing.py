@@ -7,6 +7,7 @@ step does, sets the environment and says in the job's output what stands between
 neighbours.
 """
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,15 @@ def prepare(call: HookCall, state: Mapping[str, Any]) -> tuple[dict[str, Any], s
         why = str(getattr(err, "message", "")) or type(err).__name__
         found, lines = Chosen(Method.STREAMS, f"MPS cannot be set up: {why}"), []
     text = _text(call.settings, state, found, [*levels, *lines])
-    return {"method": found.method.value, "reason": found.reason}, text
+    lacks = _lacks(call, devices) if found.method is Method.MPS else []
+    return {"method": found.method.value, "reason": found.reason, "lacks": lacks}, text
+
+
+def _lacks(call: HookCall, devices: list[Device]) -> list[str]:
+    """What the run's MPS daemons could not be given on this node, for slurmd's log."""
+    with contextlib.suppress(Exception):  # they run, and that is what counts
+        return sorted({one for device in devices for one in _gpu(call, device).lacks})
+    return []
 
 
 def meanwhile(settings: HookSettings, state: Mapping[str, Any]) -> str:
@@ -144,7 +153,10 @@ def unfenced(call: HookCall, gpu: Mapping[str, Any]) -> str:
         return _several(devices)
     if str(devices[0]["uuid"]).startswith("MIG-"):
         return ""  # no other job is in it
-    return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
+    try:
+        return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
+    except Exception as err:  # of whatever kind: the look at the GPU goes on
+        return f"MPS cannot be looked at: {type(err).__name__}"
 
 
 def _mps(call: HookCall, devices: list[Device], share_mib: int) -> tuple[Chosen, list[str]]:
