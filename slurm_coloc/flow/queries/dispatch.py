@@ -6,6 +6,7 @@ Root and SlurmUser see all (``seen_as`` None), other users their own jobs and wh
 
 from typing import Any
 
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.cluster.context import Context
@@ -63,5 +64,17 @@ class Queries:
                 raise
             found = await self._accounted.explain(job_id, peer.uid, trusted=seen_as is None)
             if found is None:
-                raise
+                raise unknown_job(self._store, peer.uid, job_id, err) from err
             return found
+
+
+def unknown_job(store: Store, uid: int, job_id: int, fault: UsageFault) -> UsageFault:
+    """The answer for a job that is not known: another one where this user has a submission whose
+    job colocd has not seen yet."""
+    if not store.decisions.unbound(uid):
+        return fault
+    text = (
+        f"job {job_id}: not seen yet. A submission of yours was not seen in Slurm so far, for"
+        " slurmctld is busy or refused it: ask again in some seconds"
+    )
+    return UsageFault(text, fault.code)

@@ -10,7 +10,7 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.records.runs import Run, StoredDecision, shared
+from slurm_coloc.core.records.runs import Run, StoredDecision, shards_of, shared
 from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.gres import called
 from slurm_coloc.core.slurm.job import JobView
@@ -52,12 +52,25 @@ async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
         **answer,
         "live": live,
         "slurm_error": trouble,
+        "now": present(decision, run, view),
         "time_limits": [answers.picked(one, *STRETCHED) for one in stretches],
         "binding": bound,
         "next": f"colocd is putting it back into the queue: {work[0].tres}"
         if work
         else next_text(config, decision, run, view, recovered),
     }
+
+
+def present(decision: StoredDecision, run: Run, view: JobView | None) -> Answer:
+    """What the job asks for now: its request, whether that is a share, and of how many shards of
+    each GPU. ``changed``: it is another one than was decided, by a recovery, its owner or an
+    admin."""
+    tres = (view.tres if view else run.tres) or ""
+    on_share = shared(tres, decision)
+    shards = shards_of(tres, decision) if on_share else 0
+    known = bool(tres) and decision.action == "collocate"
+    changed = known and (not on_share or shards != decision.shards)
+    return {"tres": tres, "shared": on_share, "shards": shards, "changed": changed}
 
 
 def _why(reason: str, detail: str | None) -> str:
@@ -91,6 +104,7 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
         "tres": view.tres,
         "nodes": view.nodes,
         "placement": "",
+        "partition": view.partition,
         "expected_start_s": view.start_s if view.state == "PENDING" else None,
     }
     if view.state == "RUNNING":
