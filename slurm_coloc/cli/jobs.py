@@ -24,7 +24,7 @@ def row_of(run: render.Row) -> tuple[object, ...]:
     """One run as the cells of COLUMNS."""
     restart = f"+{run['restart']}" if run["restart"] else ""
     return (
-        f"{run['job_id']}{restart}",
+        f"{render.job(run)}{restart}",
         render.user_name(run["uid"]),
         _state(run),
         render.gpu(run),

@@ -8,9 +8,10 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson
+from slurm_coloc.cli.options import AsJson, job_wanted
 from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
+from slurm_coloc.core.recover.outcome import WHOSE, Blame
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
 
@@ -34,10 +35,12 @@ DCGM_FAULTS = (
     ("xids", "Xids"),
 )
 ROWS = 5
+UNKNOWN_CAUSE = "cause unknown: taken for its own need"
+NO_GPU = "not known: its node did not tell the job's GPU (no NVML)"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 FENCES = {
     "mig": "a MIG instance holds it",
-    "streams": "none: it took turns with its neighbours",
+    "streams": "none: nothing held it to its share",
     "alone": "none: it had the GPU alone",
 }
 
@@ -47,7 +50,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def report(
-        job_id: int | None = typer.Argument(None, metavar="[JOBID]", min=1, help="Slurm's job id."),
+        job_id: str | None = typer.Argument(
+            None, metavar="[JOBID]", help="Slurm's job id; of an array's task ARRAY_TASK."
+        ),
         days: int = typer.Option(30, "--days", min=1, max=3660, help="Without JOBID: so far back."),
         as_json: AsJson = False,
     ) -> None:
@@ -56,7 +61,7 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
-        wanted: dict[str, Any] = {"days": days} if job_id is None else {"job_id": job_id}
+        wanted: dict[str, Any] = {"days": days} if job_id is None else job_wanted(job_id)
         answer = call(load_config(), "usage", wanted)
         del answer["v"], answer["ok"]
         if as_json:
@@ -86,7 +91,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     state = run["outcome"] or run["state"].lower()
     end_s = run["end_s"]
     lasted = render.span((end_s or 0) - run["start_s"]) if end_s else render.ago(run["start_s"])
-    yield "Job", f"{answer['job_id']} of {render.user_name(run['uid'])}: {state} after {lasted}"
+    yield "Job", f"{render.job(run)} of {render.user_name(run['uid'])}: {state} after {lasted}"
     yield "GPU", render.gpu(run)
     yield "Memory", _memory(answer)
     yield "Fence", _fence(answer)
@@ -94,7 +99,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if use["energy_j"] is not None:
         yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
     yield from _dcgm(use["nodes"])
-    yield "Neighbours", _neighbours(answer["neighbours"])
+    yield "Neighbours", _neighbours(answer["neighbours"]) if run["gpu_uuids"] else NO_GPU
     yield "Speed", _speed(answer)
     if limit := answer.get("time_limit"):
         given, became, lost = (words(limit[name]) for name in ("base_s", "set_s", "lost_s"))
@@ -102,7 +107,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if answer["sooner_s"] >= 60:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:
-        yield "Blame", run["blame"]
+        unknown = run["blame"] == Blame.UNKNOWN
+        yield "Blame", UNKNOWN_CAUSE if unknown else WHOSE.get(run["blame"], run["blame"])
     if victims := overran(run):
         yield "Overrun", f"{victims} by it"
     if len(answer["tries"]) > 1:
@@ -185,6 +191,8 @@ def _speed(answer: dict[str, Any]) -> str:
     factor = answer["slower"]
     if answer["slower_how"] == "alone":
         return "it had no neighbour"
+    if factor is None and not answer["run"]["gpu_uuids"]:
+        return NO_GPU
     if factor is None:
         return "not known: the activity of it or of a neighbour was not measured"
     how = {

@@ -48,7 +48,9 @@ class Queries:
             self._db,
             """SELECT runs.uid AS uid, count(*) AS runs,
                  sum(runs.share_mib > 0) AS shared, sum(runs.outcome = 'completed') AS completed,
-                 sum(runs.outcome = 'oom-gpu') AS oom, sum(runs.outcome = 'put-back') AS put_back,
+                 sum(runs.outcome = 'oom-gpu') AS oom,
+                 sum(runs.outcome = 'put-back'
+                     OR coalesce(runs.verdict, '') IN ('requeue', 'requeue-victim')) AS put_back,
                  sum(runs.end_s - coalesce(runs.start_s, runs.end_s)) / 3600.0 AS hours,
                  count(iif(known, 1, NULL)) AS measured,
                  coalesce(sum(iif(known, runs.peak_mib, 0)), 0) AS peak_mib,

@@ -142,6 +142,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX culprits_by_run ON culprits (decision, job_id, restart)",
         "CREATE INDEX culprits_by_model ON culprits (uid, fingerprint, at_s)",
     ),
+    # 9: the names of array tasks
+    (
+        "ALTER TABLE runs ADD COLUMN array_job_id INTEGER",
+        "ALTER TABLE runs ADD COLUMN array_task INTEGER",
+        "CREATE INDEX runs_by_task ON runs (array_job_id, array_task)"
+        " WHERE array_job_id IS NOT NULL",
+    ),
 )
 
 

@@ -189,7 +189,8 @@ class OfRun:
 
 @dataclass(slots=True, kw_only=True)
 class Run(OfRun):
-    """A run of a job: from when it is in the queue to its end."""
+    """A run of a job: from when it is in the queue to its end. ``array_job_id``, ``array_task``: of
+    a task that has left its array's record; None for any other job."""
 
     uid: int
     submit_s: float | None = None
@@ -209,6 +210,8 @@ class Run(OfRun):
     used: list[Use] | None = None
     blame: str | None = None
     method: str | None = None
+    array_job_id: int | None = None
+    array_task: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)

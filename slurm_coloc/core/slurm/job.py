@@ -87,6 +87,14 @@ class _Job:
         """The id of its decision; None where colocd made none."""
         return decision_in(self.admin_comment)
 
+    @property
+    def task(self) -> tuple[int, int] | None:
+        """The array and the number of a task that has a record of its own; None for any other."""
+        index = self.array_task or ""
+        if not self.array_job_id or not (index.isascii() and index.isdigit()):
+            return None
+        return self.array_job_id, int(index)
+
 
 @dataclass(frozen=True, slots=True)
 class JobView(_Job):

@@ -104,14 +104,31 @@ class Found:
     runs: list[Run]
 
 
+def _named(store: Store, message: dict[str, Any]) -> tuple[int, str]:
+    """The id of the job that a request names, and the name: an array's task by its number, which
+    waits in the array's record until it has one of its own."""
+    job_id, task = job_id_in(message), message.get("array_task")
+    if task is None:
+        return job_id, str(job_id)
+    if not isinstance(task, int) or isinstance(task, bool) or not 0 <= task < 2**32:
+        raise UsageFault("array_task: a number from 0", "bad-request")
+    name = f"{job_id}_{task}"
+    if runs := store.runs.of_task(job_id, task):
+        return runs[-1].job_id, name
+    waiting = any(run.open and run.array_task is None for run in store.runs.of_job(job_id))
+    if not waiting:
+        raise UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
+    return job_id, name
+
+
 def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Found:
     """The job that a request names; raises UsageFault where there is none that the user may see."""
-    job_id = job_id_in(message)
+    job_id, name = _named(store, message)
     runs = [run for run in store.runs.of_job(job_id) if uid in (None, run.uid) or not private]
     # Ids start again after `slurmctld -c`: the newest decision counts.
     decision = store.decisions.of(runs[-1].decision) if runs else None
     if decision is None:
-        raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
+        raise UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
     return Found(job_id, decision, [run for run in runs if run.decision == decision.id])
 
 

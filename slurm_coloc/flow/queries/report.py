@@ -100,6 +100,8 @@ def _slower(
     """How many times slower than alone, and how that is known: ``measured``, ``predicted``, or ""
     where it is not. ``span``: start and end of the run."""
     start_s, end_s = span
+    if not run.gpu_uuids:
+        return None, ""  # nobody knows on which GPU it was, nor who was beside it
     if not others:
         return 1.0, "alone"
     if run.outcome == "completed":
