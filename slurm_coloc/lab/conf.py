@@ -64,7 +64,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         "SchedulerType=sched/backfill",
         "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolution=1,"
         "default_queue_depth=1000",
-        "MpiDefault=none\nJobRequeue=1\nJobFileAppend=1\nPrologFlags=Alloc\nReturnToService=2",
+        "MpiDefault=none\nJobRequeue=1\nPrologFlags=Alloc\nReturnToService=2",
         "MinJobAge=300\nKillWait=5\nInactiveLimit=0\nMessageTimeout=20\nSlurmdTimeout=300",
         f"TaskProlog={d}/hooks/task_prolog",
         f"PlugStackConfig={d}/plugstack.conf",
