@@ -40,7 +40,7 @@ SIZE = Sweep(
             policy,
         )
         for policy in ("first-fit", "magm")
-        for budget in (None, 1.4, 1.7, 2.0)
+        for budget in (None, 1.1, 1.4, 1.7, 2.0)
     ],
 )
 

@@ -100,7 +100,8 @@ def _not_apart(request: JobRequest, shape: ClusterShape, rules: Rules) -> str:
     where the site does not ask for it (sharing.with).
 
     Slurm places shares by their count alone. Users are kept apart by ExclusiveUser of the
-    partition, or by colocd's pins; without a pin a job asks for a whole GPU there (flow/place/at_submit).
+    partition, or by colocd's pins; without a pin a job asks for a whole GPU there
+    (flow/place/at_submit).
     """
     if rules.share_with == "anyone":
         return ""
