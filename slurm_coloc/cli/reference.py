@@ -153,8 +153,8 @@ def table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
         shown = shown if value is None else f"`{toml_value(value)}`"
         text = ", ".join(filter(None, (_kind(field), bounds(field))))
         also = f" Option: `{option}`." if (option := option_of(key, field)) else ""
-        name, said = field.alias or key, f"{field.description}{also}"
-        yield f"| `{name}` | {text} | {unit(key)} | {shown} | {said} |"
+        about = f"{field.description}{also}"
+        yield f"| `{field.alias or key}` | {text} | {unit(key)} | {shown} | {about} |"
     yield ""
 
 

@@ -8,10 +8,10 @@ from slurm_coloc.adapters.slurm import connect
 from slurm_coloc.admin.rules import sharing as rules
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.config import Config
+from slurm_coloc.core.place.steerable import pinned_on
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.place.rules import pinned_on
 
 
 def checks(config: Config, shape: ClusterShape, limits: SiteLimits | str) -> Iterator[Finding]:
@@ -23,8 +23,11 @@ def checks(config: Config, shape: ClusterShape, limits: SiteLimits | str) -> Ite
 
 def _apart(config: Config, shape: ClusterShape, limits: SiteLimits | str) -> Finding:
     known = limits if isinstance(limits, SiteLimits) else SiteLimits()
-    steered = pinned_on(config, shape, known)
-    return rules.apart(shape, config.sharing.with_, config.pool.partitions, steered, on=_on(config))
+    place, pool = config.placement, config.pool.partitions
+    steered: frozenset[str] = frozenset()
+    if place.mode == "steered":
+        steered = pinned_on(shape, known, pool, place.nodes)
+    return rules.apart(shape, config.sharing.with_, pool, steered, on=_on(config))
 
 
 def _on(config: Config) -> bool:

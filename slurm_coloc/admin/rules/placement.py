@@ -16,8 +16,10 @@ from slurm_coloc.core.slurm.releases import LEAST_LOADED, Release, shown
 SHOWN = 4
 
 
-def native(conf: Conf, release: Release, idle_first: IdleFirst) -> Finding:
-    """What Slurm itself does with shares, beside placement.idle_first."""
+def native(conf: Conf, release: Release, idle_first: IdleFirst, whole: int | None) -> Finding:
+    """What Slurm itself does with shares, beside placement.idle_first. ``whole``: jobs that have or
+    want whole GPUs of the nodes that share, None where that is not known; with "auto" idle GPUs
+    come first while there are none, as in steered placement."""
     name, line = "placement", "slurm.conf: SelectTypeParameters=...,LL_SHARED_GRES"
     least = "ll_shared_gres" in words(conf, "SelectTypeParameters")
     text = "native, first fit: one GPU fills before the next"
@@ -30,8 +32,11 @@ def native(conf: Conf, release: Release, idle_first: IdleFirst) -> Finding:
     if idle_first is False and least:
         todo = "slurm.conf: SelectTypeParameters without LL_SHARED_GRES"
         return Finding(name, Status.WARN, f"{text}, but placement.idle_first is false", todo)
-    if idle_first == "auto" and not least and LEAST_LOADED.holds(release):
-        text += f"; where all jobs of these GPUs share, spread them ({line})"
+    if idle_first == "auto" and not least and whole == 0 and LEAST_LOADED.holds(release):
+        text += " while others are idle, and no job here wants whole GPUs (placement.idle_first)"
+        return Finding(name, Status.WARN, text, f"{line}; or placement.idle_first = false")
+    if idle_first == "auto" and least and whole:
+        text += f"; {whole} jobs want whole GPUs, and shares take idle ones first"
     return Finding(name, Status.OK, text)
 
 

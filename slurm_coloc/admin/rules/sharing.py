@@ -4,11 +4,16 @@
 from collections.abc import Collection, Sequence
 
 from slurm_coloc.admin.rules.finding import Finding, Status
-from slurm_coloc.core.decide.apart import WAYS, open_partitions
 from slurm_coloc.core.place.placing import ShareWith
-from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, keeps_users_apart
 
 NAME = "sharing-with"
+#: what a site can do
+WAYS = (
+    'placement.mode = "steered"',
+    "PartitionName=... ExclusiveUser=YES",
+    'sharing.with = "anyone"',
+)
 
 
 def shared_partitions(
@@ -31,7 +36,9 @@ def refusal(
     ``steered``: the nodes on which colocd pins jobs."""
     if share_with == "anyone":
         return ""
-    found = open_partitions(shared_partitions(shape, pool, steered), shape)
+    found = [
+        name for name in shared_partitions(shape, pool, steered) if not _exclusive(name, shape)
+    ]
     if not found:
         return ""
     return (
@@ -58,14 +65,16 @@ def apart(
         return Finding(NAME, Status.FAIL if on else Status.WARN, why, ways())
     if share_with == "anyone":
         return Finding(NAME, Status.OK, "anyone: jobs of all users share GPUs")
-    exclusive = [
-        one for one in shared_partitions(shape, pool) if not open_partitions((one,), shape)
-    ]
+    exclusive = [one for one in shared_partitions(shape, pool) if _exclusive(one, shape)]
     kept = [
         *([f"pins on {_some(sorted(steered))}"] if steered else []),
         *([f"ExclusiveUser=YES of {_some(exclusive)}"] if exclusive else []),
     ]
     return Finding(NAME, Status.OK, f"{share_with}: by {' and '.join(kept) or 'nobody who shares'}")
+
+
+def _exclusive(name: str, shape: ClusterShape) -> bool:
+    return keeps_users_apart((name,), shape)
 
 
 def _some(names: Sequence[str]) -> str:

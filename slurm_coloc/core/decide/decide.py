@@ -9,7 +9,6 @@ import math
 import re
 from dataclasses import replace
 
-from slurm_coloc.core.decide.apart import not_apart
 from slurm_coloc.core.decide.decision import (
     Action,
     Decision,
@@ -24,8 +23,12 @@ from slurm_coloc.core.decide.slices import or_slice
 from slurm_coloc.core.slurm.cluster import (
     ClusterShape,
     SharedGpu,
+    features_fit,
     fewest_cpus,
+    keeps_users_apart,
     may_get_unshared_nodes,
+    nodes_of,
+    plain,
     shared_gpus,
     suspends,
     wanted_partitions,
@@ -87,11 +90,35 @@ def _reserve(
         named = typed or (kind.type if position else None)
         if position and named is None:
             break
-        if why := not_apart(question.request, shape, rules):
+        if why := _not_apart(question.request, shape, rules):
             return exclusive(Reason.SHARING_WITH, why)
         return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
     largest_mib = kinds[-1].shards * rules.sizing.shard_mib
     return exclusive(Reason.FILLS_GPU, f"{estimate.upper_mib} MiB of {largest_mib} MiB")
+
+
+def _not_apart(request: JobRequest, shape: ClusterShape, rules: Rules) -> str:
+    """Why nothing would keep a share of this job off other users' GPUs; "" where something does, or
+    where the site does not ask for it (sharing.with).
+
+    Slurm places shares by their count alone. Users are kept apart by ExclusiveUser of the
+    partition, or by colocd's pins; without a pin a job asks for a whole GPU there
+    (flow/place/at_submit).
+    """
+    if rules.share_with == "anyone":
+        return ""
+    names = wanted_partitions(request, shape)
+    left = [name for name in names if not keeps_users_apart((name,), shape)]
+    if not left and names:
+        return ""
+    if not rules.steered:
+        return f"partition {', '.join(left) or 'unknown'} has no ExclusiveUser=YES"
+    if request.reservation or not plain(request.features):
+        return "colocd pins no job with a reservation or a complex constraint"
+    there = [node for node in nodes_of(request, shape) if node.name in rules.steered]
+    if not any(features_fit(request.features, node.features) for node in there):
+        return "none of its nodes is steered"
+    return ""
 
 
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:

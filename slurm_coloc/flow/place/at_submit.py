@@ -54,7 +54,7 @@ class Latest:
     turn: int = 0
     sent: list[tuple[float, str, Waiting]] = field(default_factory=list)
 
-    def look(self, snapshot: Snapshot | None, queue: Sequence[Queued]) -> None:
+    def renew(self, snapshot: Snapshot | None, queue: Sequence[Queued]) -> None:
         """A new round's snapshot."""
         now = time.time() if snapshot is None else snapshot.at_s
         shown = {decision_in(job.admin_comment) for job in queue}

@@ -33,8 +33,7 @@ from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.recording import Recording
-from slurm_coloc.flow.place.rules import is_steered
-from slurm_coloc.flow.place.snapshot import Closed, Sources
+from slurm_coloc.flow.place.snapshot import Closed, Sources, is_steered
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
@@ -57,7 +56,7 @@ class Placer:
         self._sources = Sources(self._config, self._store, context.live, self._memory, closed)
         self._recording = Recording(Ring(self._config.daemon.state_dir / "placement"))
         self._latest = Latest()
-        self._submitting = AtSubmit(
+        self.submitting = AtSubmit(
             context, self._policy, self._latest, self._memory, self.gate_wait, self._recording
         )
         self._clean = False  # native: no job was found pinned
@@ -106,7 +105,7 @@ class Placer:
             self._recording.add(snapshot, answers)
         self._clean = not any(job.pin for job in snapshot.waiting) and not self._memory.waits_until
         steers = self._steers and not self._refused
-        self._latest.look(answered(snapshot, answers) if steers else None, queue)
+        self._latest.renew(answered(snapshot, answers) if steers else None, queue)
         return uses, queue
 
     # one job
@@ -207,4 +206,4 @@ class Placer:
 
     def at_submit(self, submitted: ShareRequest) -> Rewrite:
         """The change of a request, with the GPU that the policy chooses now."""
-        return self._submitting.change(submitted)
+        return self.submitting.change(submitted)

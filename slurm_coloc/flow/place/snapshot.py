@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import Action
-from slurm_coloc.core.place.gate_wait import way_of
+from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
-from slurm_coloc.core.place.steering import Device, Node, Running, Snapshot, Waiting
+from slurm_coloc.core.place.steerable import may_pin
+from slurm_coloc.core.place.steering import Device, Node, Rules, Running, Snapshot, Waiting
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import (
@@ -36,12 +37,37 @@ from slurm_coloc.flow.place.requests import (
     place_of_pin,
     shards_of,
 )
-from slurm_coloc.flow.place.rules import is_steered, rules_of
 
 # The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
 #: UUIDs of GPUs that are closed by a slowdown limit
 Closed = Callable[[], Collection[str]]
+
+
+def rules_of(config: Config, way: Way = Way.START) -> Rules:
+    """The part of [placement] and [sharing] that decides. ``way``: how a job can wait at the gate;
+    without a way that keeps its age, no job waits there."""
+    place = config.placement
+    return Rules(
+        policy=place.policy,
+        smact_gate=1.0 if way is Way.NONE else place.smact_gate,
+        stale_s=place.stale_s,
+        max_pin_s=place.max_pin_s,
+        ahead=place.ahead,
+        shard_mib=config.pool.shard_mib,
+        max_jobs=config.pool.max_jobs_per_gpu,
+        multi_user=config.sharing.users == "all",
+        window_s=config.agent.window_s,
+        whole_first=place.whole_first,
+        share_with=config.sharing.with_,
+        idle_first=place.idle_first,
+    )
+
+
+def is_steered(node: NodeShape, config: Config) -> bool:
+    """Whether jobs are pinned on this node."""
+    place = config.placement
+    return place.mode == "steered" and may_pin(node, config.pool.partitions, place.nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from slurm_coloc.core.decide.prepared import Estimated
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
+from slurm_coloc.core.place.steerable import pinned_on
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import count_of
@@ -26,7 +27,6 @@ from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
-from slurm_coloc.flow.place.rules import pinned_on
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
@@ -151,7 +151,7 @@ class Decider:
                 self._config.blame, self._store, job.request.uid, estimated.fingerprint, time.time()
             ),
         )
-        rules = replace(self._rules, steered=pinned_on(self._config, job.shape, limits))
+        rules = replace(self._rules, steered=self._pinned_on(job.shape, limits))
         decision = decide(question, job.shape, rules)
         decision = within(decision, job.request, job.shape, limits)
         limit = job.coloc.max_slowdown or self._config.slowdown.max_slowdown
@@ -204,6 +204,13 @@ class Decider:
                 bound=0 if mode == "on" else ABANDONED,
             )
         )
+
+    def _pinned_on(self, shape: ClusterShape, limits: SiteLimits) -> frozenset[str]:
+        """The nodes on which colocd pins jobs to GPUs."""
+        place = self._config.placement
+        if place.mode != "steered":
+            return frozenset()
+        return pinned_on(shape, limits, self._config.pool.partitions, place.nodes)
 
     def _steered(self, shape: ClusterShape) -> bool:
         """Whether colocd chooses the GPUs."""

@@ -53,25 +53,32 @@ def test_one_server_for_several_users() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "key", "status", "said"),
+    ("parameters", "key", "whole", "status", "said"),
     [
-        ("CR_Core", "auto", Status.OK, "where all jobs of these GPUs share, spread them"),
-        ("CR_Core", False, Status.OK, "first fit"),
-        ("CR_Core", True, Status.WARN, "but placement.idle_first is true"),
-        ("CR_Core,LL_SHARED_GRES", "auto", Status.OK, "largest free part"),
-        ("CR_Core,LL_SHARED_GRES", True, Status.OK, "largest free part"),
-        ("CR_Core,LL_SHARED_GRES", False, Status.WARN, "but placement.idle_first is false"),
+        ("CR_Core", "auto", 0, Status.WARN, "no job here wants whole GPUs"),
+        ("CR_Core", "auto", 3, Status.OK, "first fit"),
+        ("CR_Core", "auto", None, Status.OK, "first fit"),
+        ("CR_Core", False, 0, Status.OK, "first fit"),
+        ("CR_Core", True, 3, Status.WARN, "but placement.idle_first is true"),
+        ("CR_Core,LL_SHARED_GRES", "auto", 0, Status.OK, "largest free part"),
+        ("CR_Core,LL_SHARED_GRES", "auto", 3, Status.OK, "3 jobs want whole GPUs"),
+        ("CR_Core,LL_SHARED_GRES", True, 3, Status.OK, "largest free part"),
+        ("CR_Core,LL_SHARED_GRES", False, 0, Status.WARN, "but placement.idle_first is false"),
     ],
 )
-def test_least_loaded_beside_the_key(parameters: str, key: bool, status: Status, said: str) -> None:
-    found = native({"SelectTypeParameters": parameters}, (24, 11, 5), key)
+def test_least_loaded_beside_the_key(
+    parameters: str, key: bool, whole: int | None, status: Status, said: str
+) -> None:
+    found = native({"SelectTypeParameters": parameters}, (24, 11, 5), key, whole)
     assert (found.status, said in found.found) == (status, True)
     assert status is Status.OK or "LL_SHARED_GRES" in found.todo
 
 
 def test_a_release_without_the_parameter() -> None:
-    found = native({"SelectTypeParameters": "CR_Core"}, (22, 5, 8), True)
+    found = native({"SelectTypeParameters": "CR_Core"}, (22, 5, 8), True, 0)
     assert found.status is Status.WARN and "23.02 and later" in found.todo
+    auto = native({"SelectTypeParameters": "CR_Core"}, (22, 5, 8), "auto", 0)
+    assert auto.status is Status.OK
 
 
 def test_partitions_without_shards_do_not_count() -> None:
