@@ -358,3 +358,17 @@ def test_a_user_gets_nowhere_near_the_socket(rig: Rig) -> None:
 
 def test_settings_name_no_key_for_it() -> None:
     assert not [name for name in HookSettings._fields if "agent" in name]
+
+
+def test_more_hooks_than_links_wait_their_turn(rig: Rig) -> None:
+    """As where many jobs start in the same second."""
+    rig.start_colocd()
+    rig.start_agent()
+    rig.linked()
+    found: list[str] = []
+    hooks = [threading.Thread(target=lambda: found.append(rig.ask()[0])) for _ in range(12)]
+    for one in hooks:
+        one.start()
+    for one in hooks:
+        one.join(LIMIT_S)
+    assert found == [f"127.0.0.1:{rig.port} via agent"] * 12
