@@ -75,13 +75,13 @@ class Agent:
                 async with _ClosedAtEnd(link):
                     log.info("linked", to=link.where, node=self._me.node)
                     pause, logged = FIRST_PAUSE_S, ""
-                    await self._relay.linked(opening)
+                    self._relay.linked(opening)
                     await self._serve(link)  # until it is lost
             except DaemonUnreachable as err:
                 if err.message != logged:  # the same reason is logged once
                     log.warning("link", error=err.message)
                 logged = err.message
-                await self._relay.unlinked()
+                self._relay.unlinked()
                 await self._alone()
             # Jitter: a thousand agents must not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))

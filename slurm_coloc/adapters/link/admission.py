@@ -25,7 +25,7 @@ class Rate(NamedTuple):
 
 
 # An honest sweep from a login node makes up to 100 connections a second.
-KNOWN = Rate(200.0, 400.0)  # of one address that authenticated before
+KNOWN = Rate(200.0, 1000.0)  # of one address that authenticated before
 STRANGER = Rate(50.0, 100.0)  # of one that did not
 FLOOD = 200  # connections over the rate within a second: more is no mistake of an honest host
 STRANGERS = Rate(500.0, 1000.0)  # of all that did not: an attacker may have many addresses

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from slurm_coloc.adapters.link.stream import Link
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 
-MOST = 8  # requests under way at once
+MOST = 4  # requests under way at once; others wait for half of their time
 KEPT_S = 45.0  # an idle link: colocd ends one that is silent for 90 s
 
 Opening = Callable[[], Awaitable[Link]]
@@ -35,18 +35,23 @@ class Links:
         self._opening = opening
         self._idle: list[tuple[Link, float]] = []  # and since when
         self._under_way: set[asyncio.Task[Passed]] = set()
+        self._slots = asyncio.Semaphore(MOST)
         self._closed = False
 
     async def exchange(self, request: bytes, within_s: float) -> Passed:
         """colocd's answer within ``within_s`` seconds; raises ColocError ``busy`` or ``late``, or
         DaemonUnreachable."""
-        if len(self._under_way) >= MOST:
-            raise ColocError(f"{MOST} requests are under way", "busy")
+        begin = time.monotonic()
+        try:
+            await asyncio.wait_for(self._slots.acquire(), within_s / 2)
+        except TimeoutError:
+            raise ColocError(f"{MOST} requests are under way", "busy") from None
         task = asyncio.create_task(self._exchange(request))
         self._under_way.add(task)
         task.add_done_callback(self._ended)
         # What comes too late is still read: the link is of use again then.
-        done, _ = await asyncio.wait({task}, timeout=within_s)
+        left_s = within_s - (time.monotonic() - begin)
+        done, _ = await asyncio.wait({task}, timeout=left_s)
         if not done:
             raise ColocError(f"colocd gave no answer within {within_s:.2f} s", "late")
         if task.cancelled():
@@ -55,6 +60,7 @@ class Links:
 
     def _ended(self, task: asyncio.Task[Passed]) -> None:
         self._under_way.discard(task)
+        self._slots.release()
         if not task.cancelled():
             task.exception()  # seen, also where nobody waits any more
 
@@ -71,13 +77,16 @@ class Links:
         try:
             answer = await link.exchange(request)
         except BaseException:
-            await link.close()
+            link.abort()
             raise
-        if self._closed or len(self._idle) >= MOST:
-            await link.close()
+        self._keep(link)
+        return Passed(link.where, answer)
+
+    def _keep(self, link: Link) -> None:
+        if self._closed:
+            link.abort()
         else:
             self._idle.append((link, time.monotonic()))
-        return Passed(link.where, answer)
 
     async def refresh(self) -> None:
         """Keep one link open, and alive; close the others that nobody uses. Never raises."""
@@ -91,18 +100,18 @@ class Links:
             except DaemonUnreachable:
                 pass
         for link, _ in old:
-            await link.close()
+            link.abort()
         if not self._idle and not self._under_way and not self._closed:
             try:
-                self._idle.append((await self._opening(), time.monotonic()))
+                self._keep(await self._opening())
             except DaemonUnreachable:
                 pass  # the heartbeat's link tells
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End all of them."""
         self._closed = True
         for task in list(self._under_way):
             task.cancel()
         idle, self._idle = self._idle, []
         for link, _ in idle:
-            await link.close()
+            link.abort()

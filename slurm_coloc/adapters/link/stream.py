@@ -79,6 +79,10 @@ class Link:
         assert self._session is not None
         return self._session.open(line)
 
+    def abort(self) -> None:
+        """End it at once; what was not sent is lost."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         try:

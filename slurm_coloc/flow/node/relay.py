@@ -41,43 +41,47 @@ class Relay:
         self._run_dir = run_dir
         self._node = node
         self._links: Links | None = None
+        self._changed = asyncio.Event()
         self._hooks = 0
         self._inode = 0  # of the socket
 
-    async def linked(self, opening: Opening) -> None:
+    def linked(self, opening: Opening) -> None:
         """There is an active colocd; ``opening`` makes a link to it."""
         self._links = Links(opening)
-        await self._links.refresh()
+        self._changed.set()  # a link is opened before the first hook comes
 
-    async def unlinked(self) -> None:
+    def unlinked(self) -> None:
         """It is lost: hooks are told so."""
         links, self._links = self._links, None
         if links:
-            await links.close()
+            links.close()
 
     async def run(self) -> None:
         """Serve until cancelled; makes the socket again where it is gone."""
         server, logged = None, ""
         try:
             while True:
-                if server is None or not self._is_there():
-                    if server:
-                        server.close()
-                    try:
+                try:
+                    if server is None or not self._is_there():
+                        if server:
+                            server.close()
+                        server = None
                         server = await self._serve()
-                        logged = ""
-                    except (ColocError, OSError) as err:  # not root, or no room
-                        text = getattr(err, "message", None) or str(err)
-                        if text != logged:
-                            log.warning("no socket for hooks", error=text)
-                        server, logged = None, text
-                if self._links:
-                    await self._links.refresh()
-                await asyncio.sleep(CHECK_S)
+                    if self._links:
+                        await self._links.refresh()
+                    logged = ""
+                except Exception as err:  # not root, no room, no thread: hooks can do without
+                    text = getattr(err, "message", None) or f"{type(err).__name__}: {err}"
+                    if text != logged:
+                        log.warning("no socket for hooks", error=text)
+                    logged = text
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), CHECK_S)
+                self._changed.clear()
         finally:
             if server:
                 server.close()
-            await self.unlinked()
+            self.unlinked()
 
     def _is_there(self) -> bool:
         try:
@@ -121,6 +125,8 @@ class Relay:
             await asyncio.wait_for(writer.drain(), READ_S)
         except (TimeoutError, OSError, ValueError, RecursionError):
             pass  # the hook has ended, or is none
+        except Exception as err:  # the hook goes its own way
+            log.error("hook", error=f"{type(err).__name__}: {err}")
         finally:
             self._hooks -= 1
             writer.close()

@@ -9,6 +9,7 @@ import pwd
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -80,7 +81,7 @@ class Rig:
         who = pwd.getpwuid(ME).pw_name
         config.write_text(
             f'version = 1\n[daemon]\nsocket = "{self.settings.socket}"\nslurm_user = "{who}"\n'
-            f'[network]\ncontrollers = ["127.0.0.1:{self.port}"]\n'
+            f"[network]\ncontrollers = {json.dumps(self.settings.controllers)}\n"
             f'munge_socket = "{self.munge}"\n[hooks]\nspool_dir = "{self.settings.spool_dir}"\n'
             f'run_dir = "{self.settings.run_dir}"\nnvml = false\n'
             "[agent]\nbeat_s = 1\nsample = false\n"
@@ -358,3 +359,43 @@ def test_a_user_gets_nowhere_near_the_socket(rig: Rig) -> None:
 
 def test_settings_name_no_key_for_it() -> None:
     assert not [name for name in HookSettings._fields if "agent" in name]
+
+
+def test_more_hooks_than_links_wait_their_turn(rig: Rig) -> None:
+    """As where many jobs start in the same second."""
+    rig.start_colocd()
+    rig.start_agent()
+    rig.linked()
+    found: list[str] = []
+    hooks = [threading.Thread(target=lambda: found.append(rig.ask()[0])) for _ in range(12)]
+    for one in hooks:
+        one.start()
+    for one in hooks:
+        one.join(LIMIT_S)
+    assert found == [f"127.0.0.1:{rig.port} via agent"] * 12
+
+
+class OnHost(socketserver.StreamRequestHandler):
+    """A colocd on its Unix socket."""
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            self.server.heard.append(json.loads(line)["op"])  # type: ignore[attr-defined]
+            self.wfile.write(b'{"v":1,"ok":true}\n')
+
+
+def test_on_slurmctlds_own_host(rig: Rig) -> None:
+    """The agent's link is colocd's Unix socket there."""
+    rig.settings = rig.settings._replace(controllers=())
+    with socketserver.ThreadingUnixStreamServer(str(rig.settings.socket), OnHost) as server:
+        server.heard = heard = []  # type: ignore[attr-defined]
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        rig.start_agent()
+        until(rig.via_agent, "the agent passes requests on")
+        assert rig.ask()[0] == f"{rig.settings.socket} via agent"
+        assert rig.deliver(1) == "colocd via agent"
+        assert heard.count("report") == 1
+        rig.stop()
+        assert rig.ask()[0] == str(rig.settings.socket)
+        server.shutdown()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_coloc.adapters.link import server
 from slurm_coloc.adapters.link.client import Me, NetWire
 from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.flow.launch.prolog import ASK_S
@@ -53,3 +54,18 @@ def test_a_flood_of_another_address_keeps_no_new_node_out(serve: Serve, munge_so
         assert found == [""] * HELLOS
 
     serve(use)
+
+
+def test_a_flood_writes_one_line_a_second(
+    serve: Serve,
+    munge_socket: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(server, "LOG_EVERY_S", 1000.0)
+
+    async def use(target: str) -> None:
+        await asyncio.to_thread(hellos_in_a_flood, target, munge_socket, "127.0.0.2")
+
+    serve(use)
+    assert capsys.readouterr().out.count("address=") == 1
