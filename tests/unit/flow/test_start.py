@@ -116,9 +116,7 @@ def cold() -> Iterator[None]:
     registry.cache_clear()
 
 
-def test_the_process_that_slurmctld_waits_for_loads_no_estimator(
-    config: Config, cold: None
-) -> None:
+def test_the_process_of_the_hook_loads_no_estimator(config: Config, cold: None) -> None:
     loaded = []
 
     def listening() -> bool:
