@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 MAX_LINE = 1 << 20  # bytes of one message
 MAX_UNSENT = 1 << 23  # bytes that wait for the other process; beyond that it counts as hung
-AT_ONCE = 256  # calls under way in one direction
+AT_ONCE = 2048  # calls under way in one direction: the agents of a large cluster may come at once
 
 Fields = dict[str, Any]
 #: Answers a call, or takes a message (its result is dropped); may raise ColocError.
@@ -84,6 +84,7 @@ class Channel:
         try:
             while line := await self._reader.readline():
                 self._take(json.loads(line))
+                await asyncio.sleep(0)  # many lines may be there: others get their turn between two
         except (OSError, ValueError) as err:
             log.error("channel", error=str(err)[:200])
         finally:

@@ -28,7 +28,8 @@ log = structlog.get_logger()
 MAX_LINE = 262144  # bytes; a forwarded summary is at most 65536
 USERS_LINE = 131072  # bytes that an ordinary user may send in one line
 IDLE_S = 30.0  # a connection that says nothing is closed
-BACKLOG = 1024
+BACKLOG = 1024  # connections that wait to be accepted
+HOOK_BACKLOG = 128  # of slurmctld, which makes one at a time
 ACCEPTS = 32  # connections that are taken before others get their turn
 CONNECTS_S, CONNECTS_AT_ONCE = 100.0, 1000.0  # connections a second of an ordinary user
 UNSENT = 1 << 25  # bytes of answers that ordinary users have not read yet
@@ -64,11 +65,6 @@ def encode(answer: Message, *, as_flat: bool = False) -> bytes:
 def error_answer(err: ColocError) -> Message:
     """The answer that tells an error."""
     return {"v": 1, "ok": False, "error": {"code": err.code, "message": err.message}}
-
-
-def busy(text: str) -> bytes:
-    """The line that tells somebody to ask later."""
-    return encode(error_answer(ColocError(f"busy: {text}", "busy")))
 
 
 def decode(line: bytes) -> Message:
@@ -178,7 +174,7 @@ class Server:
             listener.bind(str(self._path))
             # Where everybody may connect, the peer's uid decides what is answered.
             os.chmod(self._path, 0o666 if self._everybody else 0o600)  # noqa: PTH101
-            listener.listen(BACKLOG)
+            listener.listen(BACKLOG if self._everybody else HOOK_BACKLOG)
         except OSError as err:
             listener.close()
             raise ConfigError(f"{self._path}: cannot listen: {err}") from err
@@ -222,9 +218,9 @@ class Server:
                 return
             conn.setblocking(False)
             peer = _peer(conn)
-            if text := self._refusal(peer):
+            if refusal := self._refusal(peer):
                 with conn, suppress(OSError):
-                    conn.send(busy(text))
+                    conn.send(encode(error_answer(refusal)))
                 continue
             task = loop.create_task(self._serve(conn, peer))
             self._tasks.add(task)
@@ -234,17 +230,18 @@ class Server:
         if self._listener:
             asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
-    def _refusal(self, peer: Peer) -> str:
-        """Why a new connection is closed at once; "" where it has got a place."""
+    def _refusal(self, peer: Peer) -> ColocError | None:
+        """Why a new connection is closed at once; None where it has got a place."""
         if not self._everybody and peer.uid not in self._trusted:
-            return "this socket is slurmctld's"
+            return UsageFault("this socket is slurmctld's", "not-allowed")
         if self._connects.take(peer.uid, time.monotonic()):
             self._log("busy", uid=peer.uid, error="too many connects")
-            return f"more than {CONNECTS_S:g} connections a second of this user"
+            text = f"busy: more than {CONNECTS_S:g} connections a second of this user"
+            return ColocError(text, "busy")
         if not self._connections.enter(peer.uid):
             self._log("busy", uid=peer.uid, error="too many connections")
-            return "too many connections of this user, or of all"
-        return ""
+            return ColocError("busy: too many connections of this user, or of all", "busy")
+        return None
 
     def _log(self, event: str, **fields: Any) -> None:
         untold = self._logged.take(event, time.monotonic())

@@ -14,6 +14,12 @@ lab of its own, so that none waits for another's breaker or queue:
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
 
+With --floods also two states of one more lab, in which another user floods colocd's public socket while
+jobs with new texts are submitted:
+
+    questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
+    connects    connect() and close() without end
+
 Jobs are submitted one after another by an ordinary user, held, and cancelled after each block. The
 order of the states is drawn anew for each round of blocks. sbatch ms is the wall time of the whole
 command; ctld us is slurmctld's own mean time for REQUEST_SUBMIT_BATCH_JOB (sdiag), which no process
@@ -34,6 +40,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +50,7 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import LabSpec  # noqa: E402
+from tests.cluster.floods import FLOODS, flood, remember  # noqa: E402
 
 STATES = ("none", "empty", "without", "with", "new", "dead", "hung")
 ONE_LAB = ("without", "with", "new")
@@ -83,7 +91,7 @@ class State:
         if self.name in ("none", "empty", "without"):
             return [*words, "--wrap=true"]
         copy, text = self.lab.home(self.user) / f"{self.name}.txt", SUMMARY.read_text()
-        if self.name == "new":
+        if self.name == "new" or self.name in FLOODS:
             self.texts += 1
             text += f"model {self.texts} of {time.time_ns()}\n"
         copy.write_text(text)
@@ -92,11 +100,22 @@ class State:
 
     def block(self, count: int, keep: bool = True) -> None:
         """Submit ``count`` held jobs one after another, then cancel them."""
-        who, env = pwd.getpwnam(self.user), self.lab.login_env(self.user)
-        home = self.lab.home(self.user)
         before, before_us = self.controller()
         log = self.lab.log_file("slurmctld")
         begin = log.stat().st_size
+        with flood(self.lab, self.name) if self.name in FLOODS else nullcontext():
+            self._submit(count, keep)
+        after, after_us = self.controller()
+        self.lab.run(["scancel", "-u", self.user])
+        if keep:
+            self.count += after - before
+            self.total_us += after_us - before_us
+            said = log.read_bytes()[begin:].decode(errors="replace")
+            self.logged += [(a, r, float(ms)) for a, r, ms in LOGGED.findall(said)]
+
+    def _submit(self, count: int, keep: bool) -> None:
+        who, env = pwd.getpwnam(self.user), self.lab.login_env(self.user)
+        home = self.lab.home(self.user)
         for _ in range(count):
             argv = self.argv()
             began = time.perf_counter()
@@ -116,13 +135,6 @@ class State:
                 self.wall_ms.append(took_ms)
                 if done.returncode:
                     self.failed.append(done.stderr.strip())
-        after, after_us = self.controller()
-        self.lab.run(["scancel", "-u", self.user])
-        if keep:
-            self.count += after - before
-            self.total_us += after_us - before_us
-            said = log.read_bytes()[begin:].decode(errors="replace")
-            self.logged += [(a, r, float(ms)) for a, r, ms in LOGGED.findall(said)]
 
     def controller(self) -> tuple[int, int]:
         """Submissions that slurmctld counted, and its microseconds for all of them."""
@@ -134,13 +146,15 @@ def make(name: str) -> Lab:
     """Bring up the lab of a state."""
     spec = LabSpec(
         name=f"bench{name}",
-        users=1,
+        users=2,
         coloc=name != "none",
         emulator=False,
         cli_filter=False,  # optional, and it would stand in every state but the first
         settings={"daemon": {"refresh_s": 30.0, "reconcile_s": 30.0}} if name != "none" else {},
     )
     lab = Lab.up(spec)
+    if name == "floods":
+        remember(lab)
     if name == "empty":
         (lab.dir / "job_submit.lua").write_text(EMPTY_LUA)
         lab.restart("slurmctld")
@@ -200,12 +214,12 @@ def row(state: State) -> dict[str, Any]:
 def show(rows: Sequence[dict[str, Any]], head: str) -> None:
     print(head)
     print(
-        f"{'state':8} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
+        f"{'state':9} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
         f" {'p99':>7} {'max ms':>7} | {'ctld us':>7} | {'hook p50':>8} {'p99':>8} {'max ms':>7}"
     )
     for r in rows:
         print(
-            f"{r['state']:8} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
+            f"{r['state']:9} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
             f" {r['sbatch_p50_ms']:10.2f} {r['sbatch_p95_ms']:7.2f} {r['sbatch_p99_ms']:7.2f}"
             f" {r['sbatch_max_ms']:7.1f} | {r['ctld_mean_us']:7} | {r['hook_p50_ms']:8.3f}"
             f" {r['hook_p99_ms']:8.3f} {r['hook_max_ms']:7.1f}"
@@ -226,6 +240,14 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
             more_ms = (by[name]["ctld_mean_us"] - by["without"]["ctld_mean_us"]) / 1000
             slow = by[name]["slow_pct"]
             print(f"{name}: slurmctld {more_ms:+.2f} ms; whole GPUs for slowness {slow:.2f} %")
+    for name in FLOODS:
+        if {"new", name} <= by.keys():
+            quiet, flooded = by["new"], by[name]
+            ratios = [flooded[key] / quiet[key] for key in ("hook_p50_ms", "hook_p99_ms")]
+            print(
+                f"{name} against quiet: hook p50 x {ratios[0]:.2f}, p99 x {ratios[1]:.2f};"
+                f" whole GPUs for slowness {flooded['slow_pct']:.2f} %"
+            )
     if {"with", "new"} <= by.keys():
         known, new = by["with"], by["new"]
         parts = [
@@ -241,6 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--submissions", type=int, default=2000, help="in each state")
     parser.add_argument("--block", type=int, default=25, help="submissions between two states")
     parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES))
+    parser.add_argument("--floods", action="store_true", help="also while a user floods colocd")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
@@ -250,8 +273,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     labs: dict[str, Lab] = {}
     load = os.getloadavg()[0]
     try:
-        for name in args.states:
-            lab = "coloc" if name in ONE_LAB else name
+        for name in [*args.states, *(FLOODS if args.floods else ())]:
+            lab = "coloc" if name in ONE_LAB else "floods" if name in FLOODS else name
             if lab not in labs:
                 labs[lab] = make(lab)
                 print(f"bench: lab {lab} is up", file=sys.stderr)
@@ -260,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = [row(state) for state in states]
         version = states[0].lab.version
     finally:
-        with ThreadPoolExecutor(len(STATES)) as pool:
+        with ThreadPoolExecutor(len(labs) or 1) as pool:
             list(pool.map(lambda lab: lab.down(), labs.values()))
     told = " ".join(sys.argv[1:] if argv is None else argv)
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())

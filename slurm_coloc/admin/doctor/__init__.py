@@ -53,7 +53,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield from slurm.checks(config, found)
     yield hooks.lua_posix()
     if found:
-        yield from hooks.checks(found)
+        yield from hooks.checks(config, found)
         yield tickets.check(config, found)
     shape = found.shape if found else None
     yield from network.checks(config, status, shape)

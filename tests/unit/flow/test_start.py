@@ -5,6 +5,9 @@ import asyncio
 import base64
 import os
 import pwd
+import signal
+import socket
+import sys
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +19,7 @@ import pytest
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.daemon import Daemon
+from slurm_coloc.daemon import Daemon, front_process
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.estimate.request import WARM_UP, Given
@@ -135,3 +138,25 @@ def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
         defaults = defaults_of(wanted, load_stacks(wanted))
         found = prepared(packed, Given(batch_size=2), defaults).of("", "", 1)
         assert found.estimate is not None, (name, found.detail)
+
+
+def test_a_front_that_hangs_is_replaced(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_process, "PING_S", 0.1)
+    monkeypatch.setattr(front_process, "ANSWER_S", 2.0)
+    seen: list[int] = []
+
+    def another() -> bool:
+        with socket.socket(socket.AF_UNIX) as sock:
+            try:
+                sock.connect(str(config.daemon.socket))
+            except OSError:
+                return False  # between two
+            cred = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid = int.from_bytes(cred[:4], sys.byteorder)
+        if not seen:
+            os.kill(pid, signal.SIGSTOP)
+            seen.append(pid)
+        return pid != seen[0]
+
+    start(config, known, another)
+    assert not config.daemon.socket.exists()
