@@ -14,8 +14,8 @@ lab of its own, so that none waits for another's breaker or queue:
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
 
-With --floods also two states of one more lab, in which another user floods colocd's public socket while
-jobs with new texts are submitted:
+With --floods also two states of one more lab, in which another user floods colocd's public socket
+while jobs with new texts are submitted:
 
     questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
     connects    connect() and close() without end
