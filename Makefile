@@ -184,6 +184,7 @@ install: spank ## copy plugin, Lua, hooks, unit and manual for an admin (DESTDIR
 	[ -n "$$plugins" ] || { echo 'install: no Slurm plugin directory found: give PLUGINDIR=' >&2; exit 1; }
 	install -d "$(DESTDIR)$$plugins" "$(LIBEXEC)" "$(DESTDIR)$(SYSCONFDIR)/slurm-coloc"
 	find spank -name '*.so' -exec install -m 755 -t "$(DESTDIR)$$plugins" {} +
+	find spank -name coloc-ticket -type f -exec install -m 755 -t "$(LIBEXEC)" {} +
 	for f in prolog/* epilog/*; do
 	  if [ -f "$$f" ] && [ -x "$$f" ]; then install -m 755 "$$f" "$(LIBEXEC)/$$(basename "$$f")"; fi
 	done
@@ -201,4 +202,4 @@ clean: ## remove .venv and what was built
 	@echo 'clean: .venv, build, compiled objects, caches'
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find spank slurm_coloc/lab/emulator \( -name '*.o' -o -name '*.so' -o -name '*.so.*' \) -delete 2>/dev/null || true
+	find spank slurm_coloc/lab/emulator \( -name '*.o' -o -name '*.so' -o -name '*.so.*' -o -name coloc-ticket \) -delete 2>/dev/null || true

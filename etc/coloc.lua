@@ -4,7 +4,7 @@ coloc.lua: slurm-coloc in slurmctld's job_submit/lua plugin, as one function tha
 job_submit.lua calls last. It lives in one folder with the coloc_*.lua files that it loads.
 
     local coloc = dofile("/usr/libexec/slurm-coloc/coloc.lua")
-    coloc.setup{socket = "/run/slurm-coloc/colocd.sock"}
+    coloc.setup{socket = "/run/slurm-coloc/hook/colocd.sock"}
     return coloc.submit(job_desc, part_list, submit_uid)
 
 The hook runs inside slurmctld, one copy at a time and under its locks: what it waits for, every
@@ -45,7 +45,7 @@ end
 local LOADED_MS = now_ms()
 
 local settings = {
-  socket = "/run/slurm-coloc/colocd.sock",
+  socket = "/run/slurm-coloc/hook/colocd.sock", -- no user can reach it
   off_file = "/etc/slurm-coloc/off",
   deadline_ms = 200, -- for the whole exchange
   breaker_s = 10, -- no call for 1, 2, 4, ... at most so long after late answers in a row

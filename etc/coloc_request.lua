@@ -49,16 +49,24 @@ local ENVIRONMENT = {
 -- PyTorch's allocator: the second is the name up to 2.8, which later ones still read.
 local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
 local OPTIONS = {
-  COLOC_V = "version", COLOC_SUMMARY = "summary", COLOC_BATCH_SIZE = "batch_size",
-  COLOC_SEQ_LEN = "seq_len", COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision",
-  COLOC_POLICY = "policy", COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
+  COLOC_V = "version", COLOC_SUMMARY = "summary", COLOC_TICKET = "ticket",
+  COLOC_TEXT_SHA256 = "text_sha256", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
+  COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
+  COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
   COLOC_MAX_SLOWDOWN = "max_slowdown",
 }
-local OPTION_MAX = 64 -- bytes; the longest that the SPANK plugin lets through has 24
+local OPTION_MAX = 64 -- bytes; the longest of the SPANK plugin is the hash of a text
 local SUMMARY_MAX = 65536 -- bytes; COLOC_FORWARD_MAX of spank/coloc.h
+-- What the SPANK plugin makes of a text. What is of another form is not the plugin's, and not worth
+-- the work as JSON: {pattern, what it is not}.
+local FORMS = {
+  summary = { "^[A-Za-z0-9+/=]*$", "base64" },
+  ticket = { "^" .. ("[0-9a-f]"):rep(32) .. "$", "ticket" },
+  text_sha256 = { "^" .. ("[0-9a-f]"):rep(64) .. "$", "hash" },
+}
 local OPTION_ORDER = {
-  "summary", "batch_size", "seq_len", "optimizer", "precision", "policy", "kind", "auto",
-  "slot", "max_slowdown",
+  "summary", "ticket", "text_sha256", "batch_size", "seq_len", "optimizer", "precision", "policy",
+  "kind", "auto", "slot", "max_slowdown",
 }
 local ACCOUNT_PAUSE_S = 60
 
@@ -66,7 +74,7 @@ local function longer(name, most) return ("%s is longer than %d bytes"):format(n
 
 -- One entry "COLOC_NAME=value" into options; a line into ignored where it is too long.
 local function read_option(entry, options, ignored)
-  local name = entry:sub(1, NAME_MAX):match("^([A-Z_]+)=")
+  local name = entry:sub(1, NAME_MAX):match("^([A-Z0-9_]+)=")
   local option = name and OPTIONS[name]
   if not option then return end
   local most = option == "summary" and SUMMARY_MAX or OPTION_MAX
@@ -75,9 +83,10 @@ local function read_option(entry, options, ignored)
     ignored[#ignored + 1] = longer(name, most) .. ": ignored"
   elseif size > 0 or option == "version" then
     options[option] = entry:sub(#name + 2)
-    if option == "summary" and not options.summary:find("^[A-Za-z0-9+/=]*$") then
-      options.summary = nil -- not of our SPANK plugin: it is not worth the work as JSON
-      ignored[#ignored + 1] = name .. " is no base64: ignored"
+    local form = FORMS[option]
+    if form and not options[option]:find(form[1]) then
+      options[option] = nil
+      ignored[#ignored + 1] = ("%s is no %s: ignored"):format(name, form[2])
     end
   end
 end

@@ -12,7 +12,7 @@ local folder = "/usr/libexec/slurm-coloc/" -- (*) where `make install` put coloc
 local loaded, coloc = pcall(dofile, folder .. "coloc.lua") -- (*)
 if loaded then -- (*)
   coloc.setup({
-    socket = "/run/slurm-coloc/colocd.sock", -- as [daemon] socket of coloc.toml
+    socket = "/run/slurm-coloc/hook/colocd.sock", -- as [daemon] hook_socket of coloc.toml
     off_file = "/etc/slurm-coloc/off", -- as [daemon] off_file of coloc.toml
     -- steered = "a100", -- models whose GPUs have a type each ([placement] of coloc.toml)
     -- deadline_ms = 200, -- a submission waits so long for colocd, then gets a whole GPU

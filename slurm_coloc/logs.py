@@ -6,6 +6,18 @@ import sys
 
 import structlog
 
+from slurm_coloc.core.text import printable
+
+
+def escaped(
+    logger: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Nothing that a user has named acts on the terminal of whoever reads the log."""
+    return {
+        name: value if isinstance(value, int | float | None) else printable(str(value))
+        for name, value in event.items()
+    }
+
 
 def set_up_log(form: str, level: int = logging.INFO) -> None:
     """``form``: "logfmt" (key=value) or "json"."""
@@ -19,6 +31,7 @@ def set_up_log(form: str, level: int = logging.INFO) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=False),
             structlog.processors.format_exc_info,
+            escaped,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

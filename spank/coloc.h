@@ -22,13 +22,25 @@
 #define COLOC_ERROR_MAX 1024
 #define COLOC_AUTO "auto" /* FILE that is no file: the job is known by its script */
 #define COLOC_RUN_DIR "/run/slurm-coloc-jobs"
+#define COLOC_SOCKET "/run/slurm-coloc/colocd.sock"
+#ifndef COLOC_TICKET_PROGRAM
+#define COLOC_TICKET_PROGRAM "/usr/libexec/slurm-coloc/coloc-ticket"
+#endif
+#define COLOC_TICKET_MS 1000   /* default of what a submission waits for a ticket */
+#define COLOC_TICKET_DIGITS 32 /* hexadecimal, as colocd makes them */
 
 /* The arguments of our line in plugstack.conf. */
 struct coloc_args {
-	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
-	char run_dir[256]; /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
-	bool quiet;        /* quiet: no notice about recovery from salloc and srun */
-	char bad[64];      /* the first argument that we do not know: the plugin is disabled */
+	size_t max_bytes;       /* max_kib=N: a larger summary fails the submission */
+	char run_dir[256];      /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
+	bool quiet;             /* quiet: no notice about recovery from salloc and srun */
+	char ticket[256];       /* ticket=PROGRAM: who asks colocd; "" (ticket=off): nobody */
+	char socket[108];       /* socket=PATH: daemon.socket of coloc.toml */
+	char controllers[512];  /* controllers=HOST:PORT,...: network.controllers of coloc.toml */
+	char slurm_user[64];    /* slurm_user=NAME: as whom the controllers' colocd runs */
+	char munge_socket[108]; /* munge_socket=PATH; "": libmunge's own */
+	long ticket_ms;         /* ticket_ms=N: what a submission waits for a ticket at most */
+	char bad[64];           /* the first argument that we do not know: the plugin is disabled */
 };
 
 /* What the user asked for; NULL = option not given. Owned by options.c. */
@@ -127,6 +139,11 @@ bool coloc_array_read(const char *path, size_t max_bytes, struct coloc_text *out
                       char error[COLOC_ERROR_MAX]);
 /* The path made fit for one line of a message: control characters become '?', cut at 200. */
 const char *coloc_printable(const char *path, char out[256]);
+
+/* ticket.c: the ticket that colocd gives for a text and the options of its estimate; false where it
+ * gives none within args->ticket_ms. summary: as it would be forwarded; batch: of sbatch. */
+bool coloc_ticket(const struct coloc_args *args, const struct coloc_request *request,
+                  const char *summary, bool batch, char ticket[COLOC_TICKET_DIGITS + 1]);
 
 /* base64.c: RFC 4648 with padding; out needs coloc_base64_size(len) bytes, NUL included. */
 size_t coloc_base64_size(size_t len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The common work of sbatch, salloc and srun: check, read, compress, hand to Slurm, which
- * carries it to job_submit, Prolog and Epilog (spank_job_env). Contract in README.md.
+ * The common work of sbatch, salloc and srun: check, read, compress, ask colocd for a ticket, hand to
+ * Slurm, which carries it to job_submit, Prolog and Epilog (spank_job_env). Contract in README.md.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "coloc.h"
+#include "sha256.h"
 
 /* plugstack.conf has us as `optional`, so that a broken plugin never stops a cluster; but then
  * Slurm ignores what our functions return, and the job would go on without what was asked.
@@ -77,21 +78,42 @@ static char *read_and_encode(const char *path, size_t max_bytes)
 	return encoded;
 }
 
+static void hash_of(const char *summary, char hash[COLOC_SHA256_HEX + 1])
+{
+	unsigned char raw[COLOC_SHA256_BYTES];
+	struct coloc_sha256 sum;
+
+	coloc_sha256_begin(&sum);
+	coloc_sha256_add(&sum, summary, strlen(summary));
+	coloc_sha256_end(&sum, raw);
+	coloc_hex(raw, sizeof(raw), hash);
+}
+
+/* With a ticket colocd has the text already, and slurmctld need not carry it. */
 void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind)
 {
 	const struct coloc_request *request = coloc_options_get();
-	char error[COLOC_ERROR_MAX];
+	char error[COLOC_ERROR_MAX], ticket[COLOC_TICKET_DIGITS + 1], hash[COLOC_SHA256_HEX + 1];
 	char *summary = NULL;
+	bool known = false;
 	bool automatic = request->file && strcmp(request->file, COLOC_AUTO) == 0;
 
 	if (!coloc_options_check(request, error))
 		coloc_fail("%s", error);
 	if (request->file && !automatic)
 		summary = read_and_encode(request->file, args->max_bytes);
+	if (summary)
+		known = coloc_ticket(args, request, summary, strcmp(kind, "batch") == 0, ticket);
 
 	put(spank, "COLOC_V", "1");
 	put(spank, "COLOC_KIND", kind);
-	put(spank, "COLOC_SUMMARY", summary);
+	if (known) {
+		hash_of(summary, hash);
+		put(spank, "COLOC_TICKET", ticket);
+		put(spank, "COLOC_TEXT_SHA256", hash);
+	} else {
+		put(spank, "COLOC_SUMMARY", summary);
+	}
 	put(spank, "COLOC_AUTO", automatic ? "1" : NULL);
 	put(spank, "COLOC_BATCH_SIZE", request->batch_size);
 	put(spank, "COLOC_SEQ_LEN", request->seq_len);

@@ -48,6 +48,8 @@ static void drop_forwarded(spank_t spank)
 
 	/* Up to 64 KiB that job_submit has read: tasks and the jobs they submit do not carry it. */
 	spank_unsetenv(spank, "SLURM_SPANK_COLOC_SUMMARY");
+	spank_unsetenv(spank, "SLURM_SPANK_COLOC_TICKET");
+	spank_unsetenv(spank, "SLURM_SPANK_COLOC_TEXT_SHA256");
 	/* An sbatch or srun inside the job would take these for options of its own. */
 	for (size_t i = 0; (option = coloc_option_env_name(i)); i++) {
 		snprintf(name, sizeof(name), "SLURM_SPANK__SLURM_SPANK_OPTION_coloc_%s", option);

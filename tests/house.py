@@ -18,6 +18,7 @@ PACKAGE = ROOT / "slurm_coloc"
 #: The module that each program begins with. Its closure is what the program can load.
 PROGRAMS = {
     "colocd": ("slurm_coloc.daemon",),
+    "colocd's front": ("slurm_coloc.front.__main__", "slurm_coloc.flow.prepare.warm"),
     "agent": ("slurm_coloc.agent",),
     "hooks": ("slurm_coloc.flow.launch.hooks",),
 }
@@ -205,9 +206,8 @@ def retired_functions() -> list[str]:
 
 def simulator_in_colocd() -> list[str]:
     """Modules of sim/ that `coloc serve` can load."""
-    return [
-        name for name in closure("slurm_coloc.daemon", "slurm_coloc.cli.serve") if ".sim" in name
-    ]
+    starts = ("slurm_coloc.daemon", "slurm_coloc.front.__main__", "slurm_coloc.cli.serve")
+    return [name for name in closure(*starts) if ".sim" in name]
 
 
 def main() -> None:

@@ -21,14 +21,17 @@ from types import FrameType
 from typing import Any, cast
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.config import parse_config
+from slurm_coloc.config import EstimateConfig, parse_config
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.daemon.requests import Requests
-from slurm_coloc.estimate.request import WARM_UP
+from slurm_coloc.estimate.request import WARM_UP, Given
+from slurm_coloc.estimate.variants import prepared
+from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
+from slurm_coloc.flow.submit.tickets import Key, hash_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = f"{ROOT}/slurm_coloc/"
@@ -37,7 +40,8 @@ SHAPE = ClusterShape(
     "lab", (24, 11, 5), (NodeShape("n1", ("gpu",), (), "a100", 2, 160, cpus=64, memory_mib=10**6),),
     (PartitionShape("gpu", default=True),),
 )  # fmt: skip
-JOB = {"uid": 1000, "partition": "gpu", "tres_per_node": "gres/gpu:1", "num_tasks": 1}
+USER = 1000
+JOB = {"uid": USER, "partition": "gpu", "tres_per_node": "gres/gpu:1", "num_tasks": 1}
 PACKED = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
 EVIDENCE = {"oom": True, "kind": "torch", "pattern": "torch", "line": "CUDA out of memory."}
 
@@ -123,10 +127,17 @@ class Walk:
         self.ends = Ends(self.parts)
         self.requests = Requests(self.parts, self.ends, lambda: None)
         self.answer: dict[str, Any] = {}
+        self.ticket = self._ticket(config.estimate)
+
+    def _ticket(self, config: EstimateConfig) -> dict[str, str]:
+        """What sbatch got from the front before the submission."""
+        key, texts = Key(hash_of(PACKED), Given(batch_size=32)), self.parts.texts
+        made = prepared(PACKED, key.given, defaults_of(config, load_stacks(config)))
+        return {"ticket": texts.give(USER, key, made), "text_sha256": key.text}
 
     async def submit(self) -> None:
         """The hook's message, to the answer."""
-        message = {"op": "submit", **JOB, "coloc": {"summary": PACKED, "batch_size": 32}}
+        message = {"op": "submit", **JOB, "coloc": {**self.ticket, "batch_size": 32}}
         self.answer = dict(await self.parts.decider.submit(message, SHAPE, self.parts.limits))
 
     async def run_out(self) -> None:
@@ -151,7 +162,6 @@ class Walk:
 
     def close(self) -> None:
         """End what it has open."""
-        self.parts.decider.close()
         self.parts.store.close()
 
 
@@ -160,7 +170,6 @@ def ways() -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         walk = Walk(Path(folder))
         try:
-            asyncio.run(walk.parts.decider.warm_up())
             submission = _files(walk.submit(), lambda: bool(walk.answer))
             assert walk.answer["action"] == "collocate", walk.answer
             walk.start()

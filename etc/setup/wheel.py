@@ -19,6 +19,7 @@ PATTERNS = (
     "spank/*.c",
     "spank/*.h",
     "spank/exports.map",
+    "spank/ticket/*.[ch]",
 )
 
 

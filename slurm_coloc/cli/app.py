@@ -7,6 +7,7 @@ from importlib import import_module
 import typer
 
 from slurm_coloc import __version__
+from slurm_coloc.core.text import printable
 from slurm_coloc.errors import ColocError
 
 # Subcommand and its file; each file has register(app).
@@ -67,7 +68,7 @@ def run() -> int:
     try:
         code = build()(standalone_mode=False)
     except ColocError as err:
-        print(f"coloc: {err.message}", file=sys.stderr)
+        print(f"coloc: {printable(err.message)}", file=sys.stderr)
         return err.exit_code
     except typer.Exit as err:
         return err.exit_code

@@ -75,7 +75,10 @@ tells what they come to.
 The switch: while this file exists nothing is rewritten or requeued.
 .TP
 /run/slurm\\-coloc/colocd.sock
-colocd's socket.
+colocd's socket for users, nodes and admins.
+.TP
+/run/slurm\\-coloc/hook/colocd.sock
+colocd's socket for slurmctld's hook; job_submit.lua names it.
 .SH SEE ALSO
 .BR sbatch (1),
 .BR scontrol (1),

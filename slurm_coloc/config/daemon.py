@@ -17,7 +17,13 @@ class DaemonConfig(Section):
 
     socket: Path = Field(
         Path("/run/slurm-coloc/colocd.sock"),
-        description="Unix socket of colocd. The peer's uid decides what it may ask.",
+        description="Unix socket of colocd for users, nodes and admins. The peer's uid decides what"
+        " it may ask.",
+    )
+    hook_socket: Path | None = Field(
+        None,
+        description="Unix socket of colocd for slurmctld's hook alone (job_submit.lua names it), in"
+        " a folder that colocd makes for SlurmUser (0700). None: hook/colocd.sock beside `socket`.",
     )
     state_dir: Path = Field(
         Path("/var/lib/slurm-coloc"),
@@ -63,6 +69,11 @@ class DaemonConfig(Section):
     command_dir: Path | None = Field(
         None, description="Folder of Slurm's commands; none: those found on PATH."
     )
+
+    @property
+    def hook_path(self) -> Path:
+        """The socket of slurmctld's hook."""
+        return self.hook_socket or self.socket.parent / "hook" / "colocd.sock"
 
 
 class ModeRule(Section):

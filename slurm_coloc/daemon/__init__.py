@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: answers the hook and people, follows the jobs, recovers, learns. ``coloc serve``.
+"""colocd's main process: answers slurmctld's hook, follows the jobs, recovers, learns, and is the
+only writer of the database. ``coloc serve``.
 
-This module starts and stops it. ``parts`` makes its objects, ``requests`` answers, ``ends`` follows
-jobs that end, ``loops`` repeats its rounds.
+It listens on the hook's socket alone. Everybody else talks to its child, the front
+(slurm_coloc/front), so that nothing that users send holds the loop that slurmctld waits for. This
+module starts and stops it. ``parts`` makes its objects, ``requests`` answers, ``ends`` follows jobs
+that end, ``loops`` repeats its rounds, ``front_process`` keeps the front, ``for_front`` answers it.
 """
 
 import asyncio
@@ -14,11 +17,11 @@ from pathlib import Path
 import structlog
 
 from slurm_coloc.adapters import notify
-from slurm_coloc.adapters.link.munge import Munge
-from slurm_coloc.adapters.link.server import LinkServer
-from slurm_coloc.adapters.server import Server
+from slurm_coloc.adapters.server import Server, answering, private_folder
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.daemon.ends import Ends
+from slurm_coloc.daemon.for_front import ForFront
+from slurm_coloc.daemon.front_process import FrontProcess
 from slurm_coloc.daemon.loops import FIRST_SHAPE_S, Loops
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.daemon.requests import Requests
@@ -30,24 +33,18 @@ log = structlog.get_logger()
 
 class Daemon:
     def __init__(self, config: Config, path: Path | None) -> None:
-        """Raises ConfigError; MungeError where the network is wanted without libmunge."""
+        """Raises ConfigError."""
         self._path = path
         self.parts = Parts(config)
         self._ends = Ends(self.parts)
         self.loops = Loops(self.parts, self._ends)
-        self._requests = Requests(self.parts, self._ends, self.reload)
-        handle, trusted = self._requests.handle, self.parts.trusted
-        self._server = Server(config.daemon.socket, handle, trusted)
-        self._link = self._listener(config)
-        self._requests.linked = self._link is not None
+        requests = Requests(self.parts, self._ends, self.reload)
+        self._hook_path, trusted = config.daemon.hook_path, self.parts.trusted
+        answer = answering(requests.handle)
+        self._server = Server(self._hook_path, answer, trusted, everybody=False)
+        self.front = FrontProcess(self.parts, ForFront(self.parts, requests))
+        self.parts.prepare = self.front.prepare
         self.stop = asyncio.Event()
-
-    def _listener(self, config: Config) -> LinkServer | None:
-        network, parts = config.network, self.parts
-        if not network.listen:
-            return None
-        munge, answer = Munge(network.munge_socket), self._server.answer
-        return LinkServer(network.listen, munge, answer, parts.trusted, lambda: parts.standby)
 
     def reload(self) -> None:
         """Read the configuration again; a wrong file leaves the old one in force."""
@@ -59,39 +56,43 @@ class Daemon:
             raise
         finally:
             notify.ready()
-        self.parts.decider.close()
         self.parts.use(config)
-        self._ends.background(self.parts.decider.warm_up())
+        self.front.reload()
         log.info("reload", result="ok")
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT. SIGHUP reloads."""
+        """Serve until SIGTERM or SIGINT. SIGHUP reloads. Raises ConfigError where it cannot start;
+        MungeError where the network is wanted without libmunge."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._hup)
-        loops = [self.loops.refreshing()]
-        await asyncio.gather(self.parts.decider.warm_up(), self._first_shape())
-        await self._server.start()
-        if self._link:
-            await self._link.start()
-        loops += self.loops.others()
-        notify.ready()
-        config = self.parts.config
-        listens = {"listen": config.network.listen} if self._link else {}
-        socket, mode = str(config.daemon.socket), config.mode.default
-        log.info("ready", socket=socket, mode=mode, **listens)
-        await self.stop.wait()
-        notify.stopping()
-        for task in loops:
-            task.cancel()
-        await self._server.stop()
-        if self._link:
-            await self._link.stop()
+        tasks = [self.loops.refreshing()]
+        try:
+            await self.front.begin()
+            await self._first_shape()
+            private_folder(self._hook_path.parent, self.parts.slurm_uid)
+            await self._server.start()
+            await self.front.serve()
+            tasks += [*self.loops.others(), asyncio.create_task(self.front.keep())]
+            self._ready()
+            await self.stop.wait()
+            notify.stopping()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await self._server.stop()
+            await self.front.stop()
         await self.parts.placement.close()
-        self.parts.decider.close()
         self.parts.store.close()
         log.info("stopped")
+
+    def _ready(self) -> None:
+        notify.ready()
+        config = self.parts.config
+        listens = {"listen": config.network.listen} if config.network.listen else {}
+        sockets = {"socket": str(config.daemon.socket), "hook_socket": str(self._hook_path)}
+        log.info("ready", mode=config.mode.default, **sockets, **listens)
 
     async def _first_shape(self) -> None:
         """Wait up to FIRST_SHAPE_S for the cluster's shape before the first answer; a slurmctld

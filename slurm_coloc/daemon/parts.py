@@ -18,10 +18,11 @@ from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.nodes.agents import Nodes
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.place.placement import Placement
-from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
 from slurm_coloc.flow.submit.decide import Decider
+from slurm_coloc.flow.submit.estimate import Prepare
+from slurm_coloc.flow.submit.tickets import Texts
 from slurm_coloc.flow.time.limits import Stretcher
 from slurm_coloc.flow.time.slots import Slots
 from slurm_coloc.flow.watch.adopt import adopt
@@ -42,7 +43,8 @@ class Parts:
 
     def __init__(self, config: Config) -> None:
         """Raises ConfigError."""
-        self.trusted = {0, slurm_uid(config), os.geteuid()}
+        self.slurm_uid = slurm_uid(config)
+        self.trusted = {0, self.slurm_uid, os.geteuid()}
         self.store = Store.open(config.daemon.state_dir)
         self.slurm = slurm.connect(config.daemon)
         self.cluster = ShapeCache(self.slurm)
@@ -50,6 +52,8 @@ class Parts:
         self.limits_known = False  # they were read, or there are none
         self.role = Role(self.slurm)
         self.nodes = Nodes(lambda: self.cluster.shape, self.trusted, self.store)
+        self.texts = Texts()
+        self.prepare: Prepare = lambda uid, key, packed: None  # until there is a front
         self.use(config)
 
     @property
@@ -76,7 +80,13 @@ class Parts:
         )
         self.stretcher = Stretcher(context)
         self.placement = Placement(context, lambda: self.stretcher.closed)
-        self.decider = Decider(config, self.store, self.placement.at_submit)
+        self.decider = Decider(
+            config,
+            self.store,
+            self.placement.at_submit,
+            self.texts,
+            lambda uid, key, packed: self.prepare(uid, key, packed),
+        )
         self.recorder = Recorder(config, self.store, self.cluster.gpu_type)
         self.watcher = Watcher(
             self.store,
@@ -88,4 +98,3 @@ class Parts:
         self.gate = Gate(context, self.watcher.see)
         self.slots = Slots(context, self.watcher.poll_once)
         self.resizer = Resizer(context)
-        self.queries = Queries(context, self.nodes, self.watcher)

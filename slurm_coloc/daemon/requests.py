@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers the hook in slurmctld, the nodes' hooks and agents, and people."""
+"""Answers the hook in slurmctld, and what nodes and admins send, in colocd's main process.
+
+The hook comes by its own socket; nodes and admins by the front, which has told users' requests from
+theirs and whose word on the peer counts (front/operations.py).
+"""
 
 import os
 from collections.abc import Callable
@@ -12,10 +16,8 @@ from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.role import Part
 from slurm_coloc.flow.nodes import epilog
 from slurm_coloc.flow.nodes.prolog import LaunchMessage, launched, read_launch
-from slurm_coloc.flow.queries import answers
 
 LOOK_S = 0.06  # of the hook's 0.2, once after slurmctld has read slurm.conf
-PRIVILEGED = ("submit", "report", "launch", "beat", "reload")
 OF_NODES = ("report", "launch", "beat")
 NEVER_REMOTE = ("submit", "reload")  # slurmctld's hook and the admin are on this host
 
@@ -27,21 +29,19 @@ class Requests:
         self._parts = parts
         self._ends = ends
         self._reload = reload
-        self.linked = False  # nodes may come over the network
 
     async def handle(self, peer: Peer, message: Message) -> Message:
         """Answer one request; raises ColocError."""
         op, parts = message.get("op"), self._parts
-        if op in PRIVILEGED and peer.uid not in parts.trusted:
-            raise UsageFault(f"{op}: uid {peer.uid} may not ask this", "not-allowed")
+        if peer.uid not in parts.trusted:
+            raise UsageFault(f"{str(op)[:40]}: uid {peer.uid} may not ask this", "not-allowed")
         if peer.remote and op in NEVER_REMOTE:
             raise UsageFault(f"{op}: not over the network", "not-allowed")
         # The hook is answered also on standby: it runs where slurmctld is in charge.
-        if parts.standby and op not in ("submit", "reload", "ping", "status"):
+        if parts.standby and op not in ("submit", "reload", "ping"):
             raise ColocError("the colocd of another controller is the active one", "standby")
         if op in OF_NODES:
             return await self._from_node(peer, str(op), message)
-        seen_as = None if peer.uid in parts.trusted else peer.uid
         match op:
             case "submit":
                 stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
@@ -55,23 +55,7 @@ class Requests:
                 return {}
             case "ping":
                 return {"pid": os.getpid()}
-            case "status":
-                return self._status(trusted=seen_as is None)
-        found = await parts.queries.answer(op, peer, seen_as, message)
-        if found is not None:
-            return found
         raise UsageFault(f"unknown op {str(op)[:40]!r}", "bad-request")
-
-    def _status(self, *, trusted: bool) -> Message:
-        parts = self._parts
-        mode = "off" if parts.switched_off else parts.config.mode.default
-        links = parts.nodes.links() if self.linked else []
-        return {
-            "mode": mode,
-            "role": str(parts.role.part),
-            "seen_s": parts.cluster.at_s,
-            **answers.status(parts.store, parts.cluster.shape, links, trusted=trusted),
-        }
 
     async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
         """Answer a report, launch or heartbeat. A remote node speaks only for itself; root on this

@@ -4,6 +4,8 @@
 Plain data that crosses a process border; no estimator and no parser is loaded by it.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -55,6 +57,12 @@ class Defaults:
     def as_json(self) -> dict[str, Any]:
         """An object that ``read`` takes."""
         return asdict(self)
+
+    @property
+    def basis(self) -> str:
+        """A short name of all of it: estimates that follow from other defaults have another."""
+        text = json.dumps(self.as_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> "Defaults":

@@ -124,11 +124,23 @@ def cgroup_conf(site: Site) -> str:
     return "CgroupPlugin=disabled\n" if disabled else "CgroupAutomount=no\n"
 
 
-def plugstack_conf(spec: LabSpec) -> str:
+def plugstack_conf(spec: LabSpec, site: Site) -> str:
     """plugstack.conf; ``optional`` so that a plugin of another release harms nobody."""
     if not spec.coloc:
         return "# no SPANK plugin\n"
-    return f"optional {spec.folder}/spank/coloc.so run_dir={spec.folder}/nodes/%n/jobs\n"
+    d = spec.folder
+    words = [
+        f"optional {d}/spank/coloc.so",
+        f"run_dir={d}/nodes/%n/jobs",
+        f"ticket={d}/spank/coloc-ticket",
+        f"ticket_ms={min(5 * spec.deadline_ms, 10_000)}",
+    ]
+    if site.link_port:  # no Unix socket for users, as on a login node
+        words.append(f"socket={d}/not-on-this-host.sock controllers=127.0.0.1:{site.link_port}")
+        words.append(f"slurm_user={site.slurm_user} munge_socket={d}/munge/socket")
+    else:
+        words.append(f"socket={d}/coloc/colocd.sock")
+    return " ".join(words) + "\n"
 
 
 def job_submit_lua(spec: LabSpec) -> str:
@@ -138,7 +150,7 @@ def job_submit_lua(spec: LabSpec) -> str:
     return f"""-- SPDX-License-Identifier: Apache-2.0
 local coloc = dofile("{d}/etc/coloc.lua")
 coloc.setup{{
-  socket = "{d}/coloc/colocd.sock",
+  socket = "{d}/coloc/hook/colocd.sock",
   off_file = "{d}/coloc/off",
   deadline_ms = {spec.deadline_ms}{steered}
 }}
@@ -169,7 +181,7 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         },
         "mode": {"default": spec.mode},
         "pool": {"shard_mib": spec.shard_mib},
-        "estimate": {"time_limit_ms": spec.deadline_ms - 60},
+        "estimate": {"time_limit_ms": min(10 * spec.deadline_ms, 60_000)},
         "hooks": {"spool_dir": f"{d}/coloc/spool"},
         "sharing": {"mps_control": f"{d}/bin/nvidia-cuda-mps-control"},
         "agent": {"dcgmi": f"{d}/bin/dcgmi"},

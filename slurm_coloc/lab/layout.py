@@ -38,7 +38,7 @@ def write_files(lab: Daemons, site: conf.Site) -> None:
     _put(d / "slurm.conf", conf.slurm_conf(spec, site))
     _put(d / "gres.conf", conf.gres_conf(spec))
     _put(d / "cgroup.conf", conf.cgroup_conf(site))
-    _put(d / "plugstack.conf", conf.plugstack_conf(spec))
+    _put(d / "plugstack.conf", conf.plugstack_conf(spec, site))
     settings = conf.coloc_settings(spec, site)
     _put(d / "coloc.toml", conf.toml(settings))
     if spec.coloc:

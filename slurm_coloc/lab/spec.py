@@ -97,7 +97,7 @@ class LabSpec:
     #: a Type of its own for each GPU (a100-0, a100-1, ...), so that colocd can steer jobs; the
     #: model becomes a feature of the nodes
     steered: bool = False
-    #: what job_submit.lua waits for colocd; an estimate may take 60 ms less
+    #: what job_submit.lua waits for colocd; sbatch waits 5 times as long for a ticket before
     deadline_ms: int = 200
     #: the optional etc/cli_filter.lua, which every sbatch and srun loads
     cli_filter: bool = True

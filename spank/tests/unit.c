@@ -316,6 +316,10 @@ int main(void)
 	test_duration();
 	test_plugstack_args();
 	test_strip();
+	test_sha256();
+	test_ticket_args();
+	test_ticket();
+	test_coloc1();
 	test_step_note();
 	test_note_logs();
 	test_fence();

@@ -22,6 +22,14 @@ extern char error[COLOC_ERROR_MAX];
 
 void put(const char *path, const void *bytes, size_t len);
 
+/* unit_sha256.c */
+void test_sha256(void);
+
+/* unit_ticket.c */
+void test_ticket_args(void);
+void test_ticket(void);
+void test_coloc1(void);
+
 /* unit_note.c */
 void test_step_note(void);
 void test_note_logs(void);

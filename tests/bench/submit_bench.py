@@ -3,14 +3,22 @@
 
     .venv/bin/python tests/bench/submit_bench.py [--submissions 2000] [--block 25] [--json]
 
-Needs root. Brings up one lab a state, so that no state waits for another's breaker or queue:
+Needs root. The states, of which without, with and new are measured on one lab and every other has a
+lab of its own, so that none waits for another's breaker or queue:
 
     none     a Slurm that knows nothing of slurm-coloc
     empty    SPANK plugin loaded, job_submit.lua with two empty functions
     without  all of slurm-coloc, jobs without --coloc
-    with     all of slurm-coloc, jobs with --coloc
+    with     all of slurm-coloc, jobs with --coloc and always the same text
+    new      as with, each job with a text that colocd has never seen
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
+
+With --floods also two states of one more lab, in which another user floods colocd's public socket
+while jobs with new texts are submitted:
+
+    questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
+    connects    connect() and close() without end
 
 Jobs are submitted one after another by an ordinary user, held, and cancelled after each block. The
 order of the states is drawn anew for each round of blocks. sbatch ms is the wall time of the whole
@@ -32,6 +40,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +50,11 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import LabSpec  # noqa: E402
+from tests.cluster.floods import FLOODS, flood, remember  # noqa: E402
 
-STATES = ("none", "empty", "without", "with", "dead", "hung")
+STATES = ("none", "empty", "without", "with", "new", "dead", "hung")
+ONE_LAB = ("without", "with", "new")
+SLOW = ("slow-estimate", "not-prepared", "colocd_slow", "colocd_down")  # whole GPUs for slowness
 SUMMARY = ROOT / "etc" / "examples" / "resnet50_torchinfo.txt"
 EMPTY_LUA = """-- SPDX-License-Identifier: Apache-2.0
 function slurm_job_submit() return slurm.SUCCESS end
@@ -50,31 +62,65 @@ function slurm_job_modify() return slurm.SUCCESS end
 return slurm.SUCCESS
 """
 LOGGED = re.compile(r"coloc: uid=\d+ decision=\w+ action=(\w+) reason=([\w.-]+) ms=([\d.]+)")
-SDIAG = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s*\(\s*\d+\)\s*count:(\d+)\s+ave_time:(\d+)")
+SDIAG = re.compile(
+    r"REQUEST_SUBMIT_BATCH_JOB\s*\(\s*\d+\)\s*count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)"
+)
 
 
 @dataclass
 class State:
-    """One state's lab and what was measured in it; wall times in milliseconds."""
+    """What was measured in one state; wall times in milliseconds. ``count``, ``total_us``: by
+    slurmctld; ``logged``: (action, reason, ms) of each decision, by the hook."""
 
     name: str
     lab: Lab
-    argv: list[str]
     wall_ms: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    count: int = 0
+    total_us: int = 0
+    logged: list[tuple[str, str, float]] = field(default_factory=list)
+    texts: int = 0
 
     @property
     def user(self) -> str:
         return self.lab.users[0]
 
+    def argv(self) -> list[str]:
+        """The next submission; a new text is written before it is timed."""
+        words = [shutil.which("sbatch") or "sbatch", "-H", "-o", "/dev/null", "--gpus=1"]
+        if self.name in ("none", "empty", "without"):
+            return [*words, "--wrap=true"]
+        copy, text = self.lab.home(self.user) / f"{self.name}.txt", SUMMARY.read_text()
+        if self.name == "new" or self.name in FLOODS:
+            self.texts += 1
+            text += f"model {self.texts} of {time.time_ns()}\n"
+        copy.write_text(text)
+        copy.chmod(0o644)
+        return [*words, f"--coloc={copy}", "--coloc-batch-size=32", "--wrap=true"]
+
     def block(self, count: int, keep: bool = True) -> None:
         """Submit ``count`` held jobs one after another, then cancel them."""
+        before, before_us = self.controller()
+        log = self.lab.log_file("slurmctld")
+        begin = log.stat().st_size
+        with flood(self.lab, self.name) if self.name in FLOODS else nullcontext():
+            self._submit(count, keep)
+        after, after_us = self.controller()
+        self.lab.run(["scancel", "-u", self.user])
+        if keep:
+            self.count += after - before
+            self.total_us += after_us - before_us
+            said = log.read_bytes()[begin:].decode(errors="replace")
+            self.logged += [(a, r, float(ms)) for a, r, ms in LOGGED.findall(said)]
+
+    def _submit(self, count: int, keep: bool) -> None:
         who, env = pwd.getpwnam(self.user), self.lab.login_env(self.user)
         home = self.lab.home(self.user)
         for _ in range(count):
+            argv = self.argv()
             began = time.perf_counter()
             done = subprocess.run(
-                self.argv,
+                argv,
                 env=env,
                 cwd=home,
                 user=who.pw_uid,
@@ -89,41 +135,30 @@ class State:
                 self.wall_ms.append(took_ms)
                 if done.returncode:
                     self.failed.append(done.stderr.strip())
-        self.lab.run(["scancel", "-u", self.user])
 
     def controller(self) -> tuple[int, int]:
-        """Submissions that slurmctld counted, and its mean time for one in microseconds."""
+        """Submissions that slurmctld counted, and its microseconds for all of them."""
         found = SDIAG.search(self.lab.run(["sdiag"]).stdout)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
-    def logged(self) -> list[tuple[str, str, float]]:
-        """(action, reason, ms) of each decision that the hook logged."""
-        log = self.lab.log_file("slurmctld").read_text(errors="replace")
-        return [(a, r, float(ms)) for a, r, ms in LOGGED.findall(log)]
 
-
-def make(name: str) -> State:
-    """Bring up the lab of a state and put it into that state."""
+def make(name: str) -> Lab:
+    """Bring up the lab of a state."""
     spec = LabSpec(
         name=f"bench{name}",
-        users=1,
+        users=2,
         coloc=name != "none",
         emulator=False,
         cli_filter=False,  # optional, and it would stand in every state but the first
         settings={"daemon": {"refresh_s": 30.0, "reconcile_s": 30.0}} if name != "none" else {},
     )
     lab = Lab.up(spec)
-    user = lab.users[0]
-    argv = [shutil.which("sbatch") or "sbatch", "-H", "-o", "/dev/null", "--gpus=1", "--wrap=true"]
-    if name in ("with", "dead", "hung"):
-        copy = lab.home(user) / "model.txt"
-        shutil.copyfile(SUMMARY, copy)
-        copy.chmod(0o644)
-        argv[1:1] = [f"--coloc={copy}", "--coloc-batch-size=32"]
+    if name == "floods":
+        remember(lab)
     if name == "empty":
         (lab.dir / "job_submit.lua").write_text(EMPTY_LUA)
         lab.restart("slurmctld")
-    return State(name, lab, argv)
+    return lab
 
 
 def spoil(state: State) -> None:
@@ -145,8 +180,6 @@ def measure(states: Sequence[State], submissions: int, block: int, seed: int) ->
     for state in states:  # first use of plugins, posix modules, page cache
         state.block(10, keep=False)
         spoil(state)
-        state.lab.run(["sdiag", "--reset"])
-        state.lab.log_file("slurmctld").write_text("")  # slurmctld appends
     left = submissions
     while left > 0:
         for state in rng.sample(list(states), len(states)):
@@ -156,9 +189,8 @@ def measure(states: Sequence[State], submissions: int, block: int, seed: int) ->
 
 def row(state: State) -> dict[str, Any]:
     """One line of the table, as numbers."""
-    count, mean_us = state.controller()
-    logged = state.logged()
-    hook = [ms for _, _, ms in logged]
+    hook = [ms for _, _, ms in state.logged]
+    slow = sum(reason in SLOW for _, reason, _ in state.logged)
     return {
         "state": state.name,
         "submissions": len(state.wall_ms),
@@ -168,24 +200,26 @@ def row(state: State) -> dict[str, Any]:
         "sbatch_p95_ms": round(quantile(state.wall_ms, 0.95), 2),
         "sbatch_p99_ms": round(quantile(state.wall_ms, 0.99), 2),
         "sbatch_max_ms": round(max(state.wall_ms), 1),
-        "ctld_submissions": count,
-        "ctld_mean_us": mean_us,
+        "ctld_submissions": state.count,
+        "ctld_mean_us": round(state.total_us / max(1, state.count)),
         "hook_p50_ms": round(quantile(hook, 0.5), 3),
         "hook_p99_ms": round(quantile(hook, 0.99), 3),
         "hook_max_ms": round(max(hook, default=0.0), 1),
-        "reasons": dict(Counter(f"{a}:{r}" for a, r, _ in logged).most_common()),
+        "hook_p90_ms": round(quantile(hook, 0.9), 3),
+        "slow_pct": round(100 * slow / max(1, len(hook)), 2),
+        "reasons": dict(Counter(f"{a}:{r}" for a, r, _ in state.logged).most_common()),
     }
 
 
 def show(rows: Sequence[dict[str, Any]], head: str) -> None:
     print(head)
     print(
-        f"{'state':8} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
+        f"{'state':9} {'n':>5} {'failed':>6} {'per s':>6} | {'sbatch p50':>10} {'p95':>7}"
         f" {'p99':>7} {'max ms':>7} | {'ctld us':>7} | {'hook p50':>8} {'p99':>8} {'max ms':>7}"
     )
     for r in rows:
         print(
-            f"{r['state']:8} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
+            f"{r['state']:9} {r['submissions']:5} {r['failed']:6} {r['rate_per_s']:6.1f} |"
             f" {r['sbatch_p50_ms']:10.2f} {r['sbatch_p95_ms']:7.2f} {r['sbatch_p99_ms']:7.2f}"
             f" {r['sbatch_max_ms']:7.1f} | {r['ctld_mean_us']:7} | {r['hook_p50_ms']:8.3f}"
             f" {r['hook_p99_ms']:8.3f} {r['hook_max_ms']:7.1f}"
@@ -201,6 +235,27 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
     if {"without", "with"} <= by.keys():
         more = by["with"]["sbatch_p50_ms"] - by["without"]["sbatch_p50_ms"]
         print(f"with --coloc against without: p50 {more:+.2f} ms (reading the summary included)")
+    for name in ("with", "new"):
+        if {"without", name} <= by.keys():
+            more_ms = (by[name]["ctld_mean_us"] - by["without"]["ctld_mean_us"]) / 1000
+            slow = by[name]["slow_pct"]
+            print(f"{name}: slurmctld {more_ms:+.2f} ms; whole GPUs for slowness {slow:.2f} %")
+    for name in FLOODS:
+        if {"new", name} <= by.keys():
+            quiet, flooded = by["new"], by[name]
+            ratios = [flooded[key] / quiet[key] for key in ("hook_p50_ms", "hook_p99_ms")]
+            print(
+                f"{name} against quiet: hook p50 x {ratios[0]:.2f}, p99 x {ratios[1]:.2f};"
+                f" whole GPUs for slowness {flooded['slow_pct']:.2f} %"
+            )
+    if {"with", "new"} <= by.keys():
+        known, new = by["with"], by["new"]
+        parts = [
+            f"{what} {new[key]:.2f} ms against {known[key]:.2f} ({new[key] / known[key]:.2f} times)"
+            for what, key in (("p50", "hook_p50_ms"), ("p99", "hook_p99_ms"))
+            if known[key]
+        ]
+        print(f"new texts against known ones in the hook: {', '.join(parts)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -208,27 +263,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--submissions", type=int, default=2000, help="in each state")
     parser.add_argument("--block", type=int, default=25, help="submissions between two states")
     parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES))
+    parser.add_argument("--floods", action="store_true", help="also while a user floods colocd")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     if os.geteuid() != 0:
         parser.error("needs root, to bring up labs")
     states: list[State] = []
+    labs: dict[str, Lab] = {}
+    load = os.getloadavg()[0]
     try:
-        for name in args.states:
-            states.append(make(name))
-            print(f"bench: lab {name} is up", file=sys.stderr)
+        for name in [*args.states, *(FLOODS if args.floods else ())]:
+            lab = "coloc" if name in ONE_LAB else "floods" if name in FLOODS else name
+            if lab not in labs:
+                labs[lab] = make(lab)
+                print(f"bench: lab {lab} is up", file=sys.stderr)
+            states.append(State(name, labs[lab]))
         measure(states, args.submissions, args.block, args.seed)
         rows = [row(state) for state in states]
         version = states[0].lab.version
     finally:
-        with ThreadPoolExecutor(len(STATES)) as pool:
-            list(pool.map(lambda state: state.lab.down(), states))
+        with ThreadPoolExecutor(len(labs) or 1) as pool:
+            list(pool.map(lambda lab: lab.down(), labs.values()))
     told = " ".join(sys.argv[1:] if argv is None else argv)
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     head = (
         f"submit_bench.py {told}".rstrip() + f"; {time.strftime('%Y-%m-%d')}; Slurm {version};"
-        f" {os.cpu_count()} x {cpu[1] if cpu else platform.machine()}"
+        f" {os.cpu_count()} x {cpu[1] if cpu else platform.machine()}; load {load:.1f}"
     )
     if args.json:
         print(json.dumps({"schema": 1, "head": head, "states": rows}))

@@ -68,7 +68,7 @@ def test_hung_daemon_never_hangs_a_submission(healthy: Lab, backlog: bool) -> No
     lab.colocd.stop()
     crowd: list[socket.socket] = []
     if backlog:
-        path = str(lab.dir / "coloc" / "colocd.sock")
+        path = str(lab.dir / "coloc" / "hook" / "colocd.sock")
         for _ in range(300):
             one = socket.socket(socket.AF_UNIX)
             one.setblocking(False)

@@ -17,7 +17,7 @@ PRICES = {
 # What a GPU costs in slurm.conf, where its type alone decides.
 PRICE = {"a100": 39, "h100": 79}
 # A whole GPU since colocd was started this moment, or the machine is too busy: not what is tested.
-BUSY = ("slow-estimate", "colocd_down")
+BUSY = ("slow-estimate", "not-prepared", "colocd_down")
 OPEN = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING")
 TABLE = ("JobID", "User", "Account", "Partition", "State", "Restarts", "ExitCode", "AllocTRES")
 

@@ -58,8 +58,9 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "sim": frozenset({"core", "policies", "sim", "errors"}),
     "flow": frozenset({"core", "policies", "estimate", "adapters", "flow", "config", "errors"}),
     "daemon": None,
+    "front": None,
     "agent": None,
-    "logs": frozenset(),
+    "logs": frozenset({"core"}),
     "cli": None,
     "__main__": None,
 }

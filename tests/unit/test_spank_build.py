@@ -89,8 +89,10 @@ def test_a_second_build_does_nothing_and_another_release_builds_again(build: Pat
 
 
 def test_install_goes_where_it_is_told(build: Path, tmp_path: Path) -> None:
-    make(build, "install", f"DESTDIR={tmp_path}", "PLUGINDIR=/p", "MANDIR=/m")
+    folders = "PLUGINDIR=/p", "MANDIR=/m", "LIBEXECDIR=/l"
+    make(build, "install", f"DESTDIR={tmp_path}", *folders)
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == [
+        "l/coloc-ticket",
         "m/man8/spank_coloc.8",
         "p/coloc.so",
     ]

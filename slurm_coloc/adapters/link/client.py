@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from slurm_coloc.errors import DaemonUnreachable
 Answer = dict[str, Any]
 
 HINT = "is slurm-coloc.service running?"
+QUEUE_S = 1.0  # while the backlog of the Unix socket is full
 CONNECT_S = 3.0  # a host that is off gives no answer at all: time is left for the next one
 
 
@@ -88,7 +90,9 @@ class Wire:
         """Send a request's JSON as it stands, return the answer; raises DaemonUnreachable."""
         try:
             self._limit()
-            self._sock.sendall(self._seal(text))
+            # A colocd that hangs up at once has said why before.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self._sock.sendall(self._seal(text))
             return frames.read_answer(self._open(self._line(frames.MAX_ANSWER)))
         except TimeoutError:
             text_ = f"{self.where}: colocd gave no answer within {self._limit_s:.1f} s; see its log"
@@ -139,14 +143,24 @@ class UnixWire(Wire):
         may not see is sent. Raises DaemonUnreachable."""
         super().__init__(str(path), deadline_s)
         try:
-            self._connect(socket.AF_UNIX, os.fspath(path), deadline_s)
+            self._connect_here(path)
             uid = served_by(self._sock)
-        except OSError as err:  # a full backlog is EAGAIN here: the caller spools
+        except OSError as err:  # a backlog that stays full is EAGAIN here: the caller spools
             self.close()
             raise DaemonUnreachable(f"{path}: {err.strerror or err}: {HINT}") from err
         if trusted and uid not in trusted:
             self.close()
             raise DaemonUnreachable(f"{path}: served by uid {uid}, not by SlurmUser")
+
+    def _connect_here(self, path: Path) -> None:
+        """Connect, in the kernel's queue while others fill the backlog: Python's own time limit
+        would make it fail at once there (unix(7))."""
+        self._sock.close()
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        microseconds = max(1, int(min(self._left(), QUEUE_S) * 1e6))
+        limit = struct.pack("@ll", *divmod(microseconds, 1_000_000))
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        self._sock.connect(os.fspath(path))
 
 
 class NetWire(Wire):

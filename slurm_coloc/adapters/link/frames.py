@@ -14,7 +14,7 @@ from slurm_coloc.errors import ColocError
 
 VERSION = "coloc/1"
 
-MAX_TEXT = 65536  # bytes of a request; the longest is a report, about 10 KiB
+MAX_TEXT = 69632  # bytes of a request; the longest is a ticket's, with a summary of 64 KiB
 MAX_LINE = MAX_TEXT + 128
 MAX_ANSWER = 64 * 2**20  # bytes; 1000 runs with their evidence are about 2 MiB
 MAX_HELLO = 4096  # bytes of the client's first line; a credential is about 500

@@ -28,7 +28,7 @@ FORGOTTEN_AT_ONCE = 200  # rows in one go: submissions wait for it
 
 
 class Store:
-    """The database. One writer: colocd; opened by others read-only if at all."""
+    """The database. One writer: colocd's main process; its front reads."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -60,6 +60,27 @@ class Store:
         except sqlite3.Error as err:
             raise ConfigError(f"{path}: {err}") from err
         return cls(db)
+
+    @classmethod
+    def read_only(cls, folder: Path) -> "Store":
+        """Open ``folder``/coloc.db, which another process writes, to read it, in any thread. Raises
+        ConfigError."""
+        path = folder / "coloc.db"
+        try:
+            connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                timeout=5.0,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            connection.execute("PRAGMA query_only = ON")
+            number = connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as err:
+            raise ConfigError(f"{path}: {err}") from err
+        if number != len(MIGRATIONS):
+            raise ConfigError(f"{path}: its layout is {number}, not {len(MIGRATIONS)}")
+        return cls(Database(connection))
 
     def close(self) -> None:
         self._db.conn.close()

@@ -7,7 +7,16 @@ It works while colocd is dead. A check that cannot be made here is not-applicabl
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurm_coloc.admin.doctor import colocd, gpus, hooks, mig, network, placement, slurm
+from slurm_coloc.admin.doctor import (
+    colocd,
+    gpus,
+    hooks,
+    mig,
+    network,
+    placement,
+    slurm,
+    tickets,
+)
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.config import Config, config_path, load_config
 from slurm_coloc.errors import ConfigError, SlurmError
@@ -44,7 +53,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield from slurm.checks(config, found)
     yield hooks.lua_posix()
     if found:
-        yield from hooks.checks(found)
+        yield from hooks.checks(config, found)
+        yield tickets.check(config, found)
     shape = found.shape if found else None
     yield from network.checks(config, status, shape)
     if found:

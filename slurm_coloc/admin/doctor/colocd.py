@@ -3,6 +3,7 @@
 
 import pwd
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from slurm_coloc.adapters import probe
@@ -116,6 +117,18 @@ def daemon(config: Config, status: Answer) -> Iterator[Finding]:
         wrong.append(f"others may write in {socket.parent}")
     todo = "let colocd make it, in a folder that only SlurmUser may write"
     yield judge("socket", not wrong, f"{socket}: {'; '.join(wrong) or 'ok'}", todo)
+    yield _hook_socket(config.daemon.hook_path, trusted)
+
+
+def _hook_socket(socket: Path, trusted: set[int | None]) -> Finding:
+    """Whether slurmctld's hook has a socket that no user can reach."""
+    check, folder = "hook-socket", probe.check(socket.parent)
+    if folder is None:
+        text = f"{socket.parent} is not there: an older colocd, or none, runs"
+        return Finding(check, Status.WARN, text, "systemctl restart slurm-coloc")
+    good = folder.uid in trusted and not folder.mode & 0o077
+    text = f"{socket.parent}: uid {folder.uid}, mode {folder.mode:04o}"
+    return judge(check, good, text, f"rm -r {socket.parent}; systemctl restart slurm-coloc")
 
 
 def state_folder(config: Config) -> Finding:

@@ -9,11 +9,12 @@ from slurm_coloc.adapters import probe
 from slurm_coloc.admin.doctor.slurm import Slurm
 from slurm_coloc.admin.rules import slurm_conf
 from slurm_coloc.admin.rules.finding import Finding, Status, judge
+from slurm_coloc.config import Config
 
 
-def checks(slurm: Slurm) -> Iterator[Finding]:
+def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
     """Whether Slurm runs what slurm-coloc hooks into it, as far as this host can tell."""
-    yield _job_submit(slurm)
+    yield _job_submit(config, slurm)
     yield _spank(slurm)
     yield from _hooks(slurm)
 
@@ -29,21 +30,25 @@ def lua_posix() -> Finding:
     )
 
 
-def _job_submit(slurm: Slurm) -> Finding:
+def _job_submit(config: Config, slurm: Slurm) -> Finding:
     script = Path(slurm_conf.value(slurm.conf, "SLURM_CONF")).parent / "job_submit.lua"
     source = probe.text_of(script)
     if source is None:
         text = f"{script} cannot be read on this host"
         return Finding("job-submit-lua", Status.NA, text, "run coloc doctor on the slurmctld host")
-    if _calls_coloc(source):
+    code = "\n".join(line.split("--", 1)[0] for line in source.splitlines())
+    if _calls_coloc(code):
+        if f'"{config.daemon.socket}"' in code:
+            text = f"{script} names {config.daemon.socket}, which users can reach and hold up"
+            todo = f'coloc.setup: socket = "{config.daemon.hook_path}"'
+            return Finding("job-submit-lua", Status.WARN, text, todo)
         return Finding("job-submit-lua", Status.OK, f"{script} calls coloc.submit")
     text = f"{script} does not call coloc.submit"
     todo = "end slurm_job_submit with: return coloc.submit(job_desc, part_list, submit_uid)"
     return Finding("job-submit-lua", Status.FAIL, text, todo)
 
 
-def _calls_coloc(source: str) -> bool:
-    code = "\n".join(line.split("--", 1)[0] for line in source.splitlines())
+def _calls_coloc(code: str) -> bool:
     return "coloc.lua" in code and re.search(r"\.submit\s*\(", code) is not None
 
 

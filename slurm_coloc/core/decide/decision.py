@@ -59,6 +59,10 @@ class Reason(Code):
     NO_ESTIMATE = "no-estimate", "no estimate could be made"
     SLOW_ESTIMATE = "slow-estimate", "the estimate took too long"
     USER_BUSY = "user-busy", "other summaries of the same user were still being estimated"
+    NOT_PREPARED = (
+        "not-prepared",
+        "its model text was not estimated before the submission; submitted again it may share",
+    )
     NO_SHARED_GPU = "no-shared-gpu", "no GPU that this job may get is shared"
     FILLS_GPU = "fills-gpu", "the job needs a whole GPU"
     HISTORY_OOM = "history-oom", "the same model ran out of GPU memory before in such a share"

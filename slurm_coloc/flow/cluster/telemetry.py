@@ -2,6 +2,7 @@
 """The nodes' last GPU figures, kept in memory, not older than agent.beat_s."""
 
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import structlog
@@ -72,6 +73,7 @@ class Live:
         self._store = store
         self._began_s = time.time()
         self._beats: dict[str, tuple[float, Beat]] = {}
+        self._unsent: dict[str, None] = {}  # nodes with figures that the front does not have
         self._noted: set[tuple[int, int, float]] = set()
 
     def take(self, node: str, message: dict[str, Any]) -> None:
@@ -82,6 +84,7 @@ class Live:
             log.warning("beat", node=node, error=str(err.errors()[0]["msg"])[:120])
             return
         self._beats[node] = (time.time(), beat)
+        self._unsent[node] = None
         idle = {(one.job_id, one.restart, one.since_s) for one in beat.idle}
         for one in beat.idle:
             if (one.job_id, one.restart, one.since_s) not in self._noted:
@@ -103,10 +106,6 @@ class Live:
                 self._store.note(run.decision, idle.job_id, "idle", text)
                 log.info("idle", jobid=idle.job_id, node=node, held_mib=idle.held_mib)
 
-    def _fresh(self) -> dict[str, tuple[float, Beat]]:
-        now = time.time()
-        return {name: one for name, one in self._beats.items() if now - one[0] < STALE_S}
-
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
         """A node's last figures and their time (Unix seconds), however old; None: none yet."""
         beat = self._beats.get(node)
@@ -116,26 +115,12 @@ class Live:
         """Whether a node has not reported yet and colocd started less than ``grace_s`` ago."""
         return node not in self._beats and time.time() - self._began_s < grace_s
 
-    def answer(self, *, hide_jobs: bool) -> dict[str, Any]:
-        """All GPUs of all nodes. ``hide_jobs``: without job ids (PrivateData)."""
-        found = []
-        for node, (at_s, beat) in sorted(self._fresh().items()):
-            for gpu in beat.gpus:
-                row = gpu.model_dump(mode="json") | {"node": node, "at_s": at_s}
-                if hide_jobs:
-                    row["jobs"] = None
-                row["jobs_here"] = len(gpu.jobs)
-                found.append(row)
-        silent = {node: beat.gpus_why for node, (_, beat) in self._fresh().items() if beat.gpus_why}
-        return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
-
-    def mark(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now."""
-        idle = {
-            (one.job_id, one.restart): one.since_s
-            for _, beat in self._fresh().values()
-            for one in beat.idle
-        }
-        for row in answer["jobs"]:
-            row["idle_since_s"] = idle.get((row["job_id"], row["restart"]))
-        return answer
+    def figures(self, *, every: bool = False) -> Iterator[dict[str, Any]]:
+        """What colocd's front is to know of the nodes that were heard since the last call
+        (``every``: of all); a node's figures are out of date after ``until_s``."""
+        names = list(self._beats) if every else list(self._unsent)
+        self._unsent.clear()
+        for name in names:
+            at_s, beat = self._beats[name]
+            times = {"node": name, "at_s": at_s, "until_s": at_s + STALE_S}
+            yield times | beat.model_dump(mode="json")

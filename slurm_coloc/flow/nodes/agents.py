@@ -119,12 +119,6 @@ class Nodes:
                 )
         return False
 
-    def gpus(self, uid: int | None) -> dict[str, Any]:
-        """The GPUs as ``uid`` may see them (None: all)."""
-        shape = self._shape()
-        private = shape is None or "jobs" in shape.private_data
-        return self.live.answer(hide_jobs=uid is not None and private)
-
     def links(self) -> list[dict[str, Any]]:
         """Each GPU node with the last message of its agent; ``last_s`` null: none so far."""
         shape = self._shape()

@@ -4,13 +4,14 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.runs import StoredDecision, shards_of, shared
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.text import printable
 from slurm_coloc.flow.nodes.epilog import Message, checked
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 
@@ -27,7 +28,8 @@ class ReportedProcess(Message):
     used_mib: Mib = None
     job_id: Annotated[int, Field(ge=1, le=2**32)] | None = None
     uid: Annotated[int, Field(ge=0, le=2**32)] | None = None
-    name: Annotated[str, Field(max_length=64)] = ""
+    # The kernel lets a program name itself with any bytes; this name goes to logs and terminals.
+    name: Annotated[str, Field(max_length=64), AfterValidator(printable)] = ""
 
 
 class LaunchedGpu(Message):

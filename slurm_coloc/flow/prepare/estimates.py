@@ -66,7 +66,9 @@ class Estimates:
         """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
         require(config.estimator)
         self._limit_s = config.time_limit_ms / 1000
-        self._children = Children(defaults_of(config, load_stacks(config)), limits_of(config))
+        defaults = defaults_of(config, load_stacks(config))
+        self.basis = defaults.basis  # what the estimates follow from, by name
+        self._children = Children(defaults, limits_of(config))
         self._turns = Turns(config.workers)
         self._kept: Remembered[Prepared] = Remembered(KEPT, DAY_S)
         self._costly: Remembered[Prepared] = Remembered(COSTLY, DAY_S)

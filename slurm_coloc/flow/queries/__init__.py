@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""colocd: answers what people ask with the coloc command."""
+"""colocd's front: answers what people ask with the coloc command."""

@@ -10,12 +10,12 @@ from typing import Any
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.queries import Counts, UnfitNode, UserSum
 from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import UsageFault
 
 Answer = dict[str, Any]
 
 MOST = 1000
+TOO_LARGE = 2**32  # for an id of a job or a user
 HOUR_S = 3600.0
 #: fields that are shown of a decision of observe mode
 OBSERVED = (
@@ -47,11 +47,6 @@ def shown(record: OfRun | StoredDecision | UserSum | UnfitNode | Counts | Event)
     return picked(record, *(one.name for one in fields(record)))
 
 
-def is_private(shape: ClusterShape | None) -> bool:
-    """Whether PrivateData hides users' jobs from each other; true while that is not known."""
-    return shape is None or "jobs" in shape.private_data
-
-
 def _hidden(answer: Answer) -> Answer:
     """Another user's run or decision, without what his log, his model or his files hold."""
     return {name: HIDDEN.get(name, value) for name, value in answer.items()}
@@ -59,9 +54,20 @@ def _hidden(answer: Answer) -> Answer:
 
 def _of_user(message: dict[str, Any]) -> int | None:
     user = message.get("user")
-    if user is not None and (not isinstance(user, int) or isinstance(user, bool)):
+    if user is None:
+        return None
+    if not isinstance(user, int) or isinstance(user, bool) or not 0 <= user < TOO_LARGE:
         raise UsageFault("user: a uid", "bad-request")
     return user
+
+
+def job_id_in(message: dict[str, Any]) -> int:
+    """The job that a request names. Raises UsageFault for what is no job id of Slurm's, which has
+    32 bits: SQLite raises OverflowError for more than 64."""
+    job_id = message.get("job_id")
+    if not isinstance(job_id, int) or isinstance(job_id, bool) or not 0 < job_id < TOO_LARGE:
+        raise UsageFault("job_id: a number from 1 to 4294967295", "bad-request")
+    return job_id
 
 
 def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Answer:
@@ -100,9 +106,7 @@ class Found:
 
 def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Found:
     """The job that a request names; raises UsageFault where there is none that the user may see."""
-    job_id = message.get("job_id")
-    if not isinstance(job_id, int) or isinstance(job_id, bool):
-        raise UsageFault("job_id: a number", "bad-request")
+    job_id = job_id_in(message)
     runs = [run for run in store.runs.of_job(job_id) if uid in (None, run.uid) or not private]
     # Ids start again after `slurmctld -c`: the newest decision counts.
     decision = store.decisions.of(runs[-1].decision) if runs else None
@@ -129,20 +133,8 @@ def _retry(store: Store, run: Run) -> Answer | None:
     return picked(work, "cause", "way", "tres", "state", "front") if work else None
 
 
-def status(
-    store: Store, shape: ClusterShape | None, links: list[dict[str, Any]], *, trusted: bool
-) -> Answer:
-    """The cluster and the history in numbers. ``links``: the last message of each node's agent, for
-    root and SlurmUser (``trusted``)."""
-    nodes = shape.nodes if shape else ()
+def counts(store: Store, trusted: bool) -> Answer:
+    """The history in numbers; for root and SlurmUser (``trusted``) also the nodes whose GPUs were
+    not fit for a job in the last hour."""
     unfit = [shown(one) for one in store.putbacks.since(time.time() - HOUR_S)]
-    return {
-        "cluster": shape.name if shape else None,
-        "slurm": ".".join(map(str, shape.release)) if shape else None,
-        "gpu_nodes": len(nodes),
-        "gpus": sum(node.gpus for node in nodes),
-        "shards": sum(node.shards for node in nodes),
-        "linked_nodes": sum(link["linked"] for link in links),
-        **({"links": links, "unfit": unfit} if trusted else {}),
-        **shown(store.queries.counts()),
-    }
+    return {**({"unfit": unfit} if trusted else {}), **shown(store.queries.counts())}

@@ -1,67 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers `coloc jobs`, `gpus`, `history`, `report`, `explain`.
+"""Answers `coloc jobs`, `gpus`, `history`, `report`, `explain` and `status`, in colocd's front.
 
 Root and SlurmUser see all (``seen_as`` None), other users their own jobs and what squeue shows.
+What is in the history is read here, in a thread; the main process is asked for what only it has.
 """
 
 from typing import Any
 
+import structlog
+
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.peer import Peer
-from slurm_coloc.errors import UsageFault
-from slurm_coloc.flow.cluster.context import Context
-from slurm_coloc.flow.nodes.agents import Nodes
+from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.queries import answers, report
 from slurm_coloc.flow.queries.explain import explain
+from slurm_coloc.flow.queries.site import Site
 from slurm_coloc.flow.queries.slurmdbd import Accounted
-from slurm_coloc.flow.watch.watch import Watcher
+
+log = structlog.get_logger()
 
 Answer = dict[str, Any]
 
+# Seconds that a user's question waits for the main process, where that may ask Slurm.
+FRESH_S = 12.0
+STATUS_S = 5.0
+
+
+def _is_unbound(store: Store, uid: int) -> bool:
+    return store.decisions.unbound(uid)
+
+
+def _goes_on(store: Store, job_id: int) -> bool:
+    return any(run.open for run in store.runs.of_job(job_id))
+
 
 class Queries:
-    """Answers from the history, from the nodes' messages, and from Slurm."""
+    """One method an op; each takes the peer and the message. Raises ColocError."""
 
-    def __init__(self, context: Context, nodes: Nodes, watcher: Watcher) -> None:
-        self._context, self._store = context, context.store
-        self._nodes = nodes
-        self._watcher = watcher
-        self._accounted = Accounted(context.slurm)
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._accounted = Accounted(site.slurm)
 
-    async def answer(
-        self, op: object, peer: Peer, seen_as: int | None, message: Answer
-    ) -> Answer | None:
-        """The answer to ``op``; None for any other op. Raises ColocError."""
-        match op:
-            case "jobs":
-                await self._watcher.freshen(peer.uid)
-                found = answers.jobs(self._store, seen_as, message, self._private)
-                return self._nodes.live.mark(found)
-            case "gpus":
-                return self._nodes.gpus(seen_as)
-            case "history":
-                return answers.history(self._store, seen_as, message)
-            case "usage":
-                if message.get("job_id") is None:
-                    return report.summary(self._store, seen_as, message)
-                return report.report(self._store, seen_as, message, self._private)
-            case "explain":
-                if isinstance(job_id := message.get("job_id"), int):
-                    await self._watcher.poll(job_id, peer.uid, trusted=seen_as is None)
-                return await self._explain(peer, seen_as, message)
-        return None
+    async def jobs(self, peer: Peer, message: Answer) -> Answer:
+        """Runs that have not ended."""
+        site = self._site
+        if await site.read(_is_unbound, peer.uid):
+            await self._freshen("freshen", uid=peer.uid)
+        seen_as = site.limited_to(peer)
+        return site.figures.mark(await site.read(answers.jobs, seen_as, message, site.private))
 
-    @property
-    def _private(self) -> bool:
-        return answers.is_private(self._context.shape())
+    async def gpus(self, peer: Peer, message: Answer) -> Answer:
+        """The GPUs now."""
+        site = self._site
+        return site.figures.answer(hide_jobs=site.limited_to(peer) is not None and site.private)
 
-    async def _explain(self, peer: Peer, seen_as: int | None, message: Answer) -> Answer:
+    async def history(self, peer: Peer, message: Answer) -> Answer:
+        """The newest runs, and what observe mode decided."""
+        return await self._site.read(answers.history, self._site.limited_to(peer), message)
+
+    async def usage(self, peer: Peer, message: Answer) -> Answer:
+        """What one run used, or a summary of many."""
+        site = self._site
+        seen_as = site.limited_to(peer)
+        if message.get("job_id") is None:
+            return await site.read(report.summary, seen_as, message)
+        return await site.read(report.report, seen_as, message, site.private)
+
+    async def explain(self, peer: Peer, message: Answer) -> Answer:
+        """All of one job."""
+        site, job_id = self._site, answers.job_id_in(message)
+        trusted = peer.uid in site.trusted
+        if not await site.read(_goes_on, job_id):
+            await self._freshen("poll", job_id=job_id, uid=peer.uid, trusted=trusted)
         try:
-            return await explain(self._context, seen_as, message)
+            return await explain(site, peer, message)
         except UsageFault as err:
-            job_id = message.get("job_id")
-            if err.code != "unknown-job" or not isinstance(job_id, int):
+            if err.code != "unknown-job":
                 raise
-            found = await self._accounted.explain(job_id, peer.uid, trusted=seen_as is None)
+            found = await self._accounted.explain(job_id, peer.uid, trusted=trusted)
             if found is None:
                 raise
             return found
+
+    async def status(self, peer: Peer, message: Answer) -> Answer:
+        """The cluster and the history in numbers."""
+        trusted = peer.uid in self._site.trusted
+        cluster = await self._site.main.call("status", STATUS_S, trusted=trusted)
+        return cluster | await self._site.read(answers.counts, trusted)
+
+    async def _freshen(self, op: str, **fields: Any) -> None:
+        """Let the main process look at Slurm first; what is known is answered without it, too."""
+        try:
+            await self._site.main.call(op, FRESH_S, **fields)
+        except ColocError as err:
+            log.info("freshen", op=op, error=err.message)

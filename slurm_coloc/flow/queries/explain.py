@@ -3,60 +3,77 @@
 
 import asyncio
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
-from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.records.runs import Run, StoredDecision, shared
 from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.gres import called
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.core.slurm.pending import base_reason, pending_text, resources_may_bind
-from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_behind
-from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.core.slurm.pending import pending_text, resources_may_bind
+from slurm_coloc.errors import ColocError, SlurmError
 from slurm_coloc.flow.queries import answers
+from slurm_coloc.flow.queries.site import Site
 
 Answer = dict[str, Any]
+
+LIMITS_S = 3.0  # for the main process' answer
 
 #: fields of each run's time limit that are shown
 STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
 
 
-async def explain(context: Context, uid: int | None, message: Answer) -> Answer:
-    """All of one job. Without Slurm ``live`` is null and ``slurm_error`` says why. Raises
-    UsageFault where ``uid`` (None: anybody's) may see no such job."""
-    config, store, slurm = context.config, context.store, context.slurm
-    found = answers.find(store, uid, message, answers.is_private(context.shape()))
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the history has of a job: the answer so far, and what the rest of it follows from."""
+
+    answer: Answer
+    decision: StoredDecision
+    run: Run
+    recovering: str  # the request of a recovery under way; "": there is none
+    recovered: int
+
+
+def _stored(store: Store, uid: int | None, message: Answer, private: bool) -> _Stored:
+    found = answers.find(store, uid, message, private)
     decision, run = found.decision, found.runs[-1]
     answer = answers.explained(store, uid, found)
     answer["decision"]["why"] = _why(decision.reason, answer["decision"]["detail"])
+    limits = store.stretches.of_job(decision.id, found.job_id)
+    answer["time_limits"] = [answers.picked(one, *STRETCHED) for one in limits]
+    work = [one for one in store.recoveries.open() if one.job_id == found.job_id]
+    recovered = store.recoveries.tally(run.job_id, run.decision, run.uid, time.time())[0]
+    return _Stored(answer, decision, run, work[0].tres if work else "", recovered)
+
+
+async def explain(site: Site, peer: Peer, message: Answer) -> Answer:
+    """All of one job. Without Slurm ``live`` is null and ``slurm_error`` says why. Raises
+    UsageFault where ``peer`` may see no such job."""
+    stored = await site.read(_stored, site.limited_to(peer), message, site.private)
     view, trouble, live = None, None, None
     bound = None
     try:
-        view = await slurm.job(found.job_id)
-        if view is not None and view.decision != decision.id:
+        view = await site.slurm.job(stored.answer["job_id"])
+        if view is not None and view.decision != stored.decision.id:
             view = None  # ids started again: this is another job
         if view is not None:
-            live, bound = await _live(slurm, view)
-            live["limits"] = _limits(context, view)
+            live, bound = await _live(site.slurm, view)
+            live["limits"] = await _limits(site, view)
     except SlurmError as err:
         trouble = err.message
-    stretches = store.stretches.of_job(decision.id, found.job_id)
-    work = [one for one in store.recoveries.open() if one.job_id == found.job_id]
-    recovered = store.recoveries.tally(run.job_id, run.decision, run.uid, time.time())[0]
     return {
-        **answer,
+        **stored.answer,
         "live": live,
         "slurm_error": trouble,
-        "time_limits": [answers.picked(one, *STRETCHED) for one in stretches],
         "binding": bound,
-        "next": f"colocd is putting it back into the queue: {work[0].tres}"
-        if work
-        else next_text(config, decision, run, view, recovered),
+        "next": f"colocd is putting it back into the queue: {stored.recovering}"
+        if stored.recovering
+        else next_text(site.config, stored.decision, stored.run, view, stored.recovered),
     }
 
 
@@ -68,17 +85,17 @@ def _why(reason: str, detail: str | None) -> str:
     return f"{text}: {detail}" if detail else text
 
 
-def _limits(context: Context, view: JobView) -> list[str]:
-    """The limits that may cause the reason for which a job waits, as last read."""
-    shape, limits = context.shape(), context.limits() or NO_LIMITS
-    if view.state != "PENDING" or shape is None:
+async def _limits(site: Site, view: JobView) -> list[str]:
+    """The limits that may cause the reason for which a job waits, as the main process last read
+    them; none where it does not answer."""
+    if view.state != "PENDING":
         return []
-    asked = JobRequest(view.uid, account=view.account, qos=view.qos or None)
-    lines: dict[str, None] = {}  # in order, each once
-    for name in view.partition.split(","):
-        holders = limit_owners(asked, name, shape, limits)
-        lines |= dict.fromkeys(limits_behind(base_reason(view.reason), holders))
-    return list(lines)
+    fields = {name: getattr(view, name) for name in ("uid", "account", "qos", "partition")}
+    try:
+        found = await site.main.call("limits", LIMITS_S, reason=view.reason, **fields)
+    except ColocError:
+        return []
+    return [str(line) for line in found["limits"]]
 
 
 async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | None]:

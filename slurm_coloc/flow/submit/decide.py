@@ -25,10 +25,11 @@ from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
-from slurm_coloc.flow.submit.estimate import Estimating
+from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
 from slurm_coloc.flow.submit.site_rules import Modes, slot_of
+from slurm_coloc.flow.submit.tickets import Texts
 
 log = structlog.get_logger()
 
@@ -51,23 +52,24 @@ def rules_of(config: Config) -> Rules:
 class Decider:
     """Answers the hook's submissions under one configuration."""
 
-    def __init__(self, config: Config, store: Store, place: Place | None = None) -> None:
-        """``place``: adds to a share the GPU that it is pinned to, where GPUs are steered."""
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        place: Place | None = None,
+        texts: Texts | None = None,
+        prepare: Prepare = lambda uid, key, packed: None,
+    ) -> None:
+        """``place``: adds to a share the GPU that it is pinned to, where GPUs are steered.
+        ``texts``: what is known of users' texts; ``prepare``: has one estimated in the background.
+        """
         self._place = place
         self._config = config
         self._rules = rules_of(config)
         self._store = store
         self._modes = Modes(config)
-        self._estimating = Estimating(config.estimate)
+        self._lookup = Lookup(config.estimate, Texts() if texts is None else texts, prepare)
         self._learning = Learning(config.estimate, store)
-
-    def close(self) -> None:
-        """Stop the estimator's threads."""
-        self._estimating.close()
-
-    async def warm_up(self) -> None:
-        """Make the estimator ready for the first submission; never raises."""
-        await self._estimating.warm_up()
 
     async def submit(
         self,
@@ -84,7 +86,7 @@ class Decider:
         mode = self._modes.of(job)
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NO_DECISION, Rewrite(), [])
-        estimated = await self._estimating.of(job)
+        estimated, by = self._lookup.of(job)
         estimated = replace(estimated, features=estimated.features | {"given": job.coloc.given})
         estimated, note = self._learning.corrected(job, estimated)
         decision = self._decide(job, estimated, limits)
@@ -101,6 +103,7 @@ class Decider:
             action=str(decision.action),
             reason=str(decision.reason),
             shards=decision.shards,
+            estimate=by,
             upper_mib=estimated.estimate.upper_mib if estimated.estimate else None,
         )
         if mode == "observe":

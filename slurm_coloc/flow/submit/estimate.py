@@ -1,31 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a forwarded summary to an estimate, bounded in time, with the last answers kept."""
+"""The estimate for a submission: looked up, never made. slurmctld waits for it."""
 
-import asyncio
-import base64
-import hashlib
-import zlib
-from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor
-
-import structlog
+from collections.abc import Callable
+from typing import NamedTuple
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Reason
 from slurm_coloc.core.decide.prepared import Estimated, Prepared
 from slurm_coloc.core.slurm.script import script_fingerprint
 from slurm_coloc.estimate.features import SCHEMA
-from slurm_coloc.estimate.request import WARM_UP, Given
-from slurm_coloc.estimate.variants import prepared
+from slurm_coloc.estimate.request import Given
 from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
-from slurm_coloc.flow.estimators.networks import provide, require
 from slurm_coloc.flow.submit.message import ColocOptions, Submission
+from slurm_coloc.flow.submit.tickets import Key, Texts, hash_of
 
-log = structlog.get_logger()
+#: Has a text estimated in the background, so that the next submission of it finds an estimate: for
+#: whom, which, and the text itself where it was forwarded.
+Prepare = Callable[[int, Key, str | None], None]
 
-KEPT = 512  # answers; the jobs of a sweep send the same text again and again
 
-WARM_UP_S = 5.0  # waited for at most
+class Found(NamedTuple):
+    """``by``: ticket, known (by the text's hash), script, or none."""
+
+    estimated: Estimated
+    by: str
 
 
 def given_of(options: ColocOptions) -> Given:
@@ -39,35 +37,43 @@ def given_of(options: ColocOptions) -> Given:
     )
 
 
-class Estimating:
-    """Estimates off the event loop, so that a huge text delays no other submission."""
+class Lookup:
+    """Finds estimates in ``texts`` under one configuration."""
 
-    def __init__(self, config: EstimateConfig) -> None:
+    def __init__(self, config: EstimateConfig, texts: Texts, prepare: Prepare) -> None:
         """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
-        provide()
-        require(config.estimator)
-        self._config = config
+        if config.estimator != "auto":  # this process loads no estimator but to look at a named one
+            from slurm_coloc.flow.estimators.networks import require
+
+            require(config.estimator)
+        self._config, self._texts, self._prepare = config, texts, prepare
         self._stacks = load_stacks(config)
-        self._defaults = defaults_of(config, self._stacks)
-        self._limit_s = config.time_limit_ms / 1000
-        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="estimate")
-        self._kept: OrderedDict[str, Prepared] = OrderedDict()
+        texts.use(defaults_of(config, self._stacks).basis)
 
-    async def warm_up(self) -> None:
-        """One estimate as of a submission, not kept, so that the first real one does not pay for
-        what is done once. Never raises; waits WARM_UP_S at most."""
-        packed = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
-        try:
-            work = self._pool.submit(prepared, packed, Given(batch_size=2), self._defaults)
-            made = await asyncio.wait_for(asyncio.wrap_future(work), WARM_UP_S)
-        except Exception as err:  # an estimator's defect must not cost the start
-            log.warning("warm-up", error=f"{type(err).__name__}: {err}")
-            return
-        found = made.of("", "", 1)
-        if found.estimate is None:
-            log.warning("warm-up", error=found.detail or str(found.no_estimate))
+    def of(self, job: Submission) -> Found:
+        """The estimate for a submission, or why there is none; never raises."""
+        options, uid = job.coloc, job.request.uid
+        if options.auto and options.summary is None:
+            return Found(self._by_script(options, uid), "script")
+        text = hash_of(options.summary) if options.summary is not None else options.text_sha256
+        if text is None:
+            return Found(Estimated(None, Reason.NO_SUMMARY, _forgotten(options)), "none")
+        key = Key(text, given_of(options))
+        made, by = self._made(options.ticket, uid, key)
+        if made is None:
+            self._prepare(uid, key, options.summary)
+            late = "its ticket is not good any more" if options.ticket else ""
+            return Found(Estimated(None, Reason.NOT_PREPARED, late), "none")
+        chosen = self._stacks.choose(job.gpu_types)
+        # Processes of one job are taken for one training by DDP, which needs more than each alone.
+        return Found(made.of(chosen.stack, chosen.card, job.request.demand.processes), by)
 
-    def by_script(self, options: ColocOptions, uid: int) -> Estimated:
+    def _made(self, ticket: str | None, uid: int, key: Key) -> tuple[Prepared | None, str]:
+        if ticket is not None and (made := self._texts.take(ticket, uid, key)) is not None:
+            return made, "ticket"
+        return self._texts.known(key), "known"
+
+    def _by_script(self, options: ColocOptions, uid: int) -> Estimated:
         """What a job of --coloc=auto is known by; there is no estimate but that of its history."""
         if options.script is None:
             too_long = "or it is longer than 64 KiB" if options.kind == "batch" else ""
@@ -91,41 +97,12 @@ class Estimating:
             by_script=True,
         )
 
-    async def of(self, job: Submission) -> Estimated:
-        """The estimate for a submission; never raises, never takes longer than the limit."""
-        options = job.coloc
-        if options.auto and options.summary is None:
-            return self.by_script(options, job.request.uid)
-        if options.summary is None:
-            return Estimated(None, Reason.NO_SUMMARY)
-        made = await self._prepared(options.summary, given_of(options))
-        # Processes of one job are taken for one training by DDP, which needs more than each alone.
-        chosen = self._stacks.choose(job.gpu_types)
-        return made.of(chosen.stack, chosen.card, job.request.demand.processes)
 
-    async def _prepared(self, packed: str, given: Given) -> Prepared:
-        key = hashlib.sha256(f"{given}\n{packed}".encode()).hexdigest()
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        work = self._pool.submit(prepared, packed, given, self._defaults)
-        try:
-            # shielded: a late answer is still kept for the next submission of the same text
-            late = self._remembered(key, work)
-            return await asyncio.wait_for(asyncio.shield(late), self._limit_s)
-        except TimeoutError:
-            work.cancel()  # only what has not begun: a queue of slow texts must not grow
-            return Prepared.without(Reason.SLOW_ESTIMATE, f"over {self._limit_s * 1000:.0f} ms")
-        except Exception as err:  # an estimator's defect must not cost a submission
-            return Prepared.without(Reason.NO_ESTIMATE, f"{type(err).__name__}: {err}")
-
-    async def _remembered(self, key: str, work: Future[Prepared]) -> Prepared:
-        found = await asyncio.wrap_future(work)
-        self._kept[key] = found
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return found
-
-    def close(self) -> None:
-        """Stop the threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+def _forgotten(options: ColocOptions) -> str:
+    """Why there may be no text where the plugin had one: it lets no job share without FILE."""
+    if options.policy == "exclusive":
+        return ""
+    return (
+        "it was too long; or slurmctld has an older coloc.lua than the plugin, and reads the new"
+        " one at its next start"
+    )

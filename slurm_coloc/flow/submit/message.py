@@ -30,6 +30,8 @@ class ColocOptions(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     summary: Annotated[str, Field(max_length=MAX_PACKED)] | None = None
+    ticket: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    text_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     batch_size: Small | None = None
     seq_len: Small | None = None
     optimizer: Optimizer | None = None

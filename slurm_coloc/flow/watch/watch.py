@@ -107,8 +107,7 @@ class Watcher:
         except SlurmError as err:
             log.warning("slurm", error=err.message)
             return
-        for view in views:
-            self.see(view)
+        await self._see_each(views)
 
     async def reconcile(self) -> None:
         """One round over the jobs of the users that colocd follows, and nobody else's."""

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibrations per GPU type: which file a job's GPU has, and files that are wrong."""
 
-import asyncio
-import base64
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +13,11 @@ from slurm_coloc.estimate.replay.allocator import Rules
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.variants import with_allocator
 from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks, read_calibration
-from slurm_coloc.flow.submit.estimate import Estimating
+from slurm_coloc.flow.submit.estimate import Lookup
 from slurm_coloc.flow.submit.message import ColocOptions, Submission
+from slurm_coloc.flow.submit.tickets import Texts
 from tests.unit.estimate.texts import example
+from tests.unit.flow.texts import pack, teach
 
 A100 = 'card = "NVIDIA A100-SXM4-40GB"\ncontext_mib = 500\n[workspace]\nweight = 1.2\n'
 H100 = 'card = "NVIDIA H100 80GB HBM3"\ncontext_mib = 700\n'
@@ -97,19 +96,17 @@ def test_the_job_s_allocator() -> None:
 
 def test_a_submission_is_estimated_for_the_gpus_that_it_may_get(tmp_path: Path) -> None:
     stacks(tmp_path, a100=A100, h100=H100)
-    estimating = Estimating(EstimateConfig(stacks_dir=tmp_path, time_limit_ms=60_000))
-    text = example("resnet50_torchinfo.txt").encode()
-    options = ColocOptions(summary=base64.b64encode(zlib.compress(text)).decode())
+    config, texts = EstimateConfig(stacks_dir=tmp_path), Texts()
+    lookup = Lookup(config, texts, lambda uid, key, packed: None)
+    packed = pack(example("resnet50_torchinfo.txt"))
 
-    async def figures() -> list[int]:
-        asked = (options, ("a100",)), (options, ("h100",)), (options, ("v100",))
-        expandable = options.model_copy(update={"alloc_conf": "expandable_segments:True"})
-        found = [
-            await estimating.of(Submission(given, JobRequest(1), gpu_types=types))
-            for given, types in (*asked, (expandable, ("a100",)))
-        ]
-        return [one.estimate.memory_mib if one.estimate else -1 for one in found]
+    def figure(gpu_type: str, **more: str) -> int:
+        options = ColocOptions.model_validate({"summary": packed, **more})
+        teach(texts, config, 1, options.model_dump(exclude_unset=True))
+        job = Submission(options, JobRequest(1), gpu_types=(gpu_type,))
+        found = lookup.of(job).estimated.estimate
+        return found.memory_mib if found else -1
 
-    a100, h100, other, expandable = asyncio.run(figures())
-    estimating.close()
+    a100, h100, other = (figure(gpu_type) for gpu_type in ("a100", "h100", "v100"))
+    expandable = figure("a100", alloc_conf="expandable_segments:True")
     assert 0 < expandable < a100 < h100 < other

@@ -24,7 +24,9 @@ from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.script import normal, script_fingerprint
 from slurm_coloc.estimate.request import WARM_UP
 from slurm_coloc.flow.submit.decide import Decider
+from slurm_coloc.flow.submit.tickets import Texts
 from slurm_coloc.flow.watch.record import Recorder
+from tests.unit.flow.texts import teach
 
 GPU, OTHER = "GPU-1", "GPU-2"
 PACKED = base64.b64encode(zlib.compress(WARM_UP.encode())).decode()
@@ -37,19 +39,16 @@ SHAPE = ClusterShape(
 SCRIPT = "#!/bin/bash\npython train.py\n"
 
 
-# A busy machine may need longer than a submission has.
-PATIENT = {"time_limit_ms": 60_000}
-
-
 class Desk:
     """colocd's decider and recorder on one database, without daemons."""
 
     def __init__(self, folder: Path, **estimate: object) -> None:
         self.config: Config = parse_config(
-            {"version": 1, "mode": {"default": "on"}, "estimate": PATIENT | estimate}, "test"
+            {"version": 1, "mode": {"default": "on"}, "estimate": estimate}, "test"
         )
         self.store = Store.open(folder)
-        self.decider = Decider(self.config, self.store)
+        self.texts = Texts()
+        self.decider = Decider(self.config, self.store, texts=self.texts)
         self.recorder = Recorder(self.config, self.store, lambda node: "a100")
         self.jobs = 0
 
@@ -61,6 +60,8 @@ class Desk:
             "tres_per_node": f"gres/gpu:{gpus}",
             "coloc": {name: value for name, value in options.items() if value is not None},
         }
+        if "summary" in message["coloc"]:
+            teach(self.texts, self.config.estimate, uid, message["coloc"])
         answer = asyncio.run(self.decider.submit(message, SHAPE))
         row = self.store.decisions.of(answer["decision"])
         assert row is not None
@@ -102,7 +103,6 @@ class Desk:
         return self.store.runs.of_job(self.jobs)[0]
 
     def close(self) -> None:
-        self.decider.close()
         self.store.close()
 
 

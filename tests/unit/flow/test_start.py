@@ -5,6 +5,9 @@ import asyncio
 import base64
 import os
 import pwd
+import signal
+import socket
+import sys
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,15 +19,13 @@ import pytest
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.daemon import Daemon
+from slurm_coloc.daemon import Daemon, front_process
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.estimate.request import WARM_UP, Given
 from slurm_coloc.estimate.variants import prepared
 from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
-from slurm_coloc.flow.submit import estimate
-from slurm_coloc.flow.submit.estimate import Estimating
 
 SHAPE = ClusterShape("c", (24, 11, 5))
 
@@ -118,15 +119,15 @@ def cold() -> Iterator[None]:
     registry.cache_clear()
 
 
-def test_the_estimator_is_warm_before_anybody_can_ask(config: Config, cold: None) -> None:
-    warm = []
+def test_the_process_of_the_hook_loads_no_estimator(config: Config, cold: None) -> None:
+    loaded = []
 
     def listening() -> bool:
-        warm.append(registry.cache_info().currsize)
+        loaded.append(registry.cache_info().currsize)
         return True
 
     start(config, known, listening)
-    assert warm == [1]
+    assert loaded == [0]
 
 
 def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
@@ -139,11 +140,23 @@ def test_the_built_in_summary_has_an_estimate(config: Config) -> None:
         assert found.estimate is not None, (name, found.detail)
 
 
-def test_a_defect_of_the_estimator_does_not_cost_the_start(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: object) -> None:
-        raise RuntimeError("no tables")
+def test_a_front_that_hangs_is_replaced(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_process, "PING_S", 0.1)
+    monkeypatch.setattr(front_process, "ANSWER_S", 2.0)
+    seen: list[int] = []
 
-    monkeypatch.setattr(estimate, "prepared", broken)
-    asyncio.run(Estimating(config.estimate).warm_up())
+    def another() -> bool:
+        with socket.socket(socket.AF_UNIX) as sock:
+            try:
+                sock.connect(str(config.daemon.socket))
+            except OSError:
+                return False  # between two
+            cred = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid = int.from_bytes(cred[:4], sys.byteorder)
+        if not seen:
+            os.kill(pid, signal.SIGSTOP)
+            seen.append(pid)
+        return pid != seen[0]
+
+    start(config, known, another)
+    assert not config.daemon.socket.exists()

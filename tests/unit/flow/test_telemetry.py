@@ -2,6 +2,7 @@
 """What agents say of their GPUs, as colocd keeps and shows it."""
 
 import asyncio
+import json
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.nodes.agents import Nodes
+from slurm_coloc.flow.queries.figures import Figures
 
 GPU = {
     "uuid": "GPU-1", "index": 0, "name": "NVIDIA A100", "total_mib": 40960, "free_mib": 30000,
@@ -29,11 +31,23 @@ def live(tmp_path: Path) -> Live:
     return Live(Store.open(tmp_path))
 
 
+def shown(live: Live, *, hide_jobs: bool = False) -> dict[str, Any]:
+    """What the front answers from what the main process sends it."""
+    return front(live).answer(hide_jobs=hide_jobs)
+
+
+def front(live: Live) -> Figures:
+    figures = Figures()
+    for message in live.figures(every=True):
+        figures.take(json.loads(json.dumps(message)))
+    return figures
+
+
 def test_the_last_figures_of_each_node(live: Live) -> None:
     live.take("n1", {"gpus": [GPU | {"free_mib": 1}]})
     live.take("n1", {"gpus": [GPU]})
     live.take("n2", {"gpus": [], "gpus_why": "NVML does not start: Driver Not Loaded"})
-    told = live.answer(hide_jobs=False)
+    told = shown(live)
     [row] = told["gpus"]
     assert row["node"] == "n1" and row["free_mib"] == 30000 and row["jobs"][0]["job_id"] == 7
     assert told["without"] == {"n2": "NVML does not start: Driver Not Loaded"}
@@ -41,7 +55,7 @@ def test_the_last_figures_of_each_node(live: Live) -> None:
 
 def test_job_ids_are_private_where_slurm_says_so(live: Live) -> None:
     live.take("n1", {"gpus": [GPU]})
-    told = live.answer(hide_jobs=True)
+    told = shown(live, hide_jobs=True)
     assert told["private"] and told["gpus"][0]["jobs"] is None and told["gpus"][0]["jobs_here"] == 1
 
 
@@ -59,20 +73,20 @@ def test_job_ids_are_private_where_slurm_says_so(live: Live) -> None:
 )
 def test_what_is_malformed_is_left_out(live: Live, message: dict[str, Any]) -> None:
     live.take("n1", message)
-    assert live.answer(hide_jobs=False)["gpus"] == []
+    assert shown(live)["gpus"] == []
 
 
 def test_what_is_old_is_not_shown(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     live.take("n1", {"gpus": [GPU]})
     later = time.time() + 61
     monkeypatch.setattr(time, "time", lambda: later)
-    assert live.answer(hide_jobs=False)["gpus"] == []
+    assert shown(live)["gpus"] == []
 
 
 def test_an_idle_run_is_marked(live: Live) -> None:
     live.take("n1", {"idle": [{"job_id": 7, "restart": 1, "since_s": 5.0, "held_mib": 9000}]})
     rows = [{"job_id": 7, "restart": restart} for restart in (0, 1)]
-    marked = live.mark({"jobs": rows})["jobs"]
+    marked = front(live).mark({"jobs": rows})["jobs"]
     assert [row["idle_since_s"] for row in marked] == [None, 5.0]
 
 
@@ -83,7 +97,7 @@ def test_root_on_this_host_says_which_node_it_is(tmp_path: Path) -> None:
     nodes.hear(None, Peer(uid=0), {"node": "n1", "gpus": [GPU]})
     nodes.hear(None, Peer(uid=0), {"node": "n9", "gpus": [GPU]})
     nodes.hear(None, Peer(uid=0), {"node": ["n1"], "gpus": [GPU]})
-    assert [row["node"] for row in nodes.gpus(None)["gpus"]] == ["n1"]
+    assert [row["node"] for row in shown(nodes.live)["gpus"]] == ["n1"]
     assert [link["linked"] for link in nodes.links()] == [True]
 
 

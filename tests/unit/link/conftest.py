@@ -75,13 +75,15 @@ Serve = Callable[..., Any]
 def serve(munge_socket: Path) -> Serve:
     """serve(use, ...): runs ``use(host:port)`` against a server, returns what it returns."""
 
-    def start(use: Use, *, trusted: set[int] | None = None, standby: bool = False) -> Any:
+    def start(
+        use: Use, *, trusted: set[int] | None = None, standby: bool = False, answer: Any = echo
+    ) -> Any:
         target = f"127.0.0.1:{free_port()}"
 
         async def run() -> Any:
             munge = Munge(munge_socket)
             own = {ME} if trusted is None else trusted
-            server = LinkServer(target, munge, echo, own, lambda: standby)
+            server = LinkServer(target, munge, answer, own, lambda: standby)
             await server.start()
             try:
                 return await use(target)

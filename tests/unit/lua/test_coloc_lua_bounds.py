@@ -100,6 +100,51 @@ def test_a_huge_option_counts_as_not_given(hook: Hook, name: str) -> None:
     assert b"y" * most in lines[2]
 
 
+FORMS = {"SUMMARY": "base64", "TICKET": "ticket", "TEXT_SHA256": "hash"}
+
+
+@pytest.mark.parametrize("name", ["TICKET", "TEXT_SHA256"])
+def test_a_huge_ticket_counts_as_not_given(hook: Hook, name: str) -> None:
+    steps = [submit(**entries(option(name, rep(g, n // len(g))))) for g in GARBAGE for n in SIZES]
+    fair, results, lines = work(hook, *steps)
+    for number, found in enumerate(results):
+        assert_bounded(fair, found)
+        said = "is longer than 64 bytes" if number % 2 == 0 else f"is no {FORMS[name]}"
+        assert found.user == [f"coloc: COLOC_{name} {said}: ignored"]
+        assert "action=asis" in found.info[0]
+    assert all(len(line) < 1000 and b"ticket" not in line for line in lines)
+
+
+SIZES = (HUGE, 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TICKET", "0" * 31),
+        ("TICKET", "0" * 33),
+        ("TICKET", "F" * 32),
+        ("TICKET", "0" * 31 + "%"),
+        ("TEXT_SHA256", "0" * 63),
+        ("TEXT_SHA256", "0" * 63 + "\n"),
+        ("SUMMARY", "eJw=%"),
+    ],
+)
+def test_what_is_of_another_form_is_not_of_our_plugin(hook: Hook, name: str, value: str) -> None:
+    peer = hook.serve(answering(GOOD))
+    (r,) = hook.run(submit(**spank(**{"KIND": "batch", name: value})))
+    assert peer.requests[0]["coloc"] == {"kind": "batch"}
+    assert r.user == [f"coloc: COLOC_{name} is no {FORMS[name]}: ignored"]
+
+
+def test_ticket_and_hash_go_along(hook: Hook) -> None:
+    peer = hook.serve(answering(GOOD))
+    ticket, text = "0123456789abcdef" * 2, "fedcba9876543210" * 4
+    (r,) = hook.run(submit(**spank(TICKET=ticket, TEXT_SHA256=text)))
+    assert not r.user
+    assert peer.requests[0]["coloc"] == {"ticket": ticket, "text_sha256": text}
+
+
 def test_an_oversized_summary_leaves_colocd_without_one(hook: Hook) -> None:
     """colocd then answers as to any job without a summary, by its own policy."""
     peer = hook.serve(answering(GOOD))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes' GPUs now, as colocd's main process has taken and checked them: `coloc gpus`.
+
+The main process sends what each heartbeat said; here it is kept as it came, until it is too old.
+"""
+
+import time
+from typing import Any
+
+Answer = dict[str, Any]
+
+
+class Figures:
+    """The last figures of each node."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Answer] = {}
+
+    def take(self, message: Answer) -> None:
+        """Keep what the main process sends of one node (flow/cluster/telemetry.Live.figures)."""
+        self._nodes[message["node"]] = message
+
+    def _fresh(self) -> list[Answer]:
+        now = time.time()
+        names = sorted(name for name, one in self._nodes.items() if now < one["until_s"])
+        return [self._nodes[name] for name in names]
+
+    def answer(self, *, hide_jobs: bool) -> Answer:
+        """All GPUs of all nodes. ``hide_jobs``: without job ids (PrivateData)."""
+        found = []
+        fresh = self._fresh()
+        for node in fresh:
+            for gpu in node["gpus"]:
+                row = {**gpu, "node": node["node"], "at_s": node["at_s"]}
+                row["jobs_here"] = len(gpu["jobs"])
+                if hide_jobs:
+                    row["jobs"] = None
+                found.append(row)
+        silent = {node["node"]: node["gpus_why"] for node in fresh if node["gpus_why"]}
+        return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
+
+    def mark(self, answer: Answer) -> Answer:
+        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now."""
+        idle = {
+            (one["job_id"], one["restart"]): one["since_s"]
+            for node in self._fresh()
+            for one in node["idle"]
+        }
+        for row in answer["jobs"]:
+            row["idle_since_s"] = idle.get((row["job_id"], row["restart"]))
+        return answer

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""colocd's two processes, in the default configuration: what users send reaches neither the log nor
+the process that slurmctld waits for."""
+
+import json
+import os
+import pwd
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.errors import ColocError, DaemonUnreachable
+from slurm_coloc.flow.client.request import call_socket
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+ADA, BEN, EVE = 65532, 65533, 65531  # uids of no rights
+
+
+class Colocd:
+    """A real colocd, without Slurm."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket, self.hook = folder / "colocd.sock", folder / "hook" / "colocd.sock"
+        (folder / "none").mkdir()
+        self.config = folder / "coloc.toml"
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        self.config.write_text(
+            f'version = 1\n[daemon]\nsocket = "{self.socket}"\nstate_dir = "{folder}/state"\n'
+            f'off_file = "{folder}/off"\nslurm_user = "{user}"\ncommand_dir = "{folder}/none"\n'
+            f'[hooks]\nspool_dir = "{folder}/spool"\n'
+        )
+        self.log = folder / "log"
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "slurm_coloc", "serve"],
+                env={**os.environ, "COLOC_CONFIG": str(self.config)},
+                stdout=log,
+                stderr=log,
+            )
+        until(lambda: self.process.poll() is not None or self.serves(), "colocd serves")
+
+    def serves(self) -> bool:
+        try:
+            return bool(call_socket(self.socket, "ping", deadline_s=5))
+        except DaemonUnreachable:
+            return False
+
+    def front(self) -> int:
+        """The pid of whoever made the public socket listen."""
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(self.socket))
+            cred = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int.from_bytes(cred[:4], sys.byteorder)
+
+
+def until(check: Callable[[], Any], what: str, limit_s: float = 30) -> None:
+    end = time.monotonic() + limit_s
+    while not check():
+        assert time.monotonic() < end, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+def as_user(uid: int, what: Callable[[], Any]) -> Any:
+    """What ``what`` returns in a process of another uid; {"error": ...} if it raises."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            try:
+                found = what()
+            except (ColocError, OSError) as err:
+                found = {"error": getattr(err, "code", None) or type(err).__name__}
+            os.write(writing, json.dumps(found).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text)
+
+
+def talk(path: Path, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answers to messages that are sent one after the other without waiting."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(20)
+        sock.connect(str(path))
+        sock.sendall(b"".join(json.dumps({"v": 1, **one}).encode() + b"\n" for one in messages))
+        lines = sock.makefile("rb")
+        return [json.loads(lines.readline()) for _ in messages]
+
+
+def serving(folder: Path) -> Iterator[Colocd]:
+    for each in (folder, *folder.parents[:2]):
+        each.chmod(each.stat().st_mode | 0o011)  # pytest's are root's alone
+    found = Colocd(folder)
+    found.start()
+    yield found
+    found.process.kill()
+    found.process.wait()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Colocd]:
+    yield from serving(tmp_path_factory.mktemp("colocd"))
+
+
+@pytest.fixture
+def colocd(tmp_path: Path) -> Iterator[Colocd]:
+    yield from serving(tmp_path)
+
+
+def test_a_user_cannot_fill_the_log(shared: Colocd) -> None:
+    """S3: an id that no database column holds was a traceback in the log for each request."""
+    before = shared.log.stat().st_size
+    hostile = [
+        {"op": "explain", "job_id": 2**70},
+        {"op": "usage", "job_id": 2**64},
+        {"op": "jobs", "user": 2**80},
+        {"op": "explain", "job_id": -1},
+        {"op": ["jobs"]},
+        {"op": {"a": 1}, "job_id": 2**70},
+    ]
+    told = as_user(ADA, lambda: talk(shared.socket, *hostile * 3))
+    written = shared.log.read_bytes()[before:]
+    assert b"Traceback" not in written
+    assert len(written) < 1000, written
+    assert {one["error"]["code"] for one in told} == {"bad-request"}
+
+
+def test_a_user_asks_so_often_and_others_are_answered(shared: Colocd) -> None:
+    """A flood of one user's questions is told so politely; another user does not notice."""
+    questions = [{"op": "history"}] * 24
+    told = as_user(EVE, lambda: talk(shared.socket, *questions))
+    codes = [one.get("error", {}).get("code") for one in told]
+    assert codes[:20] == [None] * 20
+    assert "busy" in codes
+    assert "more than 5 requests a second" in told[codes.index("busy")]["error"]["message"]
+    assert as_user(BEN, lambda: call_socket(shared.socket, "history"))["runs"] == []
+
+
+def test_nobody_reaches_the_sockets_of_the_hook(colocd: Colocd) -> None:
+    assert stat.S_IMODE(colocd.hook.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(colocd.hook.stat().st_mode) == 0o600
+    found = as_user(ADA, lambda: talk(colocd.hook, {"op": "ping"}))
+    assert found == {"error": "PermissionError"}
+    colocd.hook.parent.chmod(0o777)
+    colocd.hook.chmod(0o666)
+    told = as_user(ADA, lambda: call_socket(colocd.hook, "ping"))
+    assert told == {"error": "not-allowed"}, "the peer is looked at as well"
+    assert talk(colocd.hook, {"op": "ping"}) == [{"v": 1, "ok": True, "pid": colocd.process.pid}]
+
+
+def test_an_old_hook_is_answered_at_the_public_socket(shared: Colocd) -> None:
+    """A job_submit.lua from before still names it; a user may not do that."""
+    message = {"op": "submit", "uid": 1000, "partition": "main", "coloc": {}}
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(20)
+        sock.connect(str(shared.socket))
+        sock.sendall(json.dumps({"v": 1, "flat": True, **message}).encode() + b"\n")
+        lines = sock.makefile("rb")
+        assert lines.readline() == b"v=1\n"
+    assert as_user(ADA, lambda: call_socket(shared.socket, **message)) == {"error": "not-allowed"}
+
+
+def test_a_front_that_dies_is_started_again(colocd: Colocd) -> None:
+    first = colocd.front()
+    assert first != colocd.process.pid
+    os.kill(first, signal.SIGKILL)
+    assert talk(colocd.hook, {"op": "ping"})[0]["ok"], "slurmctld is answered meanwhile"
+    until(lambda: colocd.serves() and colocd.front() != first, "another front")
+
+
+def test_the_front_ends_with_colocd(colocd: Colocd) -> None:
+    front = colocd.front()
+    colocd.process.kill()
+    colocd.process.wait()
+
+    def gone() -> bool:
+        try:
+            state = Path(f"/proc/{front}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        return state == "Z"
+
+    until(gone, "the front of a killed colocd has ended")
+    colocd.start()
+    assert colocd.serves(), "the sockets of the killed one are in nobody's way"
+    front = colocd.front()
+    colocd.process.terminate()
+    colocd.process.wait(20)
+    until(gone, "the front has ended")
+    assert not colocd.socket.exists() and not colocd.hook.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "another's"])
+def test_a_folder_of_the_hook_that_is_not_ours_is_refused(tmp_path: Path, kind: str) -> None:
+    colocd = Colocd(tmp_path)
+    if kind == "link":
+        (tmp_path / "there").mkdir()
+        colocd.hook.parent.symlink_to(tmp_path / "there")
+    else:
+        colocd.hook.parent.mkdir()
+        os.chown(colocd.hook.parent, ADA, ADA)
+    colocd.start()
+    assert colocd.process.wait(20) == 3
+    assert str(colocd.hook.parent) in colocd.log.read_text()
+    assert not (tmp_path / "there" / "colocd.sock").exists()
+
+
+def test_a_second_colocd_is_refused(shared: Colocd) -> None:
+    env = {**os.environ, "COLOC_CONFIG": str(shared.config)}
+    second = [sys.executable, "-m", "slurm_coloc", "serve"]
+    done = subprocess.run(second, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert "another colocd is listening" in done.stderr
+    assert shared.serves(), "the first one goes on"
