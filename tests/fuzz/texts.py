@@ -33,22 +33,24 @@ NUMBERS = (
     "999999999999999999", "9223372036854775807", "9223372036854775808", "1" + "0" * 30, "-1", "-0",
     "None", "?", "1e9", "0x10", "1_000", "1,234,567", "²", "٣",
 )  # fmt: skip
-KINDS = (
-    "Linear Conv1d Conv2d Conv3d ConvTranspose2d LayerNorm BatchNorm2d GroupNorm RMSNorm ReLU GELU"
-    " SiLU Softmax Dropout Embedding MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten Identity LSTM GRU"
-    " MultiheadAttention SelfAttention BertSelfAttention GPT2Attention T5Attention LlamaAttention"
-    " WindowAttention ShiftedWindowAttention SwinTransformerBlock SwinTransformerBlockV2 Block MLP"
-    " Mlp Bottleneck BasicBlock InvertedResidual MBConv FusedMBConv DepthwiseSeparableConv DenseLayer"
-    " EdgeResidual SqueezeExcite PatchMerging PatchEmbed ConvNeXtBlock CNBlock Sequential ModuleList"
-    " Encoder DecoderLayer TransformerEncoderLayer BatchNormAct2d LambdaLayer MobileOneBlock Scale"
-    " LayerScale DropPath BertForMaskedLM GPT2LMHeadModel T5ForConditionalGeneration LlamaForCausalLM"
-    " DataParallel Qwen2RotaryEmbedding EvoNorm2dS0 Bidirectional Dense InputLayer Multiply Parameter"
-    " Halo SelectiveKernel RelPosBias BasicConv2d GlobalResponseNorm"
-).split()
+KIND_WORDS = """
+Linear Conv1d Conv2d Conv3d ConvTranspose2d LayerNorm BatchNorm2d GroupNorm RMSNorm ReLU GELU SiLU
+Softmax Dropout Embedding MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten Identity LSTM GRU Block MLP
+MultiheadAttention SelfAttention BertSelfAttention GPT2Attention T5Attention LlamaAttention Mlp
+WindowAttention ShiftedWindowAttention SwinTransformerBlock SwinTransformerBlockV2 Bottleneck
+BasicBlock InvertedResidual MBConv FusedMBConv DepthwiseSeparableConv DenseLayer EdgeResidual
+SqueezeExcite PatchMerging PatchEmbed ConvNeXtBlock CNBlock Sequential ModuleList Encoder Scale
+DecoderLayer TransformerEncoderLayer BatchNormAct2d LambdaLayer MobileOneBlock LayerScale DropPath
+BertForMaskedLM GPT2LMHeadModel T5ForConditionalGeneration LlamaForCausalLM DataParallel Multiply
+Qwen2RotaryEmbedding EvoNorm2dS0 Bidirectional Dense InputLayer Parameter Halo SelectiveKernel
+RelPosBias BasicConv2d GlobalResponseNorm
+"""
+KINDS = KIND_WORDS.split()
 _NUMBER = re.compile(r"\d[\d,_]*")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9_]{2,40}")
 _SHAPE = re.compile(r"\[[^\[\]\n]{1,60}\]|\([0-9, None]{3,60}\)")
 _BLOCK = re.compile(r"coloc-recording: begin.*?coloc-recording: end [0-9a-f]*\n?", re.DOTALL)
+_VALUE = re.compile(r"=\w+")
 MARK = "coloc-recording:"
 
 Change = Callable[[Random, str, Sequence[str]], str]
@@ -181,7 +183,9 @@ def _change_row(random: Random, row: list[int]) -> None:
 def _head(random: Random, line: str) -> str:
     if random.random() < 0.9:
         return line
-    return re.sub(r"=\w+", lambda old: "=" + random.choice((*NUMBERS, "mlp", "adam", "none")), line, count=1)
+    return re.sub(
+        r"=\w+", lambda old: "=" + random.choice((*NUMBERS, "mlp", "adam", "none")), line, count=1
+    )
 
 
 CHANGES: tuple[Change, ...] = (
