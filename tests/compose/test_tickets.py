@@ -26,11 +26,12 @@ def test_a_host_without_colocd_gets_tickets(cluster: Cluster, host: str) -> None
     for user in cluster.users:
         words[1:1] = [f"--coloc={new_text(cluster, user)}"]
         done = cluster.run(words, user=user, on=host)
-        job = cluster.job(int(done.stdout.split()[-1].split(";")[0]))
-        _, _, decision, action, reason, _ = job.admin_comment.split(":")
-        assert (action, reason) == ("collocate", "fits"), job.admin_comment
+        job_id = done.stdout.split()[-1].split(";")[0]
+        shown = cluster.run(["scontrol", "-o", "show", "job", job_id], on="controller").stdout
+        mark = re.search(r"coloc:1:([0-9a-f]{12}):(\w+):([\w-]+):", shown)
+        assert mark and mark[2] == "collocate", shown
 
-        def found_by(decision: str = decision) -> str | None:
+        def found_by(decision: str = mark[1]) -> str | None:
             said = cluster.run(["cat", "/var/log/slurm/colocd.out"], on="controller").stdout
             return dict(LOGGED.findall(said)).get(decision)
 
