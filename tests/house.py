@@ -18,7 +18,7 @@ PACKAGE = ROOT / "slurm_coloc"
 #: The module that each program begins with. Its closure is what the program can load.
 PROGRAMS = {
     "colocd": ("slurm_coloc.daemon",),
-    "colocd's front": ("slurm_coloc.front.__main__",),
+    "colocd's front": ("slurm_coloc.front.__main__", "slurm_coloc.flow.prepare.warm"),
     "agent": ("slurm_coloc.agent",),
     "hooks": ("slurm_coloc.flow.launch.hooks",),
 }

@@ -14,8 +14,8 @@ lab of its own, so that none waits for another's breaker or queue:
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
 
-With --floods also two states in which another user of the lab floods colocd's public socket while
-the jobs are submitted:
+With --floods also two states of one more lab, in which another user floods colocd's public socket
+while jobs with new texts are submitted:
 
     questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
     connects    connect() and close() without end
@@ -53,7 +53,7 @@ from slurm_coloc.lab.spec import LabSpec  # noqa: E402
 from tests.cluster.floods import FLOODS, flood, remember  # noqa: E402
 
 STATES = ("none", "empty", "without", "with", "new", "dead", "hung")
-ONE_LAB = ("without", "with", "new", *FLOODS)
+ONE_LAB = ("without", "with", "new")
 SLOW = ("slow-estimate", "not-prepared", "colocd_slow", "colocd_down")  # whole GPUs for slowness
 SUMMARY = ROOT / "etc" / "examples" / "resnet50_torchinfo.txt"
 EMPTY_LUA = """-- SPDX-License-Identifier: Apache-2.0
@@ -91,7 +91,7 @@ class State:
         if self.name in ("none", "empty", "without"):
             return [*words, "--wrap=true"]
         copy, text = self.lab.home(self.user) / f"{self.name}.txt", SUMMARY.read_text()
-        if self.name == "new":
+        if self.name == "new" or self.name in FLOODS:
             self.texts += 1
             text += f"model {self.texts} of {time.time_ns()}\n"
         copy.write_text(text)
@@ -100,16 +100,22 @@ class State:
 
     def block(self, count: int, keep: bool = True) -> None:
         """Submit ``count`` held jobs one after another, then cancel them."""
+        before, before_us = self.controller()
+        log = self.lab.log_file("slurmctld")
+        begin = log.stat().st_size
         with flood(self.lab, self.name) if self.name in FLOODS else nullcontext():
             self._submit(count, keep)
+        after, after_us = self.controller()
         self.lab.run(["scancel", "-u", self.user])
+        if keep:
+            self.count += after - before
+            self.total_us += after_us - before_us
+            said = log.read_bytes()[begin:].decode(errors="replace")
+            self.logged += [(a, r, float(ms)) for a, r, ms in LOGGED.findall(said)]
 
     def _submit(self, count: int, keep: bool) -> None:
         who, env = pwd.getpwnam(self.user), self.lab.login_env(self.user)
         home = self.lab.home(self.user)
-        before, before_us = self.controller()
-        log = self.lab.log_file("slurmctld")
-        begin = log.stat().st_size
         for _ in range(count):
             argv = self.argv()
             began = time.perf_counter()
@@ -129,12 +135,6 @@ class State:
                 self.wall_ms.append(took_ms)
                 if done.returncode:
                     self.failed.append(done.stderr.strip())
-        after, after_us = self.controller()
-        if keep:
-            self.count += after - before
-            self.total_us += after_us - before_us
-            said = log.read_bytes()[begin:].decode(errors="replace")
-            self.logged += [(a, r, float(ms)) for a, r, ms in LOGGED.findall(said)]
 
     def controller(self) -> tuple[int, int]:
         """Submissions that slurmctld counted, and its microseconds for all of them."""
@@ -153,7 +153,7 @@ def make(name: str) -> Lab:
         settings={"daemon": {"refresh_s": 30.0, "reconcile_s": 30.0}} if name != "none" else {},
     )
     lab = Lab.up(spec)
-    if name == "coloc":
+    if name == "floods":
         remember(lab)
     if name == "empty":
         (lab.dir / "job_submit.lua").write_text(EMPTY_LUA)
@@ -232,11 +232,6 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
         part = by["without"]["sbatch_p50_ms"] / by["empty"]["sbatch_p50_ms"] - 1
         rate = by["without"]["rate_per_s"] / by["empty"]["rate_per_s"] - 1
         print(f"without --coloc against the empty Lua: p50 {part:+.1%}, rate {rate:+.1%}")
-    for name in FLOODS:
-        if {"with", name} <= by.keys():
-            quiet, flooded = by["with"], by[name]
-            ratios = [flooded[key] / quiet[key] for key in ("hook_p50_ms", "hook_p99_ms")]
-            print(f"{name} against quiet: hook p50 x {ratios[0]:.2f}, p99 x {ratios[1]:.2f}")
     if {"without", "with"} <= by.keys():
         more = by["with"]["sbatch_p50_ms"] - by["without"]["sbatch_p50_ms"]
         print(f"with --coloc against without: p50 {more:+.2f} ms (reading the summary included)")
@@ -245,6 +240,14 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
             more_ms = (by[name]["ctld_mean_us"] - by["without"]["ctld_mean_us"]) / 1000
             slow = by[name]["slow_pct"]
             print(f"{name}: slurmctld {more_ms:+.2f} ms; whole GPUs for slowness {slow:.2f} %")
+    for name in FLOODS:
+        if {"new", name} <= by.keys():
+            quiet, flooded = by["new"], by[name]
+            ratios = [flooded[key] / quiet[key] for key in ("hook_p50_ms", "hook_p99_ms")]
+            print(
+                f"{name} against quiet: hook p50 x {ratios[0]:.2f}, p99 x {ratios[1]:.2f};"
+                f" whole GPUs for slowness {flooded['slow_pct']:.2f} %"
+            )
     if {"with", "new"} <= by.keys():
         known, new = by["with"], by["new"]
         parts = [
@@ -264,15 +267,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    names = [*args.states, *(FLOODS if args.floods else ())]
     if os.geteuid() != 0:
         parser.error("needs root, to bring up labs")
     states: list[State] = []
     labs: dict[str, Lab] = {}
     load = os.getloadavg()[0]
     try:
-        for name in names:
-            lab = "coloc" if name in ONE_LAB else name
+        for name in [*args.states, *(FLOODS if args.floods else ())]:
+            lab = "coloc" if name in ONE_LAB else "floods" if name in FLOODS else name
             if lab not in labs:
                 labs[lab] = make(lab)
                 print(f"bench: lab {lab} is up", file=sys.stderr)

@@ -76,6 +76,17 @@ def desk(lab: Lab, millions: int = 300, user: int = 0) -> Desk:
     return Desk(lab, name, path)
 
 
+def own_slurm(lab: Lab, user: str, plugstack: str) -> dict[str, str]:
+    """The environment of a user who has plugins of their own: an own slurm.conf names them."""
+    home = lab.home(user)
+    (home / "plugstack.conf").write_text(plugstack + "\n")
+    lines = (lab.dir / "slurm.conf").read_text().splitlines()
+    kept = [line for line in lines if not line.lower().startswith("plugstackconfig")]
+    kept.append(f"PlugStackConfig={home}/plugstack.conf")
+    (home / "slurm.conf").write_text("\n".join(kept) + "\n")
+    return {"SLURM_CONF": f"{home}/slurm.conf"}
+
+
 def coloc(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
     """A `coloc ... --json` of the lab's own program."""
     done = lab.run(["coloc", *args, "--json"], user=user)

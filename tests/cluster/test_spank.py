@@ -11,7 +11,7 @@ import pytest
 
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, desk, shards
+from tests.cluster.jobs import Desk, desk, own_slurm, shards
 
 MARK = "cannot use --coloc="
 
@@ -123,8 +123,11 @@ def test_an_sbatch_line_counts_and_the_command_line_wins(me: Desk) -> None:
 
 
 def forwarded(me: Desk, *args: str) -> dict[str, str]:
-    """What salloc was told to forward: it leaves it in its command's environment."""
-    done = me.lab.run(["salloc", *args, "--gpus=1", "--mem=10", "env"], user=me.user)
+    """What salloc was told to forward where it gets no ticket: it leaves it in its command's
+    environment."""
+    env = own_slurm(me.lab, me.user or "root", f"required {me.lab.dir}/spank/coloc.so ticket=off")
+    argv = ["salloc", *args, "--gpus=1", "--mem=10", "env"]
+    done = me.lab.run(argv, user=me.user, env=env)
     assert "is not put back; only jobs of sbatch are" in done.stderr, done.stderr
     return {
         key.removeprefix("SLURM_SPANK_COLOC_"): value
@@ -202,7 +205,8 @@ def test_srun_works_inside_after_the_rewrite(me: Desk, request_: list[str]) -> N
         assert seen["COLOC_SHARDS"] == str(count), which
         assert seen["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={count * 1024}M", which
         assert seen["CUDA_VISIBLE_DEVICES"].startswith("GPU-"), which
-        assert not [name for name in seen if "_OPTION_" in name or "SUMMARY" in name], which
+        gone = "_OPTION_", "COLOC_SUMMARY", "COLOC_TICKET", "COLOC_TEXT"
+        assert not [name for name in seen if any(part in name for part in gone)], which
         stale = {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_CPUS_PER_GPU"}
         assert not (stale | {"SLURM_MEM_PER_GPU", "SLURM_GPU_BIND"}) & set(seen), which
         assert "gpu" not in seen.get("SLURM_TRES_PER_TASK", ""), which

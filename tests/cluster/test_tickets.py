@@ -21,7 +21,7 @@ import pytest
 
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import mlp_summary, until
+from tests.cluster.jobs import mlp_summary, own_slurm, until
 from tests.cluster.test_spank import environment
 
 LOGGED = re.compile(r"decision=([0-9a-f]{12}) estimate=(\w+)")
@@ -110,17 +110,6 @@ def ticket(lab: Lab, user: str, path: Path, batch_size: int = 32) -> str:
 def pack_file(path: Path) -> str:
     """As spank/encode.c packs it: the best compression that there is."""
     return base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode()
-
-
-def own_slurm(lab: Lab, user: str, plugstack: str) -> dict[str, str]:
-    """The environment of a user who has plugins of their own: an own slurm.conf names them."""
-    home = lab.home(user)
-    (home / "plugstack.conf").write_text(plugstack + "\n")
-    lines = (lab.dir / "slurm.conf").read_text().splitlines()
-    kept = [line for line in lines if not line.lower().startswith("plugstackconfig")]
-    kept.append(f"PlugStackConfig={home}/plugstack.conf")
-    (home / "slurm.conf").write_text("\n".join(kept) + "\n")
-    return {"SLURM_CONF": f"{home}/slurm.conf"}
 
 
 def with_ticket(lab: Lab, user: str, path: Path, forged: str, *args: str) -> Done:

@@ -16,9 +16,9 @@ from slurm_coloc.estimate.request import Given
 from slurm_coloc.flow.submit.per_user import PerUser
 
 LIVES_S = 60.0  # from the ticket to the submission; sbatch takes milliseconds
-TICKETS, TICKETS_A_USER = 4096, 512  # a heterogeneous job has one for each component
-#: variants (core/decide/prepared.py) that are kept, some 4 KB each: two a text, two more for each
-#: calibrated GPU type
+#: variants (core/decide/prepared.py) that are kept by tickets and by hashes, some 4 KB each: two a
+#: text, two more for each calibrated GPU type. A heterogeneous job has a ticket for each component.
+TICKETS, TICKETS_A_USER = 8192, 1024
 KNOWN, KNOWN_A_USER = 8192, 4096
 
 
@@ -57,7 +57,9 @@ class Texts:
         self._clock = clock
         self._basis = ""
         self._known: PerUser[Key, Prepared] = PerUser(KNOWN, KNOWN_A_USER, _weight)
-        self._tickets: PerUser[str, Ticket] = PerUser(TICKETS, TICKETS_A_USER)
+        self._tickets: PerUser[str, Ticket] = PerUser(
+            TICKETS, TICKETS_A_USER, lambda ticket: _weight(ticket.prepared)
+        )
 
     def use(self, basis: str) -> None:
         """``basis``: what the estimates follow from (request.Defaults.basis). Another one than
