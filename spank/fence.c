@@ -277,9 +277,8 @@ static void tell(bool mps, bool kernel, bool framework, long limit_mib, long gpu
 		        : mps   ? "MPS, held by the kernel"
 		                : "held by the kernel");
 	else
-		dprintf(STDERR_FILENO, "%s%.1f GiB%s for this job, %s: no MPS, %s\n", card,
-		        own_gib, each, framework ? "held by its framework only" : "not fenced",
-		        why);
+		dprintf(STDERR_FILENO, "%s%.1f GiB%s for this job, %s: no MPS, %s\n", card, own_gib,
+		        each, framework ? "held by its framework only" : "not fenced", why);
 }
 
 void coloc_fence_join(spank_t spank, long shards, long gpus)

@@ -46,8 +46,7 @@ static int put(int dir, uint32_t job, const char *suffix, const char *text, size
 	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
-	if (write(fd, text, len) == (ssize_t) len &&
-	    renameat(dir, temporary, dir, name) == 0)
+	if (write(fd, text, len) == (ssize_t) len && renameat(dir, temporary, dir, name) == 0)
 		return fd;
 	unlinkat(dir, temporary, 0);
 	close(fd);
