@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a run ended, what caused an out-of-memory, and which limit a run met.
+"""Why a run ended, and what caused an out-of-memory.
 
 Why a run ended follows from Slurm's state and the Epilog's report on the log. A CUDA out-of-memory
 ends as FAILED, never as OUT_OF_MEMORY: that state means the host's memory (tried on 22.05 to
@@ -14,14 +14,12 @@ The log counts for the run's own figures and for whether the GPU was full; a nei
 the agent's sample alone, since the log is the user's.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from slurm_coloc.core.codes import Code
-from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.slurm.job import JobView
 
 # MiB that a sample of a second ago may miss, with the context of one process and rounding.
@@ -30,14 +28,6 @@ NEAR_MIB = 512
 ROUNDED_MIB = 16
 # A job was at its fence if a sample at most AT_FENCE_S before its end was this near to it.
 AT_FENCE, AT_FENCE_MIB, AT_FENCE_S = 0.01, 96, 5.0
-#: What enforces a limit, in words for messages.
-HOLDER = {
-    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
-    FenceLevel.MPS: "which MPS holds",
-    FenceLevel.FRAMEWORK: "which its framework holds",
-}
-#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
-_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
 
 
 class Outcome(StrEnum):
@@ -294,16 +284,6 @@ def at_fence(last: Mapping[str, Any], limit_mib: int, ended_s: float) -> bool:
 def fence_met_mib(limit_mib: int) -> float:
     """From how much memory (MiB) on a run counts as being at its limit."""
     return limit_mib - max(AT_FENCE * limit_mib, AT_FENCE_MIB)
-
-
-def limit_held_by(method: str | None, fence: str | None, line: str) -> str:
-    """What enforced the limit that a run met, by the ``method`` and ``fence`` that its Epilog
-    reported and the ``line`` of its log; "" for nothing."""
-    if fence == FenceLevel.CGROUP:
-        return HOLDER[FenceLevel.CGROUP]
-    if method == "mps":
-        return HOLDER[FenceLevel.MPS]
-    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""
 
 
 def _gib(mib: int) -> str:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage record: stores once how a run ended, and plans its recovery in the same transaction."""
 
+import re
 import time
 
 import structlog
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.records.runs import (
     EndedRun,
     Report,
@@ -16,7 +18,7 @@ from slurm_coloc.core.records.runs import (
     shared,
 )
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import WHOSE, Blame, Cause, Outcome, limit_held_by, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Cause, Outcome, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
@@ -49,6 +51,14 @@ ENDS = {
     Outcome.SLOT: "left at the end of its time slot, to go on in the next one",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
+#: What enforces a limit, in words for messages.
+HOLDER = {
+    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
+    FenceLevel.MPS: "which MPS holds",
+    FenceLevel.FRAMEWORK: "which its framework holds",
+}
+#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
+_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
 # Outcomes of a run that leaves to go on later: by its exit, or by its own requeue.
 LEAVES = (Outcome.COMPLETED, Outcome.FAILED, Outcome.REQUEUED)
 # Outcomes of a run that needs more memory than it had.
@@ -220,6 +230,16 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
     if (outcome in RAN_OUT or found.tres) and not found.verdict.puts_back:
         text += f"; {next_try.why_not(found)}"
     return text
+
+
+def limit_held_by(method: str | None, fence: str | None, line: str) -> str:
+    """What enforced the limit that a run met, by the ``method`` and ``fence`` that its Epilog
+    reported and the ``line`` of its log; "" for nothing."""
+    if fence == FenceLevel.CGROUP:
+        return HOLDER[FenceLevel.CGROUP]
+    if method == "mps":
+        return HOLDER[FenceLevel.MPS]
+    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""
 
 
 def _failed_by(fault: Blame) -> str:

@@ -71,6 +71,38 @@ def test_a_process_of_no_job_has_its_part_too() -> None:
     assert run.last is not None and run.last["foreign_mib"] == 500
 
 
+def test_the_last_sample_is_of_the_gpu_that_has_the_least_left() -> None:
+    """A promise is of one GPU: what a run holds on several does not add up against it."""
+    run = RunUse(7, 0, T)
+    full = reading(held(7, 4000), held(8, 36000, 11), held(None, 300, 12), uuid="GPU-b")
+    run.add(T + 1, [reading(held(7, 4000, 13)), full], {}, {})
+    assert run.last == {
+        "at_s": T + 1,
+        "held_mib": 4000,
+        "gpu_free_mib": 236,
+        "neighbours": [{"job_id": 8, "held_mib": 36000, "processes": 1}],
+        "foreign_mib": 300,
+    }
+    assert run.record()["series"]["memory_mib"] == [8000]
+
+
+def test_of_many_neighbours_the_largest_are_kept() -> None:
+    small = [held(job, 10, 100 + job) for job in range(100, 140)]
+    run = watched(reading(held(7, 3000), *small, held(900, 20000, 11)))
+    assert run.last is not None and len(run.last["neighbours"]) == 32
+    assert run.last["neighbours"][-1] == {"job_id": 900, "held_mib": 20000, "processes": 1}
+
+
+def test_before_it_holds_memory_the_last_sample_is_the_newest() -> None:
+    beside = held(8, 36000, 11)
+    run = watched(reading(), reading(beside))
+    assert run.last is not None and run.last["held_mib"] == 0
+    assert run.last["neighbours"][0]["held_mib"] == 36000
+    run.add(T + 3, [reading(held(7, 3000), beside)], {}, {})
+    run.add(T + 4, [reading()], {}, {})
+    assert run.last["held_mib"] == 3000, "then it is the last in which it held some"
+
+
 def test_a_mig_device_is_measured_there() -> None:
     assert watched(reading(held(7, 3000), mig=True)).record()["gpus"][0]["smact_how"] == "mig"
 

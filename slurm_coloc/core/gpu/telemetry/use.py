@@ -8,6 +8,7 @@ The peak of a run on a GPU is the maximum of its samples (the sum of its process
 driver's accounting of each process: those that ran together are added, so it is never too small.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -78,35 +79,35 @@ class RunUse:
                     self.pids.see(at_s, reading.uuid, one)
             held_mib += reading.mib_of(self.job_id)
         there = [one for one in readings if one.mib_of(self.job_id)]
-        if held_mib:
-            self._meet(self._note_last(at_s, held_mib, there), others, min(past_s, GAP_S))
-        elif readings and not (self.last and self.last["held_mib"]):
-            self._note_last(at_s, 0, readings)  # it may run out of memory at its first step
+        if there:
+            neighbours = dict.fromkeys(job_id for one in there for job_id in one.jobs)
+            neighbours.pop(self.job_id)
+            self._meet(neighbours, others, min(past_s, GAP_S))
+        # While it has held none yet, it may run out of memory at its first step.
+        if there or (readings and not (self.last and self.last["held_mib"])):
+            self._note_last(at_s, there or readings)
         if self.series is None:
             self.series = Series(at_s)
         smact = sum(activities) if activities else None
         self.series.add(at_s, held_mib, smact)
         return smact
 
-    def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
-        """Keep the state of the GPUs ``there``; MiB of each other job on them."""
-        neighbours: dict[int, int] = {}
-        processes: dict[int, int] = {}
-        for one in (each for reading in there for each in reading.held):
-            if one.job_id is not None and one.job_id != self.job_id:
-                neighbours[one.job_id] = neighbours.get(one.job_id, 0) + one.mib
-                processes[one.job_id] = processes.get(one.job_id, 0) + 1
+    def _note_last(self, at_s: float, there: list[Reading]) -> None:
+        """Keep the state of the GPU that has the least memory left: what is promised is of one."""
+        one = min(there, key=lambda each: each.free_mib)
+        processes = Counter(each.job_id for each in one.held)
+        others = ((mib, job_id) for job_id, mib in one.jobs.items() if job_id != self.job_id)
+        largest = sorted(others, reverse=True)[:MOST_NEIGHBOURS]
         self.last = {
             "at_s": round(at_s, 3),
-            "held_mib": held_mib,
-            "gpu_free_mib": min(one.free_mib for one in there),
+            "held_mib": one.mib_of(self.job_id),
+            "gpu_free_mib": one.free_mib,
             "neighbours": [
                 {"job_id": job_id, "held_mib": mib, "processes": processes[job_id]}
-                for job_id, mib in sorted(neighbours.items())[:MOST_NEIGHBOURS]
+                for mib, job_id in sorted(largest, key=lambda each: each[1])
             ],
-            "foreign_mib": sum(one.foreign_mib for one in there),
+            "foreign_mib": one.foreign_mib,
         }
-        return neighbours
 
     def _meet(
         self, neighbours: Iterable[int], others: dict[int, tuple[int, int]], past_s: float
