@@ -85,13 +85,15 @@ def met(make_lab: Make, **gate: Any) -> tuple[Lab, Desk, int, int]:
 
 @pytest.mark.smoke
 def test_a_share_that_meets_another_user_is_put_back(make_lab: Make) -> None:
+    """And runs on a GPU of its own, beside nobody."""
     lab, ben, first, second = met(make_lab)
     why = 'a job of another user runs there (sharing.with = "user"): put back into the queue'
     assert why in story(ben, second)
     assert "trained" not in lab.output(second)
-    lab.run(["scancel", str(first)])
     lab.wait(second, "COMPLETED", 120)
-    assert "trained" in lab.output(second)
+    assert lab.job(first)["JobState"] == "RUNNING"
+    assert on_whole_gpu(lab.job(second))
+    assert "trained" in lab.output(second) and "not fenced" not in lab.output(second)
     undrained(lab)
 
 

@@ -94,7 +94,7 @@ def request_of(scenario: Scenario) -> Request:
     config = load_config()
     compares = bool(scenario.compare) or len(scenario.policy) > 1
     return Request(
-        world=_world(scenario, config.pool.margin_mib, _kept_apart(config) if own else ()),
+        world=_world(scenario, config.pool.margin_mib, _needs_for_sharing(config) if own else ()),
         setting=_setting(scenario, config, own),
         policies=_policies(scenario, placed_by(config) if own else BEST),
         compares=compares,
@@ -169,7 +169,7 @@ def _policies(scenario: Scenario, default: str) -> list[Policy]:
     ]
 
 
-def _kept_apart(config: Config) -> Sequence[str]:
+def _needs_for_sharing(config: Config) -> Sequence[str]:
     """What the site must have for its sharing.with, natively."""
     if config.placement.mode == "steered" or config.sharing.with_ == "anyone":
         return ()

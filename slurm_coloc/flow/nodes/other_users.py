@@ -17,6 +17,15 @@ from slurm_coloc.flow.cluster.context import Context
 
 log = structlog.get_logger()
 
+# How the reason ends; a put-back is recognised by it.
+_RULE = '(sharing.with = "{}")'
+_MET = _RULE.partition("{")[0]
+
+
+def met(why: str) -> bool:
+    """Whether a put-back was for another user's job."""
+    return _MET in why
+
 
 class OtherUsers:
     """Finds the jobs of others on the GPUs of a job that begins."""
@@ -40,7 +49,7 @@ class OtherUsers:
                 continue
             log.info("other user", jobid=view.job_id, beside=job_id, uid=other.uid)
             whom = "account" if self._share_with == "account" else "user"
-            return f'a job of another {whom} runs there (sharing.with = "{self._share_with}")'
+            return f"a job of another {whom} runs there {_RULE.format(self._share_with)}"
         return ""
 
     def _candidates(self, view: JobView, gpus: Sequence[GpuNow]) -> set[int]:

@@ -190,8 +190,10 @@ class Sources:
         return (), 0
 
     def _busy(self) -> set[tuple[str, int]]:
-        """Jobs that a recovery, a put-back or a change of an array is working on."""
-        rows = [*self.store.recoveries.open(), *self.store.putbacks.open()]
+        """Jobs that a recovery, a put-back or a change of an array is working on. A put-back that
+        only has its node excluded for a while leaves the request alone."""
+        puts = [row for row in self.store.putbacks.open() if not (row.excluded and row.delayed)]
+        rows = [*self.store.recoveries.open(), *puts]
         return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(

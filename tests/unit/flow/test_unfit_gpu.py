@@ -61,6 +61,10 @@ class Slurm:
             self.view, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD, nodes=""
         )
 
+    async def set_gres(self, handle: str, tres: str) -> None:
+        self._order("gres", f"={tres}")
+        self.view = replace(self.view, tres_per_node=tres)
+
     async def release(self, handle: str) -> None:
         self._order("release")
         self.view = replace(self.view, priority=9, reason="Priority")
@@ -288,6 +292,23 @@ def test_a_share_beside_another_user_s_is_put_back(store: Store) -> None:
     assert found["back"]
     assert found["why"] == 'a job of another user runs there (sharing.with = "user")'
     assert "put back into the queue" in store.events(ID, 7)[-1].text
+
+
+def test_then_it_asks_for_a_gpu_of_its_own(store: Store) -> None:
+    """Natively Slurm would put it beside the other again; steered it gets a pin."""
+    meets(store, OTHER)
+    slurm = Slurm(replace(VIEW, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD))
+    go_on(store, slurm)
+    assert slurm.orders == ["gres=gres/gpu:1", "StartTime=now+60", "release"]
+    assert "asks for a whole GPU now" in store.events(ID, 7)[-1].text
+
+
+def test_steered_it_stays_a_share(store: Store) -> None:
+    meets(store, OTHER)
+    slurm = Slurm(replace(VIEW, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD))
+    config = parse_config({"placement": {"mode": "steered"}}, "test")
+    asyncio.run(Gate(context(store, slurm, config, shape=TWO), lambda view: None).round())
+    assert not any(order.startswith("gres=") for order in slurm.orders)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.records.lists import PutBack
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.errors import SlurmError
@@ -86,6 +87,21 @@ def test_without_a_gpu_of_its_own_it_asks_for_a_whole_one(store: Store, tmp_path
     slurm = house(Slurm(ADA_RUNS, asks_whole), 0, 12)
     run(apart(store, slurm, tmp_path))
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+
+
+def test_a_job_that_was_put_back_is_pinned_while_it_avoids_a_node(
+    store: Store, tmp_path: Path
+) -> None:
+    """Else Slurm would put it beside somebody else again, on another node."""
+    row = PutBack(ID, 7, 0, uid=1000, node="n1", why="", was="", base=0, created_s=1, updated_s=1)
+    store.putbacks.add(row)
+    back = replace(JOB, restarts=1, exc_nodes="n1")
+    slurm = Slurm(back)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [], "the put-back is not done with it"
+    store.putbacks.change(row, excluded=True, delayed=True)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n2"})]
 
 
 def test_a_limit_on_gpus_does_not_hold_back_a_share(store: Store, tmp_path: Path) -> None:
