@@ -242,7 +242,7 @@ class GpuPlan:
 
 def idle_first(snapshot: Snapshot) -> bool:
     """Whether idle GPUs come before shared ones. "auto": while no job waits for whole GPUs or has
-    them. Where there are such jobs, sharers on idle GPUs make them wait (ADR 22)."""
+    them. Where there are such jobs, sharers on idle GPUs make them wait (ADR 23)."""
     wish = snapshot.rules.idle_first
     if isinstance(wish, bool):
         return wish
