@@ -22,7 +22,7 @@ from slurm_coloc.errors import ColocError, SlurmError  # noqa: E402
 from slurm_coloc.lab import parts  # noqa: E402
 from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import LabSpec  # noqa: E402
-from tests.promise import judge, story  # noqa: E402
+from tests.promise import accounts, judge  # noqa: E402
 from tests.promise.plan import Kind, Planned, plan  # noqa: E402
 from tests.promise.witness import Witness  # noqa: E402
 
@@ -85,7 +85,7 @@ class Run:
         summary = home / f"model-{one.kind.name.lower()}-{one.millions}.txt"
         if not summary.exists():
             summary.write_text(one.summary)
-        text = story.script(one, self.lab.dir / "bin" / "emu-train", self.diaries(user))
+        text = accounts.script(one, self.lab.dir / "bin" / "emu-train", self.diaries(user))
         words = [*one.options, *([f"--coloc={summary.name}", "--gpus=1"] if one.coloc else [])]
         try:
             first = self.lab.sbatch(*words, script=text, user=user)
@@ -142,7 +142,7 @@ class Run:
             if one is None:
                 continue
             user = self.lab.users[one.user]
-            job = story.of_job(self.lab, one, shown, self.diaries(user), over_s)
+            job = accounts.of_job(self.lab, one, shown, self.diaries(user), over_s)
             job.while_off = first in self.while_off
             found[job.job] = job
         return found

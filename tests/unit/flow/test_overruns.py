@@ -9,7 +9,7 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.runs import EndedRun, Report, Run
-from slurm_coloc.core.recover.outcome import Blame, Outcome
+from slurm_coloc.core.recover.outcome import Blame, Cause, Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.cluster.overruns import KEPT_S
 from slurm_coloc.flow.cluster.telemetry import Live
@@ -17,6 +17,7 @@ from slurm_coloc.flow.node.jobs_here import Job
 from slurm_coloc.flow.watch.causes import blamed
 from slurm_coloc.flow.watch.record import judge_ended
 from tests.unit.flow.placers import ID
+from tests.unit.flow.test_telemetry import front
 
 OVER = {
     "job_id": 7, "restart": 1, "uuid": "GPU-1", "since_s": 5.0, "held_mib": 30_000,
@@ -47,12 +48,12 @@ def test_begin_and_end_are_told_once(running: Store) -> None:
     (seen,) = live.overruns()
     assert (seen.node, seen.job_id, seen.until_s) == ("n1", 7, None)
     rows: list[dict[str, Any]] = [{"job_id": 7, "restart": restart} for restart in (0, 1)]
-    live.mark({"jobs": rows})
+    front(live).mark({"jobs": rows})
     assert [row["overrun"] for row in rows] == [None, {"held_mib": 30_000, "promised_mib": 5120}]
     for _ in range(2):
         live.take("n1", {"overruns": [OVER | {"until_s": 9.0, "held_mib": 31_000}]})
     assert len(story(running)) == 2 and "it held 30.3 GiB of 5.0 GiB at most" in story(running)[1]
-    live.mark({"jobs": rows})
+    front(live).mark({"jobs": rows})
     assert [row["overrun"] for row in rows] == [None, None]
 
 
@@ -105,7 +106,7 @@ def test_a_run_that_the_agent_ended_did_it_itself(running: Store) -> None:
     outcome = judge_ended(JobView(7, "FAILED", exit_code=1), report)
     assert outcome is Outcome.OVERRUN
     ended = EndedRun(**asdict(run()) | {"end_s": 100.0, "share_mib": 5120})
-    assert blamed(running, ended, outcome, report, []) == (Blame.SELF, "the agent ends it")
+    assert blamed(running, ended, outcome, report, [], 0) == Cause(Blame.SELF, "the agent ends it")
 
 
 @pytest.mark.parametrize(
