@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_coloc.lab.lab import Lab
-from tests.promise.judge import Job, RunTold
+from tests.promise.judge import EndedRun, Job
 from tests.promise.plan import Planned
 
 #: the script of every job: it writes down when it began and ended, and its training's last word
@@ -92,10 +92,10 @@ def _of_uses(told: Mapping[str, Any]) -> list[tuple[float, str]]:
     ]
 
 
-def _run(run: Mapping[str, Any], causes: list[str]) -> RunTold:
+def _run(run: Mapping[str, Any], causes: list[str]) -> EndedRun:
     """``causes``: what colocd told of each out-of-memory of the job."""
     named = [int(match[1]) for text in causes if (match := _CULPRIT.search(text))]
-    return RunTold(
+    return EndedRun(
         restart=run["restart"],
         start_s=run.get("start_s") or 0.0,
         end_s=run["end_s"],

@@ -20,7 +20,7 @@ NEAR_S = 3.0
 
 
 @dataclass(frozen=True)
-class RunTold:
+class EndedRun:
     """One run of a job as colocd tells it (`coloc explain --json`)."""
 
     restart: int
@@ -47,13 +47,13 @@ class Job:
     state: str
     stays: list[tuple[float, float]] = field(default_factory=list)
     done: int = 0
-    runs: list[RunTold] = field(default_factory=list)
+    runs: list[EndedRun] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     while_off: bool = False
 
 
 @dataclass
-class Line:
+class Verdict:
     """One promise: how often it was looked at, and what broke it."""
 
     promise: str
@@ -68,7 +68,7 @@ class Line:
 Jobs = dict[int, Job]
 
 
-def judge(seconds: Sequence[Second], jobs: Jobs) -> list[Line]:
+def judge(seconds: Sequence[Second], jobs: Jobs) -> list[Verdict]:
     """All promises."""
     return [
         memory(seconds, jobs),
@@ -115,9 +115,9 @@ def overruns(seconds: Sequence[Second]) -> dict[int, list[float]]:
     return found
 
 
-def memory(seconds: Sequence[Second], jobs: Jobs) -> Line:
+def memory(seconds: Sequence[Second], jobs: Jobs) -> Verdict:
     """Every job but those that take their fence off stays within its share, at every second."""
-    line = Line("memory: a job holds at most its share, at every second (by process)")
+    line = Verdict("memory: a job holds at most its share, at every second (by process)")
     for second in seconds:
         line.seen += len({one.job for one in second.processes if one.job in second.promised})
     for number in overruns(seconds):
@@ -127,9 +127,9 @@ def memory(seconds: Sequence[Second], jobs: Jobs) -> Line:
     return line
 
 
-def told(seconds: Sequence[Second], jobs: Jobs) -> Line:
+def told(seconds: Sequence[Second], jobs: Jobs) -> Verdict:
     """Every overrun is in what colocd tells of the job, within TOLD_S."""
-    line = Line("overrun: told within seconds in what colocd tells of the job")
+    line = Verdict("overrun: told within seconds in what colocd tells of the job")
     for number, times in overruns(seconds).items():
         line.seen += 1
         events = jobs[number].events if number in jobs else []
@@ -140,9 +140,9 @@ def told(seconds: Sequence[Second], jobs: Jobs) -> Line:
     return line
 
 
-def strangers(seconds: Sequence[Second], jobs: Jobs) -> Line:
+def strangers(seconds: Sequence[Second], jobs: Jobs) -> Verdict:
     """Two users are never on one GPU."""
-    line = Line("users: no GPU serves two users at once")
+    line = Verdict("users: no GPU serves two users at once")
     pairs: set[tuple[str, tuple[int, ...]]] = set()
     for second in seconds:
         for gpu, processes in by_gpu(second).items():
@@ -154,9 +154,9 @@ def strangers(seconds: Sequence[Second], jobs: Jobs) -> Line:
     return line
 
 
-def whole(seconds: Sequence[Second]) -> Line:
+def whole(seconds: Sequence[Second]) -> Verdict:
     """Who has a whole GPU has it alone."""
-    line = Line("whole GPUs: a job that has one shares it with nobody")
+    line = Verdict("whole GPUs: a job that has one shares it with nobody")
     pairs: set[tuple[str, tuple[int, ...]]] = set()
     for second in seconds:
         for gpu, processes in by_gpu(second).items():
@@ -169,7 +169,7 @@ def whole(seconds: Sequence[Second]) -> Line:
     return line
 
 
-def culprit(seconds: Sequence[Second], job: Job, run: RunTold) -> tuple[str, int | None]:
+def culprit(seconds: Sequence[Second], job: Job, run: EndedRun) -> tuple[str, int | None]:
     """Who held too much when ``run`` ended out of memory: "self", or "neighbour" and its job."""
     if job.truth_mib > run.share_mib > 0:
         return "self", None
@@ -183,9 +183,9 @@ def culprit(seconds: Sequence[Second], job: Job, run: RunTold) -> tuple[str, int
     return ("neighbour", who) if who is not None else ("self", None)
 
 
-def blame(seconds: Sequence[Second], jobs: Jobs) -> Line:
+def blame(seconds: Sequence[Second], jobs: Jobs) -> Verdict:
     """Every out-of-memory is blamed on who held too much."""
-    line = Line("blame: each GPU out-of-memory is blamed on who held too much")
+    line = Verdict("blame: each GPU out-of-memory is blamed on who held too much")
     for job in jobs.values():
         for run in job.runs:
             if run.outcome != "oom-gpu":
@@ -200,9 +200,9 @@ def blame(seconds: Sequence[Second], jobs: Jobs) -> Line:
     return line
 
 
-def lost(jobs: Jobs) -> Line:
+def lost(jobs: Jobs) -> Verdict:
     """No job is lost: each ends as its kind must."""
-    line = Line("lost: every job ends, and an honest one completes")
+    line = Verdict("lost: every job ends, and an honest one completes")
     ends = {
         Kind.CANCELLED: ("CANCELLED", "COMPLETED"),
         Kind.FAILING: ("FAILED",),
@@ -215,9 +215,9 @@ def lost(jobs: Jobs) -> Line:
     return line
 
 
-def twice(jobs: Jobs) -> Line:
+def twice(jobs: Jobs) -> Verdict:
     """No job runs twice at once, and none completes twice."""
-    line = Line("twice: no job runs twice at once or completes twice")
+    line = Verdict("twice: no job runs twice at once or completes twice")
     for job in jobs.values():
         line.seen += bool(job.stays)
         stays = sorted(job.stays)
@@ -228,9 +228,9 @@ def twice(jobs: Jobs) -> Line:
     return line
 
 
-def off(jobs: Jobs) -> Line:
+def off(jobs: Jobs) -> Verdict:
     """While slurm-coloc is switched off a --coloc job goes as it was submitted."""
-    line = Line("off: what is submitted while it is switched off is not changed")
+    line = Verdict("off: what is submitted while it is switched off is not changed")
     for job in jobs.values():
         if job.while_off and job.coloc:
             line.seen += 1

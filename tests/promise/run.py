@@ -153,7 +153,7 @@ def say(text: str) -> None:
     print(f"promise: {text}", flush=True)
 
 
-def table(lines: list[judge.Line]) -> str:
+def table(lines: list[judge.Verdict]) -> str:
     """Of the promises, for the terminal and the page."""
     rows = ["| promise | looked at | broken |", "|---|---:|---|"]
     for line in lines:

@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,8 +105,10 @@ def talk(path: Path, *messages: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def serving(folder: Path) -> Iterator[Colocd]:
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(each.stat().st_mode | 0o011)  # pytest's are root's alone
+    # pytest's folders are root's alone; its workers have one more each.
+    ours = [one for one in folder.parents if one.is_relative_to(tempfile.gettempdir())][:-1]
+    for each in (folder, *ours):
+        each.chmod(each.stat().st_mode | 0o011)
     found = Colocd(folder)
     found.start()
     yield found

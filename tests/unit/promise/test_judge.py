@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.promise import judge
-from tests.promise.judge import Job, RunTold
+from tests.promise.judge import EndedRun, Job
 from tests.promise.plan import Kind, plan
 from tests.promise.witness import SHARDS, Process, Promise, Second
 
@@ -77,7 +77,7 @@ def test_who_meets_on_a_gpu(other: tuple[int, int], word: str) -> None:
 
 
 def test_blame() -> None:
-    run = RunTold(0, 0.0, 4.0, "oom-gpu", "self", None, 5120, "mps")
+    run = EndedRun(0, 0.0, 4.0, "oom-gpu", "self", None, 5120, "mps")
     small = job(1, runs=[run], truth_mib=4000)
     beside = [Process("n1/0", 10, ADA, 1, 3000, True), Process("n1/0", 11, ADA, 2, 9000, True)]
     seen = seconds(*beside, promised={1: 5120, 2: 5120})
@@ -96,7 +96,7 @@ def test_lost_twice_and_off() -> None:
     assert broken(HONEST, JOBS | {4: job(4, Kind.CANCELLED, state="CANCELLED")}) == []
     assert broken(HONEST, JOBS | {4: job(4, stays=[(0, 5), (4, 9)])}) == ["twice"]
     assert broken(HONEST, JOBS | {4: job(4, done=2)}) == ["twice"]
-    shared = RunTold(0, 0.0, 4.0, "completed", "", None, 5120, "mps")
+    shared = EndedRun(0, 0.0, 4.0, "completed", "", None, 5120, "mps")
     assert broken(HONEST, JOBS | {4: job(4, while_off=True, runs=[shared])}) == ["off"]
 
 
