@@ -70,11 +70,18 @@ def shared(lab: Lab, me: Desk) -> int:
     return found
 
 
-def state_of(lab: Lab, job: dict[str, str]) -> dict[str, Any]:
-    """What the Prolog of a job wrote."""
+def reservation(lab: Lab, job: dict[str, str]) -> dict[str, Any]:
+    """What the Prolog of a job was told, once it has asked."""
     path = lab.dir / "nodes" / job["NodeList"] / "jobs" / f"{job['JobId']}.json"
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+
+    def found() -> dict[str, Any] | None:
+        if not path.exists():
+            return None
+        held: dict[str, Any] = json.loads(path.read_text())["reservation"]
+        return None if held.get("reason") == "colocd has not answered yet" else held
+
+    held: dict[str, Any] = until(found, 20, "the Prolog has asked", each_s=0.02)
+    return held
 
 
 @contextmanager
@@ -125,11 +132,11 @@ def test_submissions_share_within_the_hooks_deadline(linked: Lab) -> None:
 def test_launch_and_report_arrive_through_the_agent(linked: Lab) -> None:
     lab = linked
     me = desk(lab, 232)
-    job_id = me.submit("--mem=100", "--hold", script=liar(2))
+    job_id = me.submit("--mem=100", "--hold", script=liar(4))
     with hooks_have_the_agent_alone(lab), flooding(target(lab)):
         lab.run(["scontrol", "release", str(job_id)])
         job = lab.wait(job_id, "RUNNING", 60)
-        held = state_of(lab, job)["reservation"]
+        held = reservation(lab, job)
         assert held["available"] is True, held
         assert held["from"] == f"{target(lab)} via agent"
         until(lambda: lab.job(job_id)["Restarts"] == "1", 60, "the report arrived: it is requeued")
@@ -143,9 +150,9 @@ def test_without_the_agent_hooks_go_their_own_way(linked: Lab) -> None:
     for node in ("n1", "n2"):
         lab.stop(f"agent-{node}")
         assert (lab.dir / "nodes" / node / "jobs/agent/hooks.sock").exists()
-    job_id = me.submit("--mem=100", script=liar(2))
+    job_id = me.submit("--mem=100", script=liar(4))
     job = lab.wait(job_id, "RUNNING", 60)
-    held = state_of(lab, job)["reservation"]
+    held = reservation(lab, job)
     assert (held["available"], held["from"]) == (True, target(lab))
     until(lambda: lab.job(job_id)["Restarts"] == "1", 60, "the job is requeued")
     lab.wait(job_id, "COMPLETED", 90)
