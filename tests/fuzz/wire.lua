@@ -20,8 +20,8 @@ end
 local function one_of(list) return list[below(#list) + 1] end
 
 local ANSWERS = {
-  "v=1\nok=1\naction=collocate\ndecision=0a1b2c3d4e5f\nreason=fits\nset.tres_per_node=gres/shard:4\n"
-    .. "set.requeue=1\nenv.SLURM_GPUS=\nmessage.1=shares a GPU\nexclusive_gres=gpu:a100:1\n"
+  "v=1\nok=1\naction=collocate\ndecision=0a1b2c3d4e5f\nreason=fits\n"
+    .. "set.tres_per_node=gres/shard:4\nset.requeue=1\nenv.SLURM_GPUS=\nmessage.1=shares a GPU\nexclusive_gres=gpu:a100:1\n"
     .. "admin_comment=mine coloc:1:0a1b2c3d4e5f:collocate:fits:4\n",
   "v=1\nok=1\naction=exclusive\ndecision=00\nreason=no-summary\nset.features=(a&b)|c\n"
     .. "set.begin_time=1700000000\nset.extra=smact<70&(c|o|l)\nenv.COLOC_SLOT=3600,120,URG\n",
@@ -30,9 +30,12 @@ local ANSWERS = {
 }
 local PIECES = {
   "=", "\n", "\r", "\0", "\\", "\\n", "\\x", "v=1\n", "ok=1\n", "set.", "env.", "message.2=",
-  "set.tres_per_node=", "set.num_tasks=0\n", "set.min_mem_per_node=-1\n", "set.req_nodes=n[1-9]\n",
-  "env.LD_PRELOAD=x\n", "env.SLURM_X=\n", "action=collocate\n", "\255\192\128", "1e9", "nan", "0x10",
-  "9999999999999999", "coloc:1:ab:asis:off:0", ("x"):rep(1100), ("["):rep(50), "%", "%s", "(.-)*", '"',
+  "set.tres_per_node=", "set.num_tasks=0\n", "set.min_mem_per_node=-1\n",
+  "set.req_nodes=n[1-9]\n",
+  "env.LD_PRELOAD=x\n", "env.SLURM_X=\n", "action=collocate\n", "\255\192\128",
+  "1e9", "nan", "0x10",
+  "9999999999999999", "coloc:1:ab:asis:off:0",
+  ("x"):rep(1100), ("["):rep(50), "%", "%s", "(.-)*", '"',
 }
 local TEXTS = { "", "train.sh", "\240\159\152\128", "\237\160\128", "a\0b", '"\\\n\r\t\127', "\255" }
 
