@@ -21,7 +21,8 @@ local function one_of(list) return list[below(#list) + 1] end
 
 local ANSWERS = {
   "v=1\nok=1\naction=collocate\ndecision=0a1b2c3d4e5f\nreason=fits\n"
-    .. "set.tres_per_node=gres/shard:4\nset.requeue=1\nenv.SLURM_GPUS=\nmessage.1=shares a GPU\nexclusive_gres=gpu:a100:1\n"
+    .. "set.tres_per_node=gres/shard:4\nset.requeue=1\n"
+    .. "env.SLURM_GPUS=\nmessage.1=shares a GPU\nexclusive_gres=gpu:a100:1\n"
     .. "admin_comment=mine coloc:1:0a1b2c3d4e5f:collocate:fits:4\n",
   "v=1\nok=1\naction=exclusive\ndecision=00\nreason=no-summary\nset.features=(a&b)|c\n"
     .. "set.begin_time=1700000000\nset.extra=smact<70&(c|o|l)\nenv.COLOC_SLOT=3600,120,URG\n",
@@ -37,7 +38,9 @@ local PIECES = {
   "9999999999999999", "coloc:1:ab:asis:off:0",
   ("x"):rep(1100), ("["):rep(50), "%", "%s", "(.-)*", '"',
 }
-local TEXTS = { "", "train.sh", "\240\159\152\128", "\237\160\128", "a\0b", '"\\\n\r\t\127', "\255" }
+local TEXTS = {
+  "", "train.sh", "\240\159\152\128", "\237\160\128", "a\0b", '"\\\n\r\t\127', "\255",
+}
 
 local function changed(text)
   for _ = 0, below(5) do

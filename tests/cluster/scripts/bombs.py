@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bombs.py SOCKET: asks colocd for tickets for texts that are short to send and long to read, each a
-new one, on eight connections. Run as a user with the system's Python."""
+"""bombs.py SOCKET: asks colocd for tickets for texts that are short to send and long to read, each
+a new one, on eight connections. Run as a user with the system's Python."""
 
 import base64
 import itertools
@@ -20,8 +20,8 @@ def table(salt: str) -> str:
     row = "├─Linear: 1-1 [8, 64] 4,160\n"
     head = "Layer (type:depth-idx)   Output Shape   Param #"
     return (
-        f"{RULE}\n{head}\n{RULE}\nNet{salt} [8, 64] --\n{row * 3}{RULE}\n"
-        f"Total params: 12,480\nTrainable params: 12,480\nNon-trainable params: 0\n{RULE}\n"
+        f"{RULE}\n{head}\n{RULE}\nNet{salt} [8, 64] --\n{row * 20}{RULE}\n"
+        f"Total params: 83,200\nTrainable params: 83,200\nNon-trainable params: 0\n{RULE}\n"
     )
 
 
