@@ -90,6 +90,18 @@ RUNS ?= 100
 LANES ?= 6
 SCALE ?= 3
 
+# Ten million inputs together: RUNS=2500000 JOBS=8, two hours and a half. `make -C spank fuzz` has clang's libFuzzer.
+FUZZ_RUNS = $(if $(filter command line,$(origin RUNS)),$(RUNS),20000)
+
+.PHONY: fuzz
+fuzz: .venv ## changed inputs to parsers, estimates, messages, the hook's Lua and the plugin's C (RUNS=20000 of each SEED=1 JOBS=8)
+	@etc/setup/packages python run
+	echo 'fuzz: $(FUZZ_RUNS) inputs to each target from seed $(SEED), a tenth of them to the estimates'
+	$(PY) -m tests.fuzz.run --runs $(FUZZ_RUNS) --seed $(SEED) --jobs $(JOBS) parsers protocol
+	$(PY) -m tests.fuzz.run --runs $$(($(FUZZ_RUNS) / 10)) --seed $(SEED) --jobs $(JOBS) estimate
+	lua5.1 tests/fuzz/wire.lua $$(($(FUZZ_RUNS) / 2)) $(SEED)
+	$(MAKE) -C spank fuzz RUNS=$(FUZZ_RUNS) SEED=$(SEED)
+
 .PHONY: fair-waits
 fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=6 SCALE=3)
 	@echo 'fair-waits: $(RUNS) mixes from seed $(SEED), native and, on Slurm 24.11 and later, steered'

@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = ROOT / "build" / "fuzz"
-TARGETS = ("parsers", "estimate")
+TARGETS = ("parsers", "estimate", "protocol")
 KEPT = 2000  # inputs beside the corpus
 TOLD = 5  # inputs that gave way, of one kind each
 
