@@ -82,7 +82,8 @@ def test_a_culprits_model_gets_whole_gpus_for_a_while(make_lab: Callable[..., La
     lab = make_lab(settings=settings, machine=ONE)
     me, other = desk(lab, 182), desk(lab, 183)
     victim, asked = begun(lab, me)
-    train = f"env -u CUDA_MPS_PIPE_DIRECTORY {other.train(**FILLS)}"
+    unset = "env -u CUDA_MPS_PIPE_DIRECTORY -u CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+    train = f"{unset} {other.train(**FILLS)}"
     liar = other.submit("--mem=50", wrap=train)
     assert shards(lab.job(liar))
     run = ended(me, victim)
@@ -90,7 +91,7 @@ def test_a_culprits_model_gets_whole_gpus_for_a_while(make_lab: Callable[..., La
     comes_back(lab, me, victim, asked)
     assert f"job {victim} on the same GPU ran out of memory by it" in story(other, liar)
     again = other.submit("--mem=50", "--hold", wrap="true")
-    assert not shards(lab.job(again))
+    assert shards(lab.job(again)) in (0, 39), "before 23.11.5 a whole GPU is all of its shards"
     decision = why(other, again)
     assert decision["reason"] == "held-more"
     assert f"job {liar}, " in decision["why"] and "it does not share" in decision["why"]
