@@ -265,10 +265,15 @@ def as_user(what: Callable[[], object]) -> None:
 
 
 class Planted:
-    """A socket in the agent's place that answers everything with an answer that suits nobody."""
+    """A socket in the agent's place that answers everything with ``words``, and ``holds`` the
+    connection."""
 
-    def __init__(self, path: Path) -> None:
+    WORDS = b'{"taken":true}\n{"from":"x","answer":{"ok":true,"planted":1}}\n'
+
+    def __init__(self, path: Path, words: bytes = WORDS, *, holds: bool = False) -> None:
         self.heard: list[bytes] = []
+        self._words, self._holds = words, holds
+        self._held: list[socket.socket] = []
         self._sock = socket.socket(socket.AF_UNIX)
         self._sock.bind(str(path))
         self._sock.listen(8)
@@ -280,14 +285,19 @@ class Planted:
                 peer, _ = self._sock.accept()
             except OSError:
                 return
-            with peer, contextlib.suppress(OSError):
-                peer.sendall(b'{"taken":true}\n{"from":"x","answer":{"ok":true,"planted":1}}\n')
+            with contextlib.suppress(OSError):
+                peer.sendall(self._words)
                 if said := peer.recv(65536):
                     self.heard.append(said)
+            if self._holds:
+                self._held.append(peer)
+            else:
+                peer.close()
 
     def close(self) -> None:
         self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
+        for one in (self._sock, *self._held):
+            one.close()
 
 
 @as_root
@@ -316,6 +326,20 @@ def test_a_planted_socket_is_not_believed(
     assert rig.deliver(1) == "colocd"
     assert planted.heard == []
     planted.close()
+
+
+def test_an_agent_that_takes_a_request_and_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its part of the hook's time, and the hook's own way the rest."""
+    monkeypatch.setattr(agent_socket, "ANSWER_PART", 0.1)
+    monkeypatch.setattr(agent_socket, "OWN_WAY_S", 0.9 * HOOK_S)
+    rig.start_colocd()
+    folder = rig.settings.run_dir / agent_socket.FOLDER
+    folder.mkdir(0o700, parents=True)
+    hung = Planted(folder / agent_socket.NAME, b'{"taken":true}\n', holds=True)
+    assert rig.ask()[0] == f"127.0.0.1:{rig.port}"
+    assert rig.deliver(1) == "colocd"
+    until(lambda: len(hung.heard) == 2, "both went to it first")
+    hung.close()
 
 
 @as_root
