@@ -78,6 +78,14 @@ chaos: setup ## sharing jobs while they are cancelled and requeued and daemons a
 	@echo 'chaos: $(ROUNDS) rounds from seed $(SEED) on a private Slurm; they follow from the seed'
 	$(AS_TEST) COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) $(PYTEST) tests/cluster/test_chaos.py $(ARGS)
 
+# Three hundred jobs take about a quarter of an hour.
+PROMISE_JOBS ?= 300
+
+.PHONY: promise
+promise: setup ## five users' 300 jobs in the default configuration: does every promise hold? (PROMISE_JOBS=300 SEED=1 ARGS=--write)
+	@echo 'promise: $(PROMISE_JOBS) jobs of five users from seed $(SEED) on a private Slurm, each GPU looked at every second'
+	$(AS_TEST) $(PY) tests/promise/run.py --jobs $(PROMISE_JOBS) --seed $(SEED) $(ARGS)
+
 RUNS ?= 100
 LANES ?= 6
 SCALE ?= 3
@@ -111,7 +119,7 @@ test-unit: .venv ## the tests that need neither Slurm nor root
 
 # The Docker cluster: SLURM=trixie|sid|bookworm, NAME=... for one beside others, KEEP=1 leaves it up.
 SLURM ?= trixie
-cluster-up cluster-down cluster-test: export SLURM := $(SLURM)
+cluster-up cluster-down cluster-test rollout-test: export SLURM := $(SLURM)
 
 .PHONY: cluster-up
 cluster-up: ## six containers: controller, slurmdbd, MariaDB, two GPU nodes, login (SLURM=trixie|sid|bookworm)
@@ -124,6 +132,10 @@ cluster-down: ## remove that cluster's containers, network and volumes
 .PHONY: cluster-test
 cluster-test: .venv ## tests/compose on that cluster, brought up if it is not; KEEP=1 leaves it up
 	@docker/cluster test $(ARGS)
+
+.PHONY: rollout-test
+rollout-test: .venv ## the guide's order and wrong ones on three hosts of Debian's Slurm in Docker (SLURM=trixie|sid)
+	@docker/rollout test $(ARGS)
 
 .PHONY: bench
 bench: setup ## simulator, hook latency, submission rate on a private Slurm (needs root or sudo)
@@ -171,6 +183,10 @@ test-gpu: .venv ## MPS, the fence, NVML and sharing on the GPU that is here; on 
 lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
 	@etc/setup/packages python lint
 	etc/setup/lint $(ARGS)
+
+.PHONY: lock
+lock: ## etc/requirements.lock: the packages that an installation of today consists of, with their hashes
+	@etc/setup/lock
 
 .PHONY: docs
 docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and fails on a wrong link

@@ -17,6 +17,8 @@ ENTRY_POINTS = {
     "spank_plugin_version",
     "slurm_spank_init",
     "slurm_spank_init_post_opt",
+    "slurm_spank_job_epilog",
+    "slurm_spank_job_prolog",
     "slurm_spank_task_init",
     "slurm_spank_task_post_fork",
 }
