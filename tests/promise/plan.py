@@ -43,6 +43,8 @@ TASKS = 3  # of an array
 #: MiB that a training of ``mlp_summary(n)`` takes, a million parameters under Adam
 MIB_A_MILLION = 16.3
 CONTEXT_MIB = 700
+#: the smallest share of an A100 with 40 GiB: an eighth of it (pool.max_jobs_per_gpu)
+SMALLEST_MIB = 5120
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def _planned(dice: random.Random, number: int, kind: Kind, user: int) -> Planned
     need_mib = CONTEXT_MIB + millions * MIB_A_MILLION
     factor = dice.uniform(0.6, 0.97)
     if kind in (Kind.LYING, Kind.UNFENCED):
-        factor = dice.uniform(1.6, 2.5)
+        need_mib = max(need_mib, SMALLEST_MIB)
+        factor = dice.uniform(1.5, 2.5)
     return Planned(
         number=number,
         user=user,

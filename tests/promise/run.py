@@ -38,7 +38,8 @@ REST_S = 20.0
 
 
 def spec() -> LabSpec:
-    """A default installation of two servers with four GPUs each."""
+    """A default installation of two servers with four GPUs each. Only jobs of one user share a GPU:
+    steered placement sees to that, ExclusiveUser where Slurm is too old for it."""
     steered = parts.find_programs().release >= STEERED
     return LabSpec(
         name="promise",
@@ -48,6 +49,7 @@ def spec() -> LabSpec:
         steered=steered,
         network=True,
         cpus=128,
+        exclusive_user=not steered,
         settings={"placement": {"mode": "steered"}} if steered else {},
     )
 
