@@ -109,7 +109,9 @@ class FrontProcess:
     def reload(self) -> None:
         """Give it the configuration that is in force now."""
         if self._channel:
-            self._channel.send("config", config=self._parts.config.model_dump(mode="json", by_alias=True))
+            self._channel.send(
+                "config", config=self._parts.config.model_dump(mode="json", by_alias=True)
+            )
 
     def prepare(self, uid: int, key: Key, packed: str | None) -> None:
         """Have a text estimated of which a submission had no estimate, so that the next one finds

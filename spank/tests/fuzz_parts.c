@@ -50,7 +50,7 @@ static void options(char *text, size_t len)
 	(void) len;
 	cut(text, words);
 	request = (struct coloc_request){ words[0], words[1], words[2], words[3], words[4],
-		                          words[5], words[6], words[7], NULL };
+	                                  words[5], words[6], words[7], NULL };
 	error[0] = '\0';
 	HOLDS(coloc_options_check(&request, error) || error[0]);
 	HOLDS(memchr(error, '\0', sizeof(error)) && !strchr(error, '\n'));
@@ -176,7 +176,8 @@ static void protocol(char *text, size_t len)
 const struct fuzz_part fuzz_parts[] = {
 	{ options,
 	  { "f.txt\n32\n512\nadamw-fused\namp\ncollocate\n1-02:03:04\n1.5\n",
-	    "auto\n2147483647\n1\nsgd\nfp32\nexclusive\n0\n100\n", "%a\n0\n\n\n\n\nUNLIMITED\n1e9\n" } },
+	    "auto\n2147483647\n1\nsgd\nfp32\nexclusive\n0\n100\n",
+	    "%a\n0\n\n\n\n\nUNLIMITED\n1e9\n" } },
 	{ arguments,
 	  { "max_kib=4096\nrun_dir=/run/%n/x\nquiet\n",
 	    "ticket=/p\nticket_ms=50\nsocket=/s\ncontrollers=a:1,[::1]:2\nslurm_user=me\n",
@@ -191,7 +192,8 @@ const struct fuzz_part fuzz_parts[] = {
 	  { "share 1\nmethod mps\nshard_mib 1024\nuuid GPU-a\ngpu_mib 40960\npipe pipe\nlog log\n"
 	    "threads 40\x1e"
 	    "expandable_segments:True",
-	    "share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\ntask 3 GPU-d m3\ntask 1 GPU-b m1\n"
+	    "share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\ntask 3 GPU-d m3\ntask 1 GPU-b "
+	    "m1\n"
 	    "why there are several\n\x1e"
 	    "0",
 	    "share 1\nmethod mps\nshard_mib 16777216\ngpu_mib 1\nlimit /bin/true\n" } },

@@ -81,7 +81,8 @@ def own_slurm(lab: Lab, user: str, plugstack: str) -> dict[str, str]:
     home = lab.home(user)
     (home / "plugstack.conf").write_text(plugstack + "\n")
     lines = (lab.dir / "slurm.conf").read_text().splitlines()
-    kept = [line for line in lines if not line.lower().startswith("plugstackconfig")]
+    theirs = ("plugstackconfig", "clifilterplugins")  # its Lua stands beside slurm.conf
+    kept = [line for line in lines if not line.lower().startswith(theirs)]
     kept.append(f"PlugStackConfig={home}/plugstack.conf")
     (home / "slurm.conf").write_text("\n".join(kept) + "\n")
     return {"SLURM_CONF": f"{home}/slurm.conf"}

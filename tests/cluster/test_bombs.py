@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.floods import flood
 from tests.cluster.jobs import until
-from tests.cluster.test_tickets import found_by, submit, text_file
+from tests.cluster.test_tickets import LOGGED, submit, text_file
 
 SUBMISSIONS = 16
 MORE = 1  # that may fail beside the bombs on top of those that fail without
@@ -26,6 +27,22 @@ def submitted(lab: Lab, tag: str) -> list[tuple[str, str]]:
     user = lab.users[0]
     texts = [text_file(lab, user, f"{tag}-{number}") for number in range(SUBMISSIONS)]
     return [found_by(lab, submit(lab, user, path)) for path in texts]
+
+
+def said(lab: Lab) -> str:
+    """colocd's log."""
+    return lab.log_file("colocd", ".out").read_text(errors="replace")
+
+
+def found_by(lab: Lab, done: Done) -> tuple[str, str]:
+    """The reason of the decision for a job, and by what its estimate was found; what sbatch said
+    where the job carries no mark of ours."""
+    assert done.returncode == 0, done.stderr
+    mark = lab.job(int(done.stdout.split()[-1]))["AdminComment"].split(":")
+    if len(mark) != 6:
+        return done.stderr.strip(), ""
+    by = until(lambda: dict(LOGGED.findall(said(lab))).get(mark[2]), 20, f"{mark[2]} is in the log")
+    return mark[4], by
 
 
 def family(pid: int) -> Iterator[int]:
@@ -67,7 +84,7 @@ def watched(lab: Lab) -> Iterator[list[float]]:
 
 def ended(lab: Lab, how: str) -> int:
     """How many texts were ended so, by colocd's log."""
-    return lab.log_file("colocd").read_text(errors="replace").count(f"ended={how}")
+    return said(lab).count(f"ended={how}")
 
 
 @pytest.mark.timeout(300)

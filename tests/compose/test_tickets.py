@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.jobs import mlp_summary
 from tests.compose.cluster import Cluster
 
-LOGGED = re.compile(r"decision=([0-9a-f]{12}) estimate=(\w+)")
+LOGGED = re.compile(r"decision=([0-9a-f]{12}) .*?estimate=(\w+)")
 
 
 def new_text(cluster: Cluster, user: str) -> str:

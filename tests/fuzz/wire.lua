@@ -67,7 +67,7 @@ local function fail(why, input)
   os.exit(1)
 end
 
-local function within(value) return type(value) == "string" and not value:find("[%z\r]") end
+local function within(value) return type(value) == "string" and not value:find("%z") end
 
 local function check_answer(text)
   local good, found, code, why = pcall(wire.read_answer, text)

@@ -110,6 +110,22 @@ def test_a_text_that_nobody_waits_for_any_more_is_not_begun(faulty: None) -> Non
     with_estimates(work, workers=4)
 
 
+def test_nobody_waits_for_estimates_that_are_closed(faulty: None) -> None:
+    """As when colocd reads its configuration again."""
+
+    async def work(made: Estimates) -> None:
+        tasks = [
+            asyncio.create_task(made.prepare(ADA, pack(f"wait {number}"), GIVEN))
+            for number in range(3)
+        ]
+        await until(lambda: children_of(made))
+        made.close()
+        found = await asyncio.gather(*tasks)
+        assert all(why(one)[0] is Reason.NO_ESTIMATE and not one.lasting for one in found)
+
+    with_estimates(work)
+
+
 def test_more_texts_of_one_user_than_may_wait_are_refused_at_once(faulty: None) -> None:
     async def work(made: Estimates) -> None:
         tasks = [
