@@ -22,8 +22,9 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return  # it ended before the call
-    # A terminal's Ctrl-C and a reload are for the main process, which tells this one.
-    for one in (signal.SIGINT, signal.SIGHUP):
+    # A terminal's Ctrl-C, systemd's SIGTERM and a reload are for the main process, which tells this
+    # one to end in order.
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICE)

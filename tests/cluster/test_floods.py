@@ -14,7 +14,7 @@ from tests.cluster.floods import FLOODS, flood, remember
 from tests.cluster.jobs import Desk, desk
 
 SUBMISSIONS = 16
-MORE = 4  # that may fail in a flood on top of those that fail without
+MORE = 2  # that may fail in a flood on top of those that fail without
 
 
 def not_shared(me: Desk) -> list[str]:

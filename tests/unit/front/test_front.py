@@ -200,6 +200,7 @@ def test_the_front_ends_with_colocd(colocd: Colocd) -> None:
     colocd.start()
     assert colocd.serves(), "the sockets of the killed one are in nobody's way"
     front = colocd.front()
+    os.kill(front, signal.SIGTERM)  # systemd sends it to both
     colocd.process.terminate()
     colocd.process.wait(20)
     until(gone, "the front has ended")
