@@ -78,9 +78,29 @@ chaos: setup ## sharing jobs while they are cancelled and requeued and daemons a
 	@echo 'chaos: $(ROUNDS) rounds from seed $(SEED) on a private Slurm; they follow from the seed'
 	$(AS_TEST) COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) $(PYTEST) tests/cluster/test_chaos.py $(ARGS)
 
+# Three hundred jobs take about a quarter of an hour.
+PROMISE_JOBS ?= 300
+
+.PHONY: promise
+promise: setup ## five users' 300 jobs in the default configuration: does every promise hold? (PROMISE_JOBS=300 SEED=1 ARGS=--write)
+	@echo 'promise: $(PROMISE_JOBS) jobs of five users from seed $(SEED) on a private Slurm, each GPU looked at every second'
+	$(AS_TEST) $(PY) tests/promise/run.py --jobs $(PROMISE_JOBS) --seed $(SEED) $(ARGS)
+
 RUNS ?= 100
 LANES ?= 6
 SCALE ?= 3
+
+# Ten million inputs together: RUNS=2500000 JOBS=8, two hours and a half. `make -C spank fuzz` has clang's libFuzzer.
+FUZZ_RUNS = $(if $(filter command line,$(origin RUNS)),$(RUNS),20000)
+
+.PHONY: fuzz
+fuzz: .venv ## changed inputs to parsers, estimates, messages, the hook's Lua and the plugin's C (RUNS=20000 of each SEED=1 JOBS=8)
+	@etc/setup/packages python run
+	echo 'fuzz: $(FUZZ_RUNS) inputs to each target from seed $(SEED), a tenth of them to the estimates'
+	$(PY) -m tests.fuzz.run --runs $(FUZZ_RUNS) --seed $(SEED) --jobs $(JOBS) parsers protocol
+	$(PY) -m tests.fuzz.run --runs $$(($(FUZZ_RUNS) / 10)) --seed $(SEED) --jobs $(JOBS) estimate
+	lua5.1 tests/fuzz/wire.lua $$(($(FUZZ_RUNS) / 2)) $(SEED)
+	$(MAKE) -C spank fuzz RUNS=$(FUZZ_RUNS) SEED=$(SEED)
 
 .PHONY: fair-waits
 fair-waits: setup ## how long whole GPUs are waited for with sharing and without, random mixes (RUNS=100 SEED=1 LANES=6 SCALE=3)
@@ -99,7 +119,7 @@ test-unit: .venv ## the tests that need neither Slurm nor root
 
 # The Docker cluster: SLURM=trixie|sid|bookworm, NAME=... for one beside others, KEEP=1 leaves it up.
 SLURM ?= trixie
-cluster-up cluster-down cluster-test: export SLURM := $(SLURM)
+cluster-up cluster-down cluster-test rollout-test: export SLURM := $(SLURM)
 
 .PHONY: cluster-up
 cluster-up: ## six containers: controller, slurmdbd, MariaDB, two GPU nodes, login (SLURM=trixie|sid|bookworm)
@@ -112,6 +132,10 @@ cluster-down: ## remove that cluster's containers, network and volumes
 .PHONY: cluster-test
 cluster-test: .venv ## tests/compose on that cluster, brought up if it is not; KEEP=1 leaves it up
 	@docker/cluster test $(ARGS)
+
+.PHONY: rollout-test
+rollout-test: .venv ## the guide's order and wrong ones on three hosts of Debian's Slurm in Docker (SLURM=trixie|sid)
+	@docker/rollout test $(ARGS)
 
 .PHONY: bench
 bench: setup ## simulator, hook latency, submission rate on a private Slurm (needs root or sudo)
@@ -159,6 +183,10 @@ test-gpu: .venv ## MPS, the fence, NVML and sharing on the GPU that is here; on 
 lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luacheck
 	@etc/setup/packages python lint
 	etc/setup/lint $(ARGS)
+
+.PHONY: lock
+lock: ## etc/requirements.lock: the packages that an installation of today consists of, with their hashes
+	@etc/setup/lock
 
 .PHONY: docs
 docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and fails on a wrong link

@@ -1,12 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 --[[
-cli_filter.lua (optional; CliFilterPlugins=lua, beside slurm.conf on login and GPU nodes): lets
-`srun --gres=gpu:1 ...` inside a script go on working after its job was rewritten to shards.
+cli_filter.lua (optional; CliFilterPlugins=lua, beside slurm.conf on login and GPU nodes) does two
+things, each a function that a site's own cli_filter.lua can call.
 
-A SPANK plugin sees srun's options only after srun has read them, so this cannot be done there.
-Only steps inside a job that holds shards through --coloc are looked at: COLOC_SHARDS is set there
-by the plugin. A request for one GPU becomes "what the job has"; a request for more stays and is
-refused by Slurm, as it should be. A site's own cli_filter.lua adds the call of inside_a_share.
+keep_the_log: a --coloc job that is put back appends to its log (--open-mode=append), unless its
+owner chose an open mode. Jobs without --coloc are as they were; JobFileAppend=1 would change them.
+
+inside_a_share: `srun --gres=gpu:1 ...` inside a script goes on working after its job was rewritten
+to shards. Only steps inside a job that holds shards through --coloc are looked at: COLOC_SHARDS is
+set there by the plugin. A request for one GPU becomes "what the job has"; a request for more stays
+and is refused by Slurm, as it should be.
+
+A SPANK plugin can do neither: it sees a command's options only after the command has read them.
 ]]
 
 -- Options of srun that ask for GPUs, as slurm_cli_pre_submit names them (22.05, 24.11).
@@ -36,11 +41,19 @@ local function inside_a_share(options)
   end
 end
 
+local function keep_the_log(options)
+  local ours = options["spank"]["coloc"]
+  if type(ours) ~= "table" or next(ours) == nil then return end
+  if options["open-mode"] == nil then options["open-mode"] = "append" end
+end
+
 function slurm_cli_setup_defaults() return slurm.SUCCESS end
 
 function slurm_cli_pre_submit(options)
-  local ok, problem = pcall(inside_a_share, options)
-  if not ok then slurm.log_error("coloc: cli_filter: %s", tostring(problem)) end
+  for _, change in ipairs({ inside_a_share, keep_the_log }) do
+    local ok, problem = pcall(change, options)
+    if not ok then slurm.log_error("coloc: cli_filter: %s", tostring(problem)) end
+  end
   return slurm.SUCCESS
 end
 

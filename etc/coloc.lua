@@ -59,6 +59,7 @@ local settings = {
 -- A whole GPU of this cluster as the last good answer named it.
 local exclusive_gres
 
+local LEAVING = "shards are being taken out of this cluster: ask for whole GPUs, --gpus=1"
 local HINT = "shards are handed out by slurm-coloc: submit with sbatch --coloc=SUMMARY, which"
   .. " finds the size, instead of asking for shards"
 
@@ -83,6 +84,14 @@ local function switched_off()
   local file, _, code = io.open(settings.off_file, "r")
   if file then file:close() end
   return file ~= nil or not (code == 2 or code == 20) -- ENOENT, ENOTDIR
+end
+
+-- `coloc leave` writes "leave" into the switch: the shards are to go, so no job may ask for more.
+local function leaving()
+  local file = io.open(settings.off_file, "r")
+  local word = file and file:read(5)
+  if file then file:close() end
+  return word == "leave" and settings.raw_shard ~= "allow"
 end
 
 local function report(job_desc, decision, action, reason, ms)
@@ -185,6 +194,8 @@ local function without_options(job_desc, shards, submit_uid)
     if settings.whole_type ~= "" and not switched_off() then
       job.name_type(job_desc, settings.whole_type)
     end
+  elseif leaving() and not privileged(submit_uid) then
+    return refuse(LEAVING)
   elseif not switched_off() and settings.raw_shard ~= "allow" and not privileged(submit_uid) then
     return refuse(HINT)
   end
@@ -202,6 +213,7 @@ local function submit(job_desc, submit_uid)
     return without_options(job_desc, shards, submit_uid)
   end
   if switched_off() then
+    if shards and leaving() then return refuse(LEAVING) end
     report(job_desc, NO_DECISION, "asis", "off")
     tell("switched off by the administrator; the job goes as submitted")
     return slurm.SUCCESS
@@ -214,6 +226,10 @@ local function submit(job_desc, submit_uid)
 end
 
 local function modify(job_desc, job_rec, submit_uid)
+  if job.edits_gres(job_desc) and leaving() and not job.too_long(job_desc)
+    and job.asks_shards(job_desc) and not privileged(submit_uid) then
+    return refuse(LEAVING)
+  end
   if not job.edits_gres(job_desc) or privileged(submit_uid) or switched_off() then
     return slurm.SUCCESS
   end

@@ -3,7 +3,8 @@
 
 The samples (flow/measure/sampler) go on whether colocd can be reached or not. The connection brings
 the reports that the Epilog had to spool, within seconds of its return, and says every agent.beat_s
-that the node is there and how its GPUs are. Killed at any line it loses nothing: records go on
+that the node is there and how its GPUs are. Prolog and Epilog have what they want of colocd passed
+on over further links (flow/node/relay). Killed at any line it loses nothing: records go on
 where they were written last, and a report that goes twice replaces itself. ``coloc agent``, as
 root; as SlurmUser it links and shows figures, and keeps no records.
 """
@@ -13,6 +14,7 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -20,12 +22,15 @@ import structlog
 from slurm_coloc import __version__
 from slurm_coloc.adapters import hookenv, notify, spool
 from slurm_coloc.adapters.link.client import Me
+from slurm_coloc.adapters.link.links import Opening
 from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.client.connect import STANDBY, error_code
 from slurm_coloc.flow.measure.gate_watchdog import open_gate
+from slurm_coloc.flow.measure.node_setup import NodeSetup
 from slurm_coloc.flow.measure.sampler import Sampler
 from slurm_coloc.flow.node.deliver import read_spooled, settle_spooled
+from slurm_coloc.flow.node.relay import Relay
 
 log = structlog.get_logger()
 
@@ -47,6 +52,8 @@ class Agent:
         self._sampler = Sampler(settings, self._uid) if settings.sample else None
         self._me = Me(self._uid, "", node, settings.munge_socket)
         self._node = node
+        self._setup = NodeSetup(os.environ, node)
+        self._relay = Relay(settings.run_dir, node)
         self._later: dict[str, float] = {}  # reports that were refused for now, until when
         self._cleaned_s = 0.0
         self._alone_s: float | None = None  # since when (monotonic); None: linked, or done
@@ -55,6 +62,7 @@ class Agent:
         """Sample and link until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._link())
+            group.create_task(self._relay.run())
             if self._sampler:
                 group.create_task(self._sampler.run())
 
@@ -63,14 +71,17 @@ class Agent:
         self._alone_s = time.monotonic()
         while True:
             try:
-                async with _ClosedAtEnd(await self._open()) as link:
+                link, opening = await self._open()
+                async with _ClosedAtEnd(link):
                     log.info("linked", to=link.where, node=self._me.node)
                     pause, logged = FIRST_PAUSE_S, ""
+                    self._relay.linked(opening)
                     await self._serve(link)  # until it is lost
             except DaemonUnreachable as err:
                 if err.message != logged:  # the same reason is logged once
                     log.warning("link", error=err.message)
                 logged = err.message
+                self._relay.unlinked()
                 await self._alone()
             # Jitter: a thousand agents must not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
@@ -83,19 +94,17 @@ class Agent:
         if since is not None and time.monotonic() - since >= ALONE_S:
             self._alone_s = None if await asyncio.to_thread(open_gate, self._node) else since
 
-    async def _open(self) -> Link:
-        """A link to the active colocd, of this host first; its first heartbeat has been taken."""
+    async def _open(self) -> tuple[Link, Opening]:
+        """A link to the active colocd, of this host first, whose first heartbeat has been taken;
+        and what makes another to the same colocd."""
         why: list[str] = []
         path = self._settings.socket
         here = [path] if path.exists() or not self._settings.controllers else []
         targets: list[Path | str] = [*here, *self._settings.controllers]
         for target in targets:
+            opening = partial(self._link_to, target)
             try:
-                link: Link = (
-                    await Link.open(target, self._me)
-                    if isinstance(target, str)
-                    else await UnixLink.connect(target, {0, self._uid, os.geteuid()})
-                )
+                link = await opening()
             except DaemonUnreachable as err:
                 why.append(err.message)
                 continue
@@ -105,8 +114,13 @@ class Agent:
                 why.append(err.message)
                 await link.close()
                 continue
-            return link
+            return link, opening
         raise DaemonUnreachable("; ".join(why))
+
+    async def _link_to(self, target: Path | str) -> Link:
+        if isinstance(target, str):
+            return await Link.open(target, self._me)
+        return await UnixLink.connect(target, {0, self._uid, os.geteuid()})
 
     async def _serve(self, link: Link) -> None:
         beat_s = self._settings.beat_s
@@ -116,7 +130,7 @@ class Agent:
             if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
                 await self._drain(link)
             await asyncio.sleep(min(POLL_S, beat_s))
-            if time.monotonic() >= next_beat:
+            if time.monotonic() >= next_beat or (self._sampler and self._sampler.news):
                 await self._beat(link)
                 next_beat = time.monotonic() + beat_s
 
@@ -124,6 +138,7 @@ class Agent:
         """Send a heartbeat; raises DaemonUnreachable where a standby answers, or colocd refuses."""
         figures = self._sampler.heartbeat() if self._sampler else {}
         node = self._me.node
+        figures["setup"] = await asyncio.to_thread(self._setup.latest)
         answer = await link.call(
             "beat", node=node, version=__version__, spooled=len(self._names()), **figures
         )

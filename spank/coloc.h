@@ -22,6 +22,7 @@
 #define COLOC_ERROR_MAX 1024
 #define COLOC_AUTO "auto" /* FILE that is no file: the job is known by its script */
 #define COLOC_RUN_DIR "/run/slurm-coloc-jobs"
+#define COLOC_HOOKS "/usr/libexec/slurm-coloc"
 #define COLOC_SOCKET "/run/slurm-coloc/colocd.sock"
 #ifndef COLOC_TICKET_PROGRAM
 #define COLOC_TICKET_PROGRAM "/usr/libexec/slurm-coloc/coloc-ticket"
@@ -33,6 +34,7 @@
 struct coloc_args {
 	size_t max_bytes;       /* max_kib=N: a larger summary fails the submission */
 	char run_dir[256];      /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
+	char hooks[256];        /* hooks=DIR: folder of coloc-prolog and coloc-epilog; "" for hooks=off */
 	bool quiet;             /* quiet: no notice about recovery from salloc and srun */
 	char ticket[256];       /* ticket=PROGRAM: who asks colocd; "" (ticket=off): nobody */
 	char socket[108];       /* socket=PATH: daemon.socket of coloc.toml */
@@ -97,6 +99,12 @@ int coloc_open_dir(const char *path);
 /* fence.c: what the Prolog prepared on a shared GPU. Read as root, joined in the task. */
 void coloc_fence_read(spank_t spank, const struct coloc_args *args);
 void coloc_fence_join(spank_t spank, long shards, long gpus);
+
+/* node_hooks.c: start coloc-prolog or coloc-epilog ("prolog", "epilog") for slurmd; always 0. In the
+ * job's own step: look, as root, why a Prolog may be missed, and tell it in the job's output. */
+int coloc_node_hook(const struct coloc_args *args, const char *name);
+void coloc_node_hook_look(const struct coloc_args *args);
+void coloc_node_hook_missed(void);
 
 /* own_gpu.c: the GPU of this task, where the job has several; NULL where it has not one of its own. */
 struct coloc_own_gpu {

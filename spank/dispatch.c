@@ -64,6 +64,25 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *argv[])
 	}
 }
 
+/* In `slurmstepd spank prolog` and `epilog`, as root, before and after the job on this node. */
+int slurm_spank_job_prolog(spank_t spank, int ac, char *argv[])
+{
+	(void) spank;
+	(void) ac;
+	(void) argv;
+
+	return disabled ? 0 : coloc_node_hook(&plugstack_args, "prolog");
+}
+
+int slurm_spank_job_epilog(spank_t spank, int ac, char *argv[])
+{
+	(void) spank;
+	(void) ac;
+	(void) argv;
+
+	return disabled ? 0 : coloc_node_hook(&plugstack_args, "epilog");
+}
+
 /* In slurmstepd, as the user, in each task just before its exec: the last word on its
  * environment, after Slurm has added the variables of gres and of the task. */
 int slurm_spank_task_init(spank_t spank, int ac, char *argv[])

@@ -22,12 +22,16 @@
 #include "coloc.h"
 
 #define FILE_MAX 4096
+/* 16 TiB in MiB: times the shards of a GPU (SHARDS_MAX) it is far from the end of a long. */
+#define NUMBER_MAX (1L << 24)
+#define SHARDS_MAX (1L << 24)
 
 static struct {
 	bool known;
 	long shard_mib;
 	long gpu_mib;
 	long threads;
+	long limit_mib; /* of the MPS server, as it was read back; 0: it was not */
 	char method[16];
 	char uuid[128];
 	char visible[2048]; /* where Slurm's numbers are not CUDA's: the run's GPUs by UUID */
@@ -42,6 +46,15 @@ static struct {
 	ino_t shm_inode;
 } share;
 
+/* A number of MiB or per cent in root's file: what is none, or is absurd, counts as not there. */
+static long number_of(const char *value)
+{
+	char *end;
+	long number = strtol(value, &end, 10);
+
+	return end != value && *end == '\0' && number > 0 && number <= NUMBER_MAX ? number : 0;
+}
+
 static void text_of(const char *value, char *out, size_t size)
 {
 	if (strlen(value) < size)
@@ -53,11 +66,13 @@ static void take(const char *name, const char *value)
 	if (strcmp(name, "method") == 0)
 		text_of(value, share.method, sizeof(share.method));
 	else if (strcmp(name, "shard_mib") == 0)
-		share.shard_mib = atol(value);
+		share.shard_mib = number_of(value);
 	else if (strcmp(name, "gpu_mib") == 0)
-		share.gpu_mib = atol(value);
+		share.gpu_mib = number_of(value);
 	else if (strcmp(name, "threads") == 0)
-		share.threads = atol(value);
+		share.threads = number_of(value);
+	else if (strcmp(name, "limit") == 0)
+		share.limit_mib = number_of(value);
 	else if (strcmp(name, "uuid") == 0)
 		text_of(value, share.uuid, sizeof(share.uuid));
 	else if (strcmp(name, "visible") == 0)
@@ -222,31 +237,48 @@ static bool on_slice(void)
 	return strncmp(share.uuid, "MIG-", 4) == 0;
 }
 
+/* What of MPS was verified: its server holds each process to the job's share; or to the larger one
+ * of another job, and then only the variable that this job may unset holds it to its own. */
+static void by_mps(long limit_mib, char *out, size_t size)
+{
+	if (share.limit_mib == 0)
+		snprintf(out, size, "MPS, not read back");
+	else if (share.limit_mib <= limit_mib)
+		snprintf(out, size, "MPS");
+	else
+		snprintf(out, size, "MPS; its server allows a process %.1f GiB",
+		         (double) share.limit_mib / 1024);
+}
+
 /* One line in the job's output: what stands between the job and its neighbours. */
 static void tell(bool mps, bool kernel, bool framework, long limit_mib, long gpus, const char *why)
 {
 	double gpu_gib = (double) share.gpu_mib / 1024;
 	double own_gib = (double) limit_mib / 1024;
 	const char *each = gpus > 1 ? " of each" : "";
+	char card[48] = "";
+	char holder[96];
+
+	if (share.gpu_mib > 0)
+		snprintf(card, sizeof(card), "%.0f GiB GPU, ", gpu_gib);
+	by_mps(limit_mib, holder, sizeof(holder));
 
 	if (gpus > 1)
 		dprintf(STDERR_FILENO, "coloc: %ld GPUs: ", gpus);
 	else
 		dprintf(STDERR_FILENO, "coloc: ");
 
-	if (on_slice() && limit_mib >= share.gpu_mib)
+	if (on_slice() && share.gpu_mib > 0 && limit_mib >= share.gpu_mib)
 		dprintf(STDERR_FILENO, "MIG device, %.1f GiB for this job%s\n", gpu_gib,
 		        mps ? " (MPS)" : "");
 	else if (mps || kernel)
-		dprintf(STDERR_FILENO, "%.0f GiB GPU, %.1f GiB%s for this job (%s)\n", gpu_gib,
-		        own_gib, each,
-		        !kernel ? "MPS"
+		dprintf(STDERR_FILENO, "%s%.1f GiB%s for this job (%s)\n", card, own_gib, each,
+		        !kernel ? holder
 		        : mps   ? "MPS, held by the kernel"
 		                : "held by the kernel");
 	else
-		dprintf(STDERR_FILENO, "%.0f GiB GPU, %.1f GiB%s for this job, %s: no MPS, %s\n",
-		        gpu_gib, own_gib, each,
-		        framework ? "held by its framework only" : "not fenced", why);
+		dprintf(STDERR_FILENO, "%s%.1f GiB%s for this job, %s: no MPS, %s\n", card, own_gib,
+		        each, framework ? "held by its framework only" : "not fenced", why);
 }
 
 void coloc_fence_join(spank_t spank, long shards, long gpus)
@@ -261,14 +293,19 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	long each_mib;
 	bool mps;
 
-	if (!share.known)
+	if (!share.known) {
+		if (batch && shards > 0)
+			coloc_node_hook_missed();
 		return;
+	}
 	name_devices(spank);
 	if (shards <= 0 && on_slice())
 		shards = 1; /* a MIG device is one share of its own size */
-	if (share.shard_mib <= 0 || shards <= 0 || gpus <= 0)
+	/* Also on a whole GPU: the run is measured, and what a framework takes at once is no need. */
+	if (shards > 0 || strcmp(share.method, "alone") == 0)
+		coloc_frameworks_grow(spank);
+	if (share.shard_mib <= 0 || shards <= 0 || shards > SHARDS_MAX || gpus <= 0)
 		return;
-	coloc_frameworks_grow(spank);
 	take_own(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
 	if (mps && (why = hidden()))
@@ -281,6 +318,6 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	else if (!kernel)
 		framework =
 		    coloc_frameworks_limit(spank, share.frameworks, each_mib, share.gpu_mib);
-	if (batch && share.gpu_mib > 0)
+	if (batch)
 		tell(mps, kernel, framework, limit_mib, gpus, why);
 }

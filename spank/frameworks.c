@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * slurmstepd: the frameworks' own limits, in the task's environment.
  *
- * JAX and TensorFlow are always asked to grow. A limit of the framework's own is the last rung: only
+ * JAX and TensorFlow are always asked to grow, on a whole GPU too. A limit of the framework's own is the last rung: only
  * where nothing stronger holds the job. What the user set is lowered where it is above the job's
  * share, never raised. A limit that the user did not set is added only where it cannot break the
  * program: PyTorch before 2.10 fails at its import of a key that it does not know, and JAX where both

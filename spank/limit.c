@@ -22,6 +22,7 @@
 #include "coloc.h"
 
 #define LIMIT_MS 3000
+#define END_MS 500 /* after its output has ended, or after SIGKILL */
 
 static struct {
 	bool done;
@@ -87,6 +88,24 @@ static bool read_all(int fd, char *out, size_t size)
 	}
 }
 
+/* Wait for the program, END_MS at most: one that the kernel holds in the driver stays behind, and
+ * is its own new parent's when slurmstepd ends. */
+static bool ended(pid_t pid, int *status)
+{
+	long end = now_ms() + END_MS;
+	struct timespec pause = { 0, 2000000 };
+
+	for (;;) {
+		pid_t done = waitpid(pid, status, WNOHANG);
+
+		if (done == pid)
+			return true;
+		if ((done < 0 && errno != EINTR) || now_ms() > end)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+}
+
 /* Start the program with its output in *out; -1 where it cannot be started. */
 static pid_t start(const char *job, const char *task, int *out)
 {
@@ -143,8 +162,11 @@ void coloc_limit_set(spank_t spank)
 	close(out);
 	if (!in_time)
 		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	if (!ended(pid, &status)) {
+		kill(pid, SIGKILL);
+		in_time = false;
+		ended(pid, &status);
+	}
 	*limit.held = in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
 	              strncmp(said, "cgroup ", 7) == 0;
 	if (!*limit.held)

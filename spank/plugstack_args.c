@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, quiet, and who gives the
- * ticket for a text: ticket=/PROGRAM|off, ticket_ms=1..10000, socket=/PATH, controllers=HOST:PORT,...,
- * slurm_user=NAME, munge_socket=/PATH. Anything else disables.
+ * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, hooks=/DIR or off, quiet,
+ * and who gives the ticket for a text: ticket=/PROGRAM|off, ticket_ms=1..10000, socket=/PATH,
+ * controllers=HOST:PORT,..., slurm_user=NAME, munge_socket=/PATH. Anything else disables.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,6 +93,12 @@ static bool parse_one(const char *word, struct coloc_args *args)
 	}
 	if (strncmp(word, "run_dir=", 8) == 0)
 		return parse_path(word + 8, args->run_dir, sizeof(args->run_dir));
+	if (strcmp(word, "hooks=off") == 0) {
+		args->hooks[0] = '\0';
+		return true;
+	}
+	if (strncmp(word, "hooks=", 6) == 0)
+		return parse_path(word + 6, args->hooks, sizeof(args->hooks));
 	return parse_ticket(word, args);
 }
 
@@ -101,6 +107,7 @@ bool coloc_args_parse(struct coloc_args *args, int ac, char *argv[])
 	memset(args, 0, sizeof(*args));
 	args->max_bytes = (size_t) COLOC_MAX_KIB * 1024;
 	snprintf(args->run_dir, sizeof(args->run_dir), "%s", COLOC_RUN_DIR);
+	snprintf(args->hooks, sizeof(args->hooks), "%s", COLOC_HOOKS);
 	snprintf(args->ticket, sizeof(args->ticket), "%s", COLOC_TICKET_PROGRAM);
 	snprintf(args->socket, sizeof(args->socket), "%s", COLOC_SOCKET);
 	snprintf(args->slurm_user, sizeof(args->slurm_user), "slurm");

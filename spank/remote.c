@@ -167,6 +167,7 @@ void coloc_remote_post_opt(spank_t spank, const struct coloc_args *args)
 		return;
 	coloc_step_note(spank, args);
 	coloc_fence_read(spank, args);
+	coloc_node_hook_look(args);
 }
 
 int coloc_remote_task_init(spank_t spank)

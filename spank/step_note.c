@@ -43,11 +43,10 @@ static int put(int dir, uint32_t job, const char *suffix, const char *text, size
 	snprintf(name, sizeof(name), "%" PRIu32 ".%s", job, suffix);
 	snprintf(temporary, sizeof(temporary), ".%s.tmp", name);
 	unlinkat(dir, temporary, 0); /* of a slurmstepd that was killed */
-	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
-	if (fchmod(fd, 0644) == 0 && write(fd, text, len) == (ssize_t) len &&
-	    renameat(dir, temporary, dir, name) == 0)
+	if (write(fd, text, len) == (ssize_t) len && renameat(dir, temporary, dir, name) == 0)
 		return fd;
 	unlinkat(dir, temporary, 0);
 	close(fd);

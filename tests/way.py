@@ -38,7 +38,7 @@ PACKAGE = f"{ROOT}/slurm_coloc/"
 ESTIMATORS = f"{PACKAGE}estimate/"
 SHAPE = ClusterShape(
     "lab", (24, 11, 5), (NodeShape("n1", ("gpu",), (), "a100", 2, 160, cpus=64, memory_mib=10**6),),
-    (PartitionShape("gpu", default=True),),
+    (PartitionShape("gpu", default=True, exclusive_user=True),),
 )  # fmt: skip
 USER = 1000
 JOB = {"uid": USER, "partition": "gpu", "tres_per_node": "gres/gpu:1", "num_tasks": 1}

@@ -52,6 +52,8 @@ class HookSettings(NamedTuple):
     window_s: int = 90
     beat_s: int = 20
     job_mapping_dir: Path | None = None
+    context_mib: int = 1900
+    overrun: str = "tell"
 
 
 # Every other field stands in [hooks].
@@ -63,6 +65,8 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("method", "rules", "users", "several_gpus", "thread_percentage", "cgroup"),
         *("frameworks", "mps_control"),
     ),
+    "estimate": ("context_mib",),
+    "fence": ("overrun",),
     "agent": (
         *("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s"),
         "job_mapping_dir",
@@ -76,6 +80,7 @@ _RANGES = {
     "idle_after_s": (0, 30 * 86400),
     "window_s": (1, 3600),
     "beat_s": (1, 30),
+    "context_mib": (0, 65536),
 }
 _WORDS = {
     "method": ("auto", "mps", "streams", "mig"),
@@ -83,6 +88,7 @@ _WORDS = {
     "several_gpus": ("streams", "tasks"),
     "cgroup": ("auto", "off"),
     "frameworks": ("known", "always", "off"),
+    "overrun": ("tell", "end"),
 }
 
 

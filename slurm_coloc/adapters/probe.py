@@ -70,6 +70,27 @@ def lua_posix() -> tuple[bool | None, str]:
     return False, (done.stderr.strip().splitlines() or ["lua5.1 failed"])[0]
 
 
+def lua_broken(path: Path) -> str:
+    """Why Lua 5.1 cannot read a script; "" where it can, or where there is no lua5.1 here."""
+    lua = shutil.which("lua5.1")
+    if lua is None or check(path) is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [lua, "-e", "assert(loadfile(arg[1]))", "-", str(path)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if done.returncode == 0:
+        return ""
+    return (done.stderr.strip().splitlines() or ["it cannot be read"])[0][:300]
+
+
 def plugstack(path: Path, depth: int = 3) -> list[str]:
     """Lines of plugstack.conf, or of slurm.conf, with their includes; comments left out."""
     lines: list[str] = []

@@ -20,6 +20,7 @@ LIMIT_S = 2.0
 USUAL = ("/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd")
 ANCESTORS = 8
 _GPU = re.compile(r"Gres Name=gpu Type=(\S+) Count=(\d+) .*?File=(\S+)")
+_GRES = re.compile(r"Gres Name=(\S+) Type=(\S+) Count=(\d+) ")
 _RANGE = re.compile(r"(.*)\[([0-9,-]+)\](.*)")
 
 
@@ -35,6 +36,30 @@ def gpus_of_slurmd(environ: Mapping[str, str], node: str) -> list[GresGpu]:
 
     ``environ``: a hook's; slurmd tells its hooks SLURM_CONF.
     """
+    program, text = _listed(environ, node)
+    found = parse_gpus(text)
+    if not found:
+        raise GpuError(f"{program} -G lists no GPU", "gres")
+    return found
+
+
+def gres_counts(environ: Mapping[str, str], node: str) -> dict[str, int]:
+    """How much of each gres slurmd would offer with the slurm.conf and gres.conf that are there:
+    ``{"gpu:a100": 4, "shard:a100": 156}``; without a type ``{"gpu": 4}``. Raises GpuError."""
+    return parse_counts(_listed(environ, node)[1])
+
+
+def parse_counts(text: str) -> dict[str, int]:
+    """The counts of ``slurmd -G``, whose lines each have a part of them (tried 22.05 and 24.11)."""
+    found: dict[str, int] = {}
+    for name, kind, count in _GRES.findall(text):
+        key = name if kind == "(null)" else f"{name}:{kind}"
+        found[key] = found.get(key, 0) + int(count)
+    return found
+
+
+def _listed(environ: Mapping[str, str], node: str) -> tuple[str, str]:
+    """slurmd's program and what ``slurmd -G`` prints. Raises GpuError."""
     program = _program()
     own = {name: environ[name] for name in ("SLURM_CONF", "LD_LIBRARY_PATH") if name in environ}
     try:
@@ -53,10 +78,10 @@ def gpus_of_slurmd(environ: Mapping[str, str], node: str) -> list[GresGpu]:
         )
     except (OSError, subprocess.TimeoutExpired) as err:
         raise GpuError(f"{program} -G: {err}", "gres") from err
-    found = parse_gpus(done.stdout + done.stderr)
-    if not found:
-        raise GpuError(f"{program} -G lists no GPU (exit {done.returncode})", "gres")
-    return found
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        raise GpuError(f"{program} -G: exit {done.returncode}: {last[:200]}", "gres")
+    return program, done.stdout + done.stderr
 
 
 def parse_gpus(text: str) -> list[GresGpu]:
@@ -99,3 +124,36 @@ def _program() -> str:
         if pid <= 1:
             break
     return next((path for path in USUAL if os.access(path, os.X_OK)), USUAL[0])
+
+
+def began_s(node: str) -> float | None:
+    """When this node's slurmd was started (Unix seconds); None where none is found. Of several on a
+    host the one that was started with ``-N node``."""
+    boot = _boot_s()
+    if boot is None:
+        return None
+    found: dict[bool, float] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "comm").read_text().rstrip("\n") not in ("slurmd", "slurmd-wlm"):
+                continue
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            ticks = int((folder / "stat").read_text().rpartition(")")[2].split()[19])
+            if folder.stat().st_uid != 0:
+                continue
+        except (OSError, ValueError, IndexError):
+            continue
+        named = words[words.index("-N") + 1] if "-N" in words[:-1] else None
+        if named in (None, node):
+            began = boot + ticks / os.sysconf("SC_CLK_TCK")
+            found[named == node] = max(found.get(named == node, 0.0), began)
+    return found.get(True, found.get(False))
+
+
+def _boot_s() -> float | None:
+    try:
+        text = Path("/proc/stat").read_text()
+    except OSError:
+        return None
+    hit = re.search(r"^btime (\d+)", text, re.MULTILINE)
+    return float(hit[1]) if hit else None

@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": "doctor",
     "replay": "replay",
     "limits": "limits",
+    "leave": "leave",
     "mig": "mig",
     "simulate": "simulate",
     "lab": "lab",

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 from pydantic import ValidationError
 
+from slurm_coloc.admin.doctor.sharing import sharing_errors
 from slurm_coloc.cli import reference, render
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import config_path, load_config
@@ -34,13 +35,16 @@ def _wrong(err: ConfigError) -> list[str]:
 
 @config_app.command()
 def check(file: Path | None = FILE, as_json: AsJson = False) -> None:
-    """Check a file: exit 0, or 3 with every wrong key named."""
+    """Check a file: exit 0, or 3 with every wrong key named. Where slurmctld answers, sharing.with
+    is checked against its partitions."""
     where = file or config_path()
     errors: list[str] = []
     try:
-        load_config(file)
+        config = load_config(file)
     except ConfigError as err:
         errors = _wrong(err)
+    else:
+        errors = sharing_errors(config)
     built_in = not errors and file is None and not where.exists()
     if as_json:
         render.print_json(
@@ -72,6 +76,7 @@ def show(
     else:
         config = load_config(file)
         if as_json:
-            render.print_json({"file": str(file or config_path())} | config.model_dump(mode="json"))
+            shown = config.model_dump(mode="json", by_alias=True)
+            render.print_json({"file": str(file or config_path())} | shown)
         else:
             print(reference.effective(config), end="")

@@ -86,6 +86,7 @@ def _site(setting: Setting, given: Request) -> Site:
         ),
         notes=notes,
         compute_budget=config.pool.compute_budget if config.pool.size_by_smact else None,
+        max_jobs_per_gpu=config.pool.max_jobs_per_gpu,
     )
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson, JobId
+from slurm_coloc.cli.options import AsJson, JobId, job_wanted
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job, or it is somebody else's.
         """
-        answer = call(load_config(), "explain", {"job_id": job_id})
+        answer = call(load_config(), "explain", job_wanted(job_id))
         del answer["v"], answer["ok"]
         if as_json:
             render.print_json(answer)
@@ -45,16 +45,19 @@ def register(app: typer.Typer) -> None:
 def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     decision, run, live = answer["decision"], answer["runs"][-1], answer["live"]
     state = live["state"] if live else run["state"]
-    where = f"partition {decision['partition'] or 'default'}"
+    partition = decision["partition"] or (live or {}).get("partition")
+    where = f"partition {partition or 'not known'}"
     if decision["account"]:
         where += f", account {decision['account']}"
-    yield "Job", f"{answer['job_id']} of {render.user_name(run['uid'])}, {where}: {state}"
-    yield "Why this size", _size(decision)
+    yield "Job", f"{render.job(run)} of {render.user_name(run['uid'])}, {where}: {state}"
+    yield "Why this size", _size(decision, answer.get("now") or {})
     if "family" in decision["features"]:
         yield "Model", _model(decision["features"])
     if (learning := decision.get("learning")) and learning["why"]:
         yield "Earlier runs", _learned(learning)
     yield "Which GPU", _place(run, live)
+    if answer.get("setup"):
+        yield "On the node", answer["setup"]
     if live and live["state"] == "PENDING":
         yield "Why pending", f"{live['reason'] or 'no reason yet'}: {live['reason_text']}"
         for line in live.get("limits", ()):
@@ -74,9 +77,11 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
     own = [one for one in answer.get("time_limits", ()) if one["restart"] == run["restart"]]
     bound = answer["decision"].get("max_slowdown")
     if bound is not None or (own and own[0]["lost_s"] >= 1):
-        slower = (
-            f"{1 / own[0]['speed']:.2f}x now, beside {own[0]['others']}" if own else "not known"
-        )
+        slower = "not known"
+        if own and run["outcome"]:
+            slower = f"{words(own[0]['lost_s'])} lost beside others"
+        elif own:
+            slower = f"{1 / own[0]['speed']:.2f}x now, beside {own[0]['others']}"
         yield "Slowdown", slower + ("" if bound is None else f"; {bound:g}x at most wanted")
     if own and own[0]["set_s"] is not None:
         given, became, lost = (words(own[0][name]) for name in ("base_s", "set_s", "lost_s"))
@@ -105,7 +110,18 @@ def _accounted(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
 KINDS = {"collocate": "shares a GPU", "exclusive": "a whole GPU", "asis": "as submitted"}
 
 
-def _size(decision: dict[str, Any]) -> str:
+def _size(decision: dict[str, Any], now: dict[str, Any]) -> str:
+    """Why it was decided so; first what it asks for now, where that is something else."""
+    if not now.get("changed"):
+        return _decided(decision)
+    what = f"a whole GPU now ({now['tres']})"
+    if now["shared"]:
+        of = f" of {decision['shards_per_gpu']}" if decision["shards_per_gpu"] else ""
+        what = f"{now['shards']}{of} shards of {decision['shard_mib']} MiB now"
+    return f"{what}: its request was changed since; at submission: {_decided(decision)}"
+
+
+def _decided(decision: dict[str, Any]) -> str:
     text = f"{KINDS.get(decision['action'], decision['action'])}: {decision['why']}"
     if decision["action"] == "collocate":
         of = f" of {decision['shards_per_gpu']}" if decision["shards_per_gpu"] else ""

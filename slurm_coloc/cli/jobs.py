@@ -9,7 +9,7 @@ import typer
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
-from slurm_coloc.cli.tries import came_by
+from slurm_coloc.cli.tries import came_by, overran
 from slurm_coloc.config import load_config
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.client.request import call
@@ -24,7 +24,7 @@ def row_of(run: render.Row) -> tuple[object, ...]:
     """One run as the cells of COLUMNS."""
     restart = f"+{run['restart']}" if run["restart"] else ""
     return (
-        f"{run['job_id']}{restart}",
+        f"{render.job(run)}{restart}",
         render.user_name(run["uid"]),
         _state(run),
         render.gpu(run),
@@ -33,13 +33,16 @@ def row_of(run: render.Row) -> tuple[object, ...]:
         render.gib(run["upper_mib"]),
         render.gib(run["peak_mib"]),
         run["outcome"],
-        came_by(run) or run["reason"],
+        overran(run) or came_by(run) or run["reason"],
         render.ago(run["end_s"] if run["outcome"] else run["start_s"] or run["submit_s"]),
     )
 
 
 def _state(run: render.Row) -> str:
     idle_s = run.get("idle_since_s")
+    if over := run.get("overrun"):
+        held, promised = render.gib(over["held_mib"]), render.gib(over["promised_mib"])
+        return f"{run['state']}, holds {held} of {promised}"
     return run["state"] if idle_s is None else f"{run['state']}, idle {render.ago(idle_s)}"
 
 
@@ -58,8 +61,10 @@ def register(app: typer.Typer) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
         JOB+1 is a job that was put back once; WHY then says with which request, and who caused it.
+        WHY also says where a job held more than its share and ended others by it.
         ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
-        "idle" is a job that holds a GPU and has not used it for a while. Of other
+        "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of 5.0" one
+        that holds more of it than it was promised. Of other
         users' jobs you see what squeue shows, and nothing of their logs or models.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}

@@ -59,6 +59,8 @@ ACTIONS = {
 OUTCOMES = {
     Outcome.COMPLETED: "Slurm says COMPLETED",
     Outcome.OOM_GPU: "the job FAILED, and its log or the driver shows that GPU memory ran out",
+    Outcome.OVERRUN: "the agent ended its processes, which held more of a GPU than was promised"
+    " (`fence.overrun`), and the job FAILED by that; recovered like an out-of-memory of its own",
     Outcome.OOM_HOST: "the node's memory ran out, not the GPU's: left to Slurm and the owner",
     Outcome.FAILED: "the job FAILED for another reason",
     Outcome.CANCELLED: "somebody cancelled it",
@@ -98,6 +100,7 @@ PLACES = {
     Why.GAVE_UP: "it waited for placement.max_pin_s: Slurm places the job",
     Why.NOT_YET: "Slurm does not consider the job yet (held, dependent, delayed, beyond a limit)",
     Why.ENOUGH: "placement.ahead jobs before it are placed first",
+    Why.USERS: "every GPU with room has jobs of users that it may not share with (sharing.with)",
     Why.BOUND: "a slowdown limit, its own or a neighbour's, closes every GPU with room",
 }
 

@@ -79,11 +79,11 @@ def effective(config: Config) -> str:
 
 
 def _pairs(section: BaseModel) -> Iterator[str]:
-    for name in type(section).model_fields:
-        value = getattr(section, name)
+    for name, field in type(section).model_fields.items():
+        value, key = getattr(section, name), field.alias or name
         if name == "rules":
             continue
-        yield f"# {name} is not set" if value is None else f"{name} = {toml_value(value)}"
+        yield f"# {key} is not set" if value is None else f"{key} = {toml_value(value)}"
 
 
 def _default(field: FieldInfo) -> Any:
@@ -108,9 +108,11 @@ def option_of(key: str, field: FieldInfo) -> str:
 def _kind(field: FieldInfo) -> str:
     """The type in words; a choice with its values."""
     kind = type_of(field)
-    words = [str(arg) for arg in get_args(kind) if isinstance(arg, str)]
+    parts = [arg for one in (kind, *get_args(kind)) for arg in get_args(one)]
+    words = [f"`{arg}`" for arg in dict.fromkeys(parts) if isinstance(arg, str)]
+    words += ["`true`", "`false`"] if words and bool in parts else []
     if words:
-        return " \\| ".join(f"`{word}`" for word in words)
+        return " \\| ".join(words)
     text = str(getattr(kind, "__name__", kind))
     names = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
     names |= {"Path": "path", "tuple": "list", "Optional": "text", "Union": "text"}
@@ -151,7 +153,8 @@ def table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
         shown = shown if value is None else f"`{toml_value(value)}`"
         text = ", ".join(filter(None, (_kind(field), bounds(field))))
         also = f" Option: `{option}`." if (option := option_of(key, field)) else ""
-        yield f"| `{key}` | {text} | {unit(key)} | {shown} | {field.description}{also} |"
+        about = f"{field.description}{also}"
+        yield f"| `{field.alias or key}` | {text} | {unit(key)} | {shown} | {about} |"
     yield ""
 
 
@@ -168,7 +171,7 @@ def sample() -> str:
                 continue
             out += [f"# {line}" for line in textwrap.wrap(str(field.description), 96)]
             value = _default(field)
-            line = f"{key} = {toml_value('' if value is None else value)}"
+            line = f"{field.alias or key} = {toml_value('' if value is None else value)}"
             spelled = (name, key) == ("mode", "default")
             out += [line if spelled else f"#{line}", ""]
         out.pop()

@@ -15,7 +15,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slurm_coloc.core.slurm.gres import count_of
+from slurm_coloc.core.gpu.mig import slice_mib, slice_of
+from slurm_coloc.core.slurm.gres import count_of, parse_gres
 
 SCHEMA = 1
 WIDE = 200  # columns where stdout is no terminal: nothing is cut for whoever greps
@@ -111,9 +112,13 @@ def moment(at_s: float) -> str:
 
 
 def share(row: dict[str, Any]) -> str:
-    """The part of a GPU that a run has: ``12.0 of 39.0 GiB``, or a whole one."""
+    """The part of a GPU that a run has: ``12.0 of 39.0 GiB``, a MIG device, or a whole one."""
     shards, per_gpu = int(row["shards"] or 0), int(row["shards_per_gpu"] or 0)
     tres = row.get("tres")
+    kinds = [one.type for one in parse_gres(tres or "") if one.name == "gpu" and slice_of(one.type)]
+    if kinds:
+        mib = row["shard_mib"] if row["action"] == "collocate" else slice_mib(kinds[0] or "")
+        return f"MIG {kinds[0]}, {gib(mib)} GiB"
     if tres and count_of(tres, "shard") is not None:
         shards = count_of(tres, "shard") or 0
     elif tres or row["action"] != "collocate":
@@ -121,6 +126,12 @@ def share(row: dict[str, Any]) -> str:
     if not shards or (per_gpu and shards >= per_gpu):
         return "as submitted" if row["action"] == "asis" else "whole GPU"
     return f"{gib(shards * row['shard_mib'])} of {gib(per_gpu * row['shard_mib'])} GiB"
+
+
+def job(row: dict[str, Any]) -> str:
+    """The job's name: an array's task as squeue shows it, 9_2."""
+    task = row.get("array_task")
+    return f"{row['array_job_id']}_{task}" if task is not None else str(row["job_id"])
 
 
 def gpu(row: dict[str, Any]) -> str:

@@ -8,9 +8,10 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson
-from slurm_coloc.cli.tries import tries
+from slurm_coloc.cli.options import AsJson, job_wanted
+from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
+from slurm_coloc.core.recover.outcome import WHOSE, Blame
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
 
@@ -34,11 +35,12 @@ DCGM_FAULTS = (
     ("xids", "Xids"),
 )
 ROWS = 5
+UNKNOWN_CAUSE = "cause unknown: taken for its own need"
+NO_GPU = "not known: its node did not tell the job's GPU (no NVML)"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 FENCES = {
-    "mps": "MPS holds it to {limit}",
     "mig": "a MIG instance holds it",
-    "streams": "none: it took turns with its neighbours",
+    "streams": "none: nothing held it to its share",
     "alone": "none: it had the GPU alone",
 }
 
@@ -48,7 +50,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def report(
-        job_id: int | None = typer.Argument(None, metavar="[JOBID]", min=1, help="Slurm's job id."),
+        job_id: str | None = typer.Argument(
+            None, metavar="[JOBID]", help="Slurm's job id; of an array's task ARRAY_TASK."
+        ),
         days: int = typer.Option(30, "--days", min=1, max=3660, help="Without JOBID: so far back."),
         as_json: AsJson = False,
     ) -> None:
@@ -57,7 +61,7 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
-        wanted: dict[str, Any] = {"days": days} if job_id is None else {"job_id": job_id}
+        wanted: dict[str, Any] = {"days": days} if job_id is None else job_wanted(job_id)
         answer = call(load_config(), "usage", wanted)
         del answer["v"], answer["ok"]
         if as_json:
@@ -87,15 +91,15 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     state = run["outcome"] or run["state"].lower()
     end_s = run["end_s"]
     lasted = render.span((end_s or 0) - run["start_s"]) if end_s else render.ago(run["start_s"])
-    yield "Job", f"{answer['job_id']} of {render.user_name(run['uid'])}: {state} after {lasted}"
+    yield "Job", f"{render.job(run)} of {render.user_name(run['uid'])}: {state} after {lasted}"
     yield "GPU", render.gpu(run)
     yield "Memory", _memory(answer)
-    yield "Fence", _fence(run, answer["reserved_mib"])
+    yield "Fence", _fence(answer)
     yield "SM activity", _activity(use)
     if use["energy_j"] is not None:
         yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
     yield from _dcgm(use["nodes"])
-    yield "Neighbours", _neighbours(answer["neighbours"])
+    yield "Neighbours", _neighbours(answer["neighbours"]) if run["gpu_uuids"] else NO_GPU
     yield "Speed", _speed(answer)
     if limit := answer.get("time_limit"):
         given, became, lost = (words(limit[name]) for name in ("base_s", "set_s", "lost_s"))
@@ -103,7 +107,10 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if answer["sooner_s"] >= 60:
         yield "Start", f"{render.span(answer['sooner_s'])} sooner than on this GPU alone"
     if run["blame"]:
-        yield "Blame", run["blame"]
+        unknown = run["blame"] == Blame.UNKNOWN
+        yield "Blame", UNKNOWN_CAUSE if unknown else WHOSE.get(run["blame"], run["blame"])
+    if victims := overran(run):
+        yield "Overrun", f"{victims} by it"
     if len(answer["tries"]) > 1:
         yield from tries(decision, answer["tries"])
     for event in answer["events"]:
@@ -123,9 +130,29 @@ def _memory(answer: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _fence(run: dict[str, Any], reserved: int | None) -> str:
-    text = FENCES.get(run["method"] or "", "not known")
-    return text.format(limit=f"{render.gib(reserved)} GiB")
+def _fence(answer: dict[str, Any]) -> str:
+    """What held the run's memory, as far as that was verified: by reading the limit back, and by
+    what its processes held."""
+    run, limit_mib = answer["run"], answer["reserved_mib"]
+    found = next((one["fence"] for one in answer["use"]["nodes"] if one.get("fence")), None)
+    by = {"cgroup": "the kernel", "mps": "MPS"}.get(found["level"] if found else run["method"])
+    if by is None or not limit_mib:
+        return FENCES.get(run["method"] or "", "not known")
+    limit = f"{render.gib(limit_mib)} GiB"
+    over = _overruns(answer["events"])
+    most_mib = max([run["peak_mib"] or 0, *over])
+    bound_mib = found["limit_mib"] if found else None
+    if most_mib and not over and bound_mib is not None and bound_mib <= limit_mib:
+        return f"{by} holds it to {limit}"
+    held = f"it held {render.gib(most_mib)} GiB" if most_mib else "what it held was not measured"
+    return (
+        f"{by} was asked to hold it to {limit}; {held}{'' if over or not most_mib else ' at most'}"
+    )
+
+
+def _overruns(events: list[dict[str, Any]]) -> list[int]:
+    """What the run held (MiB) when it held more than it was promised."""
+    return [one.get("held_mib") or 0 for one in events if one["kind"] == "overrun"]
 
 
 def _activity(use: dict[str, Any]) -> str:
@@ -164,6 +191,8 @@ def _speed(answer: dict[str, Any]) -> str:
     factor = answer["slower"]
     if answer["slower_how"] == "alone":
         return "it had no neighbour"
+    if factor is None and not answer["run"]["gpu_uuids"]:
+        return NO_GPU
     if factor is None:
         return "not known: the activity of it or of a neighbour was not measured"
     how = {

@@ -40,6 +40,9 @@ def tries(decision: Row, runs: list[Row]) -> Iterator[tuple[str, str]]:
             parts.append(f"{evidence.get('kind')}: {evidence.get('line')}")
         if run["blame"] in set(Blame) - {Blame.UNKNOWN}:
             parts.append(WHOSE[Blame(run["blame"])])
+        if culprit := run.get("culprit"):
+            held, promised = render.gib(culprit["held_mib"]), render.gib(culprit["promised_mib"])
+            parts[-1] += f", job {culprit['job_id']} with {held} GiB of {promised} promised"
         parts += filter(None, [_next(run)])
         yield f"Try {run['restart'] + 1}", "; ".join(parts)
 
@@ -59,4 +62,12 @@ def came_by(run: Row) -> str | None:
     if not run.get("retry_way"):
         return None
     whose = f" ({run['retry_cause']})" if run["retry_cause"] else ""
+    if run.get("retry_culprit"):
+        whose = f" ({run['retry_cause']} {run['retry_culprit']})"
     return CAME_BY[Way(run["retry_way"])] + whose
+
+
+def overran(run: Row) -> str | None:
+    """That a run held more than its share and ended others by it."""
+    count = run.get("victims")
+    return f"held more than its share, ended {count}" if count else None

@@ -15,8 +15,14 @@ from pydantic import Field, ValidationError
 
 from slurm_coloc.config.base import Section
 from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
-from slurm_coloc.config.gpus import GateConfig, PoolConfig, SharingConfig, SharingRule
-from slurm_coloc.config.jobs import EstimateConfig, RecoveryConfig, SlotConfig, SlotRule
+from slurm_coloc.config.gpus import FenceConfig, GateConfig, PoolConfig, SharingConfig, SharingRule
+from slurm_coloc.config.jobs import (
+    BlameConfig,
+    EstimateConfig,
+    RecoveryConfig,
+    SlotConfig,
+    SlotRule,
+)
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
 from slurm_coloc.config.placement import PlacementConfig, SlowdownConfig
 from slurm_coloc.errors import ConfigError
@@ -24,9 +30,11 @@ from slurm_coloc.errors import ConfigError
 __all__ = [
     "DEFAULT_PATH",
     "AgentConfig",
+    "BlameConfig",
     "Config",
     "DaemonConfig",
     "EstimateConfig",
+    "FenceConfig",
     "GateConfig",
     "HooksConfig",
     "Mode",
@@ -59,9 +67,11 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     estimate: EstimateConfig = EstimateConfig()
     recovery: RecoveryConfig = RecoveryConfig()
+    blame: BlameConfig = BlameConfig()
     slots: SlotConfig = SlotConfig()
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
+    fence: FenceConfig = FenceConfig()
     gate: GateConfig = GateConfig()
     agent: AgentConfig = AgentConfig()
     network: NetworkConfig = NetworkConfig()

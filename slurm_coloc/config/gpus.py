@@ -8,6 +8,7 @@ from pydantic import Field
 
 from slurm_coloc.config.base import Section
 from slurm_coloc.core.gpu.sharing import GPU_NAME, NODE_NAMES
+from slurm_coloc.core.place.placing import ShareWith
 
 
 class PoolConfig(Section):
@@ -62,7 +63,16 @@ class SharingRule(Section):
 
 
 class SharingConfig(Section):
-    """[sharing] how jobs share a GPU on the node, and what fences their memory."""
+    """[sharing] who shares a GPU with whom, how on the node, and what fences their memory."""
+
+    with_: ShareWith = Field(
+        "user",
+        alias="with",
+        description="Whose jobs may share a GPU. user: those of one user. account: those of one"
+        " account. anyone: all. Steered placement keeps to it. Natively Slurm places shares and"
+        " knows no users: there jobs share only in partitions with ExclusiveUser=YES (which is"
+        " stricter than account), or with anyone; elsewhere they get whole GPUs.",
+    )
 
     method: Literal["auto", "mps", "streams", "mig"] = Field(
         "auto",
@@ -72,9 +82,10 @@ class SharingConfig(Section):
     )
     users: Literal["one", "all"] = Field(
         "one",
-        description="Which users share MPS on a GPU. one: the first user there, as long as a job"
-        " of theirs runs on it; jobs of others take turns with it. all: one server for all users"
-        " (Volta and later), in which a fault of one client ends all of them.",
+        description="Which users share MPS on a GPU, where `with` lets several meet there. one: the"
+        " first user, as long as a job of theirs runs on it; jobs of others take turns with it, and"
+        " MPS does not fence them. all: one server for all users (Volta and later), in which a"
+        " fault of one client ends all of them.",
     )
     several_gpus: Literal["streams", "tasks"] = Field(
         "streams",
@@ -105,6 +116,18 @@ class SharingConfig(Section):
     )
     rules: tuple[SharingRule, ...] = Field(
         (), description="Exceptions for single nodes and GPUs: [[sharing.rules]]."
+    )
+
+
+class FenceConfig(Section):
+    """[fence] what the agent does about a job that holds more memory than it was promised."""
+
+    overrun: Literal["tell", "end"] = Field(
+        "tell",
+        description="A job whose own processes hold more of a GPU than its share and a CUDA context"
+        " (estimate.context_mib) each, three samples in a row. tell: in the job's log, in explain,"
+        " jobs and report, and in the agent's log. end: also end these processes; the job then"
+        " comes back as after an out-of-memory of its own. Read when the agent starts.",
     )
 
 

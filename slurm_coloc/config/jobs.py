@@ -157,6 +157,24 @@ class RecoveryConfig(Section):
         return self
 
 
+class BlameConfig(Section):
+    """[blame] what follows for a job that ended a neighbour: it held more GPU memory than its share
+    when the neighbour ran out."""
+
+    culprit: Literal["tell", "exclusive"] = Field(
+        "tell",
+        description="tell: say so in `coloc explain`, `report`, `jobs` and the log. exclusive: also"
+        " give its user's later jobs of the same model whole GPUs for exclusive_h.",
+    )
+    exclusive_h: float = Field(
+        24.0,
+        gt=0,
+        le=8760,
+        description="Hours, after the last time that it ended a neighbour, in which a model does"
+        " not share with culprit = exclusive. Its jobs that wait or run are not changed.",
+    )
+
+
 class SlotRule(Section):
     """[[slots.partitions]] another default for one partition."""
 

@@ -56,6 +56,12 @@ class PlacementConfig(Section):
         " ones. Fewer jobs for whole GPUs then wait longer than without sharing, and sharing saves"
         " less. false: Slurm's backfill decides.",
     )
+    idle_first: Literal["auto"] | bool = Field(
+        "auto",
+        description="Whether shared jobs get idle GPUs before shared ones. auto: while no job waits"
+        " for whole GPUs or has them, since sharers on idle GPUs make such jobs wait. Natively it"
+        " is Slurm's LL_SHARED_GRES; `coloc doctor` compares.",
+    )
     interval_s: float = Field(5.0, ge=1, description="Seconds between two polls of the queue.")
     ahead: int = Field(
         32, ge=1, le=1000, description="How many waiting jobs are placed ahead, in Slurm's order."

@@ -108,7 +108,7 @@ class ForFront:
         """The cluster in numbers; for root and SlurmUser (``trusted``) also each node's link."""
         parts, shape = self._parts, self._parts.cluster.shape
         nodes = shape.nodes if shape else ()
-        links = parts.nodes.links() if parts.config.network.listen else []
+        links = parts.nodes.links() if parts.config.network.listen or trusted else []
         return {
             "mode": "off" if parts.switched_off else parts.config.mode.default,
             "role": str(parts.role.part),

@@ -72,7 +72,7 @@ class FrontProcess:
         """Let it listen. Raises ColocError where it cannot: ConfigError for a wrong setting."""
         assert self._channel is not None
         parts = self._parts
-        config = parts.config.model_dump(mode="json")
+        config = parts.config.model_dump(mode="json", by_alias=True)
         trusted = sorted(parts.trusted)
         try:
             await self._channel.call(
@@ -109,7 +109,9 @@ class FrontProcess:
     def reload(self) -> None:
         """Give it the configuration that is in force now."""
         if self._channel:
-            self._channel.send("config", config=self._parts.config.model_dump(mode="json"))
+            self._channel.send(
+                "config", config=self._parts.config.model_dump(mode="json", by_alias=True)
+            )
 
     def prepare(self, uid: int, key: Key, packed: str | None) -> None:
         """Have a text estimated of which a submission had no estimate, so that the next one finds

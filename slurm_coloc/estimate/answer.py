@@ -28,6 +28,7 @@ class Site:
     shards_per_gpu: int
     notes: tuple[str, ...] = ()
     compute_budget: float | None = None  # with pool.size_by_smact
+    max_jobs_per_gpu: int | None = None  # None: a share may be as small as one shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,16 @@ def _shards(chosen: Estimate, site: Site) -> tuple[int | None, str]:
     """Shards to reserve, or None and why the job needs a whole GPU."""
     if chosen.memory_mib is None or chosen.upper_mib is None:
         return None, f"whole GPU: {chosen.reason}"
-    shards = max(1, math.ceil(chosen.upper_mib / site.shard_mib))
+    shards, why = max(1, math.ceil(chosen.upper_mib / site.shard_mib)), ""
     if site.compute_budget and chosen.smact is not None:
         active = math.ceil(chosen.smact / site.compute_budget * site.shards_per_gpu)
         shards = max(shards, min(active, site.shards_per_gpu - 1))
+    jobs = site.max_jobs_per_gpu
+    if jobs and shards < (least := math.ceil(site.shards_per_gpu / jobs)):
+        shards, why = least, f", the least: {jobs} jobs a GPU at most"
     if shards > site.shards_per_gpu:
         return None, (
             f"whole GPU: up to {chosen.upper_mib} MiB, more than the"
             f" {site.shards_per_gpu * site.shard_mib} MiB of one {site.gpu} that can be shared"
         )
-    return shards, f"{shards} of {site.shards_per_gpu} shards of one {site.gpu}"
+    return shards, f"{shards} of {site.shards_per_gpu} shards of one {site.gpu}{why}"

@@ -89,9 +89,9 @@ def prepared(packed: str, given: Given, defaults: Defaults) -> Prepared:
             model = _Model(parse_summary(text), options, defaults.estimator)
             for case in cases:
                 case.add(model, stacks[case.stack].stack)
+        made = [case.variant(stacks[case.stack]) for case in cases]
     except (SummaryError, UsageFault) as err:
         return Prepared.without(Reason.BAD_SUMMARY, err.message)
-    made = [case.variant(stacks[case.stack]) for case in cases]
     if len(texts) > 1:
         made = [replace(one, estimated=replace(one.estimated, key="")) for one in made]
     return Prepared(tuple(made))

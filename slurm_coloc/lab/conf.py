@@ -64,9 +64,9 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
         "SchedulerType=sched/backfill",
         "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolution=1,"
         "default_queue_depth=1000",
-        "MpiDefault=none\nJobRequeue=1\nJobFileAppend=1\nPrologFlags=Alloc\nReturnToService=2",
+        "MpiDefault=none\nJobRequeue=1\nPrologFlags=Alloc\nReturnToService=2",
         "MinJobAge=300\nKillWait=5\nInactiveLimit=0\nMessageTimeout=20\nSlurmdTimeout=300",
-        f"Prolog={d}/hooks/prolog\nEpilog={d}/hooks/epilog\nTaskProlog={d}/hooks/task_prolog",
+        f"TaskProlog={d}/hooks/task_prolog",
         f"PlugStackConfig={d}/plugstack.conf",
     ]
     if site.dbd_port:
@@ -77,6 +77,8 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
             "AccountingStorageTRES=gres/gpu,gres/shard",
             "AccountingStorageEnforce=associations,limits,qos",
         ]
+    if not spec.coloc:
+        lines.append(f"Prolog={d}/hooks/prolog\nEpilog={d}/hooks/epilog")
     if spec.coloc:
         lines.append("JobSubmitPlugins=lua")
         if spec.cli_filter:
@@ -90,6 +92,7 @@ def slurm_conf(spec: LabSpec, site: Site) -> str:
     lines.append(
         "PartitionName=main Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00"
         " DefMemPerCPU=1000 PriorityJobFactor=1 State=UP"
+        + (" ExclusiveUser=YES" if spec.exclusive_user else "")
     )
     return "\n".join(lines) + "\n" + spec.slurm_conf_extra.rstrip("\n") + "\n"
 
@@ -132,6 +135,7 @@ def plugstack_conf(spec: LabSpec, site: Site) -> str:
     words = [
         f"optional {d}/spank/coloc.so",
         f"run_dir={d}/nodes/%n/jobs",
+        f"hooks={d}/hooks",
         f"ticket={d}/spank/coloc-ticket",
         f"ticket_ms={min(5 * spec.deadline_ms, 10_000)}",
     ]
@@ -186,6 +190,8 @@ def coloc_settings(spec: LabSpec, site: Site) -> dict[str, dict[str, object]]:
         "sharing": {"mps_control": f"{d}/bin/nvidia-cuda-mps-control"},
         "agent": {"dcgmi": f"{d}/bin/dcgmi"},
     }
+    if not spec.exclusive_user and not spec.steered:
+        base["sharing"]["with"] = "anyone"
     if site.link_port:
         where = f"127.0.0.1:{site.link_port}"
         munge = f"{d}/munge/socket"
@@ -226,7 +232,8 @@ def toml(settings: dict[str, dict[str, object]]) -> str:
 
 
 def hook_wrapper(spec: LabSpec, script: Path) -> str:
-    """Prolog or Epilog of slurm.conf: gives the real hook its node's GPUs and configuration.
+    """What the plugin starts in slurmd's Prolog or Epilog: gives the real hook its node's GPUs and
+    configuration. Without slurm-coloc it is slurm.conf's own Prolog or Epilog, and does nothing.
 
     slurmd starts hooks without PATH and without the environment of a node that has a driver.
     """

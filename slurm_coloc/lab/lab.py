@@ -7,6 +7,7 @@ registry, so that `coloc lab down` removes them also after a lab that was killed
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Self
 
@@ -84,6 +85,7 @@ class Lab(Daemons):
             procs.stop(stopped, grace_s)
         uids = frozenset(u for name in entry["users"] if (u := parts.uid_of(name)) is not None)
         self._end_leftovers(uids)
+        _unmount_below(self.dir)
         shutil.rmtree(self.dir, ignore_errors=True)
         if self.dir.exists():
             left = [path.name for path in self.dir.iterdir()]
@@ -171,3 +173,11 @@ class Lab(Daemons):
             return None
         keys = ("JobId", "UserId", "JobState", "Reason", "NodeList", "TresPerNode", "AdminComment")
         return [{key: job[key] for key in keys if key in job} for job in jobs]
+
+
+def _unmount_below(folder: Path) -> None:
+    """The folders of MPS daemons whose jobs' Epilogs did not run are file systems of their own."""
+    for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
+        place = Path(line.split()[1])
+        if place.is_relative_to(folder):
+            subprocess.run(["/bin/umount", "-l", place], check=False, stderr=subprocess.DEVNULL)

@@ -50,7 +50,7 @@ def write_files(lab: Daemons, site: conf.Site) -> None:
     _put(d / "login.toml", conf.toml(conf.login_settings(spec, settings)))
     for kind in ("prolog", "epilog"):
         script = conf.hook_wrapper(spec, parts.SOURCES / kind / f"coloc-{kind}")
-        _put(d / "hooks" / kind, script, 0o755)
+        _put(d / "hooks" / (f"coloc-{kind}" if spec.coloc else kind), script, 0o755)
     _put(d / "hooks" / "task_prolog", conf.task_prolog(spec), 0o755)
     _put(d / "env.sh", conf.env_sh(lab.env))
 

@@ -97,6 +97,9 @@ class LabSpec:
     #: a Type of its own for each GPU (a100-0, a100-1, ...), so that colocd can steer jobs; the
     #: model becomes a feature of the nodes
     steered: bool = False
+    #: ExclusiveUser=YES: Slurm keeps the users apart. Without it, and without pins, a lab's users
+    #: share GPUs by an explicit sharing.with = "anyone" (unless ``settings`` say otherwise)
+    exclusive_user: bool = False
     #: what job_submit.lua waits for colocd; sbatch waits 5 times as long for a ticket before
     deadline_ms: int = 200
     #: the optional etc/cli_filter.lua, which every sbatch and srun loads

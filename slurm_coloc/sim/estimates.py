@@ -12,23 +12,36 @@ from slurm_coloc.sim.trace import TraceJob
 
 
 def request_maker(
-    estimator: str, jobs: Sequence[TraceJob], rng: Random, largest_mib: int, shard_mib: int = 1024
+    estimator: str,
+    jobs: Sequence[TraceJob],
+    rng: Random,
+    largest_mib: int,
+    shard_mib: int = 1024,
+    size_budget: float | None = None,
 ) -> Callable[[TraceJob], PlaceRequest]:
     """How a job of the trace becomes what a policy sees.
 
     ``estimator``: oracle; none; a column of the trace; or error:P[:LEVEL], the truth times a random
     error with P as the median of its absolute value, and a margin so that the part LEVEL of all
     jobs (0.99) stays within it.
-    ``largest_mib``: what the largest GPU offers; a job that needs more gets whole GPUs. Raises
-    UsageFault for a column that no job has.
+    ``largest_mib``: what the largest GPU offers; a job that needs more gets whole GPUs.
+    ``size_budget``: a job reserves at least the part of a GPU that its SM activity has in it, as
+    core/decide does with pool.size_by_smact; None: its memory alone. Raises UsageFault for a column
+    that no job has.
     """
-    of = _memory(estimator, jobs, rng)
+    of, per_gpu = _memory(estimator, jobs, rng), largest_mib // shard_mib
+
+    def _compute(job: TraceJob) -> int:
+        if size_budget is None:
+            return 0
+        return min(math.ceil(job.activity.smact / size_budget * per_gpu), per_gpu - 1)
 
     def request(job: TraceJob) -> PlaceRequest:
         found = of(job)
         need = None
         if found is not None:
-            need = max(1, math.ceil(found / shard_mib)) * shard_mib
+            shards = max(1, math.ceil(found / shard_mib), _compute(job))
+            need = shards * shard_mib
         share = job.coloc and (estimator == "none" or (need is not None and need <= largest_mib))
         return job.request(need if share else None, share)
 

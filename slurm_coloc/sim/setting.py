@@ -104,7 +104,8 @@ class Setting:
     trainings whose log shows, once they run, how long they take (sim/forecast); None: what the
     policy was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the
     same name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones;
-    None: all. ``record``: keep what pictures need.
+    None: all. ``record``: keep what pictures need. ``size_budget``: pool.compute_budget where
+    shares are sized by SM activity too (pool.size_by_smact); None: by memory alone.
     """
 
     conditions: Conditions = Conditions()
@@ -133,6 +134,7 @@ class Setting:
     pool: int | None = None
     settle: bool = False
     record: bool = False
+    size_budget: float | None = None
 
     def slowdown_limit(self, asked: float | None, limit_s: float | None) -> float | None:
         """The highest slowdown of a job: what was asked for, and by which its time limit can be

@@ -75,7 +75,13 @@ def play(experiment: Experiment, number: int = 0) -> tuple[Outcome, float]:
         best = best_known(jobs, experiment.machine, experiment.setting, tries, experiment.seed)
         return best.outcome, bound_s(jobs, experiment.machine.gpus)
     largest_mib = max(device.usable_mib for device in experiment.machine.devices)
-    request_of = request_maker(experiment.estimator, jobs, rng, largest_mib)
+    request_of = request_maker(
+        experiment.estimator,
+        jobs,
+        rng,
+        largest_mib,
+        size_budget=experiment.setting.size_budget,
+    )
     policy = fresh(experiment.policy)
     seed = f"{experiment.seed}/{number}"
     simulation = Simulation(jobs, experiment.machine, policy, experiment.setting, request_of, seed)

@@ -41,4 +41,7 @@ void test_fence(void);
 void test_limit(void);
 void test_frameworks(void);
 
+/* unit_node_hooks.c */
+void test_node_hooks(void);
+
 #endif

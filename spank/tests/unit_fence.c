@@ -116,7 +116,25 @@ void test_fence(void)
 	CHECK(has("CUDA_MPS_PIPE_DIRECTORY", "pipe") && has("CUDA_VISIBLE_DEVICES", "GPU-a"));
 	CHECK(has(LIMIT, "0=11264M") && has("TF_FORCE_GPU_ALLOW_GROWTH", "true"));
 	CHECK(has("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", NULL));
+	CHECK(strcmp(said, "coloc: 40 GiB GPU, 11.0 GiB for this job (MPS, not read back)\n") == 0);
+	join(MPS "limit 11264\n", 11);
 	CHECK(strcmp(said, "coloc: 40 GiB GPU, 11.0 GiB for this job (MPS)\n") == 0);
+	join(MPS "limit 20480\n", 11);
+	CHECK(strstr(said, "11.0 GiB for this job (MPS; its server allows a process 20.0 GiB)\n"));
+
+	/* Absurd numbers in root's file: no overflow, and nothing is set. */
+	join("share 1\nmethod mps\npipe pipe\nshard_mib 9223372036854775807\n", 11);
+	CHECK(has(LIMIT, NULL) && said[0] == '\0');
+	join("share 1\nmethod mps\npipe pipe\nshard_mib -5\n", 11);
+	CHECK(has(LIMIT, NULL));
+	join(MPS "shard_mib 16777216\n", 16777216);
+	CHECK(has(LIMIT, "0=281474976710656M"));
+	join(MPS, 9223372036854775807);
+	CHECK(has(LIMIT, NULL));
+
+	/* A GPU of which nothing is known: the job is told all the same. */
+	join("share 1\nmethod streams\nshard_mib 1024\nwhy x\n", 2);
+	CHECK(strcmp(said, "coloc: 2.0 GiB for this job, not fenced: no MPS, x\n") == 0);
 
 	/* The tasks of a step share the memory; only the batch script says so. */
 	fake_job.step = 0;
@@ -133,6 +151,14 @@ void test_fence(void)
 	CHECK(has("CUDA_MPS_PIPE_DIRECTORY", NULL) && has("CUDA_VISIBLE_DEVICES", NULL));
 	CHECK(strstr(said, "not fenced") && strstr(said, "cannot be seen"));
 	CHECK(rename("away", "pipe") == 0);
+
+	/* A whole GPU of ours is measured: JAX and TensorFlow must not take most of it at once. */
+	join("share 1\nmethod alone\n", 0);
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", "false"));
+	CHECK(has("TF_FORCE_GPU_ALLOW_GROWTH", "true") && has(LIMIT, NULL) && said[0] == '\0');
+	/* One that colocd did not place, as in observe mode, is left as it is. */
+	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\n", 0);
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && has("TF_FORCE_GPU_ALLOW_GROWTH", NULL));
 
 	join("share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\nwhy of this\n", 2);
 	CHECK(has(LIMIT, NULL) && has("XLA_PYTHON_CLIENT_PREALLOCATE", "false"));
@@ -156,11 +182,18 @@ void test_fence(void)
 	/* Several GPUs: a task that has one of them, by what it may open, by number, by UUID. */
 	own_gpu();
 
-	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was. */
+	/* No Prolog, another release of it, a link, somebody else's: the task is left as it was, and
+	 * the job's output says so. */
 	join(NULL, 11);
-	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && strstr(said, "not set up"));
 	join("share 2\nmethod mps\nshard_mib 1024\n", 11);
-	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && said[0] == '\0');
+	CHECK(has("XLA_PYTHON_CLIENT_PREALLOCATE", NULL) && strstr(said, "not set up"));
+	join(NULL, 0); /* on a whole GPU there is nothing to hold */
+	CHECK(said[0] == '\0');
+	fake_job.step = 0;
+	join(NULL, 11);
+	CHECK(said[0] == '\0');
+	fake_job.step = SLURM_BATCH_SCRIPT;
 	put("n1/jobs/real", MPS, strlen(MPS));
 	unlink("n1/jobs/7.share");
 	CHECK(symlink("real", "n1/jobs/7.share") == 0);

@@ -50,6 +50,10 @@ void test_limit(void)
 	began = time(NULL);
 	CHECK(!held_by("#!/bin/sh\necho cgroup 1; exec sleep 60\n"));
 	CHECK(time(NULL) - began <= 6);
+	/* One that closes its output and stays, as one that the driver holds: not waited for. */
+	began = time(NULL);
+	CHECK(!held_by("#!/bin/sh\necho cgroup 1; exec >/dev/null 2>&1; exec sleep 30\n"));
+	CHECK(time(NULL) - began <= 6);
 
 	/* Nothing wanted, no absolute path, no room: nothing is started. */
 	coloc_limit_prepare(7, "", "");

@@ -26,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from slurm_coloc.adapters.link.agent_socket import AgentWire  # noqa: E402
+from slurm_coloc.errors import DaemonUnreachable  # noqa: E402
 from tests.bench import link_bench  # noqa: E402
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -97,6 +99,7 @@ def main(rounds: int = 100) -> int:
     _rows("colocd away", rounds, ours=True, link=None)
     with link_bench.served() as link:
         _rows("colocd over TCP", rounds, ours=True, link=link)
+        _rows("via the agent", rounds, ours=True, link=link, agent=True)
         if os.geteuid() == 0 and shutil.which("cc"):
             _shared_rows(rounds, link)
         else:
@@ -104,11 +107,38 @@ def main(rounds: int = 100) -> int:
     return 0
 
 
-def _rows(what: str, rounds: int, *, ours: bool, link: tuple[str, Path] | None) -> None:
+def _rows(
+    what: str, rounds: int, *, ours: bool, link: tuple[str, Path] | None, agent: bool = False
+) -> None:
     for name, script in HOOKS.items():
         with tempfile.TemporaryDirectory() as folder:
             env = environment(Path(folder), ours=ours, link=link)
-            _row(f"{name}, {what}", times_ms(script, env, rounds))
+            with _agent(Path(folder), env) if agent else contextlib.nullcontext():
+                _row(f"{name}, {what}", times_ms(script, env, rounds))
+
+
+@contextlib.contextmanager
+def _agent(folder: Path, env: dict[str, str]) -> Iterator[None]:
+    """The node's agent, when it passes requests on."""
+    with (folder / "coloc.toml").open("a") as file:
+        file.write("[agent]\nsample = false\n")
+    argv = [env["COLOC_PROGRAM"], "agent", "--node", env["SLURMD_NODENAME"]]
+    running = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not _passes_on(folder / "run"):
+            time.sleep(0.05)
+        yield
+    finally:
+        running.terminate()
+        running.wait(10)
+
+
+def _passes_on(run_dir: Path) -> bool:
+    try:
+        with AgentWire(run_dir, 1.0) as wire:
+            return bool(wire.call("launch", node="n1")["ok"])
+    except (DaemonUnreachable, FileNotFoundError):
+        return False
 
 
 def _row(name: str, times: list[Times]) -> None:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of a link to colocd: MUNGE, handshake with a first question, questions after it.
 
-Starts a munged and a link server of its own; prints medians and 99th percentiles in milliseconds.
+Starts a munged and a link server of its own, in a process of its own; prints medians and 99th
+percentiles in milliseconds. The last rows are those of an honest node while a process floods the
+port with connections: root's from the flooder's own address, and a user's from another address.
 """
 
 import asyncio
 import json
+import multiprocessing
 import os
 import secrets
 import shutil
@@ -14,18 +17,25 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import structlog
+
+from slurm_coloc.adapters.link import source_port
 from slurm_coloc.adapters.link.client import Me, NetWire
 from slurm_coloc.adapters.link.munge import Munge
 from slurm_coloc.adapters.link.server import LinkServer
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.errors import DaemonUnreachable
+from tests.flood import flooding
 
 ROUNDS = 500
+HELLO_S = 0.5  # all that a Prolog has
+SECONDS = 3.0
 HELD = {"decision": "0" * 12, "action": "collocate", "shards": 12}
 
 
@@ -33,7 +43,10 @@ async def _pong(peer: Peer, line: bytes) -> bytes:
     return json.dumps({"v": 1, "ok": True, "reservation": HELD}).encode() + b"\n"
 
 
-def _serve(target: str, munge: Munge, ready: threading.Event) -> None:
+def _serve(target: str, munge_socket: Path, ready: Event) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    munge = Munge(munge_socket)
+
     async def run() -> None:
         server = LinkServer(target, munge, _pong, {os.geteuid()}, lambda: False)
         await server.start()
@@ -73,11 +86,14 @@ def served() -> Iterator[tuple[str, Path]]:
             time.sleep(0.05)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             target = f"127.0.0.1:{probe.getsockname()[1]}"
-        ready = threading.Event()
-        serving = (target, Munge(folder / "s"), ready)
-        threading.Thread(target=_serve, args=serving, daemon=True).start()
+        fork = multiprocessing.get_context("fork")
+        ready = fork.Event()
+        server = fork.Process(target=_serve, args=(target, folder / "s", ready), daemon=True)
+        server.start()
         ready.wait(10)
         yield target, folder / "s"
+        server.kill()
+        server.join()
     finally:
         daemon.terminate()
         daemon.wait(10)
@@ -111,6 +127,35 @@ def _measure(target: str, munge_socket: Path) -> None:
     _print("connect, handshake, first answer", _times_ms(connect_and_ask))
     with NetWire(target, me, 60) as wire:
         _print("one more question", _times_ms(lambda: wire.call("ping")))
+    print(
+        f"\n{'hellos of a node':<34} {'median ms':>10} {'p99 ms':>8} {'worst ms':>9} a second  late"
+    )
+    _hellos("nobody floods", target, me)
+    with flooding(target):
+        _hellos("flooded from its own address", target, me)
+    source_port.TRIES = 0  # from any port, as a user
+    with flooding(target, source="127.0.0.2"):
+        _hellos("flooded from another", target, me)
+    with flooding(target, source="127.0.0.2", processes=2):
+        _hellos("the same, by two processes", target, me)
+
+
+def _hellos(name: str, target: str, me: Me) -> None:
+    """One after the other for SECONDS: times, how many a second, how many were late."""
+    times, late = [], 0
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        try:
+            with NetWire(target, me, HELLO_S) as wire:
+                assert wire.call("ping")["ok"]
+        except DaemonUnreachable:
+            late += 1
+        times.append((time.perf_counter() - begin) * 1000)
+        time.sleep(0.005)  # below its rate
+    p99 = statistics.quantiles(times, n=100)[98] if len(times) > 1 else times[0]
+    row = f"{statistics.median(times):>10.2f} {p99:>8.2f} {max(times):>9.2f}"
+    print(f"{name:<34} {row} {len(times) / SECONDS:>8.0f} {late:>5}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ lab of its own, so that none waits for another's breaker or queue:
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
 
-With --floods also two states of one more lab, in which another user floods colocd's public socket
+With --floods also three states of one more lab, in which another user floods colocd's public socket
 while jobs with new texts are submitted:
 
     questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
     connects    connect() and close() without end
+    bombs       tickets for texts that are short to send and long to read, each a new one
 
 Jobs are submitted one after another by an ordinary user, held, and cancelled after each block. The
 order of the states is drawn anew for each round of blocks. sbatch ms is the wall time of the whole

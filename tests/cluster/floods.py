@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.lab.lab import Lab
@@ -44,7 +45,9 @@ while True:
 """
 
 
-FLOODS = {"questions": QUESTIONS, "connects": CONNECTS}
+BOMBS = (Path(__file__).parent / "scripts" / "bombs.py").read_text()
+
+FLOODS = {"questions": QUESTIONS, "connects": CONNECTS, "bombs": BOMBS}
 
 
 @contextmanager

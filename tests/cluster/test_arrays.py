@@ -114,7 +114,7 @@ def old_log(me: Desk, text: str) -> Path:
 
 @pytest.mark.timeout(180)
 def test_an_older_jobs_oom_in_an_appended_log_is_not_this_ones(me: Desk) -> None:
-    """The lab has JobFileAppend=1."""
+    """The lab has cli_filter.lua, which appends."""
     lab = me.lab
     log = old_log(me, f"an older job\n{OOM}\n")
     job_id = me.submit("--output=same.log", *QUIET, script="#!/bin/bash\necho mine; exit 1\n")

@@ -92,6 +92,25 @@ def test_neighbours_on_a_gpu_are_measured_apart(short_lab: Lab) -> None:
     assert [run["peak_mib"] for run in runs] == [6000, 5000]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_minutes_beside_quick_neighbours(short_lab: Lab) -> None:
+    """Neighbours that no sample meets come and go all the time: the run is learned all the same."""
+    me, other = desk(short_lab, next(MILLIONS)), desk(short_lab, next(MILLIONS))
+    work = train(short_lab, memory_mib=6000, smact=0.2, work_s=75)
+    job, _ = submit(me, f"--coloc={me.summary}", "--gpus=1", wrap=work)
+    short_lab.wait(job, "RUNNING", 60)
+    quick = train(short_lab, memory_mib=2500, smact=0.1, work_s=0.1)
+    while me.explain(job)["runs"][-1]["outcome"] is None:
+        beside, _ = submit(other, f"--coloc={other.summary}", "--gpus=1", wrap=quick)
+        ended(other, beside)
+    run = ended(me, job)
+    assert (run["outcome"], run["peak_mib"]) == ("completed", 6000)
+    assert run["used"][0]["complete"]
+    said = submit(me, f"--coloc={me.summary}", "--hold", wrap="true")[1]
+    assert "1 earlier run of this model used 6000 MiB at most" in said
+
+
 @pytest.mark.timeout(240)
 def test_an_array_s_waiting_tasks_get_less_once_three_were_measured(short_lab: Lab) -> None:
     """Three tasks that agree are measured one after another; the others ask for less then."""
@@ -155,6 +174,30 @@ def test_auto(short_lab: Lab) -> None:
         assert "runs on a whole GPU" in submit(me, "--coloc=auto", "--hold", *other)[1]
     named = submit(me, "--coloc=./auto", "--hold", first, check=False)[1]
     assert "the model summary cannot be used" in named
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_auto_of_a_framework_that_would_take_the_card(short_lab: Lab, framework: str) -> None:
+    """The measured run grows instead, so what it needs is learned; the user's own word stays."""
+    lab, me = short_lab, desk(short_lab, next(MILLIONS))
+    work = train(lab, memory_mib=7000, smact=0.2, work_s=1, framework=framework)
+    work += f" # {me.summary.name}"
+    job, said = submit(me, "--coloc=auto", script(me, f"grow-{framework}", work))
+    assert "runs on a whole GPU" in said
+    assert ended(me, job)["peak_mib"] == 7000
+    said = submit(me, "--coloc=auto", "--hold", script(me, f"again-{framework}", work))[1]
+    assert "1 earlier run of this script used 7000 MiB at most" in said
+
+    own = "XLA_PYTHON_CLIENT_PREALLOCATE=true TF_FORCE_GPU_ALLOW_GROWTH=false"
+    path = script(me, f"own-{framework}", f"env {own} {work}")
+    job, _ = submit(me, "--coloc=auto", path)
+    assert ended(me, job)["peak_mib"] > 28000
+    assert "nothing is learned from this run" in told(me, job)
+    assert (
+        "no earlier run of this script was measured"
+        in submit(me, "--coloc=auto", "--hold", path)[1]
+    )
 
 
 @pytest.mark.timeout(120)

@@ -155,6 +155,22 @@ def test_a_user_cannot_hold_the_hooks_lock(lab: Lab, running: tuple[Desk, int]) 
             assert "Permission denied" in done.stderr, done
 
 
+def test_a_user_reads_nothing_of_others_jobs(lab: Lab, running: tuple[Desk, int]) -> None:
+    """Its name, the path of its log, what it uses: what PrivateData hides stands on the node."""
+    _, job_id = running
+    jobs = jobs_dir(lab)
+    use = jobs / "use" / f"{job_id}.0.json"
+    until(use.exists, 30, "the agent has written its record")
+    files = [*jobs.glob(f"{job_id}.*"), use, *jobs.glob("mps/*/jobs/*"), *jobs.glob("mps/*/*.json")]
+    assert len(files) >= 6
+    for file in files:
+        done = lab.run(["cat", str(file)], user=lab.users[1], check=False)
+        assert "Permission denied" in done.stderr, file
+    for folder in (jobs, jobs / "use", *jobs.glob("mps/*/jobs")):
+        done = lab.run(["ls", str(folder)], user=lab.users[1], check=False)
+        assert "Permission denied" in done.stderr, folder
+
+
 @pytest.mark.parametrize(
     "name",
     ["../../../../tmp/coloc-owned", "%s%n%x", "$(touch /tmp/coloc-owned)", "a b;c'd\"e", "-rf"],

@@ -128,9 +128,12 @@ def test_two_users_on_one_gpu(lab: Lab) -> None:
 NEST = """
 import os
 os.chdir(os.environ["CUDA_MPS_LOG_DIRECTORY"])
-for _ in range(3000):
-    os.mkdir("d")
-    os.chdir("d")
+try:
+    for _ in range(3000):
+        os.mkdir("d")
+        os.chdir("d")
+except OSError:
+    pass
 print("nested")
 """
 
@@ -153,6 +156,74 @@ def test_a_user_who_nests_folders_in_the_log_of_mps(lab: Lab) -> None:
     until(lambda: list(old.iterdir()) == [], 90, "what was put away is removed")
     assert lab.daemon("agent-n1").alive()
     untouched(lab)
+
+
+#: fills the folder with 300 MiB and 5,000 files, as far as it can, and says how far
+FILL = """
+import os
+os.chdir(os.environ["CUDA_MPS_LOG_DIRECTORY"])
+mib = files = 0
+try:
+    with open("big", "wb", buffering=0) as file:
+        while mib < 300:
+            file.write(bytes(1 << 20))
+            mib += 1
+except OSError:
+    pass
+os.unlink("big")
+try:
+    for files in range(5000):
+        open(f"f{files}", "w").close()
+except OSError:
+    pass
+print("filled", mib, files, flush=True)
+"""
+
+
+def test_a_user_cannot_fill_what_slurmd_needs(lab: Lab) -> None:
+    """The folder of MPS lies below /run, where slurmd has its own files."""
+    me = desk(lab, 196)
+    script = lab.home(me.user) / "fill.py"
+    script.write_text(FILL)
+    job_id = me.submit("--mem=500", wrap=f"/usr/bin/python3 {script}")
+    lab.wait(job_id, "COMPLETED", 60)
+    mib, files = map(int, lab.output(job_id).partition("filled")[2].split()[:2])
+    assert mib <= 32 and files <= 1024
+    until(lambda: daemons(lab) == [], 30, "the daemon goes")
+    untouched(lab)
+
+
+#: tries to take over each process of its user's whose pid it is told
+ATTACH = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for pid in map(int, sys.argv[1:]):
+    if libc.ptrace(16, pid, 0, 0) == 0:
+        print("attached", pid, flush=True)
+    try:
+        os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
+        print("memory", pid, flush=True)
+    except OSError:
+        pass
+print("tried", flush=True)
+"""
+
+
+def test_a_job_cannot_take_the_daemon_of_its_user_over(lab: Lab) -> None:
+    """Code in it would be in no job's cgroup, and no Epilog would end it."""
+    me = desk(lab, 197)
+    stays = me.submit("--mem=50", wrap=me.train(memory_mib=3000, smact=0.1, work_s=600))
+    until(lambda: "step " in lab.output(stays), 40, "it trains")
+    script = lab.home(me.user) / "attach.py"
+    script.write_text(ATTACH)
+    pids = " ".join(map(str, daemons(lab)))
+    job_id = me.submit("--mem=50", wrap=f"/usr/bin/python3 {script} {pids}")
+    lab.wait(job_id, "COMPLETED", 60)
+    out = lab.output(job_id)
+    assert "tried" in out
+    assert "attached" not in out and "memory" not in out
+    lab.run(["scancel", str(stays)])
+    until(lambda: daemons(lab) == [], 30, "the daemon goes")
 
 
 def test_what_outlives_its_job_is_ended_beside_a_neighbour(lab: Lab) -> None:

@@ -92,6 +92,38 @@ def limits(place: Place) -> list[Found]:
     ]
 
 
+def server_limit(place: Place) -> list[Found]:
+    """Our own limit of the server, for a client that unsets its own; and what the daemon lacks."""
+    from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
+
+    run_dir = place.scratch / "limit"
+    run_dir.mkdir(mode=0o755)
+    gpu = Gpu(run_dir, place.gpu.uuid, place.control, place.environment())
+    jobs = [MpsJob(job, 0, place.uid, place.uid) for job in (1, 2)]
+    for job in jobs:
+        (run_dir / f"{job.job_id}.json").write_text("{}")
+    try:
+        _, pipe = gpu.join(jobs[0], Rules(), LIMIT_MIB)
+        if pipe is None:
+            return [untested("the server's limit", "MPS cannot be set up")]
+        first = gpu.bound_mib(jobs[0])
+        over = _trains(place, pipe.parent, TOO_MUCH_MIB)
+        gpu.join(jobs[1], Rules(), 2 * LIMIT_MIB)  # there is a server now
+        second = gpu.bound_mib(jobs[1])
+        fits = _trains(place, pipe.parent, TOO_MUCH_MIB)
+        lacks = "; ".join(gpu.lacks)
+    finally:
+        for job in jobs:
+            gpu.leave(job)
+    return [
+        judged("the server's limit reads back", first == LIMIT_MIB, f"{first} MiB"),
+        judged("it holds a client that has none of its own", _oom(over), _ended(over)),
+        judged("that of a running server, too", second == 2 * LIMIT_MIB, f"{second} MiB"),
+        judged("a larger share beside it", fits.code == 0, _ended(fits)),
+        judged("a daemon that its user cannot trace", "trace" not in lacks, lacks or "complete"),
+    ]
+
+
 def _ask(place: Place, folder: Path, text: str) -> str:
     done = subprocess.run(
         [place.control],

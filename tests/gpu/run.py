@@ -29,6 +29,7 @@ Check = Callable[[Place], list[Found]]
 CHECKS: tuple[tuple[str, Check, bool], ...] = (
     ("MPS", fence_checks.daemon, False),
     ("MPS limits", fence_checks.limits, False),
+    ("MPS server limit", fence_checks.server_limit, False),
     ("two users", fence_checks.two_users, False),
     ("ended clients", client_checks.ended, False),
     ("cgroup limits", fence_checks.kernel, False),

@@ -37,9 +37,10 @@ class Ended:
 @contextmanager
 def mps(place: Place, name: str = "m", uid: int | None = None) -> Iterator[tuple[Path, Process]]:
     """A control daemon by our own code: its folder and its process. Raises GpuError."""
-    folder = place.scratch / name
     who = Who(place.uid if uid is None else uid, place.uid if uid is None else uid)
-    process = daemon.start(place.control, folder, place.gpu.uuid, who, place.environment())
+    folder = place.scratch / name / who.name
+    folder.parent.mkdir(mode=0o755, exist_ok=True)
+    process = daemon.start(place.control, folder, place.gpu.uuid, who, place.environment()).process
     try:
         yield folder, process
     finally:

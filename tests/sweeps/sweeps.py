@@ -30,6 +30,20 @@ BUDGET = Sweep(
     ],
 )
 
+SIZE = Sweep(
+    "size",
+    "pool.size_by_smact: shares by memory, or by SM activity too, beside Slurm's two ways",
+    [
+        Way(
+            f"{policy}, {f'by activity, {budget}' if budget else 'by memory'}",
+            replace(NATIVE, size_budget=budget),
+            policy,
+        )
+        for policy in ("first-fit", "magm")
+        for budget in (None, 1.1, 1.4, 1.7, 2.0)
+    ],
+)
+
 MARGIN = Sweep(
     "margin",
     "estimate margin: chance that a job stays within its share",
@@ -111,4 +125,4 @@ RECOVERY = Sweep(
     ],
 )
 
-SWEEPS = (BUDGET, MARGIN, GATE, SHARING, POOL, RECOVERY)
+SWEEPS = (BUDGET, SIZE, MARGIN, GATE, SHARING, POOL, RECOVERY)

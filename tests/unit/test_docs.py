@@ -170,7 +170,8 @@ def wrong_keys(text: str) -> list[str]:
         found = re.match(r"([a-z]+)\.([a-z_]+)(?= = |$)", word)
         section = Config.model_fields.get(found[1]) if found else None
         fields = getattr(section and section.annotation, "model_fields", None)
-        if found and fields is not None and found[2] not in {*fields, "json"}:
+        names = {field.alias or name for name, field in (fields or {}).items()}
+        if found and fields is not None and found[2] not in {*names, "json", "c"}:
             wrong.append(word)
     return wrong
 

@@ -17,6 +17,8 @@ ENTRY_POINTS = {
     "spank_plugin_version",
     "slurm_spank_init",
     "slurm_spank_init_post_opt",
+    "slurm_spank_job_epilog",
+    "slurm_spank_job_prolog",
     "slurm_spank_task_init",
     "slurm_spank_task_post_fork",
 }
@@ -108,3 +110,8 @@ def test_pure_parts_under_the_sanitizers(build: Path) -> None:
     if probe.returncode != 0:
         pytest.skip("the compiler has no sanitizer libraries")
     assert "spank: all unit tests pass" in make(build, "check").stdout
+
+
+def test_changed_inputs_give_way_nowhere(tmp_path: Path) -> None:
+    """A short run of what `make fuzz` does for longer."""
+    make(tmp_path, "fuzz", "RUNS=2000")

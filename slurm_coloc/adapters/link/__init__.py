@@ -18,6 +18,12 @@ See docs/adr/0004 for what was weighed.
 - munge.py    credentials
 - frames.py   lines, session keys, the hello: no I/O
 - client.py   blocking clients of the hooks and the command line, TCP and Unix
+- source_port.py   root's connections come from a port of root's
 - stream.py   the agent's client on asyncio
+- agent_socket.py   how the node's hooks reach the agent
+- links.py    the agent's links for what hooks want
 - server.py   colocd's side
+- admission.py   its rates and places: no I/O
+- flood.py    what the kernel drops for it
+- turns.py    its threads that ask munged
 """

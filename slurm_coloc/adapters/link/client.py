@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.limited import limited
 from slurm_coloc.adapters.link.munge import Munge, MungeError
+from slurm_coloc.adapters.link.source_port import connected
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import DaemonUnreachable
 
@@ -193,7 +194,9 @@ class NetWire(Wire):
         found = limited(resolve, min(self._left(), connect_s))
         for number, (family, place) in enumerate(found, start=1):
             try:
-                self._connect(family, place, max(0.01, end - time.monotonic()))
+                limit_s = min(self._left(), max(0.01, end - time.monotonic()))
+                self._sock.close()
+                self._sock = connected(family, place, limit_s)
                 break
             except OSError:
                 if number == len(found):

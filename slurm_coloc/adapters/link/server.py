@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """colocd's TCP side of ``coloc/1``: who connects, and their requests, one after the other.
 
-Until its credential is accepted a connection costs little: it has one of few places, where the
-oldest of an address makes room for a newer one (an honest hello takes milliseconds, so an attacker
-cannot keep the places), and few threads at once ask munged. After that the caps are those of the
+Until its credential is accepted a connection costs little. New ones have a rate by their origin
+(admission.py): what is over it is closed as soon as it is accepted, without a task or a byte, and
+a flood is dropped by the kernel before that (flood.py). So many are accepted in a turn of the event
+loop, so that a flood cannot hold it. Within the rate a connection has one of few places, where the
+oldest of its own origin makes room first; origins that authenticated before have places of their
+own. Few threads at once ask munged, in turn for each origin. After that the caps are those of the
 Unix socket: so many connections for each ordinary user; root and SlurmUser are always let in.
 """
 
 import asyncio
 import secrets
+import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import structlog
 
 from slurm_coloc.adapters.link import frames
+from slurm_coloc.adapters.link.admission import Admission, Origin, Places, origin
+from slurm_coloc.adapters.link.flood import DROP_S, Dropped, detach
 from slurm_coloc.adapters.link.munge import Credential, Munge, MungeError
+from slurm_coloc.adapters.link.turns import Turns
 from slurm_coloc.core.peer import Connections, Peer
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ConfigError
@@ -28,12 +35,17 @@ HELLO_S = 5.0  # from the connection to the accepted credential
 IDLE_S = 90.0  # an agent's heartbeat comes every 20 s
 DECODE_S = 3.0
 DECODERS = 4  # threads that ask munged
-WAITING = 256  # connections without an accepted credential; of one address:
-WAITING_A_HOST = 16
-BACKLOG = 1024
+WAITING = 256  # connections without an accepted credential, of strangers and of known origins each
+WAITING_A_HOST = 16  # of them of one origin
+BACKLOG = 4096
+ACCEPTED_A_TURN = 64  # connections, about 1 ms: the loop does other work between
+STOP_S = 1.0  # for connections to end
+NO_FILES_S = 0.5  # pause where this process has no file descriptors left
 LOG_EVERY_S = 1.0
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close at once, keep nothing of the connection
 
 Answering = Callable[[Peer, bytes], Awaitable[bytes]]
+Task = asyncio.Task[None]
 
 
 class LinkServer:
@@ -52,43 +64,118 @@ class LinkServer:
         self._munge = munge
         self._answer = answer
         self._standby = standby
-        self._server: asyncio.Server | None = None
-        self._decoders = ThreadPoolExecutor(DECODERS, "munge")
-        # Connections without a credential yet, the oldest first, and the host of each.
-        self._waiting: dict[asyncio.StreamWriter, str] = {}
+        self._listeners: list[socket.socket] = []
+        self._decoders = Turns(DECODERS, "munge")
+        self._admission = Admission(time.monotonic())
+        self._dropped = Dropped()
+        self._strangers: Places[Task] = Places(WAITING, WAITING_A_HOST)
+        self._known: Places[Task] = Places(WAITING, WAITING_A_HOST)
         self._connections = Connections(trusted)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[Task] = set()
         self._logged_s, self._unlogged = 0.0, 0
 
     async def start(self) -> None:
         """Bind and listen; raises ConfigError."""
         try:
             host, port = address(self._listen)
-            self._server = await asyncio.start_server(
-                self._serve, host or None, port, limit=frames.MAX_LINE, backlog=BACKLOG
-            )
+            self._listeners = await _listeners(host, port)
         except (OSError, ValueError) as err:
             raise ConfigError(f"network.listen = {self._listen!r}: {err}") from err
+        for one in self._listeners:
+            asyncio.get_running_loop().add_reader(one, self._accept, one)
 
     async def stop(self) -> None:
         """Stop listening and end every connection."""
-        if self._server:
-            self._server.close()
-        for task in list(self._tasks):
+        for one in self._listeners:
+            asyncio.get_running_loop().remove_reader(one)
+            one.close()
+        self._listeners = []
+        for task in self._tasks:
             task.cancel()
-        self._decoders.shutdown(wait=False, cancel_futures=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_S)
+        self._decoders.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        host = str(writer.get_extra_info("peername", ("",))[0])
-        self._admit(writer, host)
+    def _accept(self, listener: socket.socket) -> None:
+        """Take what has connected, ACCEPTED_A_TURN at most: the rest comes in the next turn."""
+        now_s = time.monotonic()
+        for _ in range(ACCEPTED_A_TURN):
+            try:
+                sock, where = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as err:
+                self._log("", f"no connection can be accepted: {err.strerror or err}")
+                self._pause(listener)
+                return
+            host = str(where[0])
+            one = origin(host, where[1])
+            if self._admission.admit(one, now_s):
+                self._admit(sock, host, one, now_s)
+            else:
+                self._refuse(sock, host, one, now_s)
+
+    def _pause(self, listener: socket.socket) -> None:
+        """Wait until other connections have ended."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener)
+
+        def again() -> None:
+            if listener in self._listeners:
+                loop.add_reader(listener, self._accept, listener)
+
+        loop.call_later(NO_FILES_S, again)
+
+    def _refuse(self, sock: socket.socket, host: str, one: Origin, now_s: float) -> None:
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        sock.close()
+        self._log(host, "more new connections than its rate allows")
+        if self._admission.floods(one, now_s) and self._dropped.add(one, now_s):
+            self._apply_dropped()
+            asyncio.get_running_loop().call_later(DROP_S, self._expire_dropped)
+
+    def _expire_dropped(self) -> None:
+        if self._dropped.expire(time.monotonic()):
+            self._apply_dropped()
+
+    def _apply_dropped(self) -> None:
+        try:
+            self._dropped.apply(self._listeners)
+        except OSError as err:  # a flood then costs time: its connections are closed one by one
+            self._log("", f"the kernel takes no filter: {err.strerror or err}")
+
+    def _admit(self, sock: socket.socket, host: str, one: Origin, now_s: float) -> None:
+        """A task for the connection, and a place; who had it longest makes room."""
+        sock.setblocking(False)
+        detach(sock)
+        task = asyncio.get_running_loop().create_task(self._serve(sock, host, one))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        places = self._known if self._admission.knows(one, now_s) else self._strangers
+
+        def ended(task: Task) -> None:
+            places.leave(task, one)
+            if task.cancelled():  # before it began: nobody else closes the socket
+                sock.close()
+
+        task.add_done_callback(ended)
+        loser = places.enter(task, one)
+        if loser is not None:
+            loser.cancel()
+
+    async def _serve(self, sock: socket.socket, host: str, one: Origin) -> None:
+        try:
+            reader, writer = await asyncio.open_connection(sock=sock, limit=frames.MAX_LINE)
+        except (OSError, asyncio.CancelledError):
+            sock.close()
+            return
         uid: int | None = None
         try:
-            peer, session = await asyncio.wait_for(self._hello(reader, writer, host), HELLO_S)
-            self._waiting.pop(writer, None)
+            peer, session = await asyncio.wait_for(self._hello(reader, writer, host, one), HELLO_S)
+            self._authenticated(one)
             if not self._connections.enter(peer.uid):
                 writer.write(frames.refused("busy", "too many connections of this user"))
                 return
@@ -103,12 +190,20 @@ class LinkServer:
         except (TimeoutError, OSError, ValueError, asyncio.CancelledError):
             pass  # ValueError: a line over MAX_LINE
         finally:
-            self._waiting.pop(writer, None)
             if uid is not None:
                 self._connections.leave(uid)
+                self._admission.accepted(one, time.monotonic())
             writer.close()
             with suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
+
+    def _authenticated(self, one: Origin) -> None:
+        """The connection needs no place any more, and its origin is known from now on."""
+        self._admission.accepted(one, time.monotonic())
+        task = asyncio.current_task()
+        if task is not None:
+            self._known.leave(task, one)
+            self._strangers.leave(task, one)
 
     def _log(self, host: str, error: str) -> None:
         """A line in the log, one in a second: nobody may fill the disk from outside."""
@@ -119,28 +214,13 @@ class LinkServer:
         else:
             self._unlogged += 1
 
-    def _admit(self, writer: asyncio.StreamWriter, host: str) -> None:
-        """A place among the connections without a credential; the oldest makes room."""
-        self._waiting[writer] = host
-        same = [one for one, where in self._waiting.items() if where == host]
-        if len(same) > WAITING_A_HOST:
-            same[0].transport.abort()
-            self._waiting.pop(same[0])
-        elif len(self._waiting) > WAITING:
-            first = next(iter(self._waiting))
-            first.transport.abort()
-            self._waiting.pop(first)
-
     async def _hello(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, one: Origin
     ) -> tuple[Peer, frames.Session]:
         nonce = secrets.token_hex(16)
         writer.write(frames.greeting(nonce, standby=self._standby()))
         credential = frames.credential_in(await reader.readline())
-        loop = asyncio.get_running_loop()
-        found: Credential = await loop.run_in_executor(
-            self._decoders, self._munge.decode, credential, DECODE_S
-        )
+        found: Credential = await self._decoders.run(one, self._munge.decode, credential, DECODE_S)
         hello = frames.read_hello(found.payload)
         if not secrets.compare_digest(hello.nonce.encode(), nonce.encode()):
             raise frames.ProtocolError("the credential was made for another connection")
@@ -160,3 +240,32 @@ class LinkServer:
             answer = await self._answer(peer, session.open(line))
             writer.write(session.seal(answer.rstrip(b"\n")))
             await asyncio.wait_for(writer.drain(), IDLE_S)
+
+
+async def _listeners(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets on each address of ``host``, on all where it is ""; raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listeners: list[socket.socket] = []
+    try:
+        for family, place in dict.fromkeys((one[0], one[4]) for one in found):
+            try:
+                one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            except OSError:
+                continue  # the kernel has no IPv6
+            listeners.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(place)
+            one.listen(BACKLOG)
+            one.setblocking(False)
+        if not listeners:
+            raise OSError("no address to listen on")
+    except BaseException:
+        for each in listeners:
+            each.close()
+        raise
+    return listeners

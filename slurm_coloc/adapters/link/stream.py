@@ -3,11 +3,12 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters.link import frames
+from slurm_coloc.adapters.link import frames, source_port
 from slurm_coloc.adapters.link.client import HINT, Me, served_by, words
 from slurm_coloc.adapters.link.munge import MungeError
 from slurm_coloc.core.slurm.hosts import address
@@ -42,7 +43,8 @@ class Link:
     @classmethod
     async def _open(cls, target: str, me: Me) -> "Link":
         host, port = address(target)
-        reader, writer = await asyncio.open_connection(host or None, port, limit=2**20)
+        sock = await _connected(host, port)
+        reader, writer = await asyncio.open_connection(sock=sock, limit=2**20)
         link = cls(target, reader, writer)
         try:
             greeting = frames.read_greeting(await reader.readline())
@@ -77,12 +79,46 @@ class Link:
         assert self._session is not None
         return self._session.open(line)
 
+    def abort(self) -> None:
+        """End it at once; what was not sent is lost."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         try:
             await self._writer.wait_closed()
         except OSError:
             pass
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """A socket that is connected to the first address of ``host`` that takes it; raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)
+    for number, (family, _kind, _protocol, _name, place) in enumerate(found, start=1):
+        try:
+            return await _connect(family, place)
+        except OSError:
+            if number == len(found):
+                raise
+    raise OSError(f"{host}: no address")
+
+
+async def _connect(family: int, place: Any) -> socket.socket:
+    for sock, again in source_port.sockets(family):
+        try:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, place)
+        except OSError as err:
+            sock.close()
+            if not (again and source_port.is_taken(err)):
+                raise
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise AssertionError("the last socket has any port")
 
 
 class UnixLink(Link):

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.adapters.mps import processes, removal
+from slurm_coloc.adapters.mps import folder as place
+from slurm_coloc.adapters.mps import group, limits, processes, untraceable
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.errors import GpuError
 
@@ -34,35 +35,45 @@ class Who(NamedTuple):
         return str(self.uid) if self.uid else "all"
 
 
-def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str, str]) -> Process:
+class Started(NamedTuple):
+    """``lacks``: what the daemon could not be given here, in words: limits of its folder and
+    processes, protection from its user's debuggers."""
+
+    process: Process
+    lacks: list[str]
+
+
+def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str, str]) -> Started:
     """A daemon that sees this GPU (or MIG device) alone and listens. Raises GpuError or OSError;
     then nothing is left."""
     pipe, log = folder / "pipe", folder / "log"
     if len(os.fsencode(pipe)) > ROOM:
         raise GpuError(f"{pipe} is too long a name for a socket", "mps")
-    removal.remove(folder)  # of one that was killed
-    for each in (folder, pipe, log):
-        each.mkdir(mode=0o755)
-    for each in (log, pipe, folder):  # the folder last: then what is in it is the user's to change
-        os.chown(each, who.uid, who.gid, follow_symlinks=False)
+    group.end(folder)  # of one that was killed
+    place.take_away(folder)
+    lacks = [place.make(folder, who.uid, who.gid)]
+    apart = untraceable.prefix(who.uid, who.gid) if who.uid else []
+    if who.uid and not apart:
+        lacks.append("its user's processes can trace it")
     try:
         made = subprocess.Popen(
-            [control, "-f", *(() if who.uid else ("-multiuser-server",))],
+            [*apart, control, "-f", *(() if who.uid else ("-multiuser-server",))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=_environment(environ, uuid, pipe, log),
             cwd="/",
             start_new_session=True,  # slurmd ends the Prolog's process group
-            user=who.uid,
-            group=who.gid,
+            user=None if apart else who.uid,
+            group=None if apart else who.gid,
             extra_groups=[],
         )
     except OSError as err:
-        removal.remove(folder)
+        place.take_away(folder)
         raise GpuError(f"{control} cannot be started: {err.strerror}", "mps") from err
     began = processes.started(made.pid)
     process = Process(made.pid, began or 0)
+    lacks.append(group.put(folder, made.pid))
     end_s = time.monotonic() + START_S
     while not listens(pipe):
         ended = made.poll() is not None
@@ -71,7 +82,12 @@ def start(control: Path, folder: Path, uuid: str, who: Who, environ: Mapping[str
             why = "ended at once" if ended else f"did not listen within {START_S:.0f} s"
             raise GpuError(f"the MPS control daemon {why}", "mps")
         time.sleep(0.005)
-    return process
+    return Started(process, [one for one in lacks if one])
+
+
+def limit(control: Path, folder: Path, environ: Mapping[str, str], mib: int) -> bool:
+    """Hold each client to come to ``mib`` by the server; whether that reads back."""
+    return limits.apply(lambda text: _command(control, folder, text, environ), mib)
 
 
 def listens(pipe: Path) -> bool:
@@ -86,7 +102,7 @@ def listens(pipe: Path) -> bool:
 
 
 def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[str, str]) -> None:
-    """End the daemon's clients, send it ``quit``, kill what is left, and remove its folders.
+    """End the daemon's clients, send it ``quit``, kill what is left, and take its folder away.
     ``process``: the daemon as it was started, dead or alive; None where that is not known. Raises
     GpuError for what cannot be ended, OSError for folders that stay in their place."""
     left = processes.of_daemon(folder / "pipe", process)
@@ -96,9 +112,10 @@ def stop(control: Path, folder: Path, process: Process | None, environ: Mapping[
         processes.wait(process, QUIT_S)
         left.append(process)
     stubborn = [one for one in left if not processes.end(one, 0.5)]
+    group.end(folder)
     if stubborn:
         raise GpuError(f"an MPS daemon cannot be ended (pid {stubborn[0].pid})", "mps")
-    removal.remove(folder)
+    place.take_away(folder)
 
 
 def end_clients(
@@ -132,7 +149,7 @@ def _numbers(text: str) -> list[int]:
 def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str]) -> str:
     """The daemon's answer; "" where it gives none in time. The daemon's user runs the program."""
     try:
-        owner = folder.stat()
+        uid, gid = _owner(folder)
         done = subprocess.run(
             [control],
             input=f"{text}\n",
@@ -142,14 +159,21 @@ def _command(control: Path, folder: Path, text: str, environ: Mapping[str, str])
             timeout=COMMAND_S,
             env=_environment(environ, "", folder / "pipe", folder / "log"),
             cwd="/",
-            user=owner.st_uid,
-            group=owner.st_gid,
+            user=uid,
+            group=gid,
             extra_groups=[],
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
+
+
+def _owner(folder: Path) -> tuple[int, int]:
+    """User and group of a daemon: the user by the folder's name, which is root's to give."""
+    uid = int(folder.name) if folder.name.isascii() and folder.name.isdigit() else 0
+    status = (folder / "pipe").lstat()
+    return uid, status.st_gid if uid == 0 or (status.st_uid == uid and status.st_gid) else 65534
 
 
 def _environment(environ: Mapping[str, str], uuid: str, pipe: Path, log: Path) -> dict[str, str]:

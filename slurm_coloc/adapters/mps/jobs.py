@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_coloc.adapters.mps import daemon, processes
+from slurm_coloc.adapters.mps import daemon, limits, processes
 from slurm_coloc.adapters.mps.aside import aside
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.lock import locked
@@ -46,11 +46,12 @@ class MpsJob(NamedTuple):
 
 class _Record(NamedTuple):
     """The daemon that we started, dead or alive. ``ends``: it is being stopped. It may listen for
-    a while, but no job may use it any more."""
+    a while, but no job may use it any more. ``lacks``: see daemon.Started."""
 
     process: Process
     who: Who
     ends: bool = False
+    lacks: tuple[str, ...] = ()
 
 
 class Gpu(NamedTuple):
@@ -72,14 +73,17 @@ class Gpu(NamedTuple):
             name = hashlib.sha256(name.encode()).hexdigest()
         return self.run_dir / "mps" / name[:12]
 
-    def join(self, job: MpsJob, rules: Rules) -> tuple[Chosen, Path | None]:
+    def join(
+        self, job: MpsJob, rules: Rules, share_mib: int = 0, total_mib: int = 0
+    ) -> tuple[Chosen, Path | None]:
         """Let a job use the daemon, started where none runs: the method, and the pipe directory
-        under MPS. Never raises: whatever fails is a reason to take turns."""
+        under MPS. Never raises: whatever fails is a reason to take turns. ``share_mib``: what it
+        was promised, ``total_mib``: of the GPU; 0: not known."""
         try:
             if missing := self._missing(rules):
                 return chosen(rules, job.uid, (), missing), None
             with self._locked():
-                return self._join(job, rules)
+                return self._join(job, rules, share_mib, total_mib)
         except Exception as err:  # of whatever kind: a user has a hand in these folders
             if isinstance(err, GpuError):
                 why = err.message
@@ -107,7 +111,9 @@ class Gpu(NamedTuple):
             return ""
         return f"{self.control} is not on this node"
 
-    def _join(self, job: MpsJob, rules: Rules) -> tuple[Chosen, Path | None]:
+    def _join(
+        self, job: MpsJob, rules: Rules, share_mib: int, total_mib: int
+    ) -> tuple[Chosen, Path | None]:
         who = Who(0, 0) if rules.users == "all" else Who(job.uid, job.gid)
         others = [other for other in self._jobs() if other.name != job.name]
         found = chosen(rules, job.uid, {other.uid for other in others})
@@ -115,13 +121,43 @@ class Gpu(NamedTuple):
             return found, None
         if self._serves() != who.uid:
             self._stop()
-            process = daemon.start(self.control, self._of(who), self.uuid, who, self.environ)
-            self._write(_Record(process, who))
+            made = daemon.start(self.control, self._of(who), self.uuid, who, self.environ)
+            self._write(_Record(made.process, who, lacks=tuple(made.lacks)))
         for other in others:
             if other.job_id == job.job_id:  # an earlier run, without its Epilog
                 (self.folder / "jobs" / other.name).unlink(missing_ok=True)
-        (self.folder / "jobs" / job.name).touch(0o644)
+        limits.write(self._file(job), limits.Share(share_mib))
+        self._hold([*others, job], total_mib, new=job)
         return found, self._of(who) / "pipe"
+
+    def bound_mib(self, job: MpsJob) -> int | None:
+        """The most memory that the server let a process of this job have so far, as its limit was
+        read back; None where it was not, or the job does not use the daemon."""
+        return limits.read(self._file(job)).bound_mib
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What the daemon of this GPU could not be given, in words."""
+        with contextlib.suppress(GpuError):
+            if record := self._read():
+                return record.lacks
+        return ()
+
+    def _file(self, job: MpsJob) -> Path:
+        return self.folder / "jobs" / job.name
+
+    def _hold(self, jobs: list[MpsJob], total_mib: int, new: MpsJob | None = None) -> None:
+        """Set the server's limit to the largest share of these jobs, and note for each of them what
+        it was held to. ``new``: the one that just came."""
+        shares = {job: limits.read(self._file(job)) for job in jobs}
+        mib, record = limits.largest(shares.values(), total_mib), self._read()
+        if not mib or record is None:
+            return
+        held = daemon.limit(self.control, self._of(record.who), self.environ, mib)
+        for job, share in shares.items():
+            before = mib if job is new else share.bound_mib
+            bound = max(before, mib) if held and before is not None else None
+            limits.write(self._file(job), share._replace(bound_mib=bound))
 
     def leave(self, job: MpsJob, whose: Callable[[int], bool] | None = None) -> list[int]:
         """End a job's use of the daemon; the last job stops it, which goes on behind the caller
@@ -131,13 +167,25 @@ class Gpu(NamedTuple):
         if not self.folder.is_dir():
             return []
         with self._locked():
-            (self.folder / "jobs" / job.name).unlink(missing_ok=True)
-            if not self._jobs():
+            self._file(job).unlink(missing_ok=True)
+            others = self._jobs()
+            if not others:
                 aside(self._stop, PATIENCE_S)
-            elif whose and (record := self._read()) and processes.alive(record.process):
+                return []
+            self._hold(others, 0)  # may be less now; as it was, where one share is not known
+            if whose and (record := self._read()) and processes.alive(record.process):
                 folder = self._of(record.who)
                 return daemon.end_clients(self.control, folder, self.environ, whose)
             return []
+
+    def end_clients(self, whose: Callable[[int], bool]) -> list[int]:
+        """Have the daemon end the GPU work of clients before somebody ends their processes; the
+        pids of those that were ended. Without the hooks' lock, since a neighbour waits for the
+        memory: a daemon that is being stopped ends them anyway. Raises GpuError."""
+        record = self._read()
+        if record is None or not processes.alive(record.process):
+            return []
+        return daemon.end_clients(self.control, self._of(record.who), self.environ, whose)
 
     def reap(self) -> bool:
         """Stop the daemon where no job uses it any more; whether there was one. Raises GpuError
@@ -168,9 +216,10 @@ class Gpu(NamedTuple):
 
     def _write(self, record: _Record) -> None:
         plain = {**record.process._asdict(), "uid": record.who.uid, "uuid": self.uuid}
-        text = json.dumps(plain | {"ends": record.ends})
+        text = json.dumps(plain | {"ends": record.ends, "lacks": record.lacks})
         new = self.folder / ".daemon.json"
         new.write_text(text + "\n", encoding="ascii")
+        new.chmod(0o600)
         new.rename(self._record)
 
     def _read(self) -> _Record | None:
@@ -180,7 +229,8 @@ class Gpu(NamedTuple):
             if plain["uuid"] != self.uuid:
                 raise GpuError(f"{self.folder} is that of another GPU ({plain['uuid']})", "mps")
             process = Process(int(plain["pid"]), int(plain["started"]))
-            return _Record(process, Who(int(plain["uid"]), 0), bool(plain.get("ends")))
+            lacks = tuple(str(one) for one in plain.get("lacks", ()))
+            return _Record(process, Who(int(plain["uid"]), 0), bool(plain.get("ends")), lacks)
         return None
 
     def _serves(self) -> int | None:
@@ -207,8 +257,12 @@ class Gpu(NamedTuple):
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Prologs and Epilogs of several jobs run at once. Raises GpuError after LOCK_S."""
-        for folder in (self.run_dir / "mps", self.folder, self.folder / "jobs"):
-            folder.mkdir(mode=0o755, exist_ok=True)
+        # Others pass through to their pipe, and see nothing of whose jobs are there.
+        modes = {self.run_dir / "mps": 0o711, self.folder: 0o711, self.folder / "jobs": 0o700}
+        for folder, mode in modes.items():
+            folder.mkdir(mode=mode, exist_ok=True)
+            if folder.stat().st_mode & 0o777 != mode:  # of an earlier release, or by the umask
+                folder.chmod(mode)
         with locked(self.folder / "lock", LOCK_S) as taken:
             if not taken:
                 raise GpuError(f"{self.folder} is in use by another hook", "mps")

@@ -67,6 +67,21 @@ def find(
     return Found(pid, stat.started, uid, stat.name, job_id)
 
 
+def of_job(job_id: int, uid: int, most: int = 512) -> list[int]:
+    """The pids of a job's processes, among the first ``most`` of its user's on this node."""
+    found, looked = [], 0
+    for name in os.listdir(PROC):  # noqa: PTH208
+        if not name.isdigit() or uid_of(int(name)) != uid:
+            continue
+        looked += 1
+        if looked > most:
+            break
+        one = find(int(name), {job_id: uid}.get)
+        if one is not None and one.job_id == job_id:
+            found.append(one.pid)
+    return found
+
+
 def is_helper(found: Found) -> bool:
     """Whether it is a program of MPS. Told by its file where that can be read: a name is its
     user's."""

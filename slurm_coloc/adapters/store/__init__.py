@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from slurm_coloc.adapters.store.culprits import Culprits
 from slurm_coloc.adapters.store.lists import ArrayPlans, Putbacks, Recoveries, Slots, Stretches
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.queries import Queries
@@ -23,7 +24,7 @@ from slurm_coloc.core.records.runs import Event
 from slurm_coloc.errors import ConfigError
 
 # What belongs to a decision, its runs last.
-OF_DECISION = ("events", "work", "siblings", "putbacks", "slots", "stretches", "runs")
+OF_DECISION = ("events", "work", "siblings", "putbacks", "slots", "stretches", "culprits", "runs")
 FORGOTTEN_AT_ONCE = 200  # rows in one go: submissions wait for it
 
 
@@ -33,6 +34,7 @@ class Store:
     def __init__(self, db: Database) -> None:
         self._db = db
         self.arrays = ArrayPlans(db)
+        self.culprits = Culprits(db)
         self.decisions = Decisions(db)
         self.peaks = Peaks(db)
         self.putbacks = Putbacks(db)

@@ -26,7 +26,12 @@ class Queries:
                        decisions.reason, decisions.shards, decisions.shard_mib,
                        decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
                        decisions.estimator, decisions.made_s, decisions.smact,
-                       work.way AS retry_way, work.cause AS retry_cause
+                       work.way AS retry_way, work.cause AS retry_cause,
+                       (SELECT job_id FROM culprits WHERE victim_decision = runs.decision
+                          AND victim_job = runs.job_id AND victim_restart = runs.restart - 1
+                       ) AS retry_culprit,
+                       (SELECT count(*) FROM culprits WHERE decision = runs.decision
+                          AND job_id = runs.job_id AND restart = runs.restart) AS victims
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
                   AND work.restart = runs.restart - 1
@@ -43,7 +48,9 @@ class Queries:
             self._db,
             """SELECT runs.uid AS uid, count(*) AS runs,
                  sum(runs.share_mib > 0) AS shared, sum(runs.outcome = 'completed') AS completed,
-                 sum(runs.outcome = 'oom-gpu') AS oom, sum(runs.outcome = 'put-back') AS put_back,
+                 sum(runs.outcome = 'oom-gpu') AS oom,
+                 sum(runs.outcome = 'put-back'
+                     OR coalesce(runs.verdict, '') IN ('requeue', 'requeue-victim')) AS put_back,
                  sum(runs.end_s - coalesce(runs.start_s, runs.end_s)) / 3600.0 AS hours,
                  count(iif(known, 1, NULL)) AS measured,
                  coalesce(sum(iif(known, runs.peak_mib, 0)), 0) AS peak_mib,

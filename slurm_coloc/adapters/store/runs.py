@@ -38,10 +38,13 @@ class Decisions(Table[StoredDecision]):
         sql = "SELECT 1 FROM decisions WHERE bound = 0 AND (? IS NULL OR uid = ?) LIMIT 1"
         return bool(self._values(sql, uid, uid))
 
-    def bind(self, decision_id: str, job_id: int) -> None:
-        """The job of a decision has been seen."""
-        sql = "UPDATE decisions SET job_id = coalesce(job_id, ?), bound = 1 WHERE id = ?"
-        self._write(sql, job_id, decision_id)
+    def bind(self, decision_id: str, job_id: int, partition: str | None = None) -> None:
+        """The job of a decision has been seen; ``partition``: that it got, where it named none."""
+        self._write(
+            """UPDATE decisions SET job_id = coalesce(job_id, ?), bound = 1,
+                 partition = coalesce(partition, ?) WHERE id = ?""",
+            *(job_id, partition, decision_id),
+        )
 
     def abandon(self, before_s: float) -> int:
         """Give up decisions made before ``before_s`` that never became a job."""
@@ -62,9 +65,11 @@ class Runs(Table[Run]):
         self._write(
             f"""UPDATE runs SET uid = ?, submit_s = coalesce(?, submit_s), state = ?,
                   node = coalesce(?, node), tres = coalesce(?, tres),
-                  start_s = coalesce(?, start_s)
+                  start_s = coalesce(?, start_s), array_job_id = coalesce(?, array_job_id),
+                  array_task = coalesce(?, array_task)
                 WHERE {_RUN} AND open = 1""",
             *(run.uid, run.submit_s, run.state, run.node, run.tres, run.start_s),
+            *(run.array_job_id, run.array_task),
             *run.key,
         )
 
@@ -83,9 +88,18 @@ class Runs(Table[Run]):
         """Runs that have not ended as far as we know, oldest first."""
         return self._where("open = 1 ORDER BY job_id, restart")
 
+    def launched_on(self, uuids: Collection[str]) -> list[Run]:
+        """Open runs that a Prolog saw on one of these GPUs."""
+        began = self._where("open = 1 AND gpu_uuids IS NOT NULL")
+        return [run for run in began if not set(uuids).isdisjoint(run.gpu_uuids or ())]
+
     def of_job(self, job_id: int) -> list[Run]:
         """All runs of a job id, of all decisions (ids start again after ``slurmctld -c``)."""
         return self._where("job_id = ? ORDER BY rowid", job_id)
+
+    def of_task(self, array_job_id: int, task: int) -> list[Run]:
+        """All runs of an array's task."""
+        return self._where("array_job_id = ? AND array_task = ? ORDER BY rowid", array_job_id, task)
 
     def followed_users(self) -> set[int]:
         """Users with a decision whose job was not seen yet, or with a run that goes on."""

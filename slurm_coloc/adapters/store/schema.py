@@ -130,6 +130,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # 7: the priority that a job had when its node's gate put it back
     ("ALTER TABLE putbacks ADD COLUMN base INTEGER NOT NULL DEFAULT 0",),
+    # 8: runs that held more than they were promised and ended a neighbour by it
+    (
+        """CREATE TABLE culprits (
+             decision TEXT NOT NULL, job_id INTEGER NOT NULL, restart INTEGER NOT NULL,
+             uid INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+             victim_decision TEXT NOT NULL, victim_job INTEGER NOT NULL,
+             victim_restart INTEGER NOT NULL, held_mib INTEGER NOT NULL,
+             promised_mib INTEGER NOT NULL, at_s REAL NOT NULL,
+             PRIMARY KEY (victim_decision, victim_job, victim_restart))""",
+        "CREATE INDEX culprits_by_run ON culprits (decision, job_id, restart)",
+        "CREATE INDEX culprits_by_model ON culprits (uid, fingerprint, at_s)",
+    ),
+    # 9: the names of array tasks
+    (
+        "ALTER TABLE runs ADD COLUMN array_job_id INTEGER",
+        "ALTER TABLE runs ADD COLUMN array_task INTEGER",
+        "CREATE INDEX runs_by_task ON runs (array_job_id, array_task)"
+        " WHERE array_job_id IS NOT NULL",
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.slurm import connect
+from slurm_coloc.admin.doctor import sharing
 from slurm_coloc.admin.rules import placement as steerchecks
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.admin.rules.slurm_conf import Conf, value
@@ -17,6 +18,7 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import present
 from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import ColocError, SlurmError
@@ -38,8 +40,10 @@ def checks(
         names = ", ".join(sorted(registry()))
         text = f"placement.policy = {place.policy!r}"
         yield Finding("placement-policy", Status.FAIL, text, f"choose one of {names}")
+    yield from sharing.checks(config, shape, limits)
     if place.mode == "native":
-        yield from steerchecks.native(conf, node_gate=place.node_gate, gate=place.smact_gate)
+        yield steerchecks.native(conf, shape.release, place.idle_first, _whole(config, shape))
+        yield from steerchecks.native_gate(conf, node_gate=place.node_gate, gate=place.smact_gate)
         if place.node_gate:
             yield _figures(config)
         return
@@ -64,6 +68,23 @@ def checks(
         if way_of(shape) is Way.EXTRA:
             yield _figures(config)
         yield _steps(config, shape)
+
+
+def _whole(config: Config, shape: ClusterShape) -> int | None:
+    """Jobs that have or want whole GPUs where shares are; None where the queue is not known."""
+    parts = {name for node in shape.nodes if node.shards for name in node.partitions}
+    try:
+        queue = asyncio.run(connect(config.daemon, briefly=True).queue())
+    except SlurmError:
+        return None
+    return sum(
+        any(
+            count_of(tres, "gpu")
+            for tres in (job.tres_per_node, job.tres_per_task, job.tres_per_job)
+        )
+        and not parts.isdisjoint(job.partition.split(","))
+        for job in queue
+    )
 
 
 def _figures(config: Config) -> Finding:

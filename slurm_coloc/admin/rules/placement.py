@@ -8,21 +8,40 @@ from slurm_coloc.admin.rules.slurm_conf import Conf, words
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import PARAMETER
 from slurm_coloc.core.place.steerable import refusals
+from slurm_coloc.core.place.steering import IdleFirst
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
+from slurm_coloc.core.slurm.releases import LEAST_LOADED, Release, shown
 
 SHOWN = 4
 
 
-def native(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
-    """What Slurm itself does with shares."""
+def native(conf: Conf, release: Release, idle_first: IdleFirst, whole: int | None) -> Finding:
+    """What Slurm itself does with shares, beside placement.idle_first. ``whole``: jobs that have or
+    want whole GPUs of the nodes that share, None where that is not known; with "auto" idle GPUs
+    come first while there are none, as in steered placement."""
+    name, line = "placement", "slurm.conf: SelectTypeParameters=...,LL_SHARED_GRES"
     least = "ll_shared_gres" in words(conf, "SelectTypeParameters")
-    text = (
-        "LL_SHARED_GRES: the GPU with the largest free part"
-        if least
-        else "first fit: one GPU fills before the next (LL_SHARED_GRES would spread)"
-    )
-    yield Finding("placement", Status.OK, f"native, {text}")
+    text = "native, first fit: one GPU fills before the next"
+    if least:
+        text = "native, LL_SHARED_GRES: the GPU with the largest free part"
+    if idle_first is True and not least:
+        if not LEAST_LOADED.holds(release):
+            line = f"Slurm {shown(LEAST_LOADED.first)} and later; or placement.idle_first = false"
+        return Finding(name, Status.WARN, f"{text}, but placement.idle_first is true", line)
+    if idle_first is False and least:
+        todo = "slurm.conf: SelectTypeParameters without LL_SHARED_GRES"
+        return Finding(name, Status.WARN, f"{text}, but placement.idle_first is false", todo)
+    if idle_first == "auto" and not least and whole == 0 and LEAST_LOADED.holds(release):
+        text += " while others are idle, and no job here wants whole GPUs (placement.idle_first)"
+        return Finding(name, Status.WARN, text, f"{line}; or placement.idle_first = false")
+    if idle_first == "auto" and least and whole:
+        text += f"; {whole} jobs want whole GPUs, and shares take idle ones first"
+    return Finding(name, Status.OK, text)
+
+
+def native_gate(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:
+    """Whether Slurm keeps shared jobs off busy nodes."""
     if node_gate:
         good = PARAMETER in words(conf, "SchedulerParameters")
         text = f"placement.node_gate without {PARAMETER}: it does nothing"

@@ -81,13 +81,15 @@ job_requeue = Setting(
     "only jobs whose request was rewritten get Requeue=1; slurm.conf: JobRequeue=1 for all",
     Status.WARN,
 )
-# A requeue truncates the job's log, unless the open mode is append.
+# A requeue truncates the job's log, unless the open mode is append; whether that is for all jobs is
+# the site's choice (docs/adr/0003).
 file_append = Setting(
     "job-file-append",
     "JobFileAppend",
     lambda conf: value(conf, "JobFileAppend") == "1",
-    "a requeue truncates the log of the run that failed; slurm.conf: JobFileAppend=1",
-    Status.WARN,
+    "a job that is put back begins its log anew; etc/cli_filter.lua appends for --coloc jobs alone,"
+    " JobFileAppend=1 in slurm.conf for all jobs",
+    Status.NA,
 )
 # Recovery acts on a job that has FAILED: slurmctld must still know it.
 min_job_age = Setting(

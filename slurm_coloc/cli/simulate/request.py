@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slurm_coloc.cli.simulate.scenario import Scenario
-from slurm_coloc.config import PoolConfig, load_config
+from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.place.interference import model as interference
 from slurm_coloc.core.place.placing import Conditions, Policy
 from slurm_coloc.errors import UsageFault
@@ -28,6 +28,8 @@ from slurm_coloc.sim.trace import TraceJob
 
 #: How Slurm itself places shares (select/cons_tres without LL_SHARED_GRES): what an admin gets now.
 PLACED_TODAY = "first-fit"
+#: with LL_SHARED_GRES
+SPREAD_TODAY = "magm"
 SOURCES = ("trace", "sacct", "philly", "helios")
 DEFAULT_GPUS = "4xa100-40gb"
 EXCLUSIVE = "exclusive"
@@ -89,12 +91,12 @@ class Request:
 def request_of(scenario: Scenario) -> Request:
     """Read the jobs and lay out the GPUs; raises UsageFault."""
     own = _source(scenario) != "trace"
-    pool = load_config().pool
+    config = load_config()
     compares = bool(scenario.compare) or len(scenario.policy) > 1
     return Request(
-        world=_world(scenario, pool.margin_mib),
-        setting=_setting(scenario, pool, own),
-        policies=_policies(scenario, PLACED_TODAY if own else BEST),
+        world=_world(scenario, config.pool.margin_mib, _needs_for_sharing(config) if own else ()),
+        setting=_setting(scenario, config, own),
+        policies=_policies(scenario, placed_by(config) if own else BEST),
         compares=compares,
         estimator=scenario.estimator or ("error:0.1" if own else "oracle"),
         runs=scenario.runs,
@@ -113,13 +115,23 @@ def _source(scenario: Scenario) -> str:
     return given[0]
 
 
-def _setting(scenario: Scenario, pool: PoolConfig, own: bool) -> Setting:
-    """All that is assumed. ``own``: the jobs are those of an accounting file."""
+def placed_by(config: Config) -> str:
+    """The policy that a site's own shares are placed by: steered its own, natively Slurm's."""
+    place = config.placement
+    if place.mode == "steered":
+        return place.policy
+    return SPREAD_TODAY if place.idle_first is True else PLACED_TODAY
+
+
+def _setting(scenario: Scenario, config: Config, own: bool) -> Setting:
+    """All that is assumed. ``own``: the jobs are those of an accounting file, and the site's own
+    keys say who shares, with whom, and how large a share is."""
     keys, order, nodes = scenario.conditions, scenario.queue, scenario.nodes
+    pool, sharing = config.pool, config.sharing
     conditions = keys.model_dump() | {
         "jobs": keys.jobs or pool.max_jobs_per_gpu,
-        "share_with": keys.share_with or ("user" if own else "anyone"),
-        "budget": pool.compute_budget if keys.budget is None and own else keys.budget,
+        "share_with": keys.share_with or (sharing.with_ if own else "anyone"),
+        "idle_first": keys.idle_first or (own and _steered_idle_first(config)),
     }
     return Setting(
         conditions=Conditions(**conditions),
@@ -138,8 +150,14 @@ def _setting(scenario: Scenario, pool: PoolConfig, own: bool) -> Setting:
         run_error=order.run_error,
         logs=order.logs,
         pool=scenario.pool,
+        size_budget=pool.compute_budget if own and pool.size_by_smact else None,
         **scenario.memory.model_dump(),
     )
+
+
+def _steered_idle_first(config: Config) -> bool:
+    """Whether steering would use idle GPUs first whatever waits; natively the policy does it."""
+    return config.placement.mode == "steered" and config.placement.idle_first is True
 
 
 def _policies(scenario: Scenario, default: str) -> list[Policy]:
@@ -151,8 +169,19 @@ def _policies(scenario: Scenario, default: str) -> list[Policy]:
     ]
 
 
-def _world(scenario: Scenario, margin_mib: int) -> World:
-    """The jobs and the GPUs. ``margin_mib``: that is left of each GPU."""
+def _needs_for_sharing(config: Config) -> Sequence[str]:
+    """What the site must have for its sharing.with, natively."""
+    if config.placement.mode == "steered" or config.sharing.with_ == "anyone":
+        return ()
+    return (
+        f'sharing.with = "{config.sharing.with_}" needs steered placement, or ExclusiveUser, under'
+        " which whole nodes are one user's and jobs wait longer than here",
+    )
+
+
+def _world(scenario: Scenario, margin_mib: int, also: Sequence[str] = ()) -> World:
+    """The jobs and the GPUs. ``margin_mib``: that is left of each GPU; ``also``: what else a reader
+    must know."""
     said: list[str] = []
     if scenario.trace is not None:
         jobs = read_trace(scenario.trace, said)
@@ -169,7 +198,7 @@ def _world(scenario: Scenario, margin_mib: int) -> World:
     machine = parse_machine(scenario.gpus or _gpus_of(past, said), margin_mib=margin_mib)
     gpu_mib = _largest_mib(machine)
     filled = fill(past, assumed, scenario.seed, gpu_mib)
-    said += filled.said
+    said += [*filled.said, *also]
     return World(filled.jobs, machine, said, past, assumed, gpu_mib)
 
 

@@ -49,12 +49,12 @@ class ConditionKeys(Section):
         None, "Most jobs on a GPU. Default: pool.max_jobs_per_gpu.", "--jobs-per-gpu", ge=1, le=48
     )
     share_with: Literal["user", "account", "anyone"] | None = _option(
-        None, "Who may share a GPU: user, account or anyone. Default: anyone; with --sacct user."
+        None,
+        "Who may share a GPU: user, account or anyone. Default: anyone; with --sacct sharing.with.",
     )
     budget: float | None = _option(
         None,
-        "Most that the SM activities (alone) of a GPU's jobs may add up to. Default: none; "
-        "with --sacct pool.compute_budget.",
+        "Most that the SM activities (alone) of a GPU's jobs may add up to. Default: none.",
         ge=0.0,
     )
     max_slowdown: float | None = _option(

@@ -23,8 +23,12 @@ from slurm_coloc.core.decide.slices import or_slice
 from slurm_coloc.core.slurm.cluster import (
     ClusterShape,
     SharedGpu,
+    features_fit,
     fewest_cpus,
+    keeps_users_apart,
     may_get_unshared_nodes,
+    nodes_of,
+    plain,
     shared_gpus,
     suspends,
     wanted_partitions,
@@ -59,7 +63,9 @@ def exclusive(reason: Reason, detail: str = "") -> Decision:
     return Decision(Action.EXCLUSIVE, reason, detail=detail)
 
 
-def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> Decision:
+def _reserve(
+    question: Question, kinds: tuple[SharedGpu, ...], shape: ClusterShape, rules: Rules
+) -> Decision:
     """Shards on the smallest of ``kinds`` that holds the job with room to spare. ``kinds``: those
     that the job may get, smallest first."""
     if question.policy != "collocate":
@@ -67,6 +73,8 @@ def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> 
     estimate = question.estimate
     if estimate is None:
         return exclusive(question.no_estimate, question.detail)
+    if question.held_more:
+        return exclusive(Reason.HELD_MORE, question.held_more)
     if not kinds:
         return exclusive(Reason.NO_SHARED_GPU)
     typed = question.request.demand.type
@@ -82,9 +90,35 @@ def _reserve(question: Question, kinds: tuple[SharedGpu, ...], rules: Rules) -> 
         named = typed or (kind.type if position else None)
         if position and named is None:
             break
+        if why := _not_apart(question.request, shape, rules):
+            return exclusive(Reason.SHARING_WITH, why)
         return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
     largest_mib = kinds[-1].shards * rules.sizing.shard_mib
     return exclusive(Reason.FILLS_GPU, f"{estimate.upper_mib} MiB of {largest_mib} MiB")
+
+
+def _not_apart(request: JobRequest, shape: ClusterShape, rules: Rules) -> str:
+    """Why nothing would keep a share of this job off other users' GPUs; "" where something does, or
+    where the site does not ask for it (sharing.with).
+
+    Slurm places shares by their count alone. Users are kept apart by ExclusiveUser of the
+    partition, or by colocd's pins; without a pin a job asks for a whole GPU there
+    (flow/place/at_submit).
+    """
+    if rules.share_with == "anyone":
+        return ""
+    names = wanted_partitions(request, shape)
+    left = [name for name in names if not keeps_users_apart((name,), shape)]
+    if not left and names:
+        return ""
+    if not rules.steered:
+        return f"partition {', '.join(left) or 'unknown'} has no ExclusiveUser=YES"
+    if request.reservation or not plain(request.features):
+        return "colocd pins no job with a reservation or a complex constraint"
+    there = [node for node in nodes_of(request, shape) if node.name in rules.steered]
+    if not any(features_fit(request.features, node.features) for node in there):
+        return "none of its nodes is steered"
+    return ""
 
 
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
@@ -156,7 +190,7 @@ def decide(question: Question, shape: ClusterShape, rules: Rules) -> Decision:
         return early
     gpus = request.demand.gpus
     kinds = shared_gpus(request, request.demand.type, shape, rules.pool, gpus)
-    decision = or_slice(_reserve(question, kinds, rules), question, shape, rules)
+    decision = or_slice(_reserve(question, kinds, shape, rules), question, shape, rules)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision
     return replace(decision, gpus=gpus, detail=f"on each of {gpus} GPUs")

@@ -7,6 +7,7 @@ from typing import Literal
 
 from slurm_coloc.core.codes import Code
 from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.place.placing import ShareWith
 
 Method = Literal["auto", "mps", "streams", "mig"]
 
@@ -66,7 +67,12 @@ class Reason(Code):
     NO_SHARED_GPU = "no-shared-gpu", "no GPU that this job may get is shared"
     FILLS_GPU = "fills-gpu", "the job needs a whole GPU"
     HISTORY_OOM = "history-oom", "the same model ran out of GPU memory before in such a share"
+    HELD_MORE = "held-more", "a job of this model held more than its share and ended a neighbour"
     NO_SHAPE = "no-shape", "colocd does not know the cluster yet"
+    SHARING_WITH = (
+        "sharing-with",
+        "nothing here keeps a share off other users' GPUs (sharing.with)",
+    )
     LIMIT = "limit", "as a share it could never start under a limit"
     MAX_SLOWDOWN = "max-slowdown", "no share can keep its --coloc-max-slowdown"
 
@@ -110,7 +116,8 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class Question:
     """One submission: the request, and the estimate or why there is none. ``oom_mib``: the largest
-    share in which the same model ran out of memory before; ``policy``: --coloc-policy."""
+    share in which the same model ran out of memory before; ``policy``: --coloc-policy;
+    ``held_more``: why this model does not share for a while, "" where it may."""
 
     request: JobRequest
     estimate: Estimate | None = None
@@ -118,6 +125,7 @@ class Question:
     detail: str = ""
     oom_mib: int | None = None
     policy: str = "collocate"
+    held_more: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,11 @@ class Sizing:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The part of the configuration that decides. ``pool``: partitions whose GPUs may be shared, ()
-    for all that have shards; ``method``: of [sharing]."""
+    for all that have shards; ``method`` and ``share_with``: of [sharing]; ``steered``: the nodes on
+    which colocd pins jobs to GPUs."""
 
     sizing: Sizing
     pool: tuple[str, ...] = ()
     method: Method = "auto"
+    share_with: ShareWith = "anyone"
+    steered: frozenset[str] = frozenset()

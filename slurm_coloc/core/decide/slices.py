@@ -14,8 +14,14 @@ from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.slurm.cluster import ClusterShape, MigType, mig_types
 from slurm_coloc.core.slurm.releases import MIG_STAYS
 
-#: reasons that depend on the job's memory
-BY_MEMORY = (Reason.FITS, Reason.NO_SHARED_GPU, Reason.FILLS_GPU, Reason.HISTORY_OOM)
+#: reasons that do not forbid a MIG device, which is nobody else's
+BY_MEMORY = (
+    Reason.FITS,
+    Reason.NO_SHARED_GPU,
+    Reason.FILLS_GPU,
+    Reason.HISTORY_OOM,
+    Reason.SHARING_WITH,
+)
 
 # An idle MIG device of an H100 showed 13 to 38 MiB in use (nvidia-smi, driver 560): a program finds
 # less than the profile's list says.

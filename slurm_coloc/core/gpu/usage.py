@@ -37,6 +37,29 @@ def own_peak(records: Sequence[Record], start_s: float | None, end_s: float) -> 
     return OwnPeak(max(held), all(complete) and (len(complete) == len(records) or not late))
 
 
+# JAX takes 75 % of the card at its first operation, TensorFlow all that it can get, and neither
+# gives any back (their documentation: "GPU memory allocation", "Limiting GPU memory growth").
+TAKEN_RATIO, FLAT_RATIO = 0.7, 0.98
+
+
+def taken_at_once(records: Sequence[Record]) -> bool:
+    """Whether a run's memory looks like that of a framework that takes a GPU at its start: most of
+    the GPU from one step of its series to the next, and the same until its end. Then its peak does
+    not tell what the model needs. A training that needs that much all the time looks alike. False
+    where the size of the GPU or the series is not known."""
+    for record in records:
+        series = (record.get("series") or {}).get("memory_mib") or ()
+        held = [mib for mib in series if mib]
+        total = max((gpu.get("total_mib") or 0 for gpu in record["gpus"]), default=0)
+        if not total or not held or max(held) < TAKEN_RATIO * total:
+            continue
+        # The first step may be of the time before, the last one of the end.
+        inner = held[1:-1] or [max(held)]
+        if min(inner) >= FLAT_RATIO * max(held):
+            return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Over all GPUs of a run. ``smact``: mean SM activity (ratio); ``smact_how``: ``alone`` where

@@ -39,6 +39,7 @@ class Queued:
     array_id: int = 0  # of its array, where it is a task of one
     submit_s: float | None = None  # of its last requeue, where there was one
     qos: str = ""
+    account: str = ""
     cut: bool = False  # its features or nodes may be longer than they are shown
 
     @property

@@ -8,7 +8,8 @@ from slurm_coloc.core.records.runs import Run
 
 @dataclass(slots=True, kw_only=True)
 class RunWithDecision(Run):
-    """A run with what was decided of its job, and the recovery by which it came."""
+    """A run with what was decided of its job, and the recovery by which it came, with the neighbour
+    that had ended the run before; ``victims``: how many runs it ended itself."""
 
     account: str | None
     partition: str | None
@@ -24,6 +25,8 @@ class RunWithDecision(Run):
     smact: float | None
     retry_way: str | None
     retry_cause: str | None
+    retry_culprit: int | None
+    victims: int
 
 
 @dataclass(frozen=True, slots=True)

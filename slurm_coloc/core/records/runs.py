@@ -8,7 +8,7 @@ something stand here.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 from slurm_coloc.core.slurm.gres import count_of, same_gres
 
@@ -22,13 +22,16 @@ class Evidence(TypedDict, total=False):
     requested_mib: int | None
     in_use_mib: int | None
     free_mib: int | None
+    capacity_mib: int | None
+    others_mib: int | None
 
 
-class Held(TypedDict):
+class Held(TypedDict, total=False):
     """Memory that another job held at the same moment."""
 
     job_id: int
     held_mib: int
+    processes: int
 
 
 class LastSample(TypedDict, total=False):
@@ -36,16 +39,21 @@ class LastSample(TypedDict, total=False):
 
     at_s: float
     held_mib: int
+    gpu_free_mib: int | None
     foreign_mib: int | None
     neighbours: list[Held]
 
 
 class GpuEvent(TypedDict):
-    """Something that happened to a run's GPU meanwhile."""
+    """Something that happened to a run's GPU meanwhile. The figures are an overrun's."""
 
     at_s: float
     kind: str
     text: str
+    state: NotRequired[str | None]
+    uuid: NotRequired[str | None]
+    held_mib: NotRequired[int | None]
+    promised_mib: NotRequired[int | None]
 
 
 class Use(TypedDict, total=False):
@@ -181,7 +189,8 @@ class OfRun:
 
 @dataclass(slots=True, kw_only=True)
 class Run(OfRun):
-    """A run of a job: from when it is in the queue to its end."""
+    """A run of a job: from when it is in the queue to its end. ``array_job_id``, ``array_task``: of
+    a task that has left its array's record; None for any other job."""
 
     uid: int
     submit_s: float | None = None
@@ -201,6 +210,8 @@ class Run(OfRun):
     used: list[Use] | None = None
     blame: str | None = None
     method: str | None = None
+    array_job_id: int | None = None
+    array_task: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)

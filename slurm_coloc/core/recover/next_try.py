@@ -2,8 +2,9 @@
 """Whether an ended run is put back, and what its next try asks for.
 
 A job that needed more than it had gets more memory step by step, then a whole GPU. One that others
-ended (a neighbour above its share, a process of no job, a fault of MPS or of the card) comes back
-with the same request, and that does not count against it. All else is left to Slurm.
+ended (a neighbour above its share, a process of no job, a GPU that others had filled, a fault of
+MPS or of the card) comes back with the same request, and that does not count against it. All else
+is left to Slurm.
 """
 
 import math
@@ -43,7 +44,7 @@ class Way(StrEnum):
 
 
 #: causes that are not the run's own
-VICTIMS = frozenset({Blame.NEIGHBOUR, Blame.FOREIGN, Blame.MPS_FAULT, Blame.HARDWARE})
+VICTIMS = frozenset({Blame.NEIGHBOUR, Blame.FOREIGN, Blame.FULL, Blame.MPS_FAULT, Blame.HARDWARE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,9 @@ class End:
 
     @property
     def own(self) -> bool:
-        """Whether it ran out of GPU memory by itself, or for an unknown cause."""
-        return self.outcome is Outcome.OOM_GPU and not self.victim
+        """Whether it ran out of GPU memory by itself, or for an unknown cause; or it was ended for
+        holding more than it was promised, which is the same need."""
+        return self.outcome in (Outcome.OOM_GPU, Outcome.OVERRUN) and not self.victim
 
 
 @dataclass(frozen=True, slots=True)

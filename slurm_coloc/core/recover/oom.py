@@ -28,6 +28,7 @@ MAX_MIB = 64 * 1024 * 1024  # 64 TiB: larger figures are overflows that PyTorch 
 class OomEvidence(NamedTuple):
     """The line that shows a GPU out-of-memory, and the figures in it (MiB, rounded up).
 
+    ``others_mib``: what other processes held, of which PyTorch names each.
     ``superseded_by`` names the ordinary error in which the program ended later, if it did; then
     ``oom`` is false.
     """
@@ -40,6 +41,7 @@ class OomEvidence(NamedTuple):
     in_use_mib: int | None = None
     free_mib: int | None = None
     superseded_by: str | None = None
+    others_mib: int | None = None
 
     @property
     def oom(self) -> bool:
@@ -173,6 +175,7 @@ def _judge(line: str) -> OomEvidence | None:
                 figures["capacity_mib"],
                 figures["in_use_mib"],
                 figures["free_mib"],
+                others_mib=_others_mib(line),
             )
     return None
 
@@ -200,6 +203,7 @@ _FIGURES: dict[str, tuple[str, ...]] = {
         r", " + _NUMBER + r" memory has been allocated",
     ),
 }
+_OTHER = r"\bProcess [0-9]{1,10} has " + _NUMBER + r" memory in use"
 _SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _TENSOR = r"with shape ?\[([0-9,]{1,200})\](?: and type (\w{1,20}))?"
 _TF_BYTES = {"double": 8, "int64": 8, "half": 2, "bfloat16": 2, "int16": 2, "int8": 1, "bool": 1}
@@ -209,13 +213,28 @@ def _figure(line: str, name: str) -> int | None:
     """The figure called ``name`` in MiB, rounded up; None where absent or absurd."""
     for shape in _FIGURES[name]:
         if hit := re.search(shape, line):
-            unit = (hit.group(2) or "")[:1].lower()
-            try:
-                value = float(hit.group(1).replace(",", "").rstrip(".")) * _SCALE[unit]
-            except ValueError:
-                continue
-            return _mib(value)
+            found = _in_mib(hit)
+            if found is not None:
+                return found
     return None
+
+
+def _in_mib(hit: re.Match[str]) -> int | None:
+    """The size that _NUMBER found; None where it is no number, or absurd."""
+    unit = (hit.group(2) or "")[:1].lower()
+    try:
+        value = float(hit.group(1).replace(",", "").rstrip(".")) * _SCALE[unit]
+    except ValueError:
+        return None
+    return _mib(value)
+
+
+def _others_mib(line: str) -> int | None:
+    """The sum over the other processes that PyTorch names ("Process 4711 has 30.20 GiB memory in
+    use.", from 2.1 on); None where it names none."""
+    found = [_in_mib(hit) for hit in re.finditer(_OTHER, line)]
+    known = [mib for mib in found if mib is not None]
+    return min(sum(known), MAX_MIB) if known else None
 
 
 def _tensor_mib(line: str) -> int | None:

@@ -2,7 +2,7 @@
 """The shape of the cluster as a decision needs it, and the GPUs that a job may get."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.decide.request import JobRequest
@@ -56,6 +56,7 @@ class PartitionShape:
     qos: str = ""
     preempt_mode: str = "OFF"
     priority_tier: int = 1
+    exclusive_user: bool = False  # ExclusiveUser=YES: a node is one user's at a time
 
 
 def suspends(part: PartitionShape | None) -> bool:
@@ -167,6 +168,15 @@ def nodes_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
     """The GPU nodes of these partitions."""
     wanted = set(wanted_partitions(request, shape))
     return [node for node in shape.nodes if wanted & set(node.partitions)]
+
+
+def keeps_users_apart(partitions: Collection[str], shape: ClusterShape) -> bool:
+    """Whether Slurm itself gives a node to one user at a time, in whichever of these partitions a
+    job starts. ExclusiveUser of the job's own partition is enough: Slurm then takes no node with
+    another user's jobs, of any partition, and lets no other user's job onto it (man slurm.conf;
+    slurmctld's _filter_by_node_owner, tried on 22.05)."""
+    found = [shape.partition(name) for name in partitions]
+    return bool(found) and all(part is not None and part.exclusive_user for part in found)
 
 
 def plain(wanted: str | None) -> bool:

@@ -25,7 +25,8 @@ TERMINAL = frozenset(
 REQUEUED_HELD = "job requeued in held state"
 # In place of a decision id: colocd left the job alone, or (etc/coloc.lua) did not answer.
 NO_DECISION = "000000000000"
-_MARK = re.compile(r"(?:^|; )coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|;)")
+# Other programs may keep what is theirs beside it, with whatever between.
+_MARK = re.compile(r"(?:^|[;,|\s])coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|[;,|\s])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,14 @@ class _Job:
     def decision(self) -> str | None:
         """The id of its decision; None where colocd made none."""
         return decision_in(self.admin_comment)
+
+    @property
+    def task(self) -> tuple[int, int] | None:
+        """The array and the number of a task that has a record of its own; None for any other."""
+        index = self.array_task or ""
+        if not self.array_job_id or not (index.isascii() and index.isdigit()):
+            return None
+        return self.array_job_id, int(index)
 
 
 @dataclass(frozen=True, slots=True)

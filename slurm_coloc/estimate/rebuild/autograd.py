@@ -70,7 +70,10 @@ class Tape:
             raise _too_many()
 
     def allocate(self, size: int) -> int:
-        """A storage with one holder. Raises SummaryError too_many_layers."""
+        """A storage with one holder. Raises SummaryError too_many_layers, and no_replay for a size
+        below zero: a rule took more of a row's parameters than it has."""
+        if size < 0:
+            raise fail("no_replay", "the parameters of the summary's rows do not fit together")
         if len(self.events) > MAX_EVENTS:
             raise _too_many()
         self.events.append(size)

@@ -43,11 +43,13 @@ def _image(row: Layer, summary: Summary) -> Shape | None:
     """Of a first convolution: channels and kernel from its parameters, the stride from the footer's
     input size, or the usual one of such a kernel."""
     out = row.outputs[0]
+    if len(out) != 4:
+        return None
     for channels in CHANNELS:
         for count in (row.parameters, row.parameters - out[1]):
             square, odd = divmod(count, channels * out[1])
             side = isqrt(square) if square > 0 else 0
-            if odd or len(out) != 4 or side * side != square or not 1 <= side <= 32:
+            if odd or side * side != square or not 1 <= side <= 32:
                 continue
             for stride in STRIDES if summary.input_bytes else (_usual(side, out),):
                 shape = (out[0], channels, out[2] * stride, out[3] * stride)

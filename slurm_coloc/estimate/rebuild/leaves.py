@@ -26,7 +26,7 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
         case Role.MAXPOOL:
             return _max_pool(scope, layer, x, out)
         case Role.POOL:
-            kept = [x] if elements(out[1:]) > out[1] else []
+            kept = [x] if len(out) > 1 and elements(out[1:]) > out[1] else []
             return scope.run([x], out, saves_inputs=kept)
         case Role.DROPOUT:
             if not scope.drops or layer.attribute("zero"):

@@ -34,8 +34,9 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     # Parameters that no row shows (a footer counts them) live and are trained, too.
     rest = max(0, summary.parameters - sum(scope.parameters) - scope.frozen) * scope.weight
     trained = [int(count * scope.weight * scope.trained) for count in scope.parameters]
-    fixed = [
-        count * scope.weight - own for count, own in zip(scope.parameters, trained, strict=True)
+    fixed = [  # a share of more than 2^53 parameters may be rounded up
+        max(0, count * scope.weight - own)
+        for count, own in zip(scope.parameters, trained, strict=True)
     ]
     fixed.append(rest - int(rest * scope.trained))
     return Recording(

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.estimate.replay import native
+from slurm_coloc.estimate.replay.native import not_there
 
 MIB = 2**20
 ROUND = 512
@@ -257,7 +258,8 @@ class Allocator:
 
 def replay(events: Sequence[int], rules: Rules | None = None) -> Replayed:
     """Play ``events``: a number from 0 on allocates so many bytes, and -1 - k frees what the k-th
-    allocation (from 0) got. Raises ValueError for a second free or one of the future."""
+    allocation (from 0) got. Raises SummaryError no_replay for a second free or one of the
+    future."""
     if rules is None or rules == Rules():
         played = native.replay(events)
         if played is not None:
@@ -280,7 +282,7 @@ def replay_slowly(events: Sequence[int], rules: Rules | None = None) -> Replayed
         index = -1 - event
         held = where[index] if index < len(where) else None
         if held is None:
-            raise ValueError(f"event {position} frees allocation {index}, which is not there")
+            raise not_there(position)
         release(held)
         where[index] = None
     return Replayed(allocator.peak_reserved, allocator.peak_allocated)

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 
+from slurm_coloc.errors import SummaryError
+
 #: built where the package is installed with a C compiler at hand (pyproject.toml)
 MODULE = "slurm_coloc.estimate.replay._kernel"
 _DONE, _NO_MEMORY, _TOO_LARGE, _NOT_THERE = range(4)
+
+
+def not_there(event: int) -> SummaryError:
+    """What a rebuilt step is refused for: its rows do not follow from one another."""
+    return SummaryError(f"the rebuilt step cannot be replayed (event {event})", "no_replay")
 
 
 @lru_cache(1)
@@ -20,7 +27,7 @@ def _library() -> ctypes.CDLL | None:
 
 def replay(events: Sequence[int]) -> tuple[int, int] | None:
     """Bytes reserved and allocated at their highest; None where the C part does not answer: it is
-    not there, or a number leaves 60 bits. Raises ValueError as allocator.replay."""
+    not there, or a number leaves 60 bits. Raises SummaryError as allocator.replay."""
     library = _library()
     if library is None:
         return None
@@ -35,5 +42,5 @@ def replay(events: Sequence[int]) -> tuple[int, int] | None:
         *(ctypes.byref(one) for one in (reserved, allocated, bad)),
     )
     if result == _NOT_THERE:
-        raise ValueError(f"event {bad.value} frees an allocation that is not there")
+        raise not_there(bad.value)
     return None if result != _DONE else (reserved.value, allocated.value)

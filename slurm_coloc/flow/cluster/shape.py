@@ -6,7 +6,7 @@ import contextlib
 import time
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape
+from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import SlurmError
 
 
@@ -35,14 +35,14 @@ class ShapeCache:
 
     async def is_stale(self, loaded_ms: object, limit_s: float) -> bool:
         """Whether slurmctld has started or read slurm.conf since the last reading, and a new one
-        took longer than ``limit_s``: with other SelectTypeParameters Slurm refuses a share in this
-        spelling.
+        took longer than ``limit_s``: Slurm refuses shards that it no longer has, and with other
+        SelectTypeParameters a share in this spelling.
 
         ``loaded_ms``: when slurmctld loaded the hook, which it does after it read slurm.conf (Unix
         milliseconds); anything but a number: not known.
         """
-        if self.shape is None or MULTI_GPU_PARAMETER not in self.shape.select_params:
-            return False  # Slurm takes shares per node under any parameters
+        if self.shape is None:
+            return False  # there is nothing to be out of date
         if not isinstance(loaded_ms, int) or self._younger(loaded_ms):
             return False
         if self._refreshing is None or self._refreshing.done():

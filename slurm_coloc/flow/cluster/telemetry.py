@@ -9,6 +9,8 @@ import structlog
 from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.gpu.overrun import KnownOverrun
+from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns
 from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
@@ -65,6 +67,7 @@ class Beat(Message):
 
     gpus: tuple[GpuNow, ...] = Field((), max_length=64)
     idle: tuple[IdleRun, ...] = Field((), max_length=64)
+    overruns: tuple[OverrunNow, ...] = Field((), max_length=64)
     gpus_why: Text = ""
 
 
@@ -75,6 +78,7 @@ class Live:
         self._beats: dict[str, tuple[float, Beat]] = {}
         self._unsent: dict[str, None] = {}  # nodes with figures that the front does not have
         self._noted: set[tuple[int, int, float]] = set()
+        self._overruns = Overruns(store)
 
     def take(self, node: str, message: dict[str, Any]) -> None:
         """Take a heartbeat of ``node``; a malformed part is left out."""
@@ -85,6 +89,7 @@ class Live:
             return
         self._beats[node] = (time.time(), beat)
         self._unsent[node] = None
+        self._overruns.take(node, beat.overruns)
         idle = {(one.job_id, one.restart, one.since_s) for one in beat.idle}
         for one in beat.idle:
             if (one.job_id, one.restart, one.since_s) not in self._noted:
@@ -124,3 +129,7 @@ class Live:
             at_s, beat = self._beats[name]
             times = {"node": name, "at_s": at_s, "until_s": at_s + STALE_S}
             yield times | beat.model_dump(mode="json")
+
+    def overruns(self) -> tuple[KnownOverrun, ...]:
+        """Jobs that hold more of a GPU than they were promised, now or in the last ten minutes."""
+        return self._overruns.all()

@@ -64,6 +64,8 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     peak = _peak(known.state, accounted, ended_s)
     used = final_usage.used(settings.run_dir, known.state, accounted, ended_s, notes)
     own_mib = peak_mib(used) if used else None
+    if used:
+        used["fence"] = _fence(call, known.state)
     report = {
         "v": 1,
         "op": "report",
@@ -114,7 +116,7 @@ def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
         notes.append("no state of this run: the Prolog did not write one")
         # The numbers and the name are those of every run, the logs' lengths are not.
         return Known({}, step, {})
-    state["fence"] = memory_limit.level_of(held)
+    state["fence"], state["fence_mib"] = memory_limit.level_of(held), memory_limit.mib_of(held)
     return Known(state, step, _starts(logs or b""))
 
 
@@ -207,6 +209,16 @@ def _peak(
 def _method(state: dict[str, Any]) -> str | None:
     method = state.get("sharing", {}).get("method")
     return method if method in set(Method) else None
+
+
+def _fence(call: hookenv.HookCall, state: dict[str, Any]) -> dict[str, Any] | None:
+    """The fence level of the run that was read back, and its limit; None for none."""
+    if state.get("fence") is not None:
+        return {"level": state["fence"], "limit_mib": state.get("fence_mib")}
+    if _method(state) != Method.MPS:
+        return None
+    limit_mib = sharing.bound_mib(call, state.get("gpu", {}).get("devices", []))
+    return {"level": "mps", "limit_mib": limit_mib}
 
 
 def _wants(

@@ -6,6 +6,7 @@ second old. The driver's accounting is asked once more here, and nothing is lost
 an agent there is no record, and the report is as it was without one.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any
 from slurm_coloc.adapters import procs
 from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry import final_usage
+from slurm_coloc.core.gpu.telemetry.on_gpu import OnGpu
+from slurm_coloc.core.gpu.telemetry.use import GAP_S, RunUse
+from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.node import records
 from slurm_coloc.flow.node.jobs_here import Job, Present
 
@@ -38,6 +42,7 @@ def used(
         return None
     record = records.load(run_dir, *job)
     if record is None:
+        _leave_trace(run_dir, state, job, ended_s)
         return None
     others = Others(run_dir, job[0])
     try:
@@ -46,6 +51,22 @@ def used(
         notes.append(f"record of use: {err!r}"[:200])
         return None
     return small(found)
+
+
+def _leave_trace(
+    run_dir: Path, state: Mapping[str, Any], job: tuple[int, int, float], ended_s: float
+) -> None:
+    """Tell the Epilogs of its neighbours that a run was here which the agent never saw: it ended
+    within a second or two. Without an agent there are no records, and nobody removes any."""
+    if not (run_dir / records.FOLDER).is_dir():
+        return
+    run = RunUse(*job)
+    run.until_s, run.gap_s = ended_s, max(GAP_S + 1.0, ended_s - run.began_s)
+    found = state.get("gpu") or {}
+    uuids = [one.get("uuid") for one in found.get("devices", ()) if isinstance(one, dict)]
+    run.gpus = {uuid: OnGpu() for uuid in uuids if isinstance(uuid, str)}
+    with contextlib.suppress(ColocError, OSError):
+        records.write(run_dir, run.record())
 
 
 class Others:
@@ -71,7 +92,8 @@ class Others:
     def _alone(self, uuid: str, use: Use) -> bool:
         """Whether no other run is on this GPU, and none left it since the process began."""
         for record in self._records:
-            there = any(gpu.get("uuid") == uuid for gpu in record["gpus"])
+            # A run that ended before its GPU was learned may have been on any.
+            there = not record["gpus"] or any(gpu.get("uuid") == uuid for gpu in record["gpus"])
             if there and float(record["until_s"]) + BEHIND_S >= use.start_s:
                 return False
         others: list[Job] = [

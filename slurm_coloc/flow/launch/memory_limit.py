@@ -36,7 +36,7 @@ def run(environ: Mapping[str, str], argv: Sequence[str]) -> str:
             for uuid in uuids:
                 hold(lib, uuid, str(folder), limit_mib)
         record = f"fence 1\nrung {FenceLevel.CGROUP}\nmib {limit_mib}\n"
-        spool.write_file(fd, f"{job_id}.{FENCE}", record.encode("ascii"), 0o644)
+        spool.write_file(fd, f"{job_id}.{FENCE}", record.encode("ascii"), 0o600)
     sys.stdout.write(f"{FenceLevel.CGROUP} {limit_mib}\n")
     where = f"gpu={','.join(uuids)} cgroup={folder}"
     return f"jobid={job_id} {where} limit_mib={limit_mib} counted_by={counts}"
@@ -57,6 +57,12 @@ def level_of(text: bytes | None) -> str | None:
     """What a job's .fence file says; None without one."""
     level = _lines(text or b"").get("rung")
     return level if level in set(FenceLevel) else None
+
+
+def mib_of(text: bytes | None) -> int | None:
+    """The limit in a job's .fence file; None without one."""
+    mib = _lines(text or b"").get("mib", "")
+    return int(mib) if mib.isascii() and mib.isdigit() and len(mib) <= 9 else None
 
 
 def _lines(text: bytes) -> dict[str, str]:

@@ -32,7 +32,14 @@ from slurm_coloc.flow.launch import sharing
 from slurm_coloc.flow.launch.devices import gpus_of_job
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import ways_of
-from slurm_coloc.flow.node.jobs_here import FENCE, SHARE, Present
+from slurm_coloc.flow.node.jobs_here import (
+    FENCE,
+    FILE_MODE,
+    FOLDER_MODE,
+    SHARE,
+    Present,
+    close_to_others,
+)
 
 MARKS_DEADLINE_S = 1.0
 ASK_S = 0.5  # all that colocd may cost the start of a job
@@ -66,19 +73,21 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         json.dump(state, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return _line(job, state)
-    with spool.open_dir(settings.run_dir, 0o755) as fd:
+    with spool.open_dir(settings.run_dir, FOLDER_MODE) as fd:
+        close_to_others(settings.run_dir)
         # Left by an Epilog that was killed: slurmstepd writes these files after the Prolog.
         for suffix in ("step", "logs", FENCE, SHARE):
             spool.remove_file(fd, f"{job.job_id}.{suffix}")
-        # A first state before the driver is asked: a driver that hangs costs only the figures.
+        # A first state before the driver is asked: a driver that hangs costs only the figures. And
+        # already now: if this Prolog ends, however, the job's output says that it is not fenced.
         _write(fd, state)
+        _write_share(fd, job, sharing.meanwhile(settings, state))
         why = _fit(call, state)
         _write(fd, state)
         if why:
             # slurmctld has the requeue; slurmd must have heard of it before this Prolog ends.
             time.sleep(SETTLE_S)
             return f"{_line(job, state)} put-back={why!r}"
-        # Already now: if this Prolog is ended, the job's output says that it is not fenced.
         _write_share(fd, job, sharing.meanwhile(settings, state))
         state["sharing"], text = sharing.prepare(call, state)
         _write_share(fd, job, text)
@@ -87,8 +96,11 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
 
 
 def _write_share(dir_fd: int, job: HookJob, text: str) -> None:
+    name = f"{job.job_id}.{SHARE}"
     if text:
-        spool.write_file(dir_fd, f"{job.job_id}.{SHARE}", text.encode(), 0o644)
+        spool.write_file(dir_fd, name, text.encode(), FILE_MODE)
+    else:
+        spool.remove_file(dir_fd, name)
 
 
 def _fit(call: HookCall, state: dict[str, Any]) -> str:
@@ -135,7 +147,8 @@ def request_reservation(
     found = answer.get("reservation")
     if not isinstance(found, dict):
         return _unavailable("colocd has decided nothing for this job"), {}
-    return {"available": True, **found}, unfit if isinstance(unfit, dict) else {}
+    where = {"from": answer["from"]}
+    return {"available": True, **found, **where}, unfit if isinstance(unfit, dict) else {}
 
 
 def _facts(device: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -174,7 +187,7 @@ def _request(call: HookCall, request: dict[str, Any], deadline_s: float) -> dict
     wire.close()
     if answer.get("ok") is not True:
         raise DaemonUnreachable(f"colocd refused: {str(answer.get('error'))[:200]}")
-    return answer
+    return {**answer, "from": wire.where}
 
 
 def gpus_now(call: HookCall) -> dict[str, Any]:
@@ -230,7 +243,7 @@ def _log_marks(job: HookJob) -> dict[str, list[Any]] | None:
 
 def _write(dir_fd: int, state: dict[str, Any]) -> None:
     data = json.dumps(state, indent=1).encode("ascii") + b"\n"
-    spool.write_file(dir_fd, f"{state['job_id']}.json", data, 0o644)
+    spool.write_file(dir_fd, f"{state['job_id']}.json", data, FILE_MODE)
 
 
 def _line(job: HookJob, state: dict[str, Any]) -> str:
@@ -241,10 +254,12 @@ def _line(job: HookJob, state: dict[str, Any]) -> str:
     else:
         words.append(f"gpu=unavailable reason={gpu['reason']!r}")
     if held["available"]:
-        words.append(f"decision={held['decision']} shards={held['shards']}")
+        words.append(f"decision={held['decision']} shards={held['shards']} from={held['from']!r}")
     else:
         words.append(f"reservation=unknown why={held['reason']!r}")
     words.append(f"sharing={shared['method']}")
     if shared["reason"]:
         words.append(f"because={shared['reason']!r}")
+    if lacks := shared.get("lacks"):
+        words.append(f"mps_lacks={'; '.join(lacks)!r}")
     return " ".join(words)

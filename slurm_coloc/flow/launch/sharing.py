@@ -2,11 +2,12 @@
 """Stage launch and finish, the shared GPU: MPS for the job, and the file for slurmstepd.
 
 <run_dir>/<job id>.share tells the SPANK plugin what the tasks of this run get; see spank/README.md.
-It is written for every job of ours that may run on shards; the plugin, which knows whether this
+It is written for every job of ours; the plugin, which knows whether this
 step does, sets the environment and says in the job's output what stands between the job and its
 neighbours.
 """
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,34 +32,51 @@ def prepare(call: HookCall, state: Mapping[str, Any]) -> tuple[dict[str, Any], s
     """Set up what the run needs; what was done, for the state, and the text of the .share file.
     Never fails: what cannot be had is a reason."""
     if _whole(state):
-        visible = _visible(state["gpu"])
-        text = "\n".join(["share 1", "method alone", *visible]) + "\n" if visible else ""
-        return {"method": Method.ALONE.value, "reason": ""}, text
+        return {"method": Method.ALONE.value, "reason": ""}, _alone(state)
     devices = state["gpu"].get("devices", [])
     levels = [_frameworks(call.settings)]
     try:
         levels += _kernels_limit(call, state["reservation"], devices)
-        found, lines = _mps(call, devices)
+        found, lines = _mps(call, devices, _share_mib(state["reservation"]))
     except Exception as err:  # of whatever kind: the job's output must say that it is not fenced
         why = str(getattr(err, "message", "")) or type(err).__name__
         found, lines = Chosen(Method.STREAMS, f"MPS cannot be set up: {why}"), []
     text = _text(call.settings, state, found, [*levels, *lines])
-    return {"method": found.method.value, "reason": found.reason}, text
+    lacks = _lacks(call, devices) if found.method is Method.MPS else []
+    return {"method": found.method.value, "reason": found.reason, "lacks": lacks}, text
+
+
+def _lacks(call: HookCall, devices: list[Device]) -> list[str]:
+    """What the run's MPS daemons could not be given on this node, for slurmd's log."""
+    with contextlib.suppress(Exception):  # they run, and that is what counts
+        return sorted({one for device in devices for one in _gpu(call, device).lacks})
+    return []
 
 
 def meanwhile(settings: HookSettings, state: Mapping[str, Any]) -> str:
     """The text of the .share file for a Prolog that is ended before ``prepare`` has answered: the
-    job's output tells then that it is not fenced. "" where there is nothing to tell."""
+    job's output tells then that it is not fenced."""
     if _whole(state):
-        return ""
+        return _alone(state)
     found = Chosen(Method.STREAMS, "the Prolog was ended before MPS was set up")
     return _text(settings, state, found, [_frameworks(settings)])
+
+
+def _alone(state: Mapping[str, Any]) -> str:
+    """The .share file of a run on whole GPUs: it is measured, so frameworks must not take them at
+    once (spank/frameworks.c)."""
+    return "\n".join(["share 1", "method alone", *_visible(state["gpu"])]) + "\n"
 
 
 def _whole(state: Mapping[str, Any]) -> bool:
     """Whether the run has whole GPUs, which it shares with nobody."""
     held = state["reservation"]
     return bool(held["available"]) and held["shards"] == 0
+
+
+def _share_mib(held: Mapping[str, Any]) -> int:
+    """What the run was promised of each of its GPUs; 0 where that is not known."""
+    return int(held["shards"]) * int(held["shard_mib"]) if held["available"] else 0
 
 
 def _text(settings: HookSettings, state: Mapping[str, Any], found: Chosen, more: list[str]) -> str:
@@ -97,7 +115,7 @@ def _kernels_limit(call: HookCall, held: Mapping[str, Any], devices: list[Device
         return []
     config = call.environ.get("COLOC_CONFIG", "")
     return [
-        f"cgroup_mib {held['shards'] * held['shard_mib']}",
+        f"cgroup_mib {_share_mib(held)}",
         f"cgroup_uuids {','.join(str(one['uuid']) for one in devices)}",
         f"program {call.environ['COLOC_PROGRAM']}",
         *([f"config {config}"] if config else []),
@@ -135,32 +153,37 @@ def unfenced(call: HookCall, gpu: Mapping[str, Any]) -> str:
         return _several(devices)
     if str(devices[0]["uuid"]).startswith("MIG-"):
         return ""  # no other job is in it
-    return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
+    try:
+        return _gpu(call, devices[0]).would_join(_run(call), _rules(call, devices[0])).reason
+    except Exception as err:  # of whatever kind: the look at the GPU goes on
+        return f"MPS cannot be looked at: {type(err).__name__}"
 
 
-def _mps(call: HookCall, devices: list[Device]) -> tuple[Chosen, list[str]]:
+def _mps(call: HookCall, devices: list[Device], share_mib: int) -> tuple[Chosen, list[str]]:
     """Set MPS up: the method, and the lines of the file."""
     threads = call.settings.thread_percentage
     percentage = [f"threads {threads}"] if threads else []
     if len(devices) == 1:
-        found, pipe = _join(call, devices[0])
+        found, pipe = _join(call, devices[0], share_mib)
         if pipe is None:
             return found, []
-        return found, [f"pipe {pipe}", f"log {pipe.parent / 'log'}", *percentage]
+        bound_mib = _gpu(call, devices[0]).bound_mib(_run(call))
+        verified = [f"limit {bound_mib}"] if bound_mib else []
+        return found, [f"pipe {pipe}", f"log {pipe.parent / 'log'}", *verified, *percentage]
     why = _several(devices)
     if call.settings.several_gpus == "tasks" and 1 < len(devices) <= MAX_OWN:
-        own, why = _own(call, devices, why)
+        own, why = _own(call, devices, why, share_mib)
         return Chosen(Method.STREAMS, why), [*own, *(percentage if own else [])]
     return Chosen(Method.STREAMS, why + (", and an MPS daemon serves one" if devices else "")), []
 
 
-def _own(call: HookCall, devices: list[Device], why: str) -> tuple[list[str], str]:
+def _own(call: HookCall, devices: list[Device], why: str, share_mib: int) -> tuple[list[str], str]:
     """MPS on each of the job's GPUs, for tasks that have one of them: the lines, and the reason
     that the other tasks are given. All or none: tasks of one training should not differ."""
     lines = []
     for device in devices:
         minor = device.get("minor")
-        found, pipe = _join(call, device)
+        found, pipe = _join(call, device, share_mib)
         if pipe is None or not isinstance(minor, int):
             leave(call, [])
             return [], f"{why}, and on one of them {found.reason or 'no number'}"
@@ -172,8 +195,10 @@ def _several(devices: list[Device]) -> str:
     return "the job has several GPUs here" if devices else "the GPU is not known"
 
 
-def _join(call: HookCall, device: Device) -> tuple[Chosen, Path | None]:
-    return _gpu(call, device).join(_run(call), _rules(call, device))
+def _join(call: HookCall, device: Device, share_mib: int) -> tuple[Chosen, Path | None]:
+    total = device.get("total_mib")  # an object with the reason where NVML does not tell it
+    total_mib = total if isinstance(total, int) else 0
+    return _gpu(call, device).join(_run(call), _rules(call, device), share_mib, total_mib)
 
 
 def _rules(call: HookCall, device: Device) -> Rules:
@@ -196,6 +221,14 @@ def leave(call: HookCall, notes: list[str]) -> None:
 
     faults = node.leave(settings.run_dir, settings.mps_control, call.environ, _run(call), mine)
     notes += [f"MPS: {fault}" for fault in faults]
+
+
+def bound_mib(call: HookCall, devices: list[Device]) -> int | None:
+    """The most of a GPU that MPS let a process of this run have, as its servers' limits were read
+    back; None where one was not."""
+    bounds = [_gpu(call, device).bound_mib(_run(call)) for device in devices]
+    known = [bound for bound in bounds if bound is not None]
+    return max(known) if known and len(known) == len(bounds) else None
 
 
 def _gpu(call: HookCall, device: Device) -> Gpu:

@@ -2,6 +2,7 @@
 """The driver's accounting beside the samples: exact peaks, and processes between two samples."""
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
@@ -27,11 +28,12 @@ class Accounting:
         self._gone: dict[str, dict[tuple[int, int], float]] = {}  # when each was first missed
         self._logged = ""
 
-    def meet(self, uuid: str, runs: list[RunUse]) -> None:
+    def meet(self, uuid: str, runs: list[RunUse], unknown: Iterable[RunUse] = ()) -> None:
         """Which runs are on this GPU, at every sample: a process that came and went between two
-        samples may belong to a run that has left since."""
+        samples may belong to a run that has left since. ``unknown``: runs that may be on any GPU,
+        since their Prolog has not told yet."""
         now_s = time.time()
-        here = {(run.job_id, run.restart) for run in runs}
+        here = {(run.job_id, run.restart) for run in (*runs, *unknown)}
         gone = {key: at_s for key, at_s in self._gone.get(uuid, {}).items() if key not in here}
         gone |= dict.fromkeys(self._there.get(uuid, set()) - here, now_s)
         self._gone[uuid] = {key: at_s for key, at_s in gone.items() if at_s > now_s - GONE_S}
@@ -92,4 +94,4 @@ class Accounting:
             return
         for run in met:
             if use.start_s >= run.began_s - SLACK_S:
-                run.pids.miss(use)
+                run.pids.miss(uuid, use)

@@ -23,6 +23,7 @@ from slurm_coloc.flow.measure import xids
 from slurm_coloc.flow.measure.dcgm_exporter import map_jobs
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.driver_accounting import Accounting
+from slurm_coloc.flow.measure.overruns import Begun, Overruns
 from slurm_coloc.flow.measure.readings import Readings, sources
 from slurm_coloc.flow.measure.rolling_mean import RollingMean
 from slurm_coloc.flow.node import records
@@ -77,6 +78,7 @@ class Measurer:
         self._present = Present(settings.run_dir)
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
+        self.overruns = Overruns(settings.context_mib, ends=settings.overrun == "end")
         self._rolling = RollingMean(settings.window_s)
         self._at_s = 0.0
         self._accounted_s = self._forgot_s = 0.0
@@ -122,6 +124,12 @@ class Measurer:
         self._procs.end_round()
         return self._procs.profiled(self._present.uids, mono_s)
 
+    def note_left(self, one: Begun, why: str) -> None:
+        """Note that the processes of an overrun could not be ended."""
+        now_s = time.time()
+        self.overruns.note(one.use, "left", why, one.uuid, one.change, now_s)
+        self._write(now_s)
+
     def hear(self) -> None:
         """Note what the driver has reported, and write it: between two samples. A job may have come
         since the last."""
@@ -153,6 +161,7 @@ class Measurer:
         for job_id, job in self._present.jobs.items():
             if job_id not in self._runs:
                 self._runs[job_id] = Run(job, self._begin(job), self._settings.idle_after_s)
+        self.overruns.keep({(one.job_id, one.restart) for one in self.jobs()}, now_s)
 
     def _begin(self, job: Job) -> RunUse:
         plain = records.load(self.run_dir, job.job_id, job.restart, job.began_s)
@@ -173,6 +182,7 @@ class Measurer:
             return  # its GPUs do not answer, or nobody knows them yet: no sample is no zero
         others = {one.job_id: (one.restart, one.uid) for one in self._present.jobs.values()}
         smact = use.add(now_s, mine, energy_j, others)
+        self.overruns.see(job, use, mine, now_s)
         found, use.why = sources(mine)
         if self.xids.why:
             use.why["xid"] = self.xids.why
@@ -223,13 +233,15 @@ class Measurer:
             self._accounted_s = now_s
         runs = [run.use for run in self._runs.values()]
         gpus = {job.job_id: job.uuids for job in self._present.jobs.values()}
+        unknown = [use for use in runs if not gpus.get(use.job_id)]
         for reading in readings:
             there = [use for use in runs if reading.uuid in gpus.get(use.job_id, ())]
             there += [u for u in runs if u.job_id in reading.jobs and u not in there]
-            self._accounting.meet(reading.uuid, there)
+            self._accounting.meet(reading.uuid, there, unknown)
             if due:
                 ours = {use.job_id for use in there}
                 others = any(one.job_id not in ours for one in reading.held)
+                others = others or any(use not in there for use in unknown)
                 self._accounting.poll(reading.uuid, there, others=others)
 
     # what leaves this node

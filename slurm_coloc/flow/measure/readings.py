@@ -59,7 +59,7 @@ class Readings:
             if found.system:
                 continue
             busy = None if sample.busy is None else sample.busy.get(pid, 0.0)
-            held.append(Held(pid, found.start_s, mib, found.job_id, busy))
+            held.append(Held(pid, found.start_s, mib, found.job_id, busy, found.started))
         device = (unit.index, unit.instance or 0) if unit.mig else unit.uuid
         by_dcgm = None if self.paused_by is not None else self._dcgm.read(device)
         profile, why = self._profile(sample, by_dcgm)

@@ -23,11 +23,13 @@ from slurm_coloc.adapters.mps import node
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
+from slurm_coloc.flow.measure.act_on_overrun import end_processes, write_to_log
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.measure import Measurer
+from slurm_coloc.flow.measure.overruns import Begun
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node import records
-from slurm_coloc.flow.node.jobs_here import remove_state
+from slurm_coloc.flow.node.jobs_here import close_to_others, remove_state
 
 log = structlog.get_logger()
 
@@ -60,6 +62,7 @@ class Sampler:
         self._error = ""
         self._faults: set[str] = set()  # kinds of faults of MPS that were logged
         self._xid = asyncio.Event()
+        self._acting: set[asyncio.Task[None]] = set()
         self._mark = settings.run_dir / records.FOLDER / ".profiling-paused"
 
     def heartbeat(self) -> dict[str, Any]:
@@ -67,7 +70,17 @@ class Sampler:
         if time.monotonic() - self._sampled_s > FRESH_S:
             return {"gpus": [], "idle": [], "gpus_why": (self._error or "no sample yet")[:160]}
         found = self._measurer
-        return {"gpus": found.figures[:64], "idle": found.idle[:64], "runs": found.present[:64]}
+        return {
+            "gpus": found.figures[:64],
+            "idle": found.idle[:64],
+            "runs": found.present[:64],
+            "overruns": found.overruns.for_heartbeat()[:64],
+        }
+
+    @property
+    def news(self) -> bool:
+        """Whether the next heartbeat should not wait for its time."""
+        return self._measurer.overruns.news
 
     def forget(self, gone: object) -> None:
         """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was
@@ -103,6 +116,9 @@ class Sampler:
                 await self._worker.call(self._measurer.flush, FLUSH_S)
 
     async def _each_second(self) -> None:
+        if self._root:
+            with contextlib.suppress(ColocError, OSError):  # no Prolog has been here
+                close_to_others(self._settings.run_dir)
         if self._root and self._mark.exists():
             await self._resume()  # an agent that was killed has left the counters paused
         self._measurer.xids.start(functools.partial(_set, asyncio.get_running_loop(), self._xid))
@@ -114,6 +130,7 @@ class Sampler:
                 await self._profilers(await self._worker.call(self._measurer.tick, LIMIT_S))
                 self._sampled_s = time.monotonic()
                 self._log_state("")
+                self._on_overruns()
             except TimeoutError as err:
                 self._log_state(f"the driver does not answer: {err}")
             except GpuError as err:
@@ -126,6 +143,26 @@ class Sampler:
                 pause_s = SAMPLE_S
             await self._reap()
             await self._listen(max(time.monotonic() + pause_s, next_s))
+
+    def _on_overruns(self) -> None:
+        """Tell the jobs that hold too much, and end what holds it where the site wants that."""
+        for one in self._measurer.overruns.begun() if self._root else ():
+            task = asyncio.create_task(self._act(one))
+            self._acting.add(task)
+            task.add_done_callback(self._acting.discard)
+
+    async def _act(self, one: Begun) -> None:
+        settings, job_id = self._settings, one.job.job_id
+        ends = settings.overrun == "end"
+        why = await asyncio.to_thread(write_to_log, settings, one, ends=ends)
+        log.info("overrun", jobid=job_id, told=not why, **({"reason": why} if why else {}))
+        if ends:
+            left = await asyncio.to_thread(end_processes, settings, one, os.environ)
+            log.warning("overrun", jobid=job_id, result=left or "its processes were ended")
+            if left:
+                with contextlib.suppress(TimeoutError):
+                    note = functools.partial(self._measurer.note_left, one, left)
+                    await self._worker.call(note, LIMIT_S)
 
     async def _listen(self, until_s: float) -> None:
         """Sleep; what the driver reports meanwhile is noted at once."""

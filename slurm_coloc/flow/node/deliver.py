@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from slurm_coloc.adapters import hookenv, spool
+from slurm_coloc.adapters.link.agent_socket import AgentWire
 from slurm_coloc.adapters.link.client import Me, Wire
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.client.connect import Ways, error_code, reach
@@ -18,19 +19,20 @@ FINAL = frozenset({"bad-request", "not-yours"})
 
 
 def ways_of(settings: hookenv.HookSettings, cluster: str, node: str, slurm_uid: int) -> Ways:
-    """How this node's hooks and agent reach colocd."""
+    """How this node's hooks reach colocd."""
     me = Me(slurm_uid, cluster, node, settings.munge_socket)
     trusted = frozenset({0, slurm_uid, os.geteuid()})
-    return Ways(settings.socket, settings.controllers, me, trusted)
+    return Ways(settings.socket, settings.controllers, me, trusted, settings.run_dir)
 
 
 def deliver(
     report: dict[str, Any], settings: hookenv.HookSettings, slurm_uid: int, deadline_s: float
 ) -> str:
-    """Hand a report to colocd, else to the spool. Returns "colocd" or "spool: <why>".
+    """Hand a report to colocd, through the agent where it can, else to the spool. Returns "colocd",
+    "colocd via agent" or "spool: <why>".
 
-    When colocd answers, reports that were spooled earlier go along. Raises ConfigError or OSError
-    when the spool cannot be used either.
+    Where the hook itself reaches colocd, reports that were spooled earlier go along; the agent
+    sends them by itself. Raises ConfigError or OSError when the spool cannot be used either.
     """
     line = json.dumps(report, separators=(",", ":")).encode("ascii")
     ways = ways_of(settings, report.get("cluster", ""), report["node"], slurm_uid)
@@ -39,6 +41,8 @@ def deliver(
         with wire:
             if answer.get("ok") is not True:
                 raise DaemonUnreachable(f"colocd refused: {str(answer.get('error'))[:200]}")
+            if isinstance(wire, AgentWire):
+                return "colocd via agent"
             with contextlib.suppress(ColocError, OSError):
                 _flush(wire, settings, slurm_uid)
         return "colocd"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which jobs are on this node: the states that the Prolog wrote and the Epilog removes."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,12 +16,16 @@ from slurm_coloc.errors import ColocError
 FENCE, SHARE = "fence", "share"
 #: all of a job's files in run_dir; step and logs are written by slurmstepd
 SUFFIXES = ("json", "step", "logs", FENCE, SHARE)
+#: of run_dir: others pass through to their MPS pipe; and of what is in it, of whoever's job
+FOLDER_MODE, FILE_MODE = 0o711, 0o600
 _STATE = re.compile(r"([0-9]{1,10})\.json")
 
 
 class Job(NamedTuple):
     """One run on this node. ``began_s``: when its Prolog began; ``uuids``: its GPUs, () where the
-    Prolog could not tell; ``method``: how it shares them (core/gpu/sharing), "" where not known."""
+    Prolog could not tell; ``method``: how it shares them (core/gpu/sharing), "" where not known.
+    ``promised_mib``: of each of them, 0 for whole GPUs, None where colocd could not be asked;
+    ``context_mib``: of a process beyond that, None where colocd did not tell."""
 
     job_id: int
     restart: int
@@ -28,6 +33,15 @@ class Job(NamedTuple):
     began_s: float
     uuids: tuple[str, ...]
     method: str = ""
+    promised_mib: int | None = None
+    context_mib: int | None = None
+
+    def promised_on(self, uuid: str) -> int | None:
+        """MiB of this GPU (or MIG device) that the run was promised: 0 of one that it does not
+        have; None where it has the whole of it, or that is not known."""
+        if self.promised_mib is None or not self.uuids:
+            return None
+        return (self.promised_mib or None) if uuid in self.uuids else 0
 
 
 class Present:
@@ -89,6 +103,7 @@ def read_state(raw: bytes) -> Job | None:
     try:
         state = json.loads(raw)
         devices = state["gpu"].get("devices", [])
+        held = state.get("reservation", {})
         return Job(
             job_id=int(state["job_id"]),
             restart=int(state["restart"]),
@@ -96,9 +111,41 @@ def read_state(raw: bytes) -> Job | None:
             began_s=float(state["started_s"]),
             uuids=tuple(str(one["uuid"]) for one in devices),
             method=str(state.get("sharing", {}).get("method", "")),
+            promised_mib=int(held["shards"]) * int(held["shard_mib"])
+            if held.get("available")
+            else None,
+            context_mib=int(held["context_mib"]) if held.get("context_mib") else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def close_to_others(run_dir: Path) -> None:
+    """Give run_dir and root's files in it the modes of today: earlier releases let everybody read
+    whose job is there, its name and the path of its log. Raises ColocError or OSError."""
+    with spool.open_dir(run_dir, None) as fd:
+        if os.geteuid() != os.fstat(fd).st_uid:
+            return
+        _set(fd, FOLDER_MODE)
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    _close(fd, entry.name)
+
+
+def _close(dir_fd: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, dir_fd=dir_fd)
+        try:
+            _set(file, FILE_MODE)
+        finally:
+            os.close(file)
+
+
+def _set(fd: int, mode: int) -> None:
+    if os.fstat(fd).st_mode & 0o777 != mode:
+        os.fchmod(fd, mode)
 
 
 def remove_state(run_dir: Path, job_id: int) -> None:

@@ -76,9 +76,11 @@ def write(run_dir: Path, record: Plain) -> None:
         return  # no Prolog has been here: there is nothing to tell of
     data = json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
     name = f"{record['job_id']}.{record['restart']}.json"
-    with spool.open_dir(run_dir / FOLDER, 0o755) as fd:
+    with spool.open_dir(run_dir / FOLDER, 0o700) as fd:
+        if os.fstat(fd).st_mode & 0o077:  # of an earlier release
+            os.fchmod(fd, 0o700)
         # Not synced: with the machine its jobs go, too, and each has a record every few seconds.
-        spool.write_file(fd, name, data, 0o644, sync=False)
+        spool.write_file(fd, name, data, 0o600, sync=False)
 
 
 def forget(run_dir: Path, present: Collection[int]) -> None:

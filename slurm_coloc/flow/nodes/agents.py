@@ -20,6 +20,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.nodes.node_setup import read_setup
 
 log = structlog.get_logger()
 
@@ -100,6 +101,7 @@ class Nodes:
             "version": str(message.get("version", ""))[:32],
             "spooled": spooled if isinstance(spooled, int) else None,
             "last_s": time.time(),
+            "setup": read_setup(message.get("setup")),
         }
         self.live.take(node, message)
         runs = message.get("runs")
@@ -123,7 +125,7 @@ class Nodes:
         """Each GPU node with the last message of its agent; ``last_s`` null: none so far."""
         shape = self._shape()
         now = time.time()
-        silent = {"address": None, "version": None, "spooled": None, "last_s": None}
+        silent = {"address": None, "version": None, "spooled": None, "last_s": None, "setup": None}
         found = []
         for node in shape.nodes if shape else ():
             heard = self._heard.get(node.name, silent)

@@ -54,6 +54,7 @@ class Evidence(Message):
     capacity_mib: Mib = None
     in_use_mib: Mib = None
     free_mib: Mib = None
+    others_mib: Mib = None
 
 
 class Checkpoint(Message):

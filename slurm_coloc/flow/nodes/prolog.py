@@ -93,6 +93,8 @@ async def launched(
         "shard_mib": decision.shard_mib,
         "memory_mib": decision.memory_mib,
         "upper_mib": decision.upper_mib,
+        # of a process on the GPUs that its estimate was made for; None: the node's own setting
+        "context_mib": (decision.learning or {}).get("context_mib") or None,
     }
     need_mib = _promised_mib(shards, decision) if held else None
     gpus = [gpu.now() for gpu in launch.gpus]

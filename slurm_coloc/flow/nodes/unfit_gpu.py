@@ -15,12 +15,13 @@ import structlog
 
 from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.records.lists import PutBack
-from slurm_coloc.core.records.runs import Key, StoredDecision
+from slurm_coloc.core.records.runs import Key, StoredDecision, shared
 from slurm_coloc.core.recover.fitness import GpuNow, unfit
 from slurm_coloc.core.recover.put_back import Goal, Step, next_step, pause_s
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.nodes.other_users import OtherUsers, met
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
 from slurm_coloc.flow.recover.retry_limit import refused
 
@@ -42,6 +43,7 @@ class Gate:
         self._store, self._slurm = context.store, context.slurm
         self._context, self._off, self._see = context, context.off, see
         self._places = context.config.recovery.raise_by == "priority"  # priorities may be set
+        self._others = OtherUsers(context)
         self._ordering: set[tuple[str, int]] = set()
         self._later: dict[Key, float] = {}  # when (monotonic) the next check is due
 
@@ -62,6 +64,8 @@ class Gate:
         if not self._config.enabled or decision.mode != "on" or not _placed(decision):
             return None
         found = [why for gpu in gpus if (why := unfit(gpu, need_mib, self._config.slack_mib))]
+        if need_mib is not None and (others := await self._others.on(view, gpus)):
+            found.append(others)
         if unfenced and need_mib is not None and self._config.require_fence:
             found.append(f"nothing would hold its memory: {unfenced}")
         if not found:
@@ -178,12 +182,30 @@ class Gate:
             await self._slurm.update(view.handle, Priority=row.base)
             self._store.putbacks.change(row, base=0)
         elif step is Step.DELAY:
+            await self._own_gpu(row, view)
             await self._slurm.update(view.handle, StartTime=f"now+{self._wait_s(row)}")
             self._store.putbacks.change(row, delayed=True)
         elif step is Step.ADMIT:
             await self._slurm.update(view.handle, ExcNodeList=self._list(row))
             self._store.putbacks.change(row, excluded=False, was=None)
         log.info("put back", jobid=row.job_id, decision=row.decision, step=str(step))
+
+    async def _own_gpu(self, row: PutBack, view: JobView) -> None:
+        """Ask for a whole GPU for a share that met another user's where only Slurm places it: it
+        would meet him again. Steered, it gets a pin."""
+        decision = self._store.decisions.of(row.decision)
+        steered = self._context.config.placement.mode == "steered"
+        if decision is None or steered or not met(row.why) or not shared(view.tres, decision):
+            return
+        try:
+            await self._slurm.set_gres(view.handle, decision.exclusive_tres)
+        except SlurmError as err:
+            if err.away:
+                raise
+            log.info("put back", jobid=row.job_id, decision=row.decision, error=err.message)
+            return
+        text = "it asks for a whole GPU now: Slurm might put it beside another user again"
+        self._store.note(row.decision, row.job_id, "launch", text)
 
     def _list(self, row: PutBack, *more: str) -> str:
         """ExcNodeList: the owner's nodes, those of other open put-backs, and ``more``."""

@@ -54,6 +54,7 @@ class UsedGpu(_Bounded):
 
     uuid: Uuid
     peak_mib: Mib
+    total_mib: Mib | None = None  # of the GPU
     mean_mib: Annotated[float, Field(ge=0, le=MAX_MIB, allow_inf_nan=False)] | None = None
     smact_mean: Ratio | None = None
     smact_max: Ratio | None = None
@@ -79,10 +80,11 @@ class HeldBy(_Bounded):
 
     job_id: JobId
     held_mib: Mib
+    processes: Annotated[int, Field(ge=1, le=2**22)] = 1
 
 
 class LastSample(_Bounded):
-    """The last sample in which the run held memory."""
+    """The last sample in which the run held memory; before it first did, the newest."""
 
     at_s: Time
     held_mib: Mib
@@ -101,11 +103,17 @@ class UsedNeighbour(_Bounded):
 
 
 class UsedEvent(_Bounded):
-    """An event of its GPU during the run."""
+    """An event of its GPU during the run. Those of an overrun (core/gpu/overrun) have figures:
+    ``begun``; ``over``, with the most that it held; ``ended``, the agent ends the processes;
+    ``left``, it could not."""
 
     at_s: Time
-    kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver"]
+    kind: Literal["idle", "gpu-lost", "xid", "foreign", "mps-fault", "driver", "overrun"]
     text: Text = ""
+    state: Literal["begun", "over", "ended", "left"] | None = None
+    uuid: Uuid | None = None
+    held_mib: Mib | None = None
+    promised_mib: Mib | None = None
 
 
 class Series(_Bounded):
@@ -158,6 +166,14 @@ class DcgmJob(_Bounded):
     gpus: tuple[DcgmGpu, ...] = Field((), max_length=MAX_GPUS)
 
 
+class UsedFence(_Bounded):
+    """What held the run's memory and its limit (MiB), as it was read back: of MPS the largest that
+    its server had meanwhile, for each process. None: it was not read back."""
+
+    level: Literal["mps", "cgroup"]
+    limit_mib: Mib | None = None
+
+
 class UsedRecord(_Bounded):
     """The ``use`` record, version 1."""
 
@@ -176,6 +192,7 @@ class UsedRecord(_Bounded):
     neighbours: tuple[UsedNeighbour, ...] = Field((), max_length=MAX_NEIGHBOURS)
     events: tuple[UsedEvent, ...] = Field((), max_length=MAX_EVENTS)
     series: Series | None = None
+    fence: UsedFence | None = None
     dcgm: DcgmJob | None = None
     left_out: dict[Name, Count] | Count | None = None
 

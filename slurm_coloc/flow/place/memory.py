@@ -3,6 +3,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.records.runs import StoredDecision
@@ -20,7 +21,8 @@ class Memory:
     ``since``: when the job was pinned or began to wait at the gate (Unix seconds); ``waits_until``:
     until when it is kept from starting at the gate; ``begun``: decisions whose jobs were submitted
     waiting; ``given_up``: jobs left to Slurm; ``free``: jobs whose Extra was checked since they
-    last waited; ``decisions``: a cache of the database.
+    last waited; ``decisions``: a cache of the database; ``unpinned``: of its events, the shards of
+    a job that asks for a whole GPU until it is pinned (0: it does not).
     """
 
     since: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -29,10 +31,12 @@ class Memory:
     given_up: set[tuple[int, int]] = field(default_factory=set)
     free: set[tuple[int, int]] = field(default_factory=set)
     decisions: dict[str, StoredDecision] = field(default_factory=dict)
+    unpinned: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def forget(self, present: Collection[tuple[int, int]]) -> None:
         """Forget the jobs that are not ``present``."""
-        for kept in (self.since, self.waits_until):
+        kept: dict[tuple[int, int], Any]
+        for kept in (self.since, self.waits_until, self.unpinned):
             for key in kept.keys() - set(present):
                 del kept[key]
         self.given_up &= set(present)

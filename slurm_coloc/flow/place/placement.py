@@ -37,6 +37,6 @@ class Placement:
 
     def at_submit(self, job: ShareRequest) -> Rewrite:
         """The change of a share's request, with the pin or wait that placing adds."""
-        job = replace(job, change=self._placer.at_submit(job))
+        job = replace(job, change=self._placer.submitting.change(job))
         shape = self._shape()
         return self._gate.at_submit(job, nodes_for_submission(job.request, shape) if shape else ())

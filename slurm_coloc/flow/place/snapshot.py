@@ -12,15 +12,21 @@ from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.place.steerable import may_pin
 from slurm_coloc.core.place.steering import Device, Node, Rules, Running, Snapshot, Waiting
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
-from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, plain
-from slurm_coloc.core.slurm.gres import parse_gres
-from slurm_coloc.core.slurm.hosts import in_nodes
+from slurm_coloc.core.slurm.cluster import (
+    ClusterShape,
+    NodeShape,
+    keeps_users_apart,
+    plain,
+)
+from slurm_coloc.core.slurm.gres import parse_gres, same_gres
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
+from slurm_coloc.flow.place.changes import shards_in
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.requests import (
     gpus_of,
@@ -39,8 +45,8 @@ Closed = Callable[[], Collection[str]]
 
 
 def rules_of(config: Config, way: Way = Way.START) -> Rules:
-    """The part of [placement] that decides. ``way``: how a job can wait at the gate; without a way
-    that keeps its age, no job waits there."""
+    """The part of [placement] and [sharing] that decides. ``way``: how a job can wait at the gate;
+    without a way that keeps its age, no job waits there."""
     place = config.placement
     return Rules(
         policy=place.policy,
@@ -53,18 +59,15 @@ def rules_of(config: Config, way: Way = Way.START) -> Rules:
         multi_user=config.sharing.users == "all",
         window_s=config.agent.window_s,
         whole_first=place.whole_first,
+        share_with=config.sharing.with_,
+        idle_first=place.idle_first,
     )
 
 
 def is_steered(node: NodeShape, config: Config) -> bool:
     """Whether jobs are pinned on this node."""
-    if config.placement.mode != "steered" or not node.devices or not node.shards:
-        return False
-    pool = config.pool.partitions
-    if pool and not set(pool) & set(node.partitions):
-        return False
-    named = config.placement.nodes
-    return not named or any(one in node.features or in_nodes(one, node.name) for one in named)
+    place = config.placement
+    return place.mode == "steered" and may_pin(node, config.pool.partitions, place.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,7 @@ class Sources:
             decision.smact if decision else None,
             held,
             decision.max_slowdown if decision else None,
+            job.account,
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
@@ -186,15 +190,17 @@ class Sources:
         return (), 0
 
     def _busy(self) -> set[tuple[str, int]]:
-        """Jobs that a recovery, a put-back or a change of an array is working on."""
-        rows = [*self.store.recoveries.open(), *self.store.putbacks.open()]
+        """Jobs that a recovery, a put-back or a change of an array is working on. A put-back that
+        only has its node excluded for a while leaves the request alone."""
+        puts = [row for row in self.store.putbacks.open() if not (row.excluded and row.delayed)]
+        rows = [*self.store.recoveries.open(), *puts]
         return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(
         self, job: Queued, shape: ClusterShape, busy: set[tuple[str, int]], now: float, tier: int
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
-        gpus, shards = gpus_of(job), shards_of(job)
+        gpus, shards = gpus_of(job), shards_of(job) or self.unpinned_shards(job, decision)
         ours = decision is not None and self._is_ours(job, decision, busy)
         wanted = self.wanted(job, decision)
         parts = tuple(job.partition.split(","))
@@ -213,7 +219,8 @@ class Sources:
             shards,
             nodes,
             ours=ours and plain(job.features) and not job.cut,
-            startable=not held and (at_gate or resources_may_bind(job.reason)),
+            startable=not held
+            and (at_gate or resources_may_bind(job.reason) or _bound_whole(job, shards)),
             pin=pin,
             since_s=since,
             given_up=key(job) in self.memory.given_up,
@@ -223,7 +230,20 @@ class Sources:
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
             max_slowdown=decision.max_slowdown if decision else None,
             tier=tier,
+            account=job.account,
+            exclusive_user=keeps_users_apart(parts, shape),
         )
+
+    def unpinned_shards(self, job: Queued, decision: StoredDecision | None) -> int:
+        """The shards that a job will have with its next pin, where it asks for a whole GPU until
+        then; 0 for any other. Read in its events once, which a restart of colocd leaves."""
+        if decision is None or not same_gres(job.tres_per_node, decision.exclusive_tres):
+            return 0
+        if key(job) not in self.memory.unpinned:
+            events = self.store.events(decision.id, job.job_id)
+            said = next((one.text for one in reversed(events) if one.kind == "place"), "")
+            self.memory.unpinned[key(job)] = shards_in(said)
+        return self.memory.unpinned[key(job)]
 
     def wanted(self, job: Queued, decision: StoredDecision | None) -> str:
         """The nodes that a job's owner asked for, "" for any: ReqNodeList, unless it is our pin."""
@@ -251,16 +271,22 @@ class Sources:
     def _is_ours(self, job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
         """Whether the job may be pinned: it has shards of one GPU, by our decision."""
         items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
+        shares = [one.name for one in items] == ["shard"]
         return (
             decision.action == Action.COLLOCATE
             and decision.mode == "on"
-            and [one.name for one in items] == ["shard"]
+            and (shares or self.unpinned_shards(job, decision) > 0)
             and not names_gpus(job.tres_per_task)
             and not names_gpus(job.tres_per_job)
             and job.num_nodes == 1
             and not job.reservation
             and (decision.id, job.job_id) not in busy
         )
+
+
+def _bound_whole(job: Queued, shards: int) -> bool:
+    """Whether a limit on GPUs holds back a job only because it asks for a whole one for now."""
+    return shards > shards_of(job) and "GRES" in job.reason.upper()
 
 
 def _place(gpu: GpuNow) -> int:

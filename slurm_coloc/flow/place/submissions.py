@@ -6,7 +6,12 @@ from dataclasses import replace
 from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.steering import Snapshot, Waiting
-from slurm_coloc.core.slurm.cluster import ClusterShape, plain
+from slurm_coloc.core.slurm.cluster import (
+    ClusterShape,
+    keeps_users_apart,
+    plain,
+    wanted_partitions,
+)
 from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.requests import nodes_for_submission
 
@@ -42,6 +47,8 @@ def as_waiting(
         memory_mib=request.min_mem_per_node or 0,
         max_slowdown=submitted.decision.max_slowdown,
         tier=tier,
+        account=request.account or request.default_account or "",
+        exclusive_user=keeps_users_apart(wanted_partitions(request, shape), shape),
     )
 
 

@@ -166,7 +166,12 @@ class Estimates:
         return found
 
     def close(self) -> None:
-        """End all children."""
+        """End all children. Who still waits has no estimate, and may ask again."""
+        for work in self._turns.works():
+            self._turns.remove(work)
+            if not work.done.done():
+                why = "colocd has read its configuration again"
+                work.done.set_result(Prepared.without(Reason.NO_ESTIMATE, why, lasting=False))
         for task in self._tasks:
             task.cancel()
         self._children.close()

@@ -35,6 +35,10 @@ class Turns:
         self._waiting: OrderedDict[int, deque[Work]] = OrderedDict()  # users in their order
         self._running: dict[int, Work] = {}
 
+    def works(self) -> list[Work]:
+        """All that run or wait."""
+        return [*self._running.values(), *(one for mine in self._waiting.values() for one in mine)]
+
     def runs(self, uid: int) -> bool:
         """Whether a text of this user is being estimated."""
         return uid in self._running

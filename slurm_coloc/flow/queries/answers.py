@@ -25,7 +25,7 @@ OBSERVED = (
 #: what replaces these fields of another user's run or decision
 HIDDEN: Answer = dict.fromkeys(
     ("evidence", "fingerprint", "options", "detail", "learning", "used", "blame", "retry",
-     "retry_cause")
+     "retry_cause", "retry_culprit", "culprit", "victims")
 ) | {"features": {}, "request": {}}  # fmt: skip
 
 
@@ -104,27 +104,53 @@ class Found:
     runs: list[Run]
 
 
+def _named(store: Store, message: dict[str, Any]) -> tuple[int, str]:
+    """The id of the job that a request names, and the name: an array's task by its number, which
+    waits in the array's record until it has one of its own."""
+    job_id, task = job_id_in(message), message.get("array_task")
+    if task is None:
+        return job_id, str(job_id)
+    if not isinstance(task, int) or isinstance(task, bool) or not 0 <= task < 2**32:
+        raise UsageFault("array_task: a number from 0", "bad-request")
+    name = f"{job_id}_{task}"
+    if runs := store.runs.of_task(job_id, task):
+        return runs[-1].job_id, name
+    waiting = any(run.open and run.array_task is None for run in store.runs.of_job(job_id))
+    if not waiting:
+        raise UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
+    return job_id, name
+
+
 def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Found:
     """The job that a request names; raises UsageFault where there is none that the user may see."""
-    job_id = job_id_in(message)
+    job_id, name = _named(store, message)
     runs = [run for run in store.runs.of_job(job_id) if uid in (None, run.uid) or not private]
     # Ids start again after `slurmctld -c`: the newest decision counts.
     decision = store.decisions.of(runs[-1].decision) if runs else None
     if decision is None:
-        raise UsageFault(f"job {job_id}: not a --coloc job that you may see", "unknown-job")
+        raise UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
     return Found(job_id, decision, [run for run in runs if run.decision == decision.id])
 
 
 def explained(store: Store, uid: int | None, found: Found) -> Answer:
     """The decision and the events of a job, as ``uid`` may see them."""
     decision = shown(found.decision)
-    runs = [{**shown(run), "retry": _retry(store, run)} for run in found.runs]
+    runs = [
+        {**shown(run), "retry": _retry(store, run), **_culprits(store, run)} for run in found.runs
+    ]
     events = [shown(one) for one in store.events(found.decision.id, found.job_id)]
     if uid not in (None, found.runs[-1].uid):
         # What follows the bracket is a line of the owner's log.
         events = [{**one, "text": one["text"].split(" (")[0]} for one in events]
         decision, runs = _hidden(decision), [_hidden(run) for run in runs]
     return {"job_id": found.job_id, "decision": decision, "runs": runs, "story": events}
+
+
+def _culprits(store: Store, run: Run) -> Answer:
+    """The neighbour that ended a run, null for none, and how many runs it ended itself."""
+    named = store.culprits.of(*run.key)
+    culprit = picked(named, "job_id", "held_mib", "promised_mib") if named else None
+    return {"culprit": culprit, "victims": store.culprits.victims_of(run)}
 
 
 def _retry(store: Store, run: Run) -> Answer | None:

@@ -79,7 +79,7 @@ class Queries:
                 raise
             found = await self._accounted.explain(job_id, peer.uid, trusted=trusted)
             if found is None:
-                raise
+                raise await self._site.read(unknown_job, peer.uid, job_id, err) from err
             return found
 
     async def status(self, peer: Peer, message: Answer) -> Answer:
@@ -94,3 +94,15 @@ class Queries:
             await self._site.main.call(op, FRESH_S, **fields)
         except ColocError as err:
             log.info("freshen", op=op, error=err.message)
+
+
+def unknown_job(store: Store, uid: int, job_id: int, fault: UsageFault) -> UsageFault:
+    """The answer for a job that is not known: another one where this user has a submission whose
+    job colocd has not seen yet."""
+    if not store.decisions.unbound(uid):
+        return fault
+    text = (
+        f"job {job_id}: not seen yet. A submission of yours was not seen in Slurm so far, for"
+        " slurmctld is busy or refused it: ask again in some seconds"
+    )
+    return UsageFault(text, fault.code)

@@ -11,7 +11,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.peer import Peer
-from slurm_coloc.core.records.runs import Run, StoredDecision, shared
+from slurm_coloc.core.records.runs import Run, StoredDecision, shards_of, shared
 from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.gres import called
 from slurm_coloc.core.slurm.job import JobView
@@ -70,11 +70,36 @@ async def explain(site: Site, peer: Peer, message: Answer) -> Answer:
         **stored.answer,
         "live": live,
         "slurm_error": trouble,
+        "now": present(stored.decision, stored.run, view),
         "binding": bound,
+        "setup": setup_text(stored.run, stored.decision),
         "next": f"colocd is putting it back into the queue: {stored.recovering}"
         if stored.recovering
         else next_text(site.config, stored.decision, stored.run, view, stored.recovered),
     }
+
+
+def present(decision: StoredDecision, run: Run, view: JobView | None) -> Answer:
+    """What the job asks for now: its request, whether that is a share, and of how many shards of
+    each GPU. ``changed``: it is another one than was decided, by a recovery, its owner or an
+    admin."""
+    tres = (view.tres if view else run.tres) or ""
+    on_share = shared(tres, decision)
+    shards = shards_of(tres, decision) if on_share else 0
+    known = bool(tres) and decision.action == "collocate"
+    changed = known and (not on_share or shards != decision.shards)
+    return {"tres": tres, "shared": on_share, "shards": shards, "changed": changed}
+
+
+def setup_text(run: Run, decision: StoredDecision) -> str:
+    """That the node of a share said nothing at its start; "" where it did, or has not begun."""
+    began = run.node and run.start_s and run.state != "PENDING"
+    if not began or run.gpu_uuids is not None or not shared(run.tres or "", decision):
+        return ""
+    return (
+        f"{run.node} told colocd nothing at the start of this run: unless colocd was away then, it"
+        " ran without slurm-coloc's setup there, neither fenced nor measured"
+    )
 
 
 def _why(reason: str, detail: str | None) -> str:
@@ -108,6 +133,7 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
         "tres": view.tres,
         "nodes": view.nodes,
         "placement": "",
+        "partition": view.partition,
         "expected_start_s": view.start_s if view.state == "PENDING" else None,
     }
     if view.state == "RUNNING":

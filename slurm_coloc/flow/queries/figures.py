@@ -40,12 +40,23 @@ class Figures:
         return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
 
     def mark(self, answer: Answer) -> Answer:
-        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now."""
+        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now, and ``overrun``
+        (MiB held and promised) where it holds more than it was promised now."""
         idle = {
             (one["job_id"], one["restart"]): one["since_s"]
             for node in self._fresh()
             for one in node["idle"]
         }
+        over = {
+            (one["job_id"], one["restart"]): {
+                name: one[name] for name in ("held_mib", "promised_mib")
+            }
+            for node in self._fresh()
+            for one in node["overruns"]
+            if one["until_s"] is None
+        }
         for row in answer["jobs"]:
-            row["idle_since_s"] = idle.get((row["job_id"], row["restart"]))
+            run = (row["job_id"], row["restart"])
+            row["idle_since_s"] = idle.get(run)
+            row["overrun"] = over.get(run)
         return answer

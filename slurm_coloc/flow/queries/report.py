@@ -19,7 +19,7 @@ Answer = dict[str, Any]
 #: fields of each try that are shown
 TRY = (
     *("restart", "tres", "outcome", "peak_mib", "evidence", "blame", "verdict", "retry"),
-    *("start_s", "end_s", "share_mib"),
+    *("start_s", "end_s", "share_mib", "culprit"),
 )
 MOST_BESIDE = 50  # neighbours that are shown
 
@@ -100,6 +100,8 @@ def _slower(
     """How many times slower than alone, and how that is known: ``measured``, ``predicted``, or ""
     where it is not. ``span``: start and end of the run."""
     start_s, end_s = span
+    if not run.gpu_uuids:
+        return None, ""  # nobody knows on which GPU it was, nor who was beside it
     if not others:
         return 1.0, "alone"
     if run.outcome == "completed":

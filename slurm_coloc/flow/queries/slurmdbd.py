@@ -2,7 +2,9 @@
 """``coloc explain`` of a job that colocd's own database does not know, from slurmdbd.
 
 The mark in AdminComment stays with every run in slurmdbd, also when slurmctld forgot the job
-(MinJobAge, ``slurmctld -c``) and colocd's history was lost. Slurm stores it without any flag.
+(MinJobAge, ``slurmctld -c``) and colocd's history was lost. Slurm stores it without any flag. Other
+programs may write over it (jobstats does at the end of each run, by sacctmgr): a run that still has
+it then tells of the others of its job, and where none has it nobody knows.
 """
 
 import time
@@ -43,12 +45,25 @@ class Accounted:
         return answer_of([run for run in runs if trusted or run.uid == uid], job_id)
 
 
+def _jobs(runs: list[EndedJob]) -> list[list[EndedJob]]:
+    """The runs of each job of this id, which is used again after ``slurmctld -c``: a job has one
+    user, and the number of its restarts grows."""
+    jobs: list[list[EndedJob]] = []
+    for run in runs:
+        last = jobs[-1][-1] if jobs else None
+        if last is None or run.restarts <= last.restarts or run.uid != last.uid:
+            jobs.append([])
+        jobs[-1].append(run)
+    return jobs
+
+
 def answer_of(runs: list[EndedJob], job_id: int) -> Answer | None:
     """The answer from a job's runs, oldest first; None where none carries a mark."""
     marked = [(run, mark) for run in runs if (mark := mark_in(run.admin_comment))]
     if not marked:
         return None
     mark = marked[-1][1]
+    newest = next(job for job in reversed(_jobs(runs)) if any(run is marked[-1][0] for run in job))
     try:
         why = TEXTS[Reason(mark.reason)]
     except ValueError:
@@ -77,7 +92,7 @@ def answer_of(runs: list[EndedJob], job_id: int) -> Answer | None:
                 "start_s": run.start_s,
                 "end_s": run.end_s,
             }
-            for run, its in marked
-            if its.decision == mark.decision
+            for run in newest
+            if (its := mark_in(run.admin_comment)) is None or its.decision == mark.decision
         ],
     }

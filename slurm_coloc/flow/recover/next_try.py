@@ -26,7 +26,7 @@ from slurm_coloc.core.slurm.gres import called, count_of, parse_gres
 from slurm_coloc.core.slurm.job import JobView
 
 #: causes for which the node is excluded for a while: they may still be present on its GPU
-AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN, Blame.HARDWARE)
+AVOIDED = (Blame.NEIGHBOUR, Blame.FOREIGN, Blame.FULL, Blame.HARDWARE)
 #: PyTorch knows the first name in every version and warns of it from 2.9 on; 2.9 ignores the second
 #: for this very setting (pytorch/pytorch#183387), 2.11 takes it
 PIECES = (

@@ -19,8 +19,10 @@ from slurm_coloc.core.decide.prepared import Estimated
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
+from slurm_coloc.core.place.steerable import pinned_on
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
@@ -28,7 +30,7 @@ from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
-from slurm_coloc.flow.submit.site_rules import Modes, slot_of
+from slurm_coloc.flow.submit.site_rules import Modes, held_more, slot_of
 from slurm_coloc.flow.submit.tickets import Texts
 
 log = structlog.get_logger()
@@ -38,6 +40,7 @@ Answer = dict[str, str]
 #: What placing adds to the change of a submission.
 Place = Callable[[ShareRequest], Rewrite]
 
+UNPINNED = "it asks for a whole GPU until colocd has one for it that is free or your own"
 NO_REQUEUE = "after a GPU out-of-memory it is not requeued"
 
 
@@ -46,7 +49,7 @@ def rules_of(config: Config) -> Rules:
     pool = config.pool
     budget = pool.compute_budget if pool.size_by_smact else None
     sizing = Sizing(pool.shard_mib, pool.max_jobs_per_gpu, budget)
-    return Rules(sizing, pool.partitions, config.sharing.method)
+    return Rules(sizing, pool.partitions, config.sharing.method, config.sharing.with_)
 
 
 class Decider:
@@ -109,11 +112,14 @@ class Decider:
         if mode == "observe":
             line = f"observe mode, submitted unchanged; would be: {_text(decision, estimated)}"
             return _answer(Decision(Action.ASIS, Reason.OBSERVE), decision_id, Rewrite(), [line])
-        change = rewrite(job.request, decision, job.shape)
+        change, unpinned = rewrite(job.request, decision, job.shape), None
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
             change = self._place(ShareRequest(decision_id, job.request, decision, smact, change))
+            unpinned = count_of(str(change.fields.get("tres_per_node", "")), "gpu")
         lines = [*self._lines(job, decision, estimated), *filter(None, [about_slot])]
+        if unpinned and not decision.slice_mib:
+            lines.append(UNPINNED)
         if not more(decision, job.request, job.shape, self._rules.pool):
             lines.append(f"{NO_REQUEUE}: this Slurm cannot give it more")
         answer = _answer(decision, decision_id, change, lines)
@@ -141,8 +147,12 @@ class Decider:
             estimated.detail,
             oom_mib=oom_mib,
             policy=job.coloc.policy,
+            held_more=held_more(
+                self._config.blame, self._store, job.request.uid, estimated.fingerprint, time.time()
+            ),
         )
-        decision = decide(question, job.shape, self._rules)
+        rules = replace(self._rules, steered=self._pinned_on(job.shape, limits))
+        decision = decide(question, job.shape, rules)
         decision = within(decision, job.request, job.shape, limits)
         limit = job.coloc.max_slowdown or self._config.slowdown.max_slowdown
         if limit is None:
@@ -194,6 +204,13 @@ class Decider:
                 bound=0 if mode == "on" else ABANDONED,
             )
         )
+
+    def _pinned_on(self, shape: ClusterShape, limits: SiteLimits) -> frozenset[str]:
+        """The nodes on which colocd pins jobs to GPUs."""
+        place = self._config.placement
+        if place.mode != "steered":
+            return frozenset()
+        return pinned_on(shape, limits, self._config.pool.partitions, place.nodes)
 
     def _steered(self, shape: ClusterShape) -> bool:
         """Whether colocd chooses the GPUs."""

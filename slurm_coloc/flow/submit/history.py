@@ -37,6 +37,11 @@ log = structlog.get_logger()
 #: the type of a node's GPUs, "" where it has none or the node is not known
 TypeOf = Callable[[str | None], str]
 
+TAKEN_AT_ONCE = (
+    "nothing is learned from this run: it took most of the GPU at once and kept it, as JAX and"
+    " TensorFlow do by default, so its peak does not tell what it needs"
+    " (XLA_PYTHON_CLIENT_PREALLOCATE=false or TF_FORCE_GPU_ALLOW_GROWTH=true)"
+)
 #: outcomes of runs that no fault cut short
 WHOLE = (Outcome.COMPLETED, Outcome.TIMEOUT)
 
@@ -125,6 +130,9 @@ class Learning:
         own_mib = peak.peak_mib if peak else 0
         lasted = outcome in WHOLE and lasted_s >= self._config.history_min_run_s
         whole = lasted and peak is not None and peak.whole
+        if not shared(run.tres, decision) and usage.taken_at_once(uses):
+            self._store.note(run.decision, run.job_id, "history", TAKEN_AT_ONCE)
+            return
         # A run that others ended says nothing of what the model needs.
         ran_out = outcome is Outcome.OOM_GPU and not victim
         learned = ModelPeaks(

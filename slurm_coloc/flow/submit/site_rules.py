@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the site's rules say of a submission: the mode, and the time slots of the job.
+"""What the site's rules say of a submission: the mode, the time slots of the job, and whether its
+model shares at all after a job of it ended a neighbour.
 
 The mode: the off switch, then the first rule that fits, then the default.
 """
 
 import pwd
+import time
 
-from slurm_coloc.config import Config, Mode, ModeRule, SlotConfig
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.config import BlameConfig, Config, Mode, ModeRule, SlotConfig
 from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.time.slot import Rules, Slot, choose
 from slurm_coloc.flow.submit.message import Submission
@@ -76,3 +79,19 @@ def slot_of(config: SlotConfig, job: Submission, decision: Decision) -> tuple[Sl
     elif job.request.requeue == 0:
         why_not = "--no-requeue"
     return choose(job.coloc.slot, rules, job.request.time_limit, why_not)
+
+
+def held_more(
+    config: BlameConfig, store: Store, uid: int, fingerprint: str | None, now_s: float
+) -> str:
+    """Until when, and why, this user's model does not share; "" where it may. A time of day is
+    colocd's."""
+    if config.culprit != "exclusive" or not fingerprint:
+        return ""
+    last = store.culprits.newest(uid, fingerprint)
+    until_s = last.at_s + config.exclusive_h * 3600 if last else 0.0
+    if last is None or until_s <= now_s:
+        return ""
+    held = f"{last.held_mib / 1024:.1f} GiB of {last.promised_mib / 1024:.1f} promised"
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(until_s))
+    return f"job {last.job_id}, {held}; until {until} it does not share"

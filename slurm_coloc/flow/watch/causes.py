@@ -23,7 +23,15 @@ from slurm_coloc.core.records.runs import (
     Use,
     promised_mib,
 )
-from slurm_coloc.core.recover.outcome import Blame, OomSnapshot, Outcome, at_fence, blame
+from slurm_coloc.core.recover.outcome import (
+    Blame,
+    Cause,
+    OomSnapshot,
+    Outcome,
+    at_fence,
+    blame,
+    ended_for_overrun,
+)
 from slurm_coloc.core.recover.xid import breaks
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.job import EndedJob, JobView
@@ -43,6 +51,8 @@ AT_ONCE = 500  # job ids in one question: it is a command line
 BY_TELEMETRY = "telemetry"
 #: faults of runs on one GPU within so many seconds have one cause
 TOGETHER_S = 20.0
+#: kind of the event of a job that its agent sees above its share, and for how long one counts
+OVERRUN, OVERRUN_S = "overrun", 600.0
 #: kinds of an Epilog's evidence of a fault (core/recover/faults)
 FAULTS = ("mps", "device")
 #: kinds of the agent's events that may tell of a GPU that failed
@@ -125,10 +135,18 @@ def from_telemetry(store: Store, run: Run, body: Report) -> Report:
 
 
 def blamed(
-    store: Store, run: EndedRun, outcome: Outcome, body: Report, uses: list[Use]
-) -> tuple[Blame | None, str]:
+    store: Store,
+    run: EndedRun,
+    outcome: Outcome,
+    body: Report,
+    uses: list[Use],
+    context_mib: int,
+) -> Cause | None:
     """Who caused the end of ``run`` (with its ``end_s`` and ``share_mib``), and why; None for an
-    end without an out-of-memory or fault."""
+    end without an out-of-memory or fault. ``context_mib``: the most that a process takes beside
+    what its fence counts."""
+    if outcome is Outcome.OVERRUN:
+        return Cause(Blame.SELF, overrun_of(body))
     evidence: Evidence = body.evidence or {}
     near = _last_events(run, uses)
     told = [one["text"] for one in near if one["kind"] in BROKEN]
@@ -137,9 +155,9 @@ def blamed(
     if outcome is Outcome.FAILED:
         fault = _mps_fault(store, run, body, evidence, near)
         if not fault and not broken:
-            return None, ""
+            return None
     elif outcome is not Outcome.OOM_GPU:
-        return None, ""
+        return None
     samples = [last for one in uses if (last := one.get("last"))]
     last = max(samples, key=lambda one: one["held_mib"], default=None)
     others = [one["job_id"] for one in last.get("neighbours", ())] if last else []
@@ -151,10 +169,21 @@ def blamed(
         requested_mib=evidence.get("requested_mib"),
         free_mib=evidence.get("free_mib"),
         in_use_mib=evidence.get("in_use_mib"),
+        capacity_mib=evidence.get("capacity_mib"),
+        others_mib=evidence.get("others_mib"),
+        overran=_overran(store, others, run.end_s),
+        context_mib=context_mib,
         mps_fault=fault,
         broken=broken if outcome is Outcome.FAILED else "",
     )
     return blame(snapshot)
+
+
+def overrun_of(body: Report | None) -> str:
+    """What the agent wrote when it ended the run for holding too much; "" where it did not."""
+    if body is None or body.used is None:
+        return ""
+    return ended_for_overrun(body.used.get("events", ()), body.ended_s or 0.0)
 
 
 def _promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:
@@ -167,6 +196,20 @@ def _promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:
         if mib:
             found[job_id] = mib
     return found
+
+
+def _overran(store: Store, job_ids: list[int], end_s: float) -> frozenset[int]:
+    """The jobs of which an agent said shortly before ``end_s`` that they hold more than their
+    share."""
+    return frozenset(
+        job_id
+        for job_id in job_ids
+        if (runs := store.runs.of_job(job_id))
+        and any(
+            event.kind == OVERRUN and -OVERRUN_S <= event.at_s - end_s <= TOGETHER_S
+            for event in store.events(runs[-1].decision, job_id)
+        )
+    )
 
 
 def _last_events(run: EndedRun, uses: list[Use]) -> list[GpuEvent]:

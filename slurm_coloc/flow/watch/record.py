@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage record: stores once how a run ended, and plans its recovery in the same transaction."""
 
+import re
 import time
 
 import structlog
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
+from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.records.runs import (
     EndedRun,
     Report,
@@ -16,13 +18,14 @@ from slurm_coloc.core.records.runs import (
     shared,
 )
 from slurm_coloc.core.recover.next_try import VICTIMS
-from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome, limit_held_by, outcome_of
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Cause, Outcome, outcome_of
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
 from slurm_coloc.flow.submit.decide import rules_of
 from slurm_coloc.flow.submit.history import Learning, TypeOf, ended, own_peak
-from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry
+from slurm_coloc.flow.watch import culprits
+from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry, overrun_of
 
 log = structlog.get_logger()
 
@@ -36,6 +39,7 @@ SHOWN = 100  # characters of the log's own line in an event; all of it is in the
 ENDS = {
     Outcome.COMPLETED: "completed",
     Outcome.OOM_GPU: "ran out of GPU memory",
+    Outcome.OVERRUN: "its processes held more GPU memory than it was promised and were ended",
     Outcome.OOM_HOST: "ran out of host memory: not caused by sharing the GPU, left alone",
     Outcome.FAILED: "failed for another reason than GPU memory: left alone",
     Outcome.CANCELLED: "cancelled",
@@ -47,8 +51,18 @@ ENDS = {
     Outcome.SLOT: "left at the end of its time slot, to go on in the next one",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
+#: What enforces a limit, in words for messages.
+HOLDER = {
+    FenceLevel.CGROUP: "which the kernel holds for all of its processes",
+    FenceLevel.MPS: "which MPS holds",
+    FenceLevel.FRAMEWORK: "which its framework holds",
+}
+#: PyTorch names the limit of its own allocator in its text (2.10: "5.00 GiB allowed; ").
+_ALLOWED = re.compile(r"\b[0-9.]+ [KMG]iB allowed\b")
 # Outcomes of a run that leaves to go on later: by its exit, or by its own requeue.
 LEAVES = (Outcome.COMPLETED, Outcome.FAILED, Outcome.REQUEUED)
+# Outcomes of a run that needs more memory than it had.
+RAN_OUT = (Outcome.OOM_GPU, Outcome.OVERRUN)
 
 
 class Recorder:
@@ -109,7 +123,9 @@ class Recorder:
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
         peak = own_peak(self._store, over, decision, report, uses) if began else None
-        fault, why = blamed(self._store, over, outcome, report, uses)
+        context_mib = self._config.estimate.context_mib
+        cause = blamed(self._store, over, outcome, report, uses, context_mib)
+        fault = cause.blame if cause else None
         need = next_try.need_of(evidence, peak.peak_mib if peak else None, uses)
         recovery = self._config.recovery
         found = next_try.after(self._store, recovery, over, decision, outcome, fault, need, now)
@@ -135,7 +151,10 @@ class Recorder:
                 return
             self._store.reports.use(run)
             self._note(run, "ended", _how(outcome, found, report, share_mib))
-            self._note_blame(run, fault, why)
+            if cause:
+                self._note_blame(run, cause)
+                if cause.culprit:
+                    culprits.name(self._store, over, cause.culprit, now)
             gpu, victim = self._type_of(run.node), fault in VICTIMS
             self._learning.note(over, decision, outcome, peak, uses, gpu, victim=victim)
             self._plan(over, decision, view, found, now)
@@ -156,9 +175,9 @@ class Recorder:
     def _note(self, run: Run, kind: str, text: str) -> None:
         self._store.note(run.decision, run.job_id, kind, text)
 
-    def _note_blame(self, run: Run, fault: Blame | None, why: str) -> None:
-        if fault and fault is not Blame.UNKNOWN:
-            self._note(run, "blame", next_try.whose(fault, why))
+    def _note_blame(self, run: Run, cause: Cause) -> None:
+        if cause.blame is not Blame.UNKNOWN:
+            self._note(run, "blame", next_try.whose(cause.blame, cause.why))
 
     def _plan(
         self,
@@ -189,7 +208,8 @@ class Recorder:
             self._store.runs.change(other, blame=str(fault), verdict=str(found.verdict))
             # The event of its end says that it was left alone.
             self._note(other, "ended", _failed_by(fault))
-            self._note_blame(other, fault, f"job {run.job_id} on the same server ended by it too")
+            why = f"job {run.job_id} on the same server ended by it too"
+            self._note_blame(other, Cause(fault, why))
             self._plan(other, decision, None, found, now)
 
 
@@ -199,7 +219,7 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
     line = report.evidence.get("line", "") if report.evidence else ""
     if outcome is Outcome.OOM_GPU:
         holder = limit_held_by(report.method, report.fence, line)
-        if holder and share_mib:
+        if holder and share_mib and found.cause not in VICTIMS:
             text += f" at its own limit of {share_mib / 1024:.1f} GiB, {holder}"
         if report.evidence:
             text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
@@ -207,9 +227,19 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
         text += ", although its log shows a GPU out-of-memory (caught by the program)"
     elif outcome is Outcome.FAILED and found.cause in VICTIMS:
         text = _failed_by(Blame(found.cause))
-    if (outcome is Outcome.OOM_GPU or found.tres) and not found.verdict.puts_back:
+    if (outcome in RAN_OUT or found.tres) and not found.verdict.puts_back:
         text += f"; {next_try.why_not(found)}"
     return text
+
+
+def limit_held_by(method: str | None, fence: str | None, line: str) -> str:
+    """What enforced the limit that a run met, by the ``method`` and ``fence`` that its Epilog
+    reported and the ``line`` of its log; "" for nothing."""
+    if fence == FenceLevel.CGROUP:
+        return HOLDER[FenceLevel.CGROUP]
+    if method == "mps":
+        return HOLDER[FenceLevel.MPS]
+    return HOLDER[FenceLevel.FRAMEWORK] if _ALLOWED.search(line) else ""
 
 
 def _failed_by(fault: Blame) -> str:
@@ -226,7 +256,7 @@ def out_of_memory(view: JobView, report: Report | None) -> bool:
     """Whether a job that is still COMPLETING ran out of GPU memory for certain: then its recovery
     begins before the jobs that depend on it see it fail."""
     failed = view.completing and view.state == "FAILED"
-    return failed and judge_ended(view, report) is Outcome.OOM_GPU
+    return failed and judge_ended(view, report) in RAN_OUT
 
 
 def leaves(view: JobView, report: Report | None) -> bool:
@@ -246,4 +276,5 @@ def ran_out(report: Report | None) -> bool:
 
 def judge_ended(view: JobView, report: Report | None) -> Outcome:
     """Outcome of a run that Slurm shows as ended."""
-    return outcome_of(view, oom=report is not None and report.oom)
+    oom = report is not None and report.oom
+    return outcome_of(view, oom=oom, overrun=bool(overrun_of(report)))

@@ -84,8 +84,15 @@ class Watcher:
         if any(run.open for run in runs):
             return
         mine = runs[-1].uid == uid if runs else self._follows(uid)
-        if not (trusted or mine) or not (trusted or self._may_poll(uid, ended=bool(runs))):
+        if not (trusted or mine):
             return
+        if not trusted and not self._may_poll(uid, ended=bool(runs)):
+            if runs:
+                return
+            # Asked for within a second after another question: by then it may be looked for.
+            await asyncio.sleep(FRESH_S)
+            if self._store.runs.of_job(job_id) or not self._may_poll(uid):
+                return
         try:
             view = await self._slurm.job(job_id)
         except SlurmError as err:
@@ -196,11 +203,14 @@ class Watcher:
             self._first_sight(decision_id, view)
         elif not run.open or (run.state, run.tres) == (view.state, view.tres):
             return
+        array_job_id, array_task = view.task or (None, None)
         self._store.runs.see(
             Run(
                 decision_id,
                 view.job_id,
                 view.restarts,
+                array_job_id=array_job_id,
+                array_task=array_task,
                 uid=view.uid,
                 submit_s=view.submit_s,
                 state=view.state,
@@ -211,7 +221,7 @@ class Watcher:
         )
 
     def _first_sight(self, decision_id: str, view: JobView) -> None:
-        self._store.decisions.bind(decision_id, view.job_id)
+        self._store.decisions.bind(decision_id, view.job_id, view.partition or None)
         text = (
             "submitted" if view.restarts == 0 else f"in the queue again (restart {view.restarts})"
         )

@@ -127,6 +127,8 @@ def _method(page: Page, way: Experiment) -> Iterator[str]:
     budget = ""
     if rules.budget is not None:
         budget = f", whose SM activities add up to {rules.budget:g} at most"
+    if way.setting.size_budget is not None:
+        budget += f", each with room for its SM activity ({way.setting.size_budget:g} a GPU)"
     yield (
         f"policy {way.policy.name}, {way.setting.method}: at most {rules.jobs} jobs of"
         f" {owner[rules.share_with]} on a GPU{budget}"

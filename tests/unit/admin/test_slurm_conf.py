@@ -80,7 +80,7 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
         (slurm_conf.job_submit, {"JobSubmitPlugins": "throttle,lua"}, Status.OK),
         (slurm_conf.job_submit, {}, Status.FAIL),
         (slurm_conf.job_requeue, {"JobRequeue": "0"}, Status.WARN),
-        (slurm_conf.file_append, {"JobFileAppend": "0"}, Status.WARN),
+        (slurm_conf.file_append, {"JobFileAppend": "0"}, Status.NA),
         (slurm_conf.min_job_age, {"MinJobAge": "59 sec"}, Status.FAIL),
         (slurm_conf.min_job_age, {"MinJobAge": "60 sec"}, Status.OK),
         (slurm_conf.min_job_age, {}, Status.FAIL),

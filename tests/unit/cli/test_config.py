@@ -74,7 +74,7 @@ def test_reference_has_every_field() -> None:
         assert name in text
         for key, field in kind.model_fields.items():
             assert field.description or key == "version", f"{name}.{key} needs a description"
-            assert key == "rules" or f"| `{key}` |" in text
+            assert key == "rules" or f"| `{field.alias or key}` |" in text
 
 
 def test_sample_is_up_to_date_and_changes_nothing() -> None:

@@ -148,7 +148,7 @@ def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (
         "completed after 3m",
         "peak 8.9 GiB; estimate 9.6 GiB, at most 11.6; reserved 12.0 GiB",
-        "MPS holds it to 12.0 GiB",
+        "MPS was asked to hold it to 12.0 GiB; it held 8.9 GiB at most",
         "40% in the mean (its part of",
         "21.0 kJ",
         "1: 6 (",
@@ -160,6 +160,32 @@ def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         assert words in text, words
     assert shown(store, monkeypatch).splitlines()[-1].split()[-1] == "3.1"  # unused, GiB
     assert json.loads(shown(store, monkeypatch, "5", "--json"))["schema"] == 1
+
+
+OVER = {"at_s": NOW, "kind": "overrun", "state": "begun", "text": "x", "held_mib": 30_000}
+
+
+@pytest.mark.parametrize(
+    ("fence", "peak_mib", "events", "words"),
+    [
+        (5120, 4800, [], "MPS holds it to 5.0 GiB"),
+        # MPS is said to hold only what was read back, of its server, and measured.
+        (None, 4800, [], "MPS was asked to hold it to 5.0 GiB; it held 4.7 GiB at most"),
+        (12288, 4800, [], "MPS was asked to hold it to 5.0 GiB; it held 4.7 GiB at most"),
+        (5120, None, [], "MPS was asked to hold it to 5.0 GiB; what it held was not measured"),
+        (5120, 29000, [OVER], "MPS was asked to hold it to 5.0 GiB; it held 29.3 GiB"),
+    ],
+)
+def test_the_fence_as_far_as_it_was_verified(
+    fence: int | None, peak_mib: int | None, events: list[Any], words: str
+) -> None:
+    answer = {
+        "run": {"method": "mps", "peak_mib": peak_mib},
+        "reserved_mib": 5120,
+        "use": {"nodes": [{"fence": {"level": "mps", "limit_mib": fence}}]},
+        "events": events,
+    }
+    assert page._fence(answer) == words
 
 
 def test_a_chart() -> None:

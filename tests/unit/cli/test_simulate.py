@@ -239,7 +239,29 @@ def test_page_for_an_admin(coloc: Coloc) -> None:
     assert out.startswith("Sharing GPUs: 60 runs of ") and "4xa100-40gb" in out.splitlines()[0]
     for words in ("GPU hours in use", "could share a GPU", "What was assumed", "(this page)"):
         assert words in out
-    assert "the same user" in out and "add up to 1.7 at most" in out, "as the configuration has it"
+    assert "the same user on a GPU" in out, "as the configuration has it"
+    assert "needs steered placement, or ExclusiveUser" in out
+
+
+def test_the_page_takes_the_keys_of_the_site(coloc: Coloc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It assumes nothing of who shares, or of activities, that the site's shares do not have."""
+    path = coloc.folder / "coloc.toml"
+    monkeypatch.setenv("COLOC_CONFIG", str(path))
+
+    def page(text: str, *words: str) -> str:
+        path.write_text(text)
+        return str(coloc(*words, source="--sacct", file=month()))
+
+    out = page('[sharing]\nwith = "anyone"\n')
+    assert "policy first-fit" in out and "anyone on a GPU" in out and "add up to" not in out
+    assert "ExclusiveUser" not in out and "SM activity (" in out
+    sized = page("[pool]\nsize_by_smact = true\ncompute_budget = 1.5\n")
+    assert "each with room for its SM activity (1.5 a GPU)" in sized
+    assert "each with room" not in page("[pool]\nsize_by_smact = false\n")
+    assert "policy magm" in page("[placement]\nidle_first = true\n")
+    steered = page('[placement]\nmode = "steered"\npolicy = "best-fit"\n')
+    assert "policy best-fit" in steered and "ExclusiveUser" not in steered
+    assert "add up to 1.2 at most" in page("", "--budget", "1.2")
 
 
 def test_page_in_json_and_markdown_and_as_a_picture(coloc: Coloc) -> None:

@@ -107,6 +107,15 @@ def test_a_job_that_fills_the_gpu_gets_it_whole(shape: ClusterShape) -> None:
     assert ask(shape, upper_mib=38 * 1024 + 1).reason is Reason.FILLS_GPU
 
 
+def test_a_model_that_held_more_than_its_share_gets_a_whole_gpu(shape: ClusterShape) -> None:
+    found = Estimate("text", 3000, 4000)
+    why = "job 9, 34.7 GiB of 6.0 promised; until 2026-11-26 03:00 it does not share"
+    question = Question(ONE, found, held_more=why)
+    decision = decide(question, shape, Rules(Sizing()))
+    assert (decision.action, decision.reason) == (Action.EXCLUSIVE, Reason.HELD_MORE)
+    assert decision.why.endswith(why)
+
+
 def test_the_compute_budget_enlarges_the_share(shape: ClusterShape) -> None:
     assert ask(shape, smact=0.9).shards == 26  # 0.9 / 1.4 of 39
     assert (

@@ -33,10 +33,12 @@ def verdict(end: End = OOM, tally: Tally = NONE, **changes: bool) -> Verdict:
     return judge(end, tally=tally, caps=Caps(2, 50, 500, 3), **may)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.OOM_GPU, Outcome.OVERRUN])
 @pytest.mark.parametrize("whose", OWN)
-def test_its_own_need_is_met(whose: Blame | None) -> None:
-    assert verdict(End(Outcome.OOM_GPU, whose)) is Verdict.REQUEUE
-    assert verdict(End(Outcome.OOM_GPU, whose, shared=False)) is Verdict.DOES_NOT_FIT
+def test_its_own_need_is_met(outcome: Outcome, whose: Blame | None) -> None:
+    assert verdict(End(outcome, whose)) is Verdict.REQUEUE
+    assert verdict(End(outcome, whose, shared=False)) is Verdict.DOES_NOT_FIT
+    assert verdict(End(outcome, whose), tally=Tally(own=2)) is Verdict.JOB_CAP
 
 
 def test_caps_on_its_own_need() -> None:
@@ -65,9 +67,9 @@ def test_victims_are_put_back_outside_the_caps(outcome: Outcome, whose: Blame) -
 
 def test_all_other_ends_are_left_alone() -> None:
     for outcome in Outcome:
-        if outcome is not Outcome.OOM_GPU:
+        if outcome not in (Outcome.OOM_GPU, Outcome.OVERRUN):
             assert verdict(End(outcome)) is Verdict.NOT_OURS
-        if outcome not in (Outcome.OOM_GPU, Outcome.FAILED):
+        if outcome not in (Outcome.OOM_GPU, Outcome.OVERRUN, Outcome.FAILED):
             assert verdict(End(outcome, Blame.NEIGHBOUR)) is Verdict.NOT_OURS
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.core.recover.outcome import Outcome, outcome_of
+from slurm_coloc.core.recover.outcome import Outcome, ended_for_overrun, outcome_of
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step, same_gres
 from slurm_coloc.core.slurm.job import JobView
 
@@ -127,6 +127,22 @@ def test_a_job_is_never_requeued_for_another_run_than_the_one_that_failed(
 def test_a_killed_job_did_not_run_out_of_gpu_memory() -> None:
     assert outcome_of(JobView(1, "FAILED", signal=9), oom=True) is Outcome.FAILED
     assert outcome_of(JobView(1, "FAILED", exit_code=137), oom=True) is Outcome.FAILED
+    # By the agent, whatever the signal; what Slurm itself says goes before.
+    for signal in (0, 9, 15):
+        view = JobView(1, "FAILED", signal=signal)
+        assert outcome_of(view, oom=True, overrun=True) is Outcome.OVERRUN
+    assert outcome_of(JobView(1, "COMPLETED"), oom=True, overrun=True) is Outcome.COMPLETED
+
+
+def test_an_end_by_the_agent_is_one_shortly_before_the_runs_own() -> None:
+    def event(at_s: float, **more: str) -> dict[str, object]:
+        return {"at_s": at_s, "kind": "overrun", "state": "ended", "text": "why", **more}
+
+    assert ended_for_overrun([event(95)], 100.0) == "why"
+    assert ended_for_overrun([event(5)], 100.0) == "", "it went on without those processes"
+    assert ended_for_overrun([event(95, state="begun")], 100.0) == ""
+    assert ended_for_overrun([event(95, kind="idle")], 100.0) == ""
+    assert ended_for_overrun([{"at_s": 99.0, "kind": "xid", "text": "x"}], 100.0) == ""
 
 
 def test_spelling_of_gres_does_not_matter() -> None:

@@ -48,7 +48,8 @@ def whole(job_id: int, gpus: int = 1, **values: Any) -> Waiting:
 
 
 def world(*jobs: Waiting, nodes: tuple[Node, ...] = (), **values: Any) -> Snapshot:
-    rules = Rules(**values.pop("rules", {}))
+    # Whose the jobs are is tests/unit/core/test_users_apart.py's.
+    rules = Rules(**{"share_with": "anyone", "idle_first": False} | values.pop("rules", {}))
     return Snapshot(1000.0, rules, nodes or (node(),), waiting=jobs, **values)
 
 
@@ -94,7 +95,7 @@ def test_gate() -> None:
     assert answers(shut)[1] == Answer(1, Act.WAIT, Why.GATE)
     late = replace(shut, waiting=(waiting(1, since_s=600.0),))
     assert answers(late)[1].why is Why.GAVE_UP
-    open_ = replace(shut, rules=Rules(smact_gate=1.0))
+    open_ = replace(shut, rules=replace(shut.rules, smact_gate=1.0))
     assert answers(open_)[1].act is Act.PIN
 
 

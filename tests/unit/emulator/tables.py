@@ -92,6 +92,9 @@ def laid(node: "Node") -> Iterator[Table]:
     made.settle()
     for pid in made.daemons():
         os.kill(pid, signal.SIGKILL)
+    for mount in made.run_dir.glob("mps/*/*"):
+        if mount.is_mount():
+            subprocess.run(["umount", "-l", mount], check=True)
     # Neither by a limit on nested folders, nor in the way of what is removed behind a hook.
     left = [folder, made.run_dir]
     subprocess.run(["rm", "-rf", *left], check=False, stderr=subprocess.DEVNULL)

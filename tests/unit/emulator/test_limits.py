@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.core.gpu import fence
-from slurm_coloc.core.recover.outcome import HOLDER, limit_held_by
+from slurm_coloc.flow.watch.record import HOLDER, limit_held_by
 
 from .conftest import LIMIT_S, Node
 

@@ -84,10 +84,23 @@ def test_default_memory_limit_fences_and_reads_back(mps: Mps) -> None:
     assert mps.say("get_default_device_pinned_mem_limit 0") == "2G\n"
     fenced = mps.node.train(*QUICK)
     assert "out of memory" in fenced.communicate(timeout=20)[1]
+    # The default is that of servers to come; this one has its own.
     mps.say("set_default_device_pinned_mem_limit 0 4G")
+    assert mps.node.train(*QUICK).wait(timeout=20) == 1
+    mps.say(f"set_device_pinned_mem_limit {mps.server()} 0 4500M")
+    assert mps.say(f"get_device_pinned_mem_limit {mps.server()} 0") == "4G\n", "in whole GiB"
     assert mps.node.train(*QUICK).wait(timeout=20) == 0
     # The variable may lower the limit, not raise it.
+    raised = mps.node.train(*QUICK, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=9G")
+    assert "fence 4500 MiB" in raised.communicate(timeout=20)[0]
     assert mps.node.train(*QUICK, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=1G").wait(timeout=20) == 1
+
+
+def test_a_limit_that_is_none_is_refused_and_changes_nothing(mps: Mps) -> None:
+    mps.say("set_default_device_pinned_mem_limit 0 900M")
+    for wrong in ("1 2G", "0 2", "0 G", "0 -1G", "0 2.5G", "x 2G"):
+        assert mps.say(f"set_default_device_pinned_mem_limit {wrong}").startswith("Invalid")
+    assert mps.say("get_default_device_pinned_mem_limit 0") == "900M\n"
 
 
 def test_terminate_client_ends_one_and_spares_the_other(mps: Mps) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters.mps import removal
+from slurm_coloc.adapters.mps import folder, removal
 from slurm_coloc.adapters.mps.jobs import Gpu, MpsJob
 from slurm_coloc.adapters.mps.node import leave, reap
 from slurm_coloc.core.gpu.sharing import Method
@@ -23,6 +23,12 @@ from slurm_coloc.core.gpu.sharing import Method
 from .tables import ADA, BEN, Table
 
 DEEP = 3000  # Python's own limit is 1,000
+
+
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node where a hook may not mount: what a user puts there is not bounded."""
+    monkeypatch.setattr(folder, "_mount", lambda where: "not permitted")
 
 
 def log_of(table: Table) -> Path:

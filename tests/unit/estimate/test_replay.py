@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.core.decide.optimizers import OPTIMIZERS as NAMES
+from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.replay import native
 from slurm_coloc.estimate.replay.allocator import (
     MIB,
@@ -202,7 +203,7 @@ def test_expandable_segments_grow_where_others_cannot() -> None:
 
 def test_a_second_free_is_refused() -> None:
     for events in ([512, -1, -1], [-1], [512, -2]):
-        with pytest.raises(ValueError, match="not there"):
+        with pytest.raises(SummaryError, match="cannot be replayed"):
             replay(events)
 
 

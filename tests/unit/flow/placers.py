@@ -84,8 +84,10 @@ def beat(live: Live, *nodes: str, free_mib: int = 39000) -> None:
 def around(
     store: Store, slurm: Slurm, tmp_path: Path, shape: ClusterShape, limits: SiteLimits, place: Any
 ) -> Context:
+    sharing = {"with": place.pop("share_with", "anyone")}
     settings = {
         "placement": {"mode": "steered", **place},
+        "sharing": sharing,
         "daemon": {"state_dir": str(tmp_path)},
     }
     live = Live(store)
@@ -114,7 +116,7 @@ def run(one: Placer | Placement, rounds: int = 1) -> None:
     async def go() -> None:
         for _ in range(rounds):
             await one.round()
-        await asyncio.gather(*(one._writes if isinstance(one, Placer) else one._placer._writes))
+        await asyncio.gather(*(one if isinstance(one, Placer) else one._placer)._recording.writes)
 
     asyncio.run(go())
 

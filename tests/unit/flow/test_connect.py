@@ -81,6 +81,7 @@ def settings_of(folder: Path, munge: Path, *ports: int) -> HookSettings:
         socket=folder / "none.sock",
         slurm_user=ME,
         spool_dir=folder / "spool",
+        run_dir=folder / "jobs",
         controllers=tuple(f"127.0.0.1:{port}" for port in ports),
         munge_socket=munge,
     )

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from slurm_coloc.core.gpu.peak import Use
+from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.gpu.telemetry.use import RunUse
 from slurm_coloc.flow.measure.driver_accounting import Accounting
 
@@ -73,3 +74,25 @@ def test_who_left_long_before_had_none_of_it(
     accounting.meet(GPU, [stays])
     accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]
+
+
+def test_a_long_run_counts_beside_quick_neighbours(accounting: Accounting) -> None:
+    """Its own process was in every sample, so its own samples tell what it held."""
+    stays = RunUse(7, 0, NOW_S - 120)
+    own = Held(800, NOW_S - 119, 3000, 7)
+    for ago_s in range(118, -1, -1):
+        gpu = Reading(GPU, "A100", 40960, 30000, (own,), Profile())
+        stays.add(NOW_S - ago_s, [gpu], {}, {})
+    accounting.meet(GPU, [stays, run_of(8)])
+    accounting.meet(GPU, [stays])
+    accounting.poll(GPU, [stays], others=False)
+    assert peaks(stays) == [(800, 3000)]
+    assert stays.record()["complete"]
+
+
+def test_a_run_whose_gpus_nobody_knows_yet_may_own_it(accounting: Accounting) -> None:
+    stays = run_of(7)
+    accounting.meet(GPU, [stays], unknown=[run_of(8)])
+    accounting.meet(GPU, [stays])
+    accounting.poll(GPU, [stays], others=False)
+    assert peaks(stays) == []

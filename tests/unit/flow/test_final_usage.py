@@ -8,7 +8,7 @@ import pytest
 
 from slurm_coloc.core.gpu.peak import Use
 from slurm_coloc.core.gpu.telemetry.use import RunUse
-from slurm_coloc.flow.finish.final_usage import Others
+from slurm_coloc.flow.finish.final_usage import Others, used
 from slurm_coloc.flow.node import records
 
 GPU = "GPU-5a3b1c2d-0000-1111-2222-333344445555"
@@ -25,3 +25,31 @@ def test_a_neighbour_that_has_just_left(
     record = RunUse(8, 0, NOW_S - 90).record()
     records.write(tmp_path, {**record, "gpus": [{"uuid": gpu}], "until_s": NOW_S - ago_s})
     assert Others(tmp_path, 7).job_of(GPU, BRIEF) == whose
+
+
+def test_a_neighbour_whose_gpu_the_agent_never_learned(tmp_path: Path) -> None:
+    """It ended at once: its record has no GPU yet, so it may have been on any."""
+    records.write(tmp_path, RunUse(8, 0, NOW_S - 2.0).record())
+    assert Others(tmp_path, 7).job_of(GPU, BRIEF) is None
+    assert (
+        Others(tmp_path, 7).job_of(GPU, BRIEF._replace(start_s=NOW_S + 10, end_s=NOW_S + 11)) == 7
+    )
+
+
+def test_a_neighbour_that_no_sample_met_leaves_a_trace(tmp_path: Path) -> None:
+    """Four jobs of one GPU were cancelled in their second second: one had another's process."""
+    (tmp_path / records.FOLDER).mkdir(mode=0o755)
+    notes: list[str] = []
+    state = {"job_id": 8, "restart": 0, "started_s": NOW_S - 2.0,
+             "gpu": {"devices": [{"uuid": GPU}]}}  # fmt: skip
+    assert used(tmp_path, state, {GPU: [BRIEF]}, NOW_S, notes) is None
+    assert notes == []
+    assert Others(tmp_path, 7).job_of(GPU, BRIEF) is None
+    [left] = records.every(tmp_path)
+    assert left["until_s"] == pytest.approx(NOW_S, abs=0.01) and not left["complete"]
+
+
+def test_without_an_agent_nothing_is_left_behind(tmp_path: Path) -> None:
+    state = {"job_id": 8, "restart": 0, "started_s": NOW_S - 2.0, "gpu": {"devices": []}}
+    assert used(tmp_path, state, None, NOW_S, []) is None
+    assert list(tmp_path.iterdir()) == []

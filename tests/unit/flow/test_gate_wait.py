@@ -147,7 +147,7 @@ def test_a_submission_waits_with_its_age_too(store: Store, tmp_path: Path) -> No
     async def go() -> Rewrite:
         await one.round()
         found = one.at_submit(ShareRequest(ID, REQUEST, SHARE, 0.2, CHANGE))
-        await asyncio.gather(*one._placer._writes)
+        await asyncio.gather(*one._placer._recording.writes)
         return found
 
     assert asyncio.run(go()).fields == {**CHANGE.fields, "extra": SHUT}

@@ -34,7 +34,7 @@ SHAPE = ClusterShape(
     "c",
     (24, 11, 5),
     (NodeShape("g1", ("main",), (), "a100", 2, 78, cpus=32),),
-    (PartitionShape("main", default=True),),
+    (PartitionShape("main", default=True, exclusive_user=True),),
 )
 SCRIPT = "#!/bin/bash\npython train.py\n"
 
@@ -203,6 +203,28 @@ def test_auto(desk: Desk) -> None:
     ):
         assert desk.submit(**{**asked, **other})[0].reason == "first-run"  # type: ignore[arg-type]
     assert desk.submit(**asked)[0].reason == "no-script"
+
+
+def taken(*memory_mib: int) -> dict[str, object]:
+    """The record of a run whose memory went like this, on a card of 40 GiB."""
+    return {
+        "since_s": time.time() - 600, "neighbours": [], "why": {}, "complete": True,
+        "gpus": [{"uuid": GPU, "peak_mib": max(memory_mib), "total_mib": 40960}],
+        "series": {"start_s": 1.0, "step_s": 5, "memory_mib": memory_mib, "smact": []},
+    }  # fmt: skip
+
+
+def test_a_card_that_a_framework_took_at_once_is_not_learned(desk: Desk) -> None:
+    """JAX with its preallocation: what the model needs is not known, and its owner is told."""
+    asked: dict[str, object] = {"summary": None, "batch_size": None, "auto": True}
+    first, _ = desk.submit(**asked, script=SCRIPT)
+    run = desk.run(first, None, used=taken(400, 30720, 30720, 30720, 30720))
+    [event] = [one for one in desk.store.events(first.id, run.job_id) if one.kind == "history"]
+    assert "took most of the GPU at once" in event.text
+    second, _ = desk.submit(**asked, script=SCRIPT)
+    assert second.reason == "first-run"
+    desk.run(second, None, used=taken(400, 5000, 9000, 9000, 9000))
+    assert desk.submit(**asked, script=SCRIPT)[0].action == "collocate"
 
 
 def test_history_that_cannot_be_read_costs_no_submission(

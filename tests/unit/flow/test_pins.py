@@ -195,7 +195,7 @@ def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
             dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
             for asks in requests
         ]
-        await asyncio.gather(*one._writes)
+        await asyncio.gather(*one._recording.writes)
         return found
 
     return asyncio.run(go())

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts are estimated in limited children: what one text does costs neither other users nor colocd.
-
-A child that is to take long or to fail is made by a stand-in for the estimator in the warm process:
-its own limits and everything around it are the real ones.
-"""
+"""Texts are estimated in limited children: what one does costs neither other users nor colocd."""
 
 import asyncio
 import base64
@@ -12,125 +8,35 @@ import signal
 import sys
 import textwrap
 import zlib
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Reason
-from slurm_coloc.core.decide.prepared import Estimated, Prepared
+from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.request import WARM_UP, Given
 from slurm_coloc.flow.prepare import children, estimates
 from slurm_coloc.flow.prepare.estimates import Estimates
-from slurm_coloc.flow.prepare.remembered import Remembered
-from slurm_coloc.flow.prepare.turns import MAX_WAITING, Turns, Work
 from tests.unit.estimate.bombs import BOMBS, pack
 from tests.unit.estimate.texts import NAMES, example
+from tests.unit.flow.preparing import (
+    ADA,
+    BEN,
+    GIVEN,
+    alone,
+    children_of,
+    faulty,
+    honest,
+    until,
+    why,
+    with_estimates,
+)
+
+__all__ = ["faulty"]
 
 ROOT = Path(__file__).resolve().parents[3]
-ADA, BEN, CLEO = 1001, 1002, 1003
-GIVEN = Given(batch_size=32)
-PATIENT: dict[str, Any] = {"time_limit_ms": 60_000}  # a busy machine may need longer
-Found = TypeVar("Found")
-
-#: what a text that begins with a word does in a child
-FAULTY = """
-import os, signal, sys, time
-from slurm_coloc.estimate import variants
-from slurm_coloc.estimate.packed import unpack_summary
-real = variants.prepared
-def prepared(packed, given, defaults):
-    text = unpack_summary(packed)
-    if text.startswith("spin"):
-        while True:
-            pass
-    if text.startswith("wait"):
-        time.sleep(600)
-    if text.startswith("pause"):
-        time.sleep(0.5)
-    if text.startswith("memory"):
-        held = []
-        while True:
-            held.append(bytearray(1 << 20))
-    if text.startswith("raise"):
-        raise ValueError("what the text holds")
-    if text.startswith("signal"):
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if text.startswith("write"):
-        os.write(os.memfd_create("any file"), b"x")
-    if text.startswith("fork"):
-        os.fork()
-    if text.startswith("files"):
-        held = [open("/dev/null") for _ in range(100)]
-    if text.startswith("answer"):
-        class Odd:
-            def as_json(self):
-                return {"schema": 7}
-        return Odd()
-    return real(packed, given, defaults)
-variants.prepared = prepared
-from slurm_coloc.flow.prepare import warm
-sys.exit(warm.main())
-"""
-
-
-@pytest.fixture
-def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Estimators that do what a text says."""
-    (tmp_path / "faulty_estimators.py").write_text(FAULTY)
-    monkeypatch.setattr(children, "PROGRAM", "faulty_estimators")
-    monkeypatch.setattr(children, "PACKAGES", f"{children.PACKAGES}:{tmp_path}")
-
-
-def with_estimates(work: Callable[[Estimates], Awaitable[Found]], **config: Any) -> Found:
-    """What ``work`` gives with estimates that are ready."""
-
-    async def run() -> Found:
-        made = Estimates(EstimateConfig(**PATIENT | config))
-        try:
-            await made.start()
-            await asyncio.wait_for(made._children._ready.wait(), 60)
-            return await work(made)
-        finally:
-            made.close()
-
-    return asyncio.run(run())
-
-
-def alone(found: Prepared) -> Estimated:
-    return found.of("", "", 1)
-
-
-def why(found: Prepared) -> tuple[Reason, str]:
-    one = alone(found)
-    assert one.estimate is None
-    return one.no_estimate, one.detail
-
-
-async def until(what: Callable[[], Found], limit_s: float = 60) -> Found:
-    """The first true value of ``what``."""
-    for _ in range(int(limit_s / 0.02)):
-        if found := what():
-            return found
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"not within {limit_s} s")
-
-
-def children_of(made: Estimates) -> list[int]:
-    """Processes that estimate a text now."""
-    pid = made._children.pid
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
-
-
-def honest(number: int = 0) -> str:
-    """A text that nobody sent before, by its number."""
-    return WARM_UP.replace("72,010", f"{72_010 + number:,}").replace(
-        "72,234", f"{72_234 + number:,}"
-    )
 
 
 def test_a_text_has_an_estimate_for_one_process_and_for_several() -> None:
@@ -230,102 +136,6 @@ def test_a_child_that_waits_is_ended_and_tried_again_next_time(
     with_estimates(work, cpu_limit_ms=200)
 
 
-def test_a_user_has_one_child_at_a_time_and_others_have_theirs(faulty: None) -> None:
-    async def work(made: Estimates) -> None:
-        mine = [
-            asyncio.create_task(made.prepare(ADA, pack(f"wait{number}"), GIVEN))
-            for number in range(5)
-        ]
-        await until(lambda: children_of(made))
-        assert alone(await made.prepare(BEN, pack(honest(1)), GIVEN)).estimate
-        await until(lambda: len(children_of(made)) == 1)
-        found = await asyncio.gather(*mine)
-        assert why(found[0])[0] is Reason.SLOW_ESTIMATE, "its own time was over"
-        assert [why(one)[0] for one in found[1:]] == [Reason.USER_BUSY] * 4
-        assert not any(one.lasting for one in found)
-
-    with_estimates(work, time_limit_ms=1500, workers=4)
-
-
-def test_texts_of_one_user_are_estimated_one_after_another(faulty: None) -> None:
-    """sbatch in the background: nobody loses a share for it."""
-
-    async def work(made: Estimates) -> None:
-        texts = [f"pause\n{honest(number)}" for number in range(4)]
-        found = await asyncio.gather(*(made.prepare(ADA, pack(one), GIVEN) for one in texts))
-        assert all(alone(one).estimate for one in found)
-
-    with_estimates(work)
-
-
-def test_users_whose_texts_took_too_much_leave_a_worker_to_the_others(faulty: None) -> None:
-    async def work(made: Estimates) -> None:
-        first = [made.prepare(uid, pack(f"spin {uid}"), GIVEN) for uid in (ADA, BEN)]
-        assert {why(one)[0] for one in await asyncio.gather(*first)} == {Reason.SLOW_ESTIMATE}
-        more = [
-            asyncio.create_task(made.prepare(uid, pack(f"wait {uid}"), GIVEN)) for uid in (ADA, BEN)
-        ]
-        await until(lambda: children_of(made))
-        assert alone(await made.prepare(CLEO, pack(honest()), GIVEN)).estimate
-        await until(lambda: len(children_of(made)) == 1)
-        for task in more:
-            task.cancel()
-
-    with_estimates(work, cpu_limit_ms=200)
-
-
-def test_the_same_text_at_the_same_time_is_estimated_once(faulty: None) -> None:
-    async def work(made: Estimates) -> None:
-        packed = pack(f"pause\n{honest()}")
-        many = [asyncio.create_task(made.prepare(ADA, packed, GIVEN)) for _ in range(30)]
-        await until(lambda: children_of(made))
-        many += [asyncio.create_task(made.prepare(BEN, packed, GIVEN)) for _ in range(30)]
-        found = await asyncio.gather(*many)
-        assert all(one is found[0] for one in found) and alone(found[0]).estimate
-
-    with_estimates(work)
-
-
-def test_who_stops_waiting_finds_the_answer_next_time(faulty: None) -> None:
-    async def work(made: Estimates) -> None:
-        packed = pack(f"pause\n{honest()}")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(made.prepare(ADA, packed, GIVEN), 0.2)
-        await until(lambda: len(made._kept))
-        assert alone(await made.prepare(BEN, packed, GIVEN)).estimate
-
-    with_estimates(work)
-
-
-def test_a_text_that_nobody_waits_for_any_more_is_not_begun(faulty: None) -> None:
-    async def work(made: Estimates) -> None:
-        tasks = [
-            asyncio.create_task(made.prepare(ADA, pack(f"wait {number}"), GIVEN))
-            for number in range(3)
-        ]
-        await until(lambda: children_of(made))
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert made._turns.next(lambda uid: False) is None
-
-    with_estimates(work, workers=4)
-
-
-def test_more_texts_of_one_user_than_may_wait_are_refused_at_once(faulty: None) -> None:
-    async def work(made: Estimates) -> None:
-        tasks = [
-            asyncio.create_task(made.prepare(ADA, pack(f"wait {number}"), GIVEN))
-            for number in range(MAX_WAITING + 1)
-        ]
-        await until(lambda: children_of(made))
-        assert why(await made.prepare(ADA, pack("wait more"), GIVEN))[0] is Reason.USER_BUSY
-        for task in tasks:
-            task.cancel()
-
-    with_estimates(work)
-
-
 def test_the_warm_process_is_started_again_when_it_ends() -> None:
     async def work(made: Estimates) -> None:
         warm = made._children.pid
@@ -421,45 +231,6 @@ def test_what_a_child_may(faulty: None) -> None:
         task.cancel()
 
     with_estimates(work)
-
-
-@pytest.fixture
-def work_of() -> Iterator[Callable[[int, str], Work]]:
-    loop = asyncio.new_event_loop()
-    yield lambda uid, key: Work(uid, key, key, "", {}, loop.create_future())
-    loop.close()
-
-
-def test_users_take_turns(work_of: Callable[[int, str], Work]) -> None:
-    """One who sends many waits behind one who sends two."""
-    turns = Turns(2)
-    assert all(turns.add(work_of(ADA, key)) for key in "abcd")
-    assert all(turns.add(work_of(BEN, key)) for key in "xy")
-    order = ""
-    while work := turns.next(lambda uid: False):  # one worker is free at a time
-        order += work.key
-        turns.over(work)
-    assert order == "axbycd"
-
-
-def test_costly_users_leave_a_worker_free(work_of: Callable[[int, str], Work]) -> None:
-    turns = Turns(2)
-    assert all(turns.add(work_of(uid, str(uid))) for uid in (ADA, BEN, CLEO))
-    running = [turns.next(lambda uid: uid != CLEO) for _ in range(3)]
-    assert [one and one.uid for one in running] == [ADA, CLEO, None]
-
-
-def test_what_is_remembered_is_bounded_and_ends() -> None:
-    now = [0.0]
-    kept: Remembered[int] = Remembered(2, 10.0, lambda: now[0])
-    for number, key in enumerate("abc"):
-        kept.put(key, number)
-    assert [kept.get(key) for key in "abc"] == [None, 1, 2]
-    kept.get("b")
-    kept.put("d", 3)
-    assert [kept.get(key) for key in "bcd"] == [1, None, 3]
-    now[0] = 11.0
-    assert kept.get("b") is None and len(kept) == 1
 
 
 def test_an_estimator_that_cannot_run_is_a_wrong_configuration(tmp_path: Path) -> None:

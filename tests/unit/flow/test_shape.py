@@ -8,7 +8,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.shape import ShapeCache
 
-SHAPE = ClusterShape("test", (), select_params=frozenset({"MULTIPLE_SHARING_GRES_PJ"}))
+SHAPE = ClusterShape("test", ())
 
 
 class OneCall:

@@ -35,6 +35,20 @@ def prepared(tmp_path: Path, uuid: str = GPU, env: dict[str, str] = ENV, **setti
     return sharing.prepare(HookCall(JOB, known, env), state)[1]
 
 
+def test_a_whole_gpu_tells_the_plugin_that_it_is_one(tmp_path: Path) -> None:
+    """So that JAX and TensorFlow grow in it: it is measured."""
+    state = {
+        "reservation": {"available": True, "shards": 0, "shard_mib": 1024},
+        "gpu": {"available": True, "devices": [{"uuid": GPU, "total_mib": 40960}]},
+    }
+    call = HookCall(JOB, HookSettings(run_dir=tmp_path), {})
+    assert sharing.prepare(call, state) == ({"method": "alone", "reason": ""}, ALONE)
+    assert sharing.meanwhile(call.settings, state) == ALONE
+
+
+ALONE = "share 1\nmethod alone\n"
+
+
 @pytest.mark.usefixtures("kernel")
 def test_the_kernels_limit_is_wanted(tmp_path: Path) -> None:
     text = prepared(tmp_path)
@@ -137,7 +151,9 @@ class Clients:
         self.taken: set[str] = set()
 
         def gpu(call: HookCall, device: dict[str, Any]) -> Any:
-            return SimpleNamespace(join=lambda job, rules: self.join(device["uuid"], without))
+            return SimpleNamespace(
+                join=lambda job, rules, *share: self.join(device["uuid"], without)
+            )
 
         def leave(*_: object) -> list[str]:
             self.taken.clear()
@@ -252,4 +268,4 @@ def test_a_prolog_that_is_ended_while_it_prepares(
     held["shards"] = 0
     with pytest.raises(SystemExit):
         prolog.run(env)
-    assert not (tmp_path / "7.share").exists(), "a whole GPU: nobody is there to be fenced from"
+    assert (tmp_path / "7.share").read_text() == ALONE, "nobody is there to be fenced from"

@@ -2,8 +2,11 @@
 """A decision read from slurmdbd's AdminComment alone, and who may ask how often."""
 
 import asyncio
+from dataclasses import replace
 
-from slurm_coloc.core.slurm.job import EndedJob
+import pytest
+
+from slurm_coloc.core.slurm.job import EndedJob, mark_in
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.queries.slurmdbd import Accounted, answer_of
 
@@ -56,6 +59,42 @@ def test_a_reason_of_a_newer_release_is_shown_as_it_stands() -> None:
 def test_a_job_without_mark_is_not_ours() -> None:
     assert answer_of([EndedJob(7, "COMPLETED", admin_comment="a site's own")], 7) is None
     assert answer_of([], 7) is None
+
+
+JOBSTATS = "JS1:H4sIAAAAAAAC/6tWykvMTVWyUjA0MLasBQC3lKzeDwAAAA=="
+
+
+def test_jobstats_writes_its_own_over_the_mark_of_some_runs() -> None:
+    """At the end of each run: one whose mark is still there tells of all of them."""
+    over = replace(FIRST, admin_comment=JOBSTATS)
+    for runs in ([over, SECOND], [FIRST, replace(SECOND, admin_comment=JOBSTATS)]):
+        answer = answer_of(runs, 7)
+        assert answer is not None and answer["decision"]["id"] == "0123456789ab"
+        assert [run["restart"] for run in answer["runs"]] == [0, 1]
+    assert answer_of([over], 7) is None
+
+
+def test_a_job_of_before_that_jobstats_wrote_to_is_left_out() -> None:
+    """Ids began again: its runs are no runs of this job."""
+    before = [
+        EndedJob(7, "REQUEUED", uid=2001, admin_comment=JOBSTATS, submit_s=0.1),
+        EndedJob(7, "FAILED", restarts=1, uid=2001, admin_comment=JOBSTATS, submit_s=0.2),
+    ]
+    answer = answer_of([*before, FIRST, SECOND], 7)
+    assert answer is not None and len(answer["runs"]) == 2
+    others = [*before, replace(FIRST, uid=2002)]
+    assert len((answer_of(others, 7) or {})["runs"]) == 1
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [f"{MARK}; {JOBSTATS}", f"{JOBSTATS}; {MARK}", f"{JOBSTATS};{MARK}", f"{JOBSTATS} {MARK}",
+     f"a site's|{MARK}|{JOBSTATS}", f"{JOBSTATS},{MARK}"],
+)  # fmt: skip
+def test_an_admin_comment_with_both_parts(comment: str) -> None:
+    found = mark_in(comment)
+    assert found is not None and (found.decision, found.shards) == ("0123456789ab", 8)
+    assert mark_in(f"x{comment.replace(MARK, 'y' + MARK)}") is None
 
 
 def test_only_the_owner_and_who_is_trusted_see_it() -> None:

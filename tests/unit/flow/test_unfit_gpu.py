@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import Config, GateConfig
-from slurm_coloc.core.recover.fitness import GpuNow
+from slurm_coloc.config import Config, GateConfig, parse_config
+from slurm_coloc.core.records.runs import Run
+from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import REQUEUED_HELD, JobView
 from slurm_coloc.errors import SlurmError
@@ -59,6 +60,10 @@ class Slurm:
         self.view = replace(
             self.view, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD, nodes=""
         )
+
+    async def set_gres(self, handle: str, tres: str) -> None:
+        self._order("gres", f"={tres}")
+        self.view = replace(self.view, tres_per_node=tres)
 
     async def release(self, handle: str) -> None:
         self._order("release")
@@ -251,3 +256,90 @@ def test_a_job_that_waits_elsewhere_is_seldom_looked_at(store: Store) -> None:
     steps, store_open = asked, len(store.putbacks.open())
     asyncio.run(rounds(10))
     assert store_open == 1 and asked == steps
+
+
+# Another user's job on the GPU.
+
+OTHER = replace(VIEW, job_id=8, uid=1001, account="b", admin_comment=VIEW.admin_comment)
+
+
+class TwoJobs(Slurm):
+    """The job that begins, and one that is there."""
+
+    def __init__(self, other: JobView) -> None:
+        super().__init__(replace(VIEW, account="a"))
+        self.other = other
+
+    async def job(self, job_id: int) -> JobView:
+        return self.view if job_id == self.view.job_id else self.other
+
+
+def meets(store: Store, other: JobView, *holders: GpuProcess, **sharing: str) -> Any:
+    """The last look at a GPU with room, on which our records have ``other``."""
+    slurm = TwoJobs(other)
+    store.runs.see(Run(ID, other.job_id, 0, uid=other.uid, state="RUNNING"))
+    store.runs.launched(ID, other.job_id, 0, ["GPU-1"])
+    config = parse_config({"sharing": sharing}, "test")
+    gate = Gate(context(store, slurm, config, shape=ALONE), lambda view: None)
+    decision = store.decisions.of(ID)
+    assert decision is not None
+    free = [replace(FREE[0], holders=holders)]
+    return asyncio.run(gate.judge(slurm.view, decision, "n1", free, 12288, last=True))
+
+
+def test_a_share_beside_another_user_s_is_put_back(store: Store) -> None:
+    found = meets(store, OTHER)
+    assert found["back"]
+    assert found["why"] == 'a job of another user runs there (sharing.with = "user")'
+    assert "put back into the queue" in store.events(ID, 7)[-1].text
+
+
+def test_then_it_asks_for_a_gpu_of_its_own(store: Store) -> None:
+    """Natively Slurm would put it beside the other again; steered it gets a pin."""
+    meets(store, OTHER)
+    slurm = Slurm(replace(VIEW, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD))
+    go_on(store, slurm)
+    assert slurm.orders == ["gres=gres/gpu:1", "StartTime=now+60", "release"]
+    assert "asks for a whole GPU now" in store.events(ID, 7)[-1].text
+
+
+def test_steered_it_stays_a_share(store: Store) -> None:
+    meets(store, OTHER)
+    slurm = Slurm(replace(VIEW, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD))
+    config = parse_config({"placement": {"mode": "steered"}}, "test")
+    asyncio.run(Gate(context(store, slurm, config, shape=TWO), lambda view: None).round())
+    assert not any(order.startswith("gres=") for order in slurm.orders)
+
+
+@pytest.mark.parametrize(
+    ("other", "sharing"),
+    [
+        (replace(OTHER, uid=VIEW.uid), {}),
+        (replace(OTHER, state="COMPLETED"), {}),
+        (replace(OTHER, state="PENDING"), {}),
+        (replace(OTHER, completing=True), {}),
+        (OTHER, {"with": "anyone"}),
+        (replace(OTHER, account="a"), {"with": "account"}),
+    ],
+)
+def test_who_may_meet_or_has_gone(store: Store, other: JobView, sharing: dict[str, str]) -> None:
+    assert meets(store, other, **sharing) is None
+
+
+def test_another_account_may_not(store: Store) -> None:
+    found = meets(store, OTHER, **{"with": "account"})
+    assert "of another account" in found["why"]
+
+
+def test_a_share_without_coloc_is_seen_by_its_process(store: Store) -> None:
+    """No run of ours: the node tells whose process is there."""
+    process = GpuProcess(99, 500, job_id=8, uid=1001)
+    slurm = TwoJobs(replace(OTHER, admin_comment=""))
+    gate = Gate(context(store, slurm, shape=ALONE), lambda view: None)
+    decision = store.decisions.of(ID)
+    assert decision is not None
+    there = [replace(FREE[0], holders=(process,))]
+    found = asyncio.run(gate.judge(slurm.view, decision, "n1", there, 12288, last=True))
+    assert found is not None and found["back"]
+    whole = asyncio.run(gate.judge(slurm.view, decision, "n1", there, None, last=True))
+    assert whole is None or "another user" not in whole["why"]

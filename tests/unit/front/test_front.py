@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,24 +104,26 @@ def talk(path: Path, *messages: dict[str, Any]) -> list[dict[str, Any]]:
         return [json.loads(lines.readline()) for _ in messages]
 
 
-def serving(folder: Path) -> Iterator[Colocd]:
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(each.stat().st_mode | 0o011)  # pytest's are root's alone
-    found = Colocd(folder)
-    found.start()
-    yield found
-    found.process.kill()
-    found.process.wait()
+def serving() -> Iterator[Colocd]:
+    """In a folder of its own: pytest closes its folders to other users whenever a run begins."""
+    with tempfile.TemporaryDirectory(prefix="coloc-front-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        found = Colocd(folder)
+        found.start()
+        yield found
+        found.process.kill()
+        found.process.wait()
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Colocd]:
-    yield from serving(tmp_path_factory.mktemp("colocd"))
+def shared() -> Iterator[Colocd]:
+    yield from serving()
 
 
 @pytest.fixture
-def colocd(tmp_path: Path) -> Iterator[Colocd]:
-    yield from serving(tmp_path)
+def colocd() -> Iterator[Colocd]:
+    yield from serving()
 
 
 def test_a_user_cannot_fill_the_log(shared: Colocd) -> None:
@@ -138,6 +141,7 @@ def test_a_user_cannot_fill_the_log(shared: Colocd) -> None:
     written = shared.log.read_bytes()[before:]
     assert b"Traceback" not in written
     assert len(written) < 1000, written
+    assert isinstance(told, list), told
     assert {one["error"]["code"] for one in told} == {"bad-request"}
 
 

@@ -7,9 +7,7 @@ No Slurm is here, so no decision follows from the estimate; colocd's log says wh
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,20 +21,14 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 LOGGED = re.compile(r"decision .*?estimate=(\w+)")
 
 
-def served() -> Iterator[Colocd]:
-    """A colocd in a folder of its own: another pytest closes the folder that all share to users."""
-    with tempfile.TemporaryDirectory(prefix="coloc-front-", dir="/tmp") as folder:
-        yield from serving(Path(folder))
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Colocd]:
-    yield from served()
+    yield from serving()
 
 
 @pytest.fixture
 def colocd() -> Iterator[Colocd]:
-    yield from served()
+    yield from serving()
 
 
 def text(number: int) -> str:

@@ -115,6 +115,10 @@ def test_defaults_are_those_of_the_configuration() -> None:
             *("cgroup", "frameworks", "rules", "several_gpus"),
         ):
             section = config.sharing
+        elif name == "context_mib":
+            section = config.estimate
+        elif name == "overrun":
+            section = config.fence
         elif name in AGENT:
             section = config.agent
         assert getattr(ours, name) == getattr(section, name)

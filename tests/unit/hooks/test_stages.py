@@ -32,7 +32,7 @@ def test_from_prolog_to_report(node: Node) -> None:
     state = node.state()
     assert (state["job_id"], state["restart"], state["uid"]) == (77, 0, USER)
     file = (node.folder / "run/jobs/77.json").stat()
-    assert (file.st_uid, file.st_mode & 0o777) == (0, 0o644)
+    assert (file.st_uid, file.st_mode & 0o777) == (0, 0o600)
     node.log("epoch 1\n" + TORCH)
     assert "oom=cuda_oom report=spool: " in node.run("epilog")
     report = node.report()

@@ -59,7 +59,9 @@ def test_beside_others_the_activity_is_split() -> None:
     assert gpu["smocc_mean"] is None, "it has no counter of its own"
     [other] = run.record()["neighbours"]
     assert other == {"job_id": 8, "restart": 1, "uid": 1001, "overlap_s": 2.0}
-    assert run.last is not None and run.last["neighbours"] == [{"job_id": 8, "held_mib": 2000}]
+    assert run.last is not None and run.last["neighbours"] == [
+        {"job_id": 8, "held_mib": 2000, "processes": 1}
+    ]
 
 
 def test_a_process_of_no_job_has_its_part_too() -> None:
@@ -67,6 +69,38 @@ def test_a_process_of_no_job_has_its_part_too() -> None:
     [gpu] = run.record()["gpus"]
     assert (gpu["smact_how"], gpu["smact_mean"]) == ("split", 0.25)
     assert run.last is not None and run.last["foreign_mib"] == 500
+
+
+def test_the_last_sample_is_of_the_gpu_that_has_the_least_left() -> None:
+    """A promise is of one GPU: what a run holds on several does not add up against it."""
+    run = RunUse(7, 0, T)
+    full = reading(held(7, 4000), held(8, 36000, 11), held(None, 300, 12), uuid="GPU-b")
+    run.add(T + 1, [reading(held(7, 4000, 13)), full], {}, {})
+    assert run.last == {
+        "at_s": T + 1,
+        "held_mib": 4000,
+        "gpu_free_mib": 236,
+        "neighbours": [{"job_id": 8, "held_mib": 36000, "processes": 1}],
+        "foreign_mib": 300,
+    }
+    assert run.record()["series"]["memory_mib"] == [8000]
+
+
+def test_of_many_neighbours_the_largest_are_kept() -> None:
+    small = [held(job, 10, 100 + job) for job in range(100, 140)]
+    run = watched(reading(held(7, 3000), *small, held(900, 20000, 11)))
+    assert run.last is not None and len(run.last["neighbours"]) == 32
+    assert run.last["neighbours"][-1] == {"job_id": 900, "held_mib": 20000, "processes": 1}
+
+
+def test_before_it_holds_memory_the_last_sample_is_the_newest() -> None:
+    beside = held(8, 36000, 11)
+    run = watched(reading(), reading(beside))
+    assert run.last is not None and run.last["held_mib"] == 0
+    assert run.last["neighbours"][0]["held_mib"] == 36000
+    run.add(T + 3, [reading(held(7, 3000), beside)], {}, {})
+    run.add(T + 4, [reading()], {}, {})
+    assert run.last["held_mib"] == 3000, "then it is the last in which it held some"
 
 
 def test_a_mig_device_is_measured_there() -> None:
@@ -109,8 +143,59 @@ def test_a_gap_makes_it_incomplete_where_nothing_is_accounted() -> None:
     assert not run.complete and run.record()["gap_s"] == 59.0
     run.accounting = True
     assert run.complete
-    run.pids.miss(Use(99, T + 5, T + 6, 700))
+    run.pids.miss(GPU, Use(99, T + 5, T + 6, 700))
     assert not run.complete
+
+
+def long_run(last_s: float) -> RunUse:
+    """A run with one process, in a sample each second up to ``last_s``, with accounting."""
+    run = RunUse(7, 0, T)
+    for second in range(int(last_s) + 1):
+        run.add(T + second, [reading(held(7, 3000, 10))], {}, {})
+    run.accounting = True
+    return run
+
+
+def test_a_neighbour_that_no_sample_met_spoils_no_long_run() -> None:
+    """It came and went while this run's own process was in every sample, beside other jobs."""
+    run = long_run(120)
+    for second in (20, 47, 80):
+        run.pids.miss(GPU, Use(90 + second, T + second + 0.2, T + second + 0.9, 2500))
+    record = run.record()
+    assert record["complete"] and peak_mib(record) == 3000
+    assert record["unseen"]["could_mib"] == {GPU: 5500}, "the most that it may have held"
+    assert resume(json.loads(json.dumps(record))).complete
+
+
+def test_a_short_run_is_spoilt_and_so_is_one_that_had_no_process_itself() -> None:
+    short = long_run(20)
+    short.pids.miss(GPU, Use(90, T + 10.2, T + 10.9, 2500))
+    assert not short.complete
+    between = long_run(60)
+    between.pids.close(T + 70)
+    between.add(T + 80, [reading(held(7, 3000, 11))], {}, {})
+    between.pids.miss(GPU, Use(90, T + 72.2, T + 72.9, 3500))
+    assert not between.complete, "its own first process may have been that"
+    lasting = long_run(120)
+    lasting.pids.miss(GPU, Use(90, T + 10, T + 30, 2500))
+    assert not lasting.complete, "samples should have met it"
+
+
+def test_what_cannot_have_raised_the_peak_spoils_nothing() -> None:
+    run = watched(reading(held(7, 3000, 10)), reading(held(7, 3000, 10)))
+    run.pids.close(T + 10)
+    run.add(T + 10, [reading(held(7, 500, 11))], {}, {})
+    run.accounting = True
+    run.pids.miss(GPU, Use(90, T + 5.2, T + 5.9, 2500))
+    assert run.complete and run.peak_on(GPU) == 3000
+    # Two at a time may have.
+    run.pids.miss(GPU, Use(91, T + 5.3, T + 5.8, 1500))
+    assert not run.complete
+
+
+def test_what_an_earlier_agent_missed_stays_missed() -> None:
+    plain = long_run(120).record() | {"unseen": {"count": 1, "peak_mib": 2500}}
+    assert not resume(plain).complete
 
 
 FIGURE = st.one_of(st.none(), st.floats(0, 1))

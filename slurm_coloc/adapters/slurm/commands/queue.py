@@ -24,7 +24,7 @@ QUEUE = Columns(
     "tres-per-node:1030,tres-per-task:512,tres-per-job:512,admin_comment:1030,NodeList:256,"
     "ReqNodes:256,ExcNodes:256,Feature:256,Reservation:128,TimeLimit:24,StartTime:24,EndTime:24,"
     "NumNodes:12,NumTasks:12,NumCPUs:12,MinMemory:16,ArrayJobID:14,ArrayTaskID:64,SubmitTime:24,"
-    "QOS:128"
+    "QOS:128,Account:128"
 )
 # A dependency that fills its column was cut, and its job is left alone.
 VAIN = Columns("JobID:14,ArrayJobID:14,ArrayTaskID:64,Reason:40,Dependency:1024")
@@ -72,6 +72,7 @@ def _queued(values: Mapping[str, str]) -> Queued:
         array_id=array if task else 0,
         submit_s=seconds(values["SubmitTime"]),
         qos=values["QOS"],
+        account=values["Account"],
         cut=any(len(values[name]) >= CUT for name in ("Feature", "ReqNodes", "ExcNodes")),
     )
 

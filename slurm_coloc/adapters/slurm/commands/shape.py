@@ -100,6 +100,7 @@ def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
         qos=given(pairs.get("QoS", "")),
         preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
         priority_tier=number(pairs.get("PriorityTier", "1")),
+        exclusive_user=pairs.get("ExclusiveUser", "NO").upper() == "YES",
     )
 
 

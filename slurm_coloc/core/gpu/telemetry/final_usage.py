@@ -26,17 +26,21 @@ def closed(
         run.gap_s += max(0.0, ended_s - run.until_s - GAP_S)
         return run.record()
     run.accounting = True
-    for uuid, each in uses.items():
-        for use in each:
-            if run.pids.account(uuid, use) or use.start_s < run.until_s - GAP_S:
-                continue  # the agent has seen older ones
-            if use.start_s < run.began_s - SLACK_S:
-                continue
-            job_id = job_of(uuid, use)
-            if job_id is None:
-                run.pids.miss(use)
-            elif job_id == run.job_id:
-                run.pids.add(uuid, use)
+    # What is known first: it tells what the others came beside.
+    late = [
+        (uuid, use)
+        for uuid, each in uses.items()
+        for use in each
+        if not run.pids.account(uuid, use)
+        and use.start_s >= run.until_s - GAP_S  # the agent has seen older ones
+        and use.start_s >= run.began_s - SLACK_S
+    ]
+    for uuid, use in late:
+        job_id = job_of(uuid, use)
+        if job_id is None:
+            run.pids.miss(uuid, use)
+        elif job_id == run.job_id:
+            run.pids.add(uuid, use)
     return run.record()
 
 

@@ -36,7 +36,7 @@ class OnGpu:
     """One run on one GPU."""
 
     def __init__(self) -> None:
-        self.peak_mib = 0
+        self.peak_mib = self.total_mib = 0
         self.mib, self.smact, self.smocc, self.dram = Mean(), Mean(), Mean(), Mean()
         self.smact_max: float | None = None
         self.how: How | None = None
@@ -47,7 +47,7 @@ class OnGpu:
     def take(self, reading: Reading, job_id: int, energy_j: float | None) -> float | None:
         """Add a sample; ``energy_j``: of the GPU since the last one. Returns the run's activity."""
         mib = reading.mib_of(job_id)
-        self.peak_mib = max(self.peak_mib, mib)
+        self.peak_mib, self.total_mib = max(self.peak_mib, mib), reading.total_mib
         self.mib.add(mib)
         profile, how = reading.profile, reading.how(job_id)
         # While this run holds no memory yet, none of the others' activity is its own.
@@ -70,6 +70,7 @@ class OnGpu:
         return {
             "uuid": uuid,
             "peak_mib": self.peak_mib,
+            "total_mib": self.total_mib,
             "mean_mib": int(self.mib.total / self.mib.count) if self.mib.count else 0,
             "samples": self.mib.count,
             "smact_mean": self.smact.value,
@@ -89,6 +90,7 @@ class OnGpu:
         active = int(plain["smact_samples"])
         made = cls()
         made.peak_mib = int(plain["peak_mib"])
+        made.total_mib = int(plain.get("total_mib", 0))
         made.mib = Mean.of(plain["mean_mib"], count)
         made.smact = Mean.of(plain["smact_mean"], active)
         made.smact_max = plain["smact_max"]

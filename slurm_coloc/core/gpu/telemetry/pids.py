@@ -11,6 +11,8 @@ MOST = 64
 # The kernel counts start times in ticks since boot, so setting the clock moves them.
 SAME_S = 2.0
 AGO_S = 2.5  # seconds without a sample after which a process has ended
+BRIEF_S = 3.0  # the longest that a process lives without being in a sample, where there is no gap
+MOST_MISSED = 16  # processes of unknown jobs that are kept to see which of them ran together
 
 Plain = dict[str, Any]
 
@@ -35,7 +37,14 @@ class Pid(NamedTuple):
 
 
 class Pids:
-    """At most MOST processes; of those that have ended the smallest are dropped first."""
+    """At most MOST processes; of those that have ended the smallest are dropped first.
+
+    ``unseen``: the processes on its GPUs that came and went between two samples while other jobs
+    were there, so that nobody knows whose they were: their ``count``, the ``peak_mib`` of the
+    largest, ``could_mib``: by GPU, the most that this run held if all of them were its own, and
+    ``instead``: how many came while it had no process of its own. Beside a process of its own that
+    was in the samples before and after, a brief one is most likely another job's.
+    """
 
     def __init__(self) -> None:
         self._pids: list[Pid] = []
@@ -77,11 +86,30 @@ class Pids:
         end_s = use.start_s if use.end_s is None else use.end_s
         self._take(Pid(use.pid, use.start_s, uuid, use.peak_mib, use.start_s, end_s, end_s))
 
-    def miss(self, use: Use) -> None:
+    def miss(self, uuid: str, use: Use) -> None:
         """Note a process of an unknown job on a GPU of this run."""
+        before, end_s = self.unseen, use.start_s if use.end_s is None else use.end_s
+        mine = [one for one in self.on(uuid) if one.from_s <= end_s]
+        mine = [one for one in mine if one.end_s is None or one.end_s >= use.start_s]
+        others = [
+            mib
+            for place, from_s, to_s, mib in before.get("recent", ())
+            if place == uuid and from_s <= end_s and to_s >= use.start_s
+        ]
+        could_mib = sum(one.peak_mib for one in mine) + sum(others) + use.peak_mib
+        beside = end_s - use.start_s <= BRIEF_S and any(
+            one.from_s <= use.start_s and max(one.seen_s, one.end_s or 0.0) >= end_s for one in mine
+        )
+        known: dict[str, int] = before.get("could_mib", {})
+        # An earlier release did not say for each what this one does.
+        instead = int(before.get("instead") or before.get("count", 0) * ("recent" not in before))
+        recent = [*before.get("recent", ()), [uuid, use.start_s, end_s, use.peak_mib]]
         self.unseen = {
-            "count": int(self.unseen.get("count", 0)) + 1,
-            "peak_mib": max(int(self.unseen.get("peak_mib", 0)), use.peak_mib),
+            "count": int(before.get("count", 0)) + 1,
+            "peak_mib": max(int(before.get("peak_mib", 0)), use.peak_mib),
+            "could_mib": {**known, uuid: max(known.get(uuid, 0), could_mib)},
+            "instead": instead + (not beside),
+            "recent": recent[-MOST_MISSED:],
         }
 
     def close(self, at_s: float) -> bool:

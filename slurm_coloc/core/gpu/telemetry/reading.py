@@ -14,17 +14,16 @@ How = Literal["alone", "split", "mig"]
 
 
 class Held(NamedTuple):
-    """One process on a GPU. ``start_s``: its start (epoch); ``job_id`` None: of no job. ``busy``:
-    NVML's share of time with a kernel of this process (0..1), a weight and not an activity.
-
-    ``busy``: NVML's share of time with a kernel of this process (0..1), a weight and no activity.
-    """
+    """One process on a GPU. ``start_s``: its start (epoch), ``started`` the same in clock ticks
+    since boot; ``job_id`` None: of no job. ``busy``: NVML's share of time with a kernel of this
+    process (0..1), a weight and not an activity."""
 
     pid: int
     start_s: float
     mib: int
     job_id: int | None
     busy: float | None = None
+    started: int = 0
 
 
 class Profile(NamedTuple):

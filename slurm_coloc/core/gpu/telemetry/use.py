@@ -8,6 +8,7 @@ The peak of a run on a GPU is the maximum of its samples (the sum of its process
 driver's accounting of each process: those that ran together are added, so it is never too small.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from slurm_coloc.core.gpu.telemetry.series import Series
 VERSION = 1
 MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
 GAP_S = 3.0  # samples come each second; a longer time without one is a gap
+LONG_S = 60.0  # a run of which this was watched is known by its own samples
 
 
 class Met(NamedTuple):
@@ -76,34 +78,36 @@ class RunUse:
                 if one.job_id == self.job_id:
                     self.pids.see(at_s, reading.uuid, one)
             held_mib += reading.mib_of(self.job_id)
-        if held_mib:
-            there = [one for one in readings if one.mib_of(self.job_id)]
-            neighbours = self._note_last(at_s, held_mib, there)
+        there = [one for one in readings if one.mib_of(self.job_id)]
+        if there:
+            neighbours = dict.fromkeys(job_id for one in there for job_id in one.jobs)
+            neighbours.pop(self.job_id)
             self._meet(neighbours, others, min(past_s, GAP_S))
+        # While it has held none yet, it may run out of memory at its first step.
+        if there or (readings and not (self.last and self.last["held_mib"])):
+            self._note_last(at_s, there or readings)
         if self.series is None:
             self.series = Series(at_s)
         smact = sum(activities) if activities else None
         self.series.add(at_s, held_mib, smact)
         return smact
 
-    def _note_last(self, at_s: float, held_mib: int, there: list[Reading]) -> dict[int, int]:
-        """Keep the state of the GPUs where the run holds memory; MiB of each other job there."""
-        neighbours: dict[int, int] = {}
-        for reading in there:
-            for job_id, mib in reading.jobs.items():
-                if job_id != self.job_id:
-                    neighbours[job_id] = neighbours.get(job_id, 0) + mib
+    def _note_last(self, at_s: float, there: list[Reading]) -> None:
+        """Keep the state of the GPU that has the least memory left: what is promised is of one."""
+        one = min(there, key=lambda each: each.free_mib)
+        processes = Counter(each.job_id for each in one.held)
+        others = ((mib, job_id) for job_id, mib in one.jobs.items() if job_id != self.job_id)
+        largest = sorted(others, reverse=True)[:MOST_NEIGHBOURS]
         self.last = {
             "at_s": round(at_s, 3),
-            "held_mib": held_mib,
-            "gpu_free_mib": min(one.free_mib for one in there),
+            "held_mib": one.mib_of(self.job_id),
+            "gpu_free_mib": one.free_mib,
             "neighbours": [
-                {"job_id": job_id, "held_mib": mib}
-                for job_id, mib in sorted(neighbours.items())[:MOST_NEIGHBOURS]
+                {"job_id": job_id, "held_mib": mib, "processes": processes[job_id]}
+                for mib, job_id in sorted(largest, key=lambda each: each[1])
             ],
-            "foreign_mib": sum(one.foreign_mib for one in there),
+            "foreign_mib": one.foreign_mib,
         }
-        return neighbours
 
     def _meet(
         self, neighbours: Iterable[int], others: dict[int, tuple[int, int]], past_s: float
@@ -117,12 +121,12 @@ class RunUse:
             met = self.met[job_id]
             self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
-    def note(self, at_s: float, kind: str, text: str) -> None:
-        """Keep an event, up to MOST_EVENTS."""
+    def note(self, at_s: float, kind: str, text: str, **more: int | str) -> None:
+        """Keep an event, up to MOST_EVENTS. ``more``: figures of it."""
         if len(self.events) >= MOST_EVENTS:
             self._leave_out("events")
             return
-        self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200]})
+        self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200], **more})
 
     def note_again(self, at_s: float, kind: str, text: str) -> None:
         """Keep a repeated event once, with its last time."""
@@ -148,9 +152,22 @@ class RunUse:
 
     @property
     def complete(self) -> bool:
-        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs,
-        and there is either accounting, which remembers ended processes, or no gap."""
-        return not self.pids.unseen and (self.accounting or self.gap_s <= GAP_S)
+        """Whether no memory of the run was missed: no process of an unknown job was on its GPUs
+        that may have raised its peak, and there is either accounting, which remembers ended
+        processes, or no gap."""
+        return not self._doubtful() and (self.accounting or self.gap_s <= GAP_S)
+
+    def _doubtful(self) -> bool:
+        """Whether a process of an unknown job may have raised the peak. Not where all of them
+        together could not; nor in a long run that had a process of its own in the samples before
+        and after each of them."""
+        unseen = self.pids.unseen
+        if not unseen:
+            return False
+        could: dict[str, int] = unseen.get("could_mib", {})
+        if could and all(mib <= self.peak_on(uuid) for uuid, mib in could.items()):
+            return False
+        return bool(unseen.get("instead", 1)) or self.until_s - self.since_s < LONG_S
 
     def record(self) -> Plain:
         """The run's record; see the top of this file."""

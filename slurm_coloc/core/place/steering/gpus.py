@@ -53,9 +53,16 @@ class GpuPlan:
                 self.pins.append(Pin(node.name, device.kind))
                 self.slots.append(self._slot(len(self.slots), number, node, place, host))
         gate = rules.smact_gate if rules.smact_gate < 1 else None
-        self._plan = Conditions(jobs=rules.max_jobs, bearable=False)
-        self._gated = Conditions(margin_mib=0, smact_at_most=gate, jobs=rules.max_jobs)
+        self._plan = Conditions(jobs=rules.max_jobs, bearable=False, share_with=rules.share_with)
+        self._gated = replace(
+            self._plan,
+            margin_mib=0,
+            smact_at_most=gate,
+            bearable=True,
+            idle_first=idle_first(snapshot),
+        )
         self._unbound = replace(self._gated, bearable=False)
+        self._anyone = replace(self._plan, share_with="anyone")
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
         self._reserved = ReservedGpus()
@@ -205,6 +212,20 @@ class GpuPlan:
         """Whether there is room by plan, without telemetry."""
         return any(admits(request, slot, self._plan, FITTED) for slot in allowed)
 
+    def first_with_room(
+        self, request: PlaceRequest, allowed: Sequence[GpuSlot]
+    ) -> tuple[GpuSlot, ...] | None:
+        """The first slot with room by plan: what Slurm would choose among GPUs that it may have."""
+        for slot in allowed:
+            if slot.index not in self._closed and self.has_room(request, [slot]):
+                return (slot,)
+        return None
+
+    def is_others(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
+        """Whether there is room by plan, but only beside users that it may not share with."""
+        room = any(admits(request, slot, self._anyone, FITTED) for slot in allowed)
+        return room and not self.has_room(request, allowed)
+
     def is_gated(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> bool:
         """Whether there is room by plan, but telemetry or a slowdown limit refuses every slot."""
         admitted = (
@@ -219,6 +240,16 @@ class GpuPlan:
         return any(admits(request, slot, self._unbound, FITTED) for slot in allowed)
 
 
+def idle_first(snapshot: Snapshot) -> bool:
+    """Whether idle GPUs come before shared ones. "auto": while no job waits for whole GPUs or has
+    them. Where there are such jobs, sharers on idle GPUs make them wait (ADR 23)."""
+    wish = snapshot.rules.idle_first
+    if isinstance(wish, bool):
+        return wish
+    shards = [one.shards for one in snapshot.running] + [one.shards for one in snapshot.waiting]
+    return all(shards)
+
+
 def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
     """A job as a policy sees it; a running one without CPUs and run time."""
     request = PlaceRequest(
@@ -228,6 +259,8 @@ def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
         None if job.smact is None else Activity(job.smact),
         0.0,
         user=str(job.uid),
+        # An account that is not known is nobody else's.
+        account=job.account or f"uid {job.uid}",
         share=bool(job.shards),
         max_slowdown=job.max_slowdown,
     )

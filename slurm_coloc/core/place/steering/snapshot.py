@@ -3,9 +3,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+from slurm_coloc.core.place.placing import ShareWith
+
+IdleFirst = Literal["auto"] | bool
 
 #: of a recorded snapshot; goes up with any change of Snapshot or Answer
-RECORDING_SCHEMA = 1
+RECORDING_SCHEMA = 2
 
 
 class Act(StrEnum):
@@ -33,12 +38,14 @@ class Why(StrEnum):
     NOT_YET = "not-eligible"
     ENOUGH = "enough-ahead"
     BOUND = "max-slowdown"
+    USERS = "other-users"  # every GPU with room has jobs of users that it may not share with
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The part of [placement] that decides. ``ahead``: jobs that are placed at a time.
-    ``window_s``: telemetry is a mean over so many seconds."""
+    """The part of [placement] and [sharing] that decides. ``ahead``: jobs that are placed at a
+    time. ``window_s``: telemetry is a mean over so many seconds. ``idle_first``: idle GPUs come
+    before shared ones; "auto": while no job asks for whole GPUs."""
 
     policy: str = "magm"
     smact_gate: float = 0.8
@@ -50,6 +57,8 @@ class Rules:
     multi_user: bool = False
     window_s: float = 90.0
     whole_first: bool = False
+    share_with: ShareWith = "user"
+    idle_first: IdleFirst = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class Running:
     smact: float | None = None
     held_mib: int = 0
     max_slowdown: float | None = None
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +122,8 @@ class Waiting:
     """A waiting job. ``gpus`` with ``shards`` of each (0: whole ones). ``nodes``: where it may run.
     ``ours``: it may be pinned. ``startable``: Slurm waits only for resources. ``since_s``: since
     when it is pinned or waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time
-    limit. ``tier``: of its partition."""
+    limit. ``tier``: of its partition. ``exclusive_user``: Slurm itself gives its nodes to one user
+    at a time. ``account``: "" where it is not known."""
 
     job_id: int
     handle: str
@@ -131,6 +142,13 @@ class Waiting:
     memory_mib: int = 0
     max_slowdown: float | None = None
     tier: int = 1
+    account: str = ""
+    exclusive_user: bool = False
+
+    def guarded(self, rules: Rules) -> bool:
+        """Whether only its pin keeps it from another user's GPU. Without a pin such a job asks for
+        a whole GPU, which Slurm itself shares with nobody."""
+        return self.ours and rules.share_with != "anyone" and not self.exclusive_user
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
     """An answer for each waiting --coloc job, in Slurm's order, and the next ``turn``."""
     plan = GpuPlan(snapshot, policy)
     found, placed = [], 0
+    slots: Sequence[GpuSlot] | None
     for job in snapshot.waiting:
         if not job.startable:
             if job.ours:
@@ -25,8 +26,11 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
         allowed = plan.allowed(job)
         if not job.ours or job.given_up:
             if job.ours:
-                found.append(_left(job, Why.GAVE_UP))
-            _expect(plan, request, plan.next(request, allowed), job, allowed)
+                answer, slots = _given_up(job, request, allowed, plan)
+                found.append(answer)
+            else:
+                slots = plan.next(request, allowed)
+            _expect(plan, request, slots, job, allowed)
             continue
         placed += 1
         answer, slots = _place(job, request, allowed, plan)
@@ -50,9 +54,9 @@ def _expect(
 
 def _untouched(job: Waiting, plan: GpuPlan) -> Answer:
     """The answer for a job that Slurm would not start now: it keeps its pin while its node is open
-    and its GPU has telemetry."""
-    if job.pin is None:
-        return Answer(job.job_id, Act.NATIVE, Why.NOT_YET)
+    and its GPU has telemetry. A guarded one loses it: another user's job may come there first."""
+    if job.pin is None or job.guarded(plan.snapshot.rules):
+        return _left(job, Why.NOT_YET)
     if not plan.open(job.pin):
         return _left(job, Why.CLOSED)
     if not plan.fresh(job.pin):
@@ -62,6 +66,23 @@ def _untouched(job: Waiting, plan: GpuPlan) -> Answer:
 
 def _left(job: Waiting, why: Why) -> Answer:
     return Answer(job.job_id, Act.NATIVE if job.pin is None else Act.UNPIN, why)
+
+
+def _given_up(
+    job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
+) -> tuple[Answer, Sequence[GpuSlot] | None]:
+    """The answer for a job that has waited long enough: Slurm places it. A guarded one is pinned to
+    the first GPU that it may have, however busy that is; without one it asks for a whole GPU."""
+    if not job.guarded(plan.snapshot.rules):
+        return _left(job, Why.GAVE_UP), plan.next(request, allowed)
+    here = [slot for slot in allowed if plan.pins[slot.index] == job.pin]
+    if slots := plan.first_with_room(request, here):
+        return Answer(job.job_id, Act.KEEP, Why.GAVE_UP, job.pin), slots
+    slots = plan.first_with_room(request, allowed)
+    if slots is None:
+        return _left(job, Why.GAVE_UP), None
+    pin = plan.pins[slots[0].index]
+    return Answer(job.job_id, Act.PIN, Why.GAVE_UP, pin, _figures(slots[0])), slots
 
 
 def _place(
@@ -74,7 +95,7 @@ def _place(
         if not allowed or plan.next(request, allowed) is None:
             return _reserved_for_others(job, plan.turns(request, allowed), plan), None
     if job.since_s is not None and now_s - job.since_s > rules.max_pin_s:
-        return _left(job, Why.GAVE_UP), plan.next(request, allowed)
+        return _given_up(job, request, allowed, plan)
     if job.pin is not None:
         here = [slot for slot in allowed if plan.pins[slot.index] == job.pin]
         slots = plan.next(request, here) if here else None
@@ -87,8 +108,7 @@ def _place(
         if plan.is_gated(request, allowed):
             why = Why.BOUND if plan.is_bound(request, allowed) else Why.GATE
             return Answer(job.job_id, Act.WAIT, why), None
-        room = plan.has_room(request, allowed)
-        return _left(job, Why.BEHIND if room else Why.NO_ROOM), None
+        return _left(job, _why_no_slot(job, request, allowed, plan)), None
     pin = plan.pins[slots[0].index]
     plan.turn = (slots[0].index + 1) % len(plan.slots)
     why = Why.POLICY if job.pin is None else Why.MOVED
@@ -98,7 +118,10 @@ def _place(
 def _reserved_for_others(job: Waiting, turns: Sequence[GpuSlot], plan: GpuPlan) -> Answer:
     """The answer for a job whose only room is reserved for an earlier job. While that one waits,
     and for longer than max_pin_s if need be, it is pinned to one of ``turns``, so that it stays in
-    Slurm's order; without any it waits at the gate."""
+    Slurm's order; without any it waits at the gate. A guarded one waits in that order for a whole
+    GPU: nobody knows who will be on a GPU when its turn comes."""
+    if job.guarded(plan.snapshot.rules):
+        return _left(job, Why.WHOLE)
     pins = [plan.pins[slot.index] for slot in turns]
     if job.pin is not None and job.pin in pins:
         return Answer(job.job_id, Act.KEEP, Why.WHOLE, job.pin)
@@ -107,6 +130,15 @@ def _reserved_for_others(job: Waiting, turns: Sequence[GpuSlot], plan: GpuPlan) 
     return Answer(
         job.job_id, Act.PIN, Why.WHOLE, pins[0], "it waits its turn there; others are reserved"
     )
+
+
+def _why_no_slot(
+    job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
+) -> Why:
+    """Why the policy has no slot for it."""
+    if plan.has_room(request, allowed):
+        return Why.BEHIND
+    return Why.USERS if plan.is_others(request, allowed) else Why.NO_ROOM
 
 
 def _why_nowhere(job: Waiting, plan: GpuPlan) -> Why:

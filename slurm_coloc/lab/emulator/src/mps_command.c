@@ -24,22 +24,64 @@ static int limit_of(const char *limits, long device, char *out, size_t len)
     return 0;
 }
 
-static void set_limit(struct mps_daemon *d, long device, const char *value)
+/* Of a device of the daemon's: an integer and G or M, as NVIDIA's guide wants it. */
+static int limit_mib(const struct mps_daemon *d, const char *device, const char *value, long *mib)
 {
-    char kept[MPS_LINE] = "", old[64];
-    long i;
+    long devices = 1, number;
+    const char *at;
+    char *end;
+
+    for (at = d->uuids; *at != '\0'; at++)
+        devices += *at == ',';
+    number = strtol(device, &end, 10);
+    if (end == device || *end != '\0' || number < 0 || number >= devices)
+        return -1;
+    *mib = strtol(value, &end, 10);
+    if (end == value || *mib <= 0 || (*end != 'G' && *end != 'M') || end[1] != '\0')
+        return -1;
+    if (*end == 'G')
+        *mib *= 1024;
+    return 0;
+}
+
+static void set_limit(const struct mps_daemon *d, char *limits, const char *dev, const char *text,
+                      FILE *out)
+{
+    char kept[MPS_LINE] = "", old[64], value[32];
+    long i, mib, device = atol(dev);
+
+    if (limit_mib(d, dev, text, &mib) < 0) {
+        fprintf(out, "Invalid device or limit: %s %s\n", dev, text);
+        return;
+    }
+    snprintf(value, sizeof(value), "%ldM", mib);
 
     for (i = 0; i < EMU_MAX_DEVICES; i++) {
         const char *v = NULL;
         size_t n = strlen(kept);
         if (i == device)
             v = value;
-        else if (limit_of(d->limits, i, old, sizeof(old)))
+        else if (limit_of(limits, i, old, sizeof(old)))
             v = old;
         if (v != NULL)
             snprintf(kept + n, sizeof(kept) - n, "%s%ld=%.60s", n ? "," : "", i, v);
     }
-    memcpy(d->limits, kept, sizeof(kept));
+    memcpy(limits, kept, sizeof(kept));
+}
+
+/* As a driver (595) was seen to show it: from 1 GiB on in whole GiB, rounded down. */
+static void show_limit(const char *limits, const char *device, FILE *out)
+{
+    char value[64];
+    long mib;
+
+    if (!limit_of(limits, atol(device), value, sizeof(value)))
+        return;
+    mib = atol(value);
+    if (mib >= 1024)
+        fprintf(out, "%ldG\n", mib / 1024);
+    else
+        fprintf(out, "%ldM\n", mib);
 }
 
 static void client_list(const struct mps_daemon *d, FILE *out)
@@ -86,7 +128,6 @@ static int is_server(const struct mps_daemon *d, const char *text, FILE *out)
 static void run(struct mps_daemon *d, char **word, int n, FILE *out)
 {
     const char *c = word[0];
-    char value[64];
 
     if (strcmp(c, "get_server_list") == 0) {
         if (d->server != 0)
@@ -103,10 +144,15 @@ static void run(struct mps_daemon *d, char **word, int n, FILE *out)
         if (is_server(d, word[1], out))
             terminate(d, atol(word[2]), out);
     } else if (strcmp(c, "set_default_device_pinned_mem_limit") == 0 && n == 3) {
-        set_limit(d, atol(word[1]), word[2]);
+        set_limit(d, d->limits, word[1], word[2], out);
     } else if (strcmp(c, "get_default_device_pinned_mem_limit") == 0 && n == 2) {
-        if (limit_of(d->limits, atol(word[1]), value, sizeof(value)))
-            fprintf(out, "%s\n", value);
+        show_limit(d->limits, word[1], out);
+    } else if (strcmp(c, "set_device_pinned_mem_limit") == 0 && n == 4) {
+        if (is_server(d, word[1], out))
+            set_limit(d, d->server_limits, word[2], word[3], out);
+    } else if (strcmp(c, "get_device_pinned_mem_limit") == 0 && n == 3) {
+        if (is_server(d, word[1], out))
+            show_limit(d->server_limits, word[2], out);
     } else if (strcmp(c, "set_default_active_thread_percentage") == 0 && n == 2) {
         d->thread_pct = atof(word[1]);
         fprintf(out, "%.1f\n", d->thread_pct);

@@ -84,6 +84,7 @@ static void start_server(struct mps_daemon *d, uid_t uid)
             pause();
     }
     if (pid > 0) {
+        memcpy(d->server_limits, d->limits, sizeof(d->server_limits));
         d->server = pid;
         d->server_uid = uid;
         say(d, "Starting new server %ld for user %ld", (long)pid, (long)uid);
@@ -138,7 +139,7 @@ static void admit(struct mps_daemon *d)
                 snprintf(line, sizeof(line), "full\n");
             else
                 snprintf(line, sizeof(line), "ok %d %s %s\n", (int)d->server,
-                         d->limits[0] ? d->limits : "-", d->uuids);
+                         d->server_limits[0] ? d->server_limits : "-", d->uuids);
         }
         p->state = PEER_CLIENT;
         say(d, "NEW CLIENT %ld from user %ld", (long)p->pid, (long)p->uid);

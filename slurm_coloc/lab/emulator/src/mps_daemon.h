@@ -30,7 +30,9 @@ struct mps_daemon {
     int quitting;     /* "quit" was said: no new client, gone when the last one has left */
     double quit_at_s; /* with -t: when the rest are ended; 0: never */
     double thread_pct;
-    char limits[MPS_LINE]; /* default pinned memory limits: "0=6G,1=8G" */
+    /* Pinned memory limits, "0=6144M,1=8192M": a new server has the default; a client has what its
+     * server had when it came. */
+    char limits[MPS_LINE], server_limits[MPS_LINE];
     char uuids[EMU_MAX_DEVICES * EMU_UUID_LEN];
     struct peer peers[MPS_MAX_PEERS];
 };

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""coloc leave: back to plain Slurm, step by step."""
+
+import time
+from dataclasses import asdict
+
+import typer
+from rich.text import Text
+
+from slurm_coloc.admin.leave import Facts, State, run, steps
+from slurm_coloc.admin.leave.plan import Step
+from slurm_coloc.cli import render
+from slurm_coloc.cli.options import AsJson, ConfigFile
+from slurm_coloc.config import load_config
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.logs import set_up_log
+
+POLL_S = 5.0
+COLOURS = {
+    State.DONE: "green",
+    State.NEXT: "bold yellow",
+    State.WAITS: "dim",
+    State.BY_HAND: "bold yellow",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+
+    @app.command()
+    def leave(
+        config: ConfigFile = None,
+        yes: bool = typer.Option(False, "--yes", help="Do what can be done from here."),
+        dry_run: bool = typer.Option(False, "--dry-run", help="Only show it (the default)."),
+        wait: bool = typer.Option(False, "--wait", help="With --yes: until no job has shards."),
+        as_json: AsJson = False,
+    ) -> None:
+        """Go back to plain Slurm without losing a job: what is done, and what comes next.
+
+        Run it on slurmctld's host as root. --yes switches slurm-coloc off and turns the jobs that
+        wait for shards, held ones too, into jobs for whole GPUs. Running shares are waited for.
+        Then it names the lines to take out of slurm.conf, gres.conf and plugstack.conf, and in
+        which order. Each step is found from what Slurm shows: stop it at any point and run it
+        again. It ends with 0 when nothing is left to do, else with 1.
+        """
+        set_up_log("logfmt")
+        if yes and dry_run:
+            raise UsageFault("--yes and --dry-run exclude each other")
+        if wait and not yes:
+            raise UsageFault("--wait goes with --yes")
+        loaded = load_config(config)
+
+        def say(line: str) -> None:
+            typer.echo(line, err=True)
+
+        facts = run(loaded, say, yes=yes)
+        while wait and _busy(facts):
+            time.sleep(POLL_S)
+            facts = run(loaded, say, yes=True)
+        found = steps(facts)
+        if as_json:
+            done = all(step.state is State.DONE for step in found)
+            render.print_json({"done": done, "steps": [asdict(step) for step in found]})
+        else:
+            _show(found, yes)
+        if any(step.state is not State.DONE for step in found):
+            raise typer.Exit(1)
+
+
+def _busy(facts: Facts) -> bool:
+    return bool(facts.shares.waiting or facts.shares.holding or facts.work)
+
+
+def _show(found: list[Step], yes: bool) -> None:
+    console = render.console()
+    for number, step in enumerate(found, 1):
+        line = Text(f"{step.state:<8} ", style=COLOURS[step.state])
+        line.append(f"{number} {step.name:<15} ", style="bold")
+        line.append(render.plain(step.found), style="default")
+        console.print(line, soft_wrap=True)
+        if step.todo and step.state is not State.DONE:
+            console.print(Text(f"{'':<8} -> {render.plain(step.todo)}"), soft_wrap=True)
+        for one in step.lines:
+            console.print(Text(f"{'':<11} {render.plain(one)}"), soft_wrap=True)
+    if not yes and any(step.state is State.NEXT for step in found):
+        console.print("Nothing was changed: --yes does what is marked next.")

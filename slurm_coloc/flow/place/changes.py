@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changes in a job's request by an answer of steering, and the words for it."""
+
+import re
+from dataclasses import dataclass
+
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.place.steering import Act, Answer, Pin, Rules, Waiting, Why
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.gres import same_gres, with_item, without
+
+Fields = dict[str, str | int]
+
+REASONS = {
+    Why.STALE: "the figures of its node's agent are too old",
+    Why.CLOSED: "its node is closed",
+    Why.NO_ROOM: "there is no room on any GPU that it may get",
+    Why.GATE: "every GPU with room is too busy",
+    Why.BEHIND: "a job before it waits for those GPUs",
+    Why.WHOLE: "a job before it waits for a whole GPU there",
+    Why.GAVE_UP: "it has waited long enough",
+    Why.ENOUGH: "others come first",
+    Why.NOT_YET: "Slurm would not start it now",
+    Why.BOUND: "on every GPU with room, it or a job there would exceed its slowdown limit",
+    Why.USERS: "every GPU with room has jobs of users that it may not share with",
+}
+_UNPINNED = "asks for a whole GPU in place of {shards} shards until it is pinned"
+_SHARDS = re.compile(_UNPINNED.format(shards=r"(\d+)"))
+
+
+def unpinned_text(shards: int, why: str) -> str:
+    """The event of a job that only a pin keeps from another user's GPU and that has none."""
+    return f"{_UNPINNED.format(shards=shards)}: {why}"
+
+
+def shards_in(text: str) -> int:
+    """The shards of such an event; 0 in any other."""
+    found = _SHARDS.match(text)
+    return int(found[1]) if found else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A waiting job with what its change depends on. ``wanted``: the nodes that its owner asked
+    for, "" for any; ``whole``: its request on a whole GPU (StoredDecision.exclusive_tres)."""
+
+    job: Queued
+    waiting: Waiting
+    wanted: str
+    whole: str
+    rules: Rules
+
+    @property
+    def guarded(self) -> bool:
+        return self.waiting.guarded(self.rules)
+
+    def tres(self, answer: Answer, shape: ClusterShape | None) -> str:
+        """The TresPerNode that the answer asks for; the present one where it changes nothing."""
+        job, shards = self.job, self.waiting.shards
+        others = without(job.tres_per_node, "shard")
+        if answer.act is Act.PIN and answer.pin is not None:
+            others = without(others, "gpu")
+            return with_item(others, f"gres/shard:{answer.pin.kind}:{shards}")
+        if answer.pin is not None:
+            return job.tres_per_node
+        if self.guarded:
+            return job.tres_per_node if same_gres(job.tres_per_node, self.whole) else self.whole
+        if same_gres(job.tres_per_node, self.whole):
+            return with_item(without(others, "gpu"), f"gres/shard:{shards}")
+        if answer.act in (Act.UNPIN, Act.WAIT) and self._is_pinned(shape):
+            return with_item(others, f"gres/shard:{shards}")
+        return job.tres_per_node
+
+    def _is_pinned(self, shape: ClusterShape | None) -> bool:
+        kinds = {kind for node in (shape.nodes if shape else ()) for kind in node.devices}
+        return any(f":{kind}:" in self.job.tres_per_node for kind in kinds)
+
+    def node(self, answer: Answer) -> Fields:
+        """ReqNodeList for a pin to a node ("": none); a node list of the job's owner stays."""
+        node = answer.pin.node if answer.pin else ""
+        if answer.act is Act.KEEP or self.wanted or self.job.req_nodes == node:
+            return {}
+        return {"ReqNodeList": node}
+
+    def fields(self, answer: Answer, shape: ClusterShape | None) -> Fields:
+        """The fields of the job that change."""
+        tres = self.tres(answer, shape)
+        changed: Fields = {} if tres == self.job.tres_per_node else {"TresPerNode": tres}
+        return changed | self.node(answer)
+
+    def text(self, answer: Answer, fields: Fields, policy: str) -> str:
+        """The event of the change."""
+        if answer.act is Act.PIN and answer.pin is not None:
+            return chosen(answer.pin, policy, answer.text)
+        why = REASONS[answer.why] if answer.why in REASONS else str(answer.why)
+        if self.guarded and "TresPerNode" in fields:
+            return unpinned_text(self.waiting.shards, why)
+        return f"waits: {why}" if answer.act is Act.WAIT else f"left to Slurm: {why}"
+
+
+def chosen(pin: Pin, policy: str, text: str) -> str:
+    """The event of a pin."""
+    return f"{pin.node} GPU {pin.kind} by {policy}: {text}"

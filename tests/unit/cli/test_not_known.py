@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people are told of a job is so, or it says that it is not known."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.cli import explain as explain_page
+from slurm_coloc.cli import report as report_page
+from slurm_coloc.cli.jobs import row_of
+from slurm_coloc.cli.options import job_of
+from slurm_coloc.cli.render import share
+from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.errors import UsageFault
+from slurm_coloc.estimate.answer import Site as GpuSite
+from slurm_coloc.estimate.answer import answer as estimate_answer
+from slurm_coloc.estimate.api import TrainingOptions
+from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.flow.queries import answers
+from slurm_coloc.flow.queries import report as report_flow
+from slurm_coloc.flow.queries.dispatch import unknown_job
+from slurm_coloc.flow.queries.explain import present
+from slurm_coloc.flow.watch.watch import Watcher
+from tests.cluster.jobs import mlp_summary
+from tests.unit.cli.conftest import NOW, OWNER, decision, run_row
+from tests.unit.cli.test_report import close, used
+
+NAME = "0000000000a5"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store.open(tmp_path)
+    found.decisions.add(decision(NAME, partition=None, account=None))
+    return found
+
+
+def explained(store: Store, job_id: int = 5, **changes: Any) -> dict[str, str]:
+    """`coloc explain` of a job as its lines; without Slurm."""
+    found = answers.find(store, OWNER, {"job_id": job_id}, False)
+    decided, run = found.decision, found.runs[-1]
+    told = {
+        **answers.explained(store, OWNER, found),
+        "live": None, "slurm_error": None, "time_limits": [], "binding": None, "next": "nothing",
+        "now": present(decided, run, None), **changes,
+    }  # fmt: skip
+    told["decision"]["why"] = "the estimate fits beside other jobs"
+    return {name: str(text) for name, text in explain_page._lines(told)}
+
+
+def limit(**changes: Any) -> dict[str, Any]:
+    return {
+        "restart": 0, "base_s": 3600.0, "set_s": None, "lost_s": 600.0, "speed": 0.342,
+        "others": 4, "times": 0, "state": "open", "note": "",
+    } | changes  # fmt: skip
+
+
+def test_the_slowdown_of_a_run_that_has_ended_is_not_of_now(store: Store) -> None:
+    store.runs.see(run_row(NAME, 5))
+    assert explained(store, time_limits=[limit()])["Slowdown"] == "2.92x now, beside 4"
+    close(store, run_row(NAME, 5))
+    told = explained(store, time_limits=[limit()])["Slowdown"]
+    assert "now" not in told and told == "10 min lost beside others"
+
+
+def test_the_size_after_the_owner_changed_it(store: Store) -> None:
+    store.runs.see(run_row(NAME, 5, tres="gres/gpu:1"))
+    told = explained(store)["Why this size"]
+    assert told.startswith("a whole GPU now (gres/gpu:1): its request was changed since")
+    assert "at submission: shares a GPU" in told
+    store.runs.see(run_row(NAME, 6, tres="gres/shard:20"))
+    told = explained(store, 6)["Why this size"]
+    assert told.startswith("20 of 39 shards of 1024 MiB now: its request was changed since")
+    store.runs.see(run_row(NAME, 7))
+    assert explained(store, 7)["Why this size"].startswith("shares a GPU: ")
+
+
+def test_the_partition_that_slurm_chose(store: Store) -> None:
+    store.runs.see(run_row(NAME, 5))
+    assert "partition not known" in explained(store)["Job"]
+    watcher = Watcher(store, None, None, lambda view: False)  # type: ignore[arg-type]
+    mark = f"coloc:1:{NAME}:collocate:fits:12"
+    watcher.see(JobView(8, "PENDING", uid=OWNER, partition="main", admin_comment=mark))
+    assert "partition main" in explained(store, 8)["Job"]
+
+
+def test_a_mig_device_is_no_whole_gpu() -> None:
+    row = {"action": "collocate", "shards": 1, "shards_per_gpu": 1, "shard_mib": 4864}
+    assert share({**row, "tres": "gres/gpu:1g.5gb:1"}) == "MIG 1g.5gb, 4.8 GiB"
+    assert share({**row, "tres": "gres/gpu:a100:1"}) == "whole GPU"
+    assert share({**row, "tres": "gres/gpu:1"}) == "whole GPU"
+
+
+def report_lines(store: Store) -> dict[str, str]:
+    answer = report_flow.report(store, OWNER, {"job_id": 5}, False)
+    return {name: str(text) for name, text in report_page._lines(answer)}
+
+
+def test_a_node_without_nvml_knows_little(store: Store) -> None:
+    """Nobody knows on which GPU it was, so nobody knows who was beside it."""
+    close(store, run_row(NAME, 5), gpu_uuids=None, method="streams", used=None)
+    told = report_lines(store)
+    assert told["Neighbours"] == "not known: its node did not tell the job's GPU (no NVML)"
+    assert told["Speed"].startswith("not known")
+    assert told["Fence"].startswith("none") and "took turns" not in told["Fence"]
+
+
+def test_turns_with_neighbours_that_were_there(store: Store) -> None:
+    close(store, run_row(NAME, 5), method="streams", used=[used(5, 9100, 0.4)])
+    told = report_lines(store)
+    assert told["Neighbours"] == "none" and told["Speed"] == "it had no neighbour"
+    assert "took turns" not in told["Fence"]
+
+
+def test_an_unknown_cause_is_told_as_one(store: Store) -> None:
+    close(store, run_row(NAME, 5), outcome="oom-gpu", blame="unknown", verdict="requeue")
+    assert report_lines(store)["Blame"] == "cause unknown: taken for its own need"
+
+
+def test_what_was_put_back_is_counted(store: Store) -> None:
+    for job_id, verdict in ((5, "requeue"), (6, "requeue-victim"), (7, "not-ours")):
+        close(store, run_row(NAME, job_id), outcome="oom-gpu", verdict=verdict)
+    close(store, run_row(NAME, 8), outcome="put-back")
+    (user,) = report_flow.summary(store, OWNER, {})["users"]
+    assert user["put_back"] == 3
+
+
+def test_estimate_tells_the_least_share() -> None:
+    site = GpuSite("text", Stack(1900), 1024, "a100-40gb", 39, max_jobs_per_gpu=8)
+    found = estimate_answer(mlp_summary(1), TrainingOptions(batch_size=32), site, ("text",))
+    assert found.shards == 5, "as sbatch reserves"
+    assert "5 of 39 shards of one a100-40gb, the least: 8 jobs a GPU at most" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("9", (9, None)), ("9_2", (9, 2)), ("4294967295_0", (4294967295, 0))]
+)
+def test_the_name_of_an_array_task(text: str, named: tuple[int, int | None]) -> None:
+    assert job_of(text) == named
+
+
+@pytest.mark.parametrize("text", ["", "x", "9_", "_2", "9_2_3", "-1", "0", "9.0", "９", "1" * 40])
+def test_what_names_no_job(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        job_of(text)
+
+
+def task(job_id: int, index: str, **changes: Any) -> JobView:
+    mark = f"coloc:1:{NAME}:collocate:fits:12"
+    return JobView(
+        job_id, "RUNNING", uid=OWNER, partition="main", admin_comment=mark, array_job_id=9,
+        array_task=index, **changes,
+    )  # fmt: skip
+
+
+def test_array_tasks_are_found_and_shown_by_their_names(store: Store) -> None:
+    watcher = Watcher(store, None, None, lambda view: False)  # type: ignore[arg-type]
+    for view in (task(11, "1"), task(12, "2"), task(9, "3-6%2")):
+        watcher.see(view)
+
+    def found(index: int) -> int:
+        wanted = {"job_id": 9, "array_task": index}
+        return answers.find(store, OWNER, wanted, False).job_id
+
+    assert (found(1), found(2)) == (11, 12)
+    assert found(4) == 9, "it waits in the record of the array"
+    store.runs.see(run_row(NAME, 92))
+    assert answers.find(store, OWNER, {"job_id": 92}, False).job_id == 92
+    rows = {row["job_id"]: row_of(row)[0] for row in answers.jobs(store, OWNER, {}, False)["jobs"]}
+    assert rows == {9: "9", 11: "9_1", 12: "9_2", 92: "92"}
+    watcher.see(task(9, "6"))
+    assert found(6) == 9
+    with pytest.raises(UsageFault, match="9_7"):
+        answers.find(store, OWNER, {"job_id": 9, "array_task": 7}, False)
+    for wrong in (True, -1, "2", 2**40):
+        with pytest.raises(UsageFault, match="array_task"):
+            answers.find(store, OWNER, {"job_id": 9, "array_task": wrong}, False)
+
+
+def test_a_job_that_was_submitted_a_moment_ago(store: Store) -> None:
+    """Its own submission was not seen in Slurm yet: that is said, not that it is none of ours."""
+    fault = UsageFault("job 5: not a --coloc job that you may see", "unknown-job")
+    assert unknown_job(store, OWNER, 5, fault) is fault
+    store.decisions.add(decision("0000000000b1", bound=0, made_s=NOW))
+    told = unknown_job(store, OWNER, 5, fault)
+    assert "not seen yet" in told.message and told.code == "unknown-job"
+
+
+def test_a_second_question_within_a_second_waits_for_its_look(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slurm:
+        looks = 0
+
+        async def job(self, job_id: int) -> JobView:
+            self.looks += 1
+            mark = f"coloc:1:{NAME}:collocate:fits:12"
+            return JobView(job_id, "PENDING", uid=OWNER, partition="main", admin_comment=mark)
+
+    async def ask() -> int:
+        slurm = Slurm()
+        watcher = Watcher(store, slurm, None, lambda view: False)  # type: ignore[arg-type]
+        await watcher.poll(5, OWNER, trusted=False)
+        await watcher.poll(6, OWNER, trusted=False)
+        return slurm.looks
+
+    monkeypatch.setattr("slurm_coloc.flow.watch.watch.FRESH_S", 0.05)
+    store.decisions.add(decision("0000000000b1", bound=0, made_s=NOW))
+    assert asyncio.run(ask()) == 2
+    assert store.runs.of_job(6), "it was looked at once the user may look again"

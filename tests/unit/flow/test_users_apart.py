@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage place where users may not meet: a share is only ever a pinned one, else a whole GPU.
+
+On real daemons: tests/cluster/test_users_apart.py.
+"""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.records.lists import PutBack
+from slurm_coloc.core.records.runs import StoredDecision
+from slurm_coloc.core.slurm.binding import Gpu
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.flow.cluster.context import ShareRequest
+from slurm_coloc.flow.place.pins import Placer
+from tests.unit.flow.placers import CHANGE, ID, JOB, PINNED, REQUEST, SHARE, USE, Slurm, placer, run
+
+BEN = 1001
+ADA_RUNS = replace(
+    PINNED, job_id=3, handle="3", state="RUNNING", nodes="n1", admin_comment="", start_s=1.0
+)
+WHOLE = {"TresPerNode": "gres/gpu:1", "ReqNodeList": ""}
+UNPINNED = "asks for a whole GPU in place of 12 shards until it is pinned"
+
+
+@pytest.fixture(autouse=True)
+def decided(store: Store) -> None:
+    """The decision of the waiting job, as it was made of a submission."""
+    store._db.execute("DELETE FROM decisions WHERE id = ?", (ID,))
+    store.decisions.add(
+        StoredDecision(
+            id=ID, cluster="c", made_s=1.0, uid=1000, mode="on", action="collocate",
+            reason="fits", detail="", shards=12, shard_mib=1024, shards_per_gpu=39,
+            exclusive_tres="gres/gpu:1", may_requeue=True, bound=1, smact=0.2,
+        )
+    )  # fmt: skip
+
+
+def apart(store: Store, slurm: Slurm, tmp_path: Path, **place: Any) -> Placer:
+    return placer(store, slurm, tmp_path, share_with="user", **place)
+
+
+def house(slurm: Slurm, *used: int) -> Slurm:
+    """n1 alone, with so many shards taken on its GPUs."""
+    slurm.uses = [replace(USE, gpus=tuple(Gpu(one, 39) for one in used))]
+    return slurm
+
+
+def submit(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
+    async def go() -> list[dict[str, Any]]:
+        await one.round()
+        found = [
+            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            for asks in requests
+        ]
+        await asyncio.gather(*one._recording.writes)
+        return found
+
+    return asyncio.run(go())
+
+
+def test_a_newcomer_of_another_user_gets_the_other_gpu(store: Store, tmp_path: Path) -> None:
+    slurm = house(Slurm(ADA_RUNS, replace(JOB, uid=BEN)), 0, 12)
+    run(apart(store, slurm, tmp_path, policy="best-fit"))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+
+
+def test_without_a_gpu_of_its_own_it_asks_for_a_whole_one(store: Store, tmp_path: Path) -> None:
+    """And is a share again as soon as one is free, by a colocd that has restarted too."""
+    other = replace(ADA_RUNS, job_id=4, handle="4", tres_per_node="gres/shard:a100-0:12")
+    slurm = house(Slurm(ADA_RUNS, other, replace(JOB, uid=BEN)), 12, 12)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/gpu:1"})]
+    said = store.events(ID, 7)[-1].text
+    assert said == f"{UNPINNED}: every GPU with room has jobs of users that it may not share with"
+    asks_whole = replace(JOB, uid=BEN, tres_per_node="gres/gpu:1")
+    slurm.jobs = [ADA_RUNS, other, asks_whole]
+    run(apart(store, slurm, tmp_path), 2)
+    assert len(slurm.updates) == 1
+    slurm = house(Slurm(ADA_RUNS, asks_whole), 0, 12)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+
+
+def test_a_job_that_was_put_back_is_pinned_while_it_avoids_a_node(
+    store: Store, tmp_path: Path
+) -> None:
+    """Else Slurm would put it beside somebody else again, on another node."""
+    row = PutBack(ID, 7, 0, uid=1000, node="n1", why="", was="", base=0, created_s=1, updated_s=1)
+    store.putbacks.add(row)
+    back = replace(JOB, restarts=1, exc_nodes="n1")
+    slurm = Slurm(back)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [], "the put-back is not done with it"
+    store.putbacks.change(row, excluded=True, delayed=True)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n2"})]
+
+
+def test_a_limit_on_gpus_does_not_hold_back_a_share(store: Store, tmp_path: Path) -> None:
+    store.note(ID, 7, "place", f"{UNPINNED}: others come first")
+    waits = replace(JOB, tres_per_node="gres/gpu:1", reason="QOSMaxGRESPerUser")
+    slurm = Slurm(waits)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates[0][1]["TresPerNode"].startswith("gres/shard:a100-0:12")  # type: ignore[union-attr]
+
+
+def test_a_whole_gpu_after_an_out_of_memory_stays_whole(store: Store, tmp_path: Path) -> None:
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    slurm = Slurm(replace(JOB, tres_per_node="gres/gpu:1", restarts=1))
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reason": "Dependency"},
+        {"reason": "JobHeldUser", "priority": 0},
+    ],
+)
+def test_a_pin_that_nobody_watches_is_lost(
+    store: Store, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """When the job becomes eligible another user's may be there."""
+    slurm = Slurm(replace(PINNED, **change))
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [("7", WHOLE)]
+
+
+def test_where_agents_are_silent_it_is_a_whole_gpu(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(PINNED)
+    one = apart(store, slurm, tmp_path, stale_s=5.0)
+    one._sources.live._beats = {}
+    one._sources.live._began_s -= 6.0
+    run(one)
+    assert slurm.updates == [("7", WHOLE)]
+
+
+def test_a_site_that_lets_anyone_share_again(store: Store, tmp_path: Path) -> None:
+    """The key was changed while the job asked for a whole GPU."""
+    store.note(ID, 7, "place", f"{UNPINNED}: others come first")
+    slurm = house(Slurm(replace(JOB, tres_per_node="gres/gpu:1")), 39, 39)
+    run(placer(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:12"})]
+
+
+def test_at_submission_a_share_is_pinned_or_asks_for_a_whole_gpu(
+    store: Store, tmp_path: Path
+) -> None:
+    slurm = house(Slurm(ADA_RUNS), 0, 12)
+    ben, array = replace(REQUEST, uid=BEN), replace(REQUEST, array="0-9")
+    first, second = submit(apart(store, slurm, tmp_path), ben, array)
+    assert first["tres_per_node"] == "gres/shard:a100-0:12"
+    assert second["tres_per_node"] == "gres/gpu:1"
+    assert store.events(ID, None)[-1].text.startswith(UNPINNED)
+
+
+def test_before_the_first_round_it_asks_for_a_whole_gpu(store: Store, tmp_path: Path) -> None:
+    one = apart(store, Slurm(), tmp_path)
+    found = one.at_submit(ShareRequest(ID, REQUEST, SHARE, 0.2, CHANGE))
+    assert found.fields["tres_per_node"] == "gres/gpu:1"
+
+
+def test_after_a_surprise_nothing_more_is_pinned(store: Store, tmp_path: Path) -> None:
+    """The plan counted on a job that was to leave its GPU and has started there instead."""
+
+    class Started(Slurm):
+        async def update(self, handle: str, **fields: str | int) -> None:
+            if handle == "7":
+                raise SlurmError("Job is no longer pending execution", "slurm-refused")
+            await super().update(handle, **fields)
+
+    first: Queued = replace(PINNED, reason="Dependency")
+    second = replace(JOB, job_id=8, handle="8", uid=BEN)
+    slurm = Started(first, second)
+    one = apart(store, slurm, tmp_path)
+    run(one)
+    assert slurm.updates == []
+    slurm.jobs = [replace(ADA_RUNS, job_id=7), second]
+    house(slurm, 0, 12)
+    run(one)
+    assert slurm.updates == [("8", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
