@@ -6,6 +6,7 @@ Tests have models of their own: one that ran out of memory is remembered.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ UNSET = "unset CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 #: no client of MPS at all: no server can hold it
 LEAVE = f"{UNSET} CUDA_MPS_PIPE_DIRECTORY"
 MUCH = 29_300  # MiB
+
+
+def can_trace() -> bool:
+    """Whether root may borrow others' descriptors here (CAP_SYS_PTRACE), as on a machine."""
+    status = Path("/proc/self/status").read_text()
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> 19 & 1)
 
 
 def story(me: Desk, job_id: int, kind: str) -> list[str]:
@@ -62,7 +69,8 @@ def test_an_overrun_is_seen_and_told(lab: Lab) -> None:
     until(lambda: story(me, job_id, "overrun"), 30, "its story says so")
     assert "holds 28.6 GiB on GPU-" in story(me, job_id, "overrun")[0]
     assert f"{promised} were promised" in story(me, job_id, "overrun")[0]
-    until(lambda: f"job {job_id} holds 28.6 GiB" in lab.output(job_id), 30, "its log says so")
+    if can_trace():
+        until(lambda: f"job {job_id} holds 28.6 GiB" in lab.output(job_id), 30, "its log says so")
     over = row(lab, me, job_id)["overrun"]
     assert over["held_mib"] == MUCH
     assert "holds 28.6 of" in lab.run(["coloc", "jobs"], user=me.user).stdout
@@ -85,7 +93,8 @@ def test_an_overrun_is_ended_before_a_neighbour_is_hurt(make_lab: Make) -> None:
     lab.wait(honest, "RUNNING")
     liar = second.submit("--mem=50", wrap=second.train(memory_mib=MUCH, smact=0.1, work_s=20))
     had = shards(lab.job(liar))
-    until(lambda: "fence.overrun = end" in lab.output(liar), 60, "its log says why")
+    if can_trace():
+        until(lambda: "fence.overrun = end" in lab.output(liar), 60, "its log says why")
     until(lambda: story(second, liar, "ended"), 60, "colocd has closed the run")
     (ended,) = story(second, liar, "ended")
     assert "held more GPU memory than it was promised and were ended" in ended

@@ -16,6 +16,9 @@ from .agents import LIMIT_S, Agent, train
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent keeps records as root")
 
+CAPABILITIES = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
+#: root may borrow others' descriptors, as on a machine
+MAY_TRACE = bool(int(CAPABILITIES, 16) >> 19 & 1)
 PROMISED = 5120  # MiB
 CONTEXT = 1900  # of estimate.context_mib
 END = '[fence]\noverrun = "end"\n'
@@ -70,8 +73,9 @@ def test_it_is_noted_and_told_in_its_log(make_agent: Callable[..., Agent]) -> No
     agent.until(lambda: states(agent, 7) == ["begun"], "it is noted")
     (event,) = overruns(agent, 7)
     assert (event["uuid"], event["held_mib"], event["promised_mib"]) == (uuid, 29_300, PROMISED)
-    agent.until(lambda: "coloc: job 7 holds 28.6 GiB" in log.read_text(), "its log says so")
-    assert "5.0 GiB were promised to it: neighbours may run out of memory" in log.read_text()
+    if MAY_TRACE:
+        agent.until(lambda: "coloc: job 7 holds 28.6 GiB" in log.read_text(), "its log says so")
+        assert "5.0 GiB were promised to it: neighbours may run out of memory" in log.read_text()
     assert process.poll() is None, "told, and nothing else"
     process.kill()
     agent.until(lambda: states(agent, 7) == ["begun", "over"], "it is over")
@@ -79,6 +83,7 @@ def test_it_is_noted_and_told_in_its_log(make_agent: Callable[..., Agent]) -> No
     assert "overrun" in said and "held_mib=29300" in said
 
 
+@pytest.mark.skipif(not MAY_TRACE, reason="no CAP_SYS_PTRACE")
 def test_the_line_stands_between_the_jobs_own(make_agent: Callable[..., Agent]) -> None:
     """Nothing of the job's output is overwritten, in whatever way its log was opened."""
     agent = make_agent()
@@ -118,7 +123,8 @@ def test_only_its_own_processes_are_ended(make_agent: Callable[..., Agent]) -> N
     process, log = logged(agent, 7, 29_300)
     elsewhere = train(agent, 7, 3000, 0.2, CUDA_VISIBLE_DEVICES="1")
     agent.until(lambda: process.poll() is not None, "it is ended")
-    assert "its processes there are ended (fence.overrun = end)" in log.read_text()
+    if MAY_TRACE:
+        assert "its processes there are ended (fence.overrun = end)" in log.read_text()
     agent.until(lambda: states(agent, 7)[:2] == ["begun", "ended"], "the record says so")
     assert neighbour.poll() is None and states(agent, 8) == []
     # On a GPU that the job does not have nothing was promised to it.

@@ -26,6 +26,13 @@ def as_root() -> None:
 
 
 @pytest.fixture
+def may_trace() -> None:
+    status = Path("/proc/self/status").read_text()
+    if not int(status.partition("CapEff:")[2].split()[0], 16) >> 19 & 1:
+        pytest.skip("needs CAP_SYS_PTRACE, as root has it on a machine")
+
+
+@pytest.fixture
 def public() -> Iterator[Path]:
     """A folder that everybody may pass (pytest's own tmp_path is closed to others)."""
     folder = Path(tempfile.mkdtemp(prefix="coloc-hooks-", dir="/tmp"))

@@ -13,7 +13,7 @@ from slurm_coloc.adapters import joblog, userfile
 
 from .conftest import USER
 
-pytestmark = pytest.mark.usefixtures("as_root")
+pytestmark = pytest.mark.usefixtures("as_root", "may_trace")
 BECOME = partial(userfile.become, userfile.Owner(USER, USER, ""))
 LIMIT_S = 5.0
 
