@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc explain, jobs, history and doctor on a real Slurm: what binds a job, and where it runs."""
 
+import json
 from typing import Any
 
 import pytest
@@ -39,6 +40,36 @@ def _bound(me: Desk, job_id: int) -> dict[str, Any]:
 
 def _shorts(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["resource"]: one for one in told["binding"]["shorts"]}
+
+
+def test_a_task_of_an_array_by_its_name(lab: Lab) -> None:
+    """As squeue shows it; a task that waits is a part of its array's record."""
+    me = desk(lab, 306)
+    array = me.submit("--mem=100", "--array=1-3%2", wrap="sleep 600")
+    name = f"{array}_2"
+
+    def task(number: int) -> dict[str, Any] | None:
+        words = ["coloc", "explain", f"{array}_{number}", "--json"]
+        done = lab.run(words, user=me.user, check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def started() -> dict[str, Any] | None:
+        found = task(2)
+        return found if found and found["runs"][-1]["array_task"] == 2 else None
+
+    found = until(started, 30, "its second task is known by its name")
+    assert found["runs"][-1]["job_id"] != array and found["live"]["state"] == "RUNNING"
+    shown = lab.run(["coloc", "explain", name], user=me.user).stdout
+    assert shown.startswith("Job") and f"{name} of " in shown and "partition default" not in shown
+    assert name in lab.run(["coloc", "jobs"], user=me.user).stdout
+    assert f"{name} of " in lab.run(["coloc", "report", name], user=me.user).stdout
+    waiting = task(3)
+    assert waiting is not None and waiting["live"]["state"] == "PENDING"
+    none = lab.run(["coloc", "explain", f"{array}_9"], user=me.user, check=False)
+    wrong = lab.run(["coloc", "explain", f"{array}_2_1"], user=me.user, check=False)
+    assert none.returncode == 1 and f"job {array}_9: not a --coloc job" in none.stderr
+    assert wrong.returncode == 2 and "is no job id" in wrong.stderr
+    lab.run(["scancel", str(array)])
 
 
 @pytest.mark.smoke
