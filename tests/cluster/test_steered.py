@@ -28,10 +28,12 @@ def steered(
     **wish: Any,
 ) -> Lab:
     """A lab whose colocd steers, with telemetry of every GPU. ``settings``: of [placement];
-    ``tables``: others of coloc.toml."""
+    ``tables``: others of coloc.toml. Anyone may share here: what the default of sharing.with makes
+    of a job without a pin is tests/cluster/test_users_apart.py's."""
     placement = {"mode": "steered", "interval_s": 1.0, **(settings or {})}
     wish.setdefault("users", 2)
-    lab = make_lab(steered=True, settings={"placement": placement, **(tables or {})}, **wish)
+    settings = {"placement": placement, "sharing": {"with": "anyone"}, **(tables or {})}
+    lab = make_lab(steered=True, settings=settings, **wish)
     until(lambda: fresh(lab), 40, "every GPU is heard of")
     return lab
 

@@ -115,7 +115,7 @@ def test_steered_ben_gets_the_idle_gpu_and_carl_waits(make_lab: Make) -> None:
     from tests.cluster.test_steered import steered
     from tests.cluster.test_steered import submit as share
 
-    lab = steered(make_lab, users=3)
+    lab = steered(make_lab, tables=DEFAULT, users=3)
     ada, ben, carl = (desk(lab, 177 + n, user=n) for n in range(3))
     one = share(ada)
     lab.wait(one, "RUNNING")

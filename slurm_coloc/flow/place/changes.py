@@ -91,7 +91,8 @@ class Subject:
     def text(self, answer: Answer, fields: Fields, policy: str) -> str:
         """The event of the change."""
         if answer.act is Act.PIN and answer.pin is not None:
-            return chosen(answer.pin, policy, answer.text)
+            late = f"; {REASONS[answer.why]}" if answer.why is Why.GAVE_UP else ""
+            return chosen(answer.pin, policy, answer.text + late)
         why = REASONS[answer.why] if answer.why in REASONS else str(answer.why)
         if self.guarded and "TresPerNode" in fields:
             return unpinned_text(self.waiting.shards, why)
