@@ -84,6 +84,9 @@ def test_hooks_that_fail(lab: Lab, how: str) -> None:
     output = lab.output(job_id)
     assert "it runs" in output
     assert "coloc: not fenced and not measured, this node was not set up for the job: " in output
+    words = ["coloc", "explain", str(job_id), "--json"]
+    seen = lambda: lab.run(words, user=me.user, check=False).returncode == 0  # noqa: E731
+    until(seen, 30, "colocd has seen the job")
     assert me.explain(job_id)["setup"].startswith("n1 told colocd nothing")
 
 
