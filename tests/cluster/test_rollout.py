@@ -91,6 +91,20 @@ def test_hooks_that_fail(lab: Lab, how: str) -> None:
 
 
 @pytest.mark.smoke
+@pytest.mark.timeout(120)
+def test_the_plugin_starts_the_hooks(lab: Lab) -> None:
+    """slurm.conf of a lab has neither Prolog nor Epilog."""
+    me = desk(lab)
+    conf = lab.run(["scontrol", "show", "config"]).stdout
+    assert not re.search(r"^(Prolog|Epilog)(\[0\])?\s*= /", conf, re.MULTILINE)
+    job_id = me.submit(*SHARE, wrap="true")
+    lab.wait(job_id, "COMPLETED")
+    assert "GiB for this job (MPS)" in lab.output(job_id)
+    until(lambda: me.explain(job_id)["runs"][-1]["method"] == "mps", 30, "the Epilog has reported")
+    assert me.explain(job_id)["setup"] == ""
+
+
+@pytest.mark.smoke
 @pytest.mark.timeout(180)
 def test_shards_that_are_gone_cost_no_submission(make_lab: Callable[..., Lab]) -> None:
     """colocd saw the cluster a moment before: the next share would be refused by Slurm."""
