@@ -160,11 +160,14 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
 
     lab.run(["scontrol", "resume", str(queue.suspended)])
     go.touch()
+    if lab.release < (23, 2):  # there they cannot be changed: they run as they are
+        assert shown["waiting shares"] == "waits"
+        release(queue, late)
     until(lambda: states(lab, "--yes")["running shares"] == "done", 60, "the shares have ended")
     until(lambda: "shard" not in " ".join(tres(lab).values()), 30, "no job wants shards")
     held = {"held", "held by root", "whole"}
     for name, job_id in queue.waiting.items():
-        if name in held:
+        if name in held and lab.release >= (23, 2):
             assert lab.job(job_id)["Priority"] == "0", f"{name} is still held"
     found = steps(lab)
     assert found["controller"]["state"] == "by hand", found
@@ -182,10 +185,7 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
     lab.stop("agent-n1")
     lab.stop("colocd")
 
-    for job_id in (*queue.waiting.values(), queue.requeued, late, queue.array):
-        lab.run(["scontrol", "release", str(job_id)], check=False)
-    for job_id in (queue.waiting["later"], queue.requeued):  # Slurm lets a requeued job wait 2 min
-        lab.run(["scontrol", "update", f"JobId={job_id}", "StartTime=now"], check=False)
+    release(queue, late)
     until(lambda: not tres(lab), 120, "all of them have run")
     assert queue.all_known()
     assert "drain" not in node(lab)
@@ -194,6 +194,14 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
     assert meetings(lab.home(me.user) / "gpus") == []
     done = leave(lab)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def release(queue: Queue, late: int) -> None:
+    """Let all jobs start now; Slurm lets a requeued one wait two minutes."""
+    for job_id in (*queue.waiting.values(), queue.requeued, late, queue.array):
+        queue.lab.run(["scontrol", "release", str(job_id)], check=False)
+    for job_id in (queue.waiting["later"], queue.requeued):
+        queue.lab.run(["scontrol", "update", f"JobId={job_id}", "StartTime=now"], check=False)
 
 
 def waits(lab: Lab, name: str) -> bool:
