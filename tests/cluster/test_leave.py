@@ -162,7 +162,7 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
     go.touch()
     if lab.release < (23, 2):  # there they cannot be changed: they run as they are
         assert shown["waiting shares"] == "waits"
-        release(queue, late)
+        release(queue)
     until(lambda: states(lab, "--yes")["running shares"] == "done", 60, "the shares have ended")
     until(lambda: "shard" not in " ".join(tres(lab).values()), 30, "no job wants shards")
     held = {"held", "held by root", "whole"}
@@ -196,9 +196,9 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def release(queue: Queue, late: int) -> None:
+def release(queue: Queue, *more: int) -> None:
     """Let all jobs start now; Slurm lets a requeued one wait two minutes."""
-    for job_id in (*queue.waiting.values(), queue.requeued, late, queue.array):
+    for job_id in (*queue.waiting.values(), queue.requeued, queue.array, *more):
         queue.lab.run(["scontrol", "release", str(job_id)], check=False)
     for job_id in (queue.waiting["later"], queue.requeued):
         queue.lab.run(["scontrol", "update", f"JobId={job_id}", "StartTime=now"], check=False)
