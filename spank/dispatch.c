@@ -64,23 +64,30 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *argv[])
 	}
 }
 
-/* In `slurmstepd spank prolog` and `epilog`, as root, before and after the job on this node. */
+/* In `slurmstepd spank prolog` and `epilog`, as root, before and after the job on this node. There
+ * slurm_spank_init is not called (tried 24.11), so the arguments are read here. */
+static int node_hook(int ac, char *argv[], const char *name)
+{
+	if (!coloc_args_parse(&plugstack_args, ac, argv)) {
+		slurm_error("coloc: no %s: fix plugstack.conf: unknown argument \"%s\"", name,
+		            plugstack_args.bad);
+		return 0;
+	}
+	return coloc_node_hook(&plugstack_args, name);
+}
+
 int slurm_spank_job_prolog(spank_t spank, int ac, char *argv[])
 {
 	(void) spank;
-	(void) ac;
-	(void) argv;
 
-	return disabled ? 0 : coloc_node_hook(&plugstack_args, "prolog");
+	return node_hook(ac, argv, "prolog");
 }
 
 int slurm_spank_job_epilog(spank_t spank, int ac, char *argv[])
 {
 	(void) spank;
-	(void) ac;
-	(void) argv;
 
-	return disabled ? 0 : coloc_node_hook(&plugstack_args, "epilog");
+	return node_hook(ac, argv, "epilog");
 }
 
 /* In slurmstepd, as the user, in each task just before its exec: the last word on its

@@ -22,6 +22,7 @@ trap 'say end' EXIT
 until [ -e "$HOME/go" ]; do sleep 0.1; done
 sleep 0.3
 """
+UP = ("idle", "mixed", "allocated", "completing")
 WANT = ("--gpus=1", "--mem=10")
 
 
@@ -159,11 +160,14 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
 
     lab.run(["scontrol", "resume", str(queue.suspended)])
     go.touch()
+    if lab.release < (23, 2):  # there they cannot be changed: they run as they are
+        assert shown["waiting shares"] == "waits"
+        release(queue)
     until(lambda: states(lab, "--yes")["running shares"] == "done", 60, "the shares have ended")
     until(lambda: "shard" not in " ".join(tres(lab).values()), 30, "no job wants shards")
     held = {"held", "held by root", "whole"}
     for name, job_id in queue.waiting.items():
-        if name in held:
+        if name in held and lab.release >= (23, 2):
             assert lab.job(job_id)["Priority"] == "0", f"{name} is still held"
     found = steps(lab)
     assert found["controller"]["state"] == "by hand", found
@@ -174,16 +178,14 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
     assert queue.all_known()
     found = steps(lab)
     assert (found["controller"]["state"], found["nodes"]["state"]) == ("done", "by hand"), found
-    assert node(lab) == "idle" or "alloc" in node(lab) or "mix" in node(lab)
+    until(lambda: node(lab) in UP, 60, "the node has registered")
     for name in ("gres.conf", "plugstack.conf"):
         apply([one for one in found["nodes"]["lines"] if one.startswith(name)], lab.dir / name)
     lab.restart("slurmd-n1")
     lab.stop("agent-n1")
     lab.stop("colocd")
 
-    for job_id in (*queue.waiting.values(), queue.requeued, late, queue.array):
-        lab.run(["scontrol", "release", str(job_id)], check=False)
-    lab.run(["scontrol", "update", f"JobId={queue.waiting['later']}", "StartTime=now"])
+    release(queue, late)
     until(lambda: not tres(lab), 120, "all of them have run")
     assert queue.all_known()
     assert "drain" not in node(lab)
@@ -192,6 +194,14 @@ def test_the_way_out_with_jobs_in_every_state(queue: Queue) -> None:
     assert meetings(lab.home(me.user) / "gpus") == []
     done = leave(lab)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def release(queue: Queue, *more: int) -> None:
+    """Let all jobs start now; Slurm lets a requeued one wait two minutes."""
+    for job_id in (*queue.waiting.values(), queue.requeued, queue.array, *more):
+        queue.lab.run(["scontrol", "release", str(job_id)], check=False)
+    for job_id in (queue.waiting["later"], queue.requeued):
+        queue.lab.run(["scontrol", "update", f"JobId={job_id}", "StartTime=now"], check=False)
 
 
 def waits(lab: Lab, name: str) -> bool:

@@ -84,7 +84,24 @@ def test_hooks_that_fail(lab: Lab, how: str) -> None:
     output = lab.output(job_id)
     assert "it runs" in output
     assert "coloc: not fenced and not measured, this node was not set up for the job: " in output
+    words = ["coloc", "explain", str(job_id), "--json"]
+    seen = lambda: lab.run(words, user=me.user, check=False).returncode == 0  # noqa: E731
+    until(seen, 30, "colocd has seen the job")
     assert me.explain(job_id)["setup"].startswith("n1 told colocd nothing")
+
+
+@pytest.mark.smoke
+@pytest.mark.timeout(120)
+def test_the_plugin_starts_the_hooks(lab: Lab) -> None:
+    """slurm.conf of a lab has neither Prolog nor Epilog."""
+    me = desk(lab)
+    conf = lab.run(["scontrol", "show", "config"]).stdout
+    assert not re.search(r"^(Prolog|Epilog)(\[0\])?\s*= /", conf, re.MULTILINE)
+    job_id = me.submit(*SHARE, wrap="true")
+    lab.wait(job_id, "COMPLETED")
+    assert "GiB for this job (MPS)" in lab.output(job_id)
+    until(lambda: me.explain(job_id)["runs"][-1]["method"] == "mps", 30, "the Epilog has reported")
+    assert me.explain(job_id)["setup"] == ""
 
 
 @pytest.mark.smoke

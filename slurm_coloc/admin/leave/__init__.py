@@ -28,7 +28,6 @@ from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import PER_TASK
 from slurm_coloc.core.slurm.job import JobView, by_record
-from slurm_coloc.core.slurm.releases import SLASHED_GRES
 from slurm_coloc.errors import ColocError, SlurmError
 from slurm_coloc.flow.client.request import call
 
@@ -150,18 +149,8 @@ async def _order(
     """One update, so that the job can never start with a part of it."""
     if pinned(view, shape) and _free(config, view):
         await slurm.update(handle, TresPerNode=tres, ReqNodeList="")
-    elif SLASHED_GRES.holds(shape.release):
-        await slurm.set_gres(handle, tres)
     else:
-        # 22.05 takes a typed GPU by two updates only, between which the job could start with none.
-        await slurm.update(handle, TresPerNode=_untyped(tres, shape))
-
-
-def _untyped(tres: str, shape: ClusterShape) -> str:
-    kinds = {node.gpu_type for node in shape.nodes if node.gpus}
-    if len(kinds) != 1:
-        raise SlurmError("22.05 cannot change the GPU's type: cancel it, or wait", "slurm-refused")
-    return tres.replace(f"gres/gpu:{kinds.pop()}:", "gres/gpu:")
+        await slurm.set_gres(handle, tres)
 
 
 def _free(config: Config, view: JobView) -> bool:

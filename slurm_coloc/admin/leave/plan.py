@@ -14,6 +14,7 @@ from enum import StrEnum
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import PER_TASK, count_of, parse_gres, with_item, without
 from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.releases import SLASHED_GRES
 
 SHOWN = 8
 
@@ -134,6 +135,11 @@ def _waiting(facts: Facts) -> Step:
     text = f"{len(found)} wait for shards: {named(found)}"
     if not facts.off:
         return Step(name, State.WAITS, text, "after the switch: new ones would come")
+    if not SLASHED_GRES.holds(facts.shape.release):
+        # Tried on 22.05.8: the job shows gres/gpu:1 and keeps its shards, and never starts again
+        # once slurmctld has none.
+        todo = "Slurm 22.05 cannot turn a share into a job for a whole GPU: let them run, release"
+        return Step(name, State.WAITS, text, f"{todo} those that are held, or cancel them")
     if not facts.shape.keeps_whole_apart and facts.shares.holding:
         todo = "before 23.11.5 Slurm would put a whole-GPU job beside a share: they wait until no"
         return Step(name, State.WAITS, text, f"{todo} share runs")

@@ -14,7 +14,7 @@ from typing import Any
 from slurm_coloc.adapters import probe, slurmd
 from slurm_coloc.errors import GpuError
 
-AGAIN_S = 30.0  # between two looks: slurmd -G takes 0.02 s
+AGAIN_S = 10.0  # at each heartbeat (20 s): slurmd -G takes 0.02 s
 #: where slurm.conf may be, the first that is there: the packages' place, configless, a build's
 CONFIGS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/usr/local/etc/slurm.conf")
 HOOKS = "/usr/libexec/slurm-coloc"

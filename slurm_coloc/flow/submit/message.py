@@ -115,7 +115,9 @@ def submission(
     known = shape is not None and not stale
     shape = shape or NO_SHAPE
     if stale:
-        shape = replace(shape, select_params=frozenset())
+        # Not even a whole GPU may be asked for by its shards (22.05): they may be gone.
+        nodes = tuple(replace(node, shards=0) for node in shape.nodes)
+        shape = replace(shape, select_params=frozenset(), nodes=nodes)
     gpus = shared_gpus(request, request.demand.type, shape, pool, request.demand.gpus)
     types = tuple(kind.type for kind in gpus)
     partitions = wanted_partitions(request, shape)

@@ -96,11 +96,14 @@ def test_the_order_of_the_steps() -> None:
 
 
 def test_before_23_11_5_waiting_shares_wait_for_the_running_ones() -> None:
-    old = replace(SHAPE, release=(22, 5, 8))
+    old = replace(SHAPE, release=(23, 11, 4))
     shares = Shares(waiting=(job(1),), holding=(job(2, "RUNNING"),))
     assert states(replace(FACTS, shape=old, shares=shares))["waiting shares"] == "waits"
     alone = replace(shares, holding=())
     assert states(replace(FACTS, shape=old, shares=alone))["waiting shares"] == "next"
+    # 22.05 cannot change them at all.
+    oldest = replace(SHAPE, release=(22, 5, 8))
+    assert states(replace(FACTS, shape=oldest, shares=alone))["waiting shares"] == "waits"
 
 
 def test_lines_are_shown_when_their_time_has_come() -> None:
