@@ -134,11 +134,11 @@ class Run:
             time.sleep(2)
         say("not all jobs have ended in time")
 
-    def jobs(self) -> dict[int, judge.Job]:
+    def jobs(self, witness: Witness) -> dict[int, judge.Job]:
         """Every job, with what is told of it."""
         found: dict[int, judge.Job] = {}
         over_s = time.time()
-        for shown in self.lab.jobs():
+        for shown in witness.shown.values():
             first = int(shown.get("ArrayJobId", shown["JobId"]))
             one = self.of.get(first)
             if one is None:
@@ -201,7 +201,8 @@ def main() -> int:
         with Witness(lab) as witness:
             run.submit()
             run.wait()
-        jobs = run.jobs()
+            witness.look()
+        jobs = run.jobs(witness)
     finally:
         lab.down()
     lines = judge.judge(witness.seconds, jobs)

@@ -56,6 +56,8 @@ class Witness:
     each_s: float = 1.0
     seconds: list[Second] = field(default_factory=list)
     missed: int = 0
+    #: each job as slurmctld showed it last: it forgets jobs that ended MinJobAge ago
+    shown: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -81,13 +83,18 @@ class Witness:
 
     def look(self) -> Second:
         """One second of all nodes."""
-        before = promises(self.lab)
+        before = self._promises()
         at_s = time.time()
         processes: list[Process] = []
         for node in self.lab.spec.node_names:
             processes += held(self.lab, node)
         # A job that was rewritten or began meanwhile: what held before the look counts.
-        return Second(at_s, tuple(processes), promises(self.lab) | before)
+        return Second(at_s, tuple(processes), self._promises() | before)
+
+    def _promises(self) -> dict[int, Promise]:
+        jobs = self.lab.jobs()
+        self.shown |= {int(job["JobId"]): job for job in jobs}
+        return promises(jobs, self.lab.spec.shard_mib)
 
 
 def held(lab: Lab, node: str) -> list[Process]:
@@ -105,14 +112,15 @@ def held(lab: Lab, node: str) -> list[Process]:
     ]  # fmt: skip
 
 
-def promises(lab: Lab) -> dict[int, Promise]:
-    """The jobs that run now."""
+def promises(jobs: list[dict[str, str]], shard_mib: int) -> dict[int, Promise]:
+    """What the jobs that run now were promised."""
     found: dict[int, Promise] = {}
-    for job in lab.jobs():
+    for job in jobs:
         if job["JobState"] in ("RUNNING", "COMPLETING", "SUSPENDED"):
             number = int(job["JobId"])
             asked = " ".join(job.get(name, "") for name in ("TresPerNode", "TresPerTask"))
             shards = SHARDS.search(asked)
-            mib = int(shards[1]) * lab.spec.shard_mib if shards else 0
-            found[number] = Promise(number, int(job["Restarts"]), mib)
+            found[number] = Promise(
+                number, int(job["Restarts"]), int(shards[1]) * shard_mib if shards else 0
+            )
     return found

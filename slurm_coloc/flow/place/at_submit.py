@@ -95,7 +95,10 @@ class AtSubmit:
         if shape is None or not shards:
             return change
         snapshot = self._latest.snapshot
-        if snapshot is None or not self._quick(snapshot, submitted):
+        if snapshot is None or not self._quick(snapshot):
+            found = self._unpinned(submitted, shape, shards, "colocd has not looked at it yet")
+            return found if found is change else self._held(submitted, found, shape)
+        if not simple(submitted.request, submitted.decision):
             return self._unpinned(submitted, shape, shards, "colocd has not looked at it yet")
         order = queue_order(shape, self._limits() or NO_LIMITS)
         tier = order.tier(",".join(wanted_partitions(submitted.request, shape)))
@@ -120,12 +123,20 @@ class AtSubmit:
         self._latest.add(submitted.decision_id, job)
         return found
 
-    def _quick(self, snapshot: Snapshot, submitted: ShareRequest) -> bool:
+    def _held(self, submitted: ShareRequest, found: Rewrite, shape: ClusterShape) -> Rewrite:
+        """The change of a request on a whole GPU that is to be a share: it waits for colocd's next
+        round, so that Slurm does not start it before."""
+        waits = self._gate_wait.until_seen(shape)
+        if not waits or not simple(submitted.request, submitted.decision):
+            return found
+        self._memory.begun.add(submitted.decision_id)
+        return replace(found, fields=found.fields | waits)
+
+    def _quick(self, snapshot: Snapshot) -> bool:
         """Whether the policy can be asked now: the snapshot is new, and little is to be done."""
         age_s = time.time() - snapshot.at_s
         return (
             age_s <= 2 * self._config.placement.interval_s + 2
-            and simple(submitted.request, submitted.decision)
             and len(snapshot.waiting) <= AT_SUBMIT
             and sum(len(node.devices) for node in snapshot.nodes) <= AT_SUBMIT
         )

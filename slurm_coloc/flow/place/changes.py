@@ -94,7 +94,7 @@ class Subject:
             late = f"; {REASONS[answer.why]}" if answer.why is Why.GAVE_UP else ""
             return chosen(answer.pin, policy, answer.text + late)
         why = REASONS[answer.why] if answer.why in REASONS else str(answer.why)
-        if self.guarded and "TresPerNode" in fields:
+        if self.guarded and ("TresPerNode" in fields or answer.act is Act.WAIT):
             return unpinned_text(self.waiting.shards, why)
         return f"waits: {why}" if answer.act is Act.WAIT else f"left to Slurm: {why}"
 

@@ -46,6 +46,14 @@ class GateWait:
         if way_of(shape) is Way.EXTRA:
             text = self._constraint(job)
             return {"extra": text} if text else {}
+        return self._later()
+
+    def until_seen(self, shape: ClusterShape) -> Fields:
+        """Fields of job_desc that make a submission wait for a round that looks at it; {} where
+        Slurm has no way that ends by itself."""
+        return {} if way_of(shape) is Way.EXTRA else self._later()
+
+    def _later(self) -> Fields:
         return {"begin_time": int(time.time() + AHEAD * self._interval_s) + 1}
 
     async def wait(self, shape: ClusterShape, job: Queued, waiting: Waiting) -> Fields:

@@ -72,18 +72,23 @@ def test_a_newcomer_of_another_user_gets_the_other_gpu(store: Store, tmp_path: P
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
 
 
-def test_without_a_gpu_of_its_own_it_asks_for_a_whole_one(store: Store, tmp_path: Path) -> None:
-    """And is a share again as soon as one is free, by a colocd that has restarted too."""
+def test_without_a_gpu_of_its_own_it_waits_and_asks_for_a_whole_one(
+    store: Store, tmp_path: Path
+) -> None:
+    """It waits, for Slurm would start it on the next idle GPU, and nobody could share that one. If
+    colocd dies, the wait ends and it has a whole GPU. It is a share again as soon as one is free, by
+    a colocd that has restarted too."""
     other = replace(ADA_RUNS, job_id=4, handle="4", tres_per_node="gres/shard:a100-0:12")
     slurm = house(Slurm(ADA_RUNS, other, replace(JOB, uid=BEN)), 12, 12)
     run(apart(store, slurm, tmp_path))
-    assert slurm.updates == [("7", {"TresPerNode": "gres/gpu:1"})]
+    assert slurm.updates == [("7", {"TresPerNode": "gres/gpu:1", "StartTime": "now+16"})]
     said = store.events(ID, 7)[-1].text
     assert said == f"{UNPINNED}: every GPU with room has jobs of users that it may not share with"
     asks_whole = replace(JOB, uid=BEN, tres_per_node="gres/gpu:1")
     slurm.jobs = [ADA_RUNS, other, asks_whole]
     run(apart(store, slurm, tmp_path), 2)
-    assert len(slurm.updates) == 1
+    assert slurm.updates[1:] == [("7", {"StartTime": "now+16"})]
+    assert store.events(ID, 7)[-1].text == said
     slurm = house(Slurm(ADA_RUNS, asks_whole), 0, 12)
     run(apart(store, slurm, tmp_path))
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]

@@ -108,7 +108,11 @@ def _place(
         if plan.is_gated(request, allowed):
             why = Why.BOUND if plan.is_bound(request, allowed) else Why.GATE
             return Answer(job.job_id, Act.WAIT, why), None
-        return _left(job, _why_no_slot(job, request, allowed, plan)), None
+        why = _why_no_slot(job, request, allowed, plan)
+        if job.guarded(rules):
+            # Slurm would start it on the next GPU that is idle, and nobody could share that one.
+            return Answer(job.job_id, Act.WAIT, why), None
+        return _left(job, why), None
     pin = plan.pins[slots[0].index]
     plan.turn = (slots[0].index + 1) % len(plan.slots)
     why = Why.POLICY if job.pin is None else Why.MOVED
