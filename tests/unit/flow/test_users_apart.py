@@ -76,8 +76,8 @@ def test_without_a_gpu_of_its_own_it_waits_and_asks_for_a_whole_one(
     store: Store, tmp_path: Path
 ) -> None:
     """It waits, for Slurm would start it on the next idle GPU, and nobody could share that one. If
-    colocd dies, the wait ends and it has a whole GPU. It is a share again as soon as one is free, by
-    a colocd that has restarted too."""
+    colocd dies, the wait ends and it has a whole GPU. It is a share again as soon as one is free,
+    by a colocd that has restarted too."""
     other = replace(ADA_RUNS, job_id=4, handle="4", tres_per_node="gres/shard:a100-0:12")
     slurm = house(Slurm(ADA_RUNS, other, replace(JOB, uid=BEN)), 12, 12)
     run(apart(store, slurm, tmp_path))
