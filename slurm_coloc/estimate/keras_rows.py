@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role, role
-from slurm_coloc.estimate.lexing import UNKNOWN_DIM, Shape, bounded, fail, parse_count, parse_shapes
+from slurm_coloc.estimate.lexing import (
+    MAX_LINE,
+    UNKNOWN_DIM,
+    Shape,
+    bounded,
+    fail,
+    parse_count,
+    parse_shapes,
+)
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import footer_of, per_sample, trainable_of
 
@@ -19,6 +27,13 @@ class Cells:
     name: str
     shape: str
     count: str
+
+
+def bound_cells(*cells: str) -> None:
+    """Raises bad_row where a row's cells, put together from several lines, grow beyond a line's
+    length: each line would copy all that came before it."""
+    if sum(map(len, cells)) > MAX_LINE:
+        raise fail("bad_row", f"a row of the table has more than {MAX_LINE} characters")
 
 
 def _kind(name: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ stand between bars.
 
 from collections.abc import Sequence
 
-from slurm_coloc.estimate.keras_rows import Cells, keras_summary
+from slurm_coloc.estimate.keras_rows import Cells, bound_cells, keras_summary
 from slurm_coloc.estimate.lexing import bound_rows, fail
 from slurm_coloc.estimate.summary import Summary
 from slurm_coloc.estimate.tables import is_rule, ruled_below
@@ -65,6 +65,7 @@ class Keras2:
         elif rows:
             # Keras cuts a cell anywhere, "(None, 56, 56, 12" and "8)": nothing comes between.
             last = rows[-1]
+            bound_cells(last.name, last.shape, last.count)
             rows[-1] = Cells(
                 f"{last.name} {name}".strip(), last.shape + cells.shape, last.count + cells.count
             )

@@ -7,7 +7,7 @@ the optimizer's variables to the total when the model is compiled and built.
 
 from collections.abc import Sequence
 
-from slurm_coloc.estimate.keras_rows import Cells, keras_summary
+from slurm_coloc.estimate.keras_rows import Cells, bound_cells, keras_summary
 from slurm_coloc.estimate.lexing import bound_rows, fail
 from slurm_coloc.estimate.summary import Summary
 
@@ -66,6 +66,7 @@ class Keras3:
                 # Numbers may be cut anywhere; names are words.
                 joined = [old + new for old, new in zip(current, cells, strict=True)]
                 joined[0] = f"{current[0]} {cells[0]}".strip()
+                bound_cells(*joined)
                 current = joined
             bound_rows(rows)
         raise fail("truncated", "the Keras table has no footer: its end is missing")

@@ -154,6 +154,20 @@ def begun_recordings(count: int = 160_000) -> str:
     return "coloc-recording: begin 1\n" * count
 
 
+def keras3_row(lines: int = 80_000) -> str:
+    """A row whose cells go on in each line: all of it would be copied again and again."""
+    return "┃ Layer (type) ┃ Output Shape ┃ Param # ┃\n" + "│ a (B) │ ( │ 1 │\n" * lines
+
+
+def keras2_row(lines: int = 80_000) -> str:
+    """The same in the older form."""
+    rule = "=" * 65
+    head = " Layer (type)                Output Shape              Param #   "
+    first = " a (Dense)                   (None, 10)                110       "
+    more = " bcdefghijk                  1)                                  "
+    return f'Model: "m"\n{"_" * 65}\n{head}\n{rule}\n{first}\n' + f"{more}\n" * (lines * 3 // 4)
+
+
 #: by name: what a user might send
 BOMBS: dict[str, Callable[[], str]] = {
     "pieces": pieces,
@@ -183,5 +197,7 @@ BOMBS: dict[str, Callable[[], str]] = {
     "a recording of as many parameters as may be": recording_with_parameters,
     "recordings that are left out": recordings_left_out,
     "begun recordings": begun_recordings,
+    "a row of Keras 3 that goes on": keras3_row,
+    "a row of Keras 2 that goes on": keras2_row,
     "lines that begin a model": marks,
 }
