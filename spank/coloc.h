@@ -32,12 +32,12 @@
 
 /* The arguments of our line in plugstack.conf. */
 struct coloc_args {
-	size_t max_bytes;       /* max_kib=N: a larger summary fails the submission */
-	char run_dir[256];      /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
-	char hooks[256];        /* hooks=DIR: folder of coloc-prolog and coloc-epilog; "" for hooks=off */
-	bool quiet;             /* quiet: no notice about recovery from salloc and srun */
-	char ticket[256];       /* ticket=PROGRAM: who asks colocd; "" (ticket=off): nobody */
-	char socket[108];       /* socket=PATH: daemon.socket of coloc.toml */
+	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
+	char run_dir[256]; /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
+	char hooks[256];  /* hooks=DIR: folder of coloc-prolog and coloc-epilog; "" for hooks=off */
+	bool quiet;       /* quiet: no notice about recovery from salloc and srun */
+	char ticket[256]; /* ticket=PROGRAM: who asks colocd; "" (ticket=off): nobody */
+	char socket[108]; /* socket=PATH: daemon.socket of coloc.toml */
 	char controllers[512];  /* controllers=HOST:PORT,...: network.controllers of coloc.toml */
 	char slurm_user[64];    /* slurm_user=NAME: as whom the controllers' colocd runs */
 	char munge_socket[108]; /* munge_socket=PATH; "": libmunge's own */

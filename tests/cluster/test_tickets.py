@@ -95,6 +95,18 @@ def test_each_component_of_a_heterogeneous_job_has_a_ticket(lab: Lab, tag: str) 
     assert [by for _, by in LOGGED.findall(said)] == ["ticket", "ticket"], said
 
 
+@pytest.mark.timeout(180)
+def test_from_a_login_node_by_tcp(make_lab: Callable[..., Lab], tag: str) -> None:
+    """No Unix socket is there; plugstack.conf names the controllers."""
+    lab = make_lab(users=1, network=True)
+    user = lab.users[0]
+    found = [
+        found_by(lab, submit(lab, user, text_file(lab, user, f"{tag}-{number}")))
+        for number in range(5)
+    ]
+    assert set(found) == {("fits", "ticket")}, found
+
+
 # ---- tickets that are not good --------------------------------------------------------------
 
 
