@@ -21,6 +21,7 @@ def kept(lab: Lab, job_id: int) -> list[EndedJob]:
     return sorted(map(parse_ended, filter(None, lines)), key=lambda one: one.submit_s or 0.0)
 
 
+@pytest.mark.needs_slurm("24.11", "sacct of 22.05 does not tell restarts")
 @pytest.mark.skipif(bool(no_accounting()), reason=no_accounting() or "-")
 @pytest.mark.timeout(240)
 def test_jobstats_writes_over_the_mark(make_lab: Callable[..., Lab]) -> None:
