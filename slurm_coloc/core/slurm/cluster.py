@@ -174,7 +174,7 @@ def keeps_users_apart(partitions: Collection[str], shape: ClusterShape) -> bool:
     """Whether Slurm itself gives a node to one user at a time, in whichever of these partitions a
     job starts. ExclusiveUser of the job's own partition is enough: Slurm then takes no node with
     another user's jobs, of any partition, and lets no other user's job onto it (man slurm.conf;
-    slurmctld's _filter_by_node_owner, tried on 22.05)."""
+    slurmctld's _filter_by_node_owner, tried on 22.05 and 24.11)."""
     found = [shape.partition(name) for name in partitions]
     return bool(found) and all(part is not None and part.exclusive_user for part in found)
 
