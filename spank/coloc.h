@@ -28,9 +28,9 @@
 struct coloc_args {
 	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
 	char run_dir[256]; /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
-	char hooks[256];   /* hooks=DIR: folder of coloc-prolog and coloc-epilog; "" for hooks=off */
-	bool quiet;        /* quiet: no notice about recovery from salloc and srun */
-	char bad[64];      /* the first argument that we do not know: the plugin is disabled */
+	char hooks[256]; /* hooks=DIR: folder of coloc-prolog and coloc-epilog; "" for hooks=off */
+	bool quiet;      /* quiet: no notice about recovery from salloc and srun */
+	char bad[64];    /* the first argument that we do not know: the plugin is disabled */
 };
 
 /* What the user asked for; NULL = option not given. Owned by options.c. */
