@@ -262,9 +262,9 @@ static void test_plugstack_args(void)
 	char *off[] = { "hooks=off" };
 	char longer[300] = "run_dir=/";
 	char *too_long = longer;
-	char *bad[] = { "max_kib=0", "max_kib=16385", "max_kib=",  "max_kib=1k", "max_kib=-1",
-	                "Quiet",     "run_dir=",      "run_dir=r", "run_dir",
-		        "hooks=",    "hooks=h",       "hooks" };
+	char *bad[] = { "max_kib=0",  "max_kib=16385", "max_kib=", "max_kib=1k",
+	                "max_kib=-1", "Quiet",         "run_dir=", "run_dir=r",
+	                "run_dir",    "hooks=",        "hooks=h",  "hooks" };
 
 	CHECK(coloc_args_parse(&args, 0, NULL) && args.max_bytes == (size_t) 4 << 20 &&
 	      !args.quiet && strcmp(args.run_dir, COLOC_RUN_DIR) == 0 &&
