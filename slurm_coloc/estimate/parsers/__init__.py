@@ -82,11 +82,12 @@ def parse_summary(text: str) -> Summary:
 
 def _of_recording(recorded: Sequence[Traced]) -> Summary:
     """What the blocks alone say of the model, where no table stands beside them."""
+    parameters = bounded(sum(one.elements for one in recorded))
     return Summary(
         format="recording",
         family=recorded[0].family,
-        parameters=bounded(sum(one.elements for one in recorded)),
-        trainable=bounded(sum(one.trainable for one in recorded)),
+        parameters=parameters,
+        trainable=min(parameters, sum(one.trainable for one in recorded)),
         layers=(),
         batch_in_text=recorded[0].batch,
         shapes=False,

@@ -139,3 +139,9 @@ def test_a_defect_of_an_estimator_is_a_reason(monkeypatch: pytest.MonkeyPatch) -
         found = estimate(parse_summary(bombs.table(3)), TrainingOptions(8), stack=Stack(1))
         assert found.memory_mib is None
         assert found.reason == f"the estimate failed ({error.__name__})"
+
+
+def test_a_recording_that_trains_more_than_it_has() -> None:
+    text = bombs.recording([0]).replace("trainable=4096", "trainable=9999")
+    summary = parse_summary(text)
+    assert (summary.parameters, summary.trainable) == (4096, 4096)
