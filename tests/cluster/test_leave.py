@@ -22,7 +22,7 @@ trap 'say end' EXIT
 until [ -e "$HOME/go" ]; do sleep 0.1; done
 sleep 0.3
 """
-UP = ("idle", "mixed", "allocated", "completing")
+UP = ("idle", "mixed", "allocated", "completing", "planned")
 WANT = ("--gpus=1", "--mem=10")
 
 

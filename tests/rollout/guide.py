@@ -25,6 +25,7 @@ FOLDERS = """
 install -d -m 755 -o slurm -g slurm /run/slurm-coloc
 install -d -m 700 -o slurm -g slurm /var/lib/slurm-coloc /var/spool/slurm-coloc
 """
+UP = ("idle", "mixed", "allocated", "completing", "planned")
 PLUGIN = 'cp -a /stage/usr/lib/*/slurm-wlm/coloc.so "$(echo /usr/lib/*/slurm-wlm)/"'
 
 
@@ -54,7 +55,7 @@ def ready_nodes(hosts: Hosts) -> None:
     """Step 3: plugin line, gres.conf and slurm.conf with shards; one restart of slurmd."""
     ready_nodes_files(hosts)
     hosts.daemon(NODE, "restart", "slurmd")
-    until(lambda: hosts.state() in ("idle", "mixed", "allocated"), 60, "the node is up")
+    until(lambda: hosts.state() in UP, 60, "the node is up")
 
 
 def ready_nodes_files(hosts: Hosts) -> None:
@@ -77,7 +78,7 @@ def restart_controller(hosts: Hosts) -> None:
     hosts.daemon(CONTROLLER, "restart", "slurmctld")
     until(lambda: " is UP" in hosts.run(LOGIN, "scontrol", "ping", check=False).stdout, 60, "ping")
     hosts.run(CONTROLLER, "scontrol", "reconfigure")
-    until(lambda: hosts.state() in ("idle", "mixed", "allocated"), 60, "the node is up")
+    until(lambda: hosts.state() in UP, 60, "the node is up")
 
 
 def ready_login(hosts: Hosts) -> None:

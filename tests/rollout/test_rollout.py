@@ -13,7 +13,7 @@ from tests.rollout.hosts import CONTROLLER, LOGIN, NODE, SITE, Hosts, until, wit
 MODEL = "/stage/clone/etc/examples/resnet50_torchinfo.txt"
 SHARE = (f"--coloc={MODEL}", "--gpus=1", "--mem=100")
 STUB = "#!/bin/sh\necho 'no such command' >&2\nexit 2\n"
-UP = ("idle", "mixed", "allocated", "completing")
+UP = ("idle", "mixed", "allocated", "completing", "planned")
 
 # What of the new slurm.conf is refused after each step, until slurmctld may read it.
 NEXT = {
