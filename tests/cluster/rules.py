@@ -8,8 +8,8 @@ from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, ask, desk, shards
 
 OOM = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total"
-    " capacity of 39.39 GiB of which 1.00 GiB is free."
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 38.00 GiB. GPU 0 has a total"
+    " capacity of 39.39 GiB of which 37.00 GiB is free."
 )
 # Notes every start; out of memory in the first run where the condition holds.
 LIAR = f"""#!/bin/bash

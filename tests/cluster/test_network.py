@@ -23,8 +23,8 @@ def liar(seconds: int) -> str:
     return f"""#!/bin/bash
 if [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ]; then
   sleep {seconds}
-  echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a" \\
-       "total capacity of 39.39 GiB of which 1.00 GiB is free." >&2
+  echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 38.00 GiB. GPU 0 has a" \\
+       "total capacity of 39.39 GiB of which 37.00 GiB is free." >&2
   exit 1
 fi
 """
