@@ -16,8 +16,8 @@ from tests.cluster.jobs import ask, desk, shards, until
 LIAR = """#!/bin/bash
 echo "$SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}" >> %s
 if [ "${SLURM_RESTART_COUNT:-0}" = 0 ]; then
-  echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 38.00 GiB. GPU 0 has a total" \
-       "capacity of 39.39 GiB of which 37.00 GiB is free." >&2
+  echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 38.00 GiB. GPU 0 has a" \
+       "total capacity of 39.39 GiB of which 37.00 GiB is free." >&2
   exit 1
 fi
 """

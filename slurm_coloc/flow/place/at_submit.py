@@ -126,7 +126,7 @@ class AtSubmit:
     def _held(self, submitted: ShareRequest, found: Rewrite, shape: ClusterShape) -> Rewrite:
         """The change of a request on a whole GPU that is to be a share: it waits for colocd's next
         round, so that Slurm does not start it before."""
-        waits = self._gate_wait.until_seen(shape)
+        waits = self._gate_wait.until_a_round(shape)
         if not waits or not simple(submitted.request, submitted.decision):
             return found
         self._memory.begun.add(submitted.decision_id)

@@ -48,7 +48,7 @@ class GateWait:
             return {"extra": text} if text else {}
         return self._later()
 
-    def until_seen(self, shape: ClusterShape) -> Fields:
+    def until_a_round(self, shape: ClusterShape) -> Fields:
         """Fields of job_desc that make a submission wait for a round that looks at it; {} where
         Slurm has no way that ends by itself."""
         return {} if way_of(shape) is Way.EXTRA else self._later()

@@ -9,6 +9,7 @@ from slurm_coloc.adapters import probe
 from slurm_coloc.admin.doctor import hooks
 from slurm_coloc.admin.doctor.slurm import Slurm
 from slurm_coloc.admin.rules.finding import Finding, Status
+from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 
 
@@ -36,7 +37,7 @@ class Host:
     def found(self) -> dict[str, Finding]:
         shape = ClusterShape("test", (24, 11, 5), self.nodes)
         slurm = Slurm(self.conf, shape, {}, "no slurmdbd")
-        return {one.check: one for one in hooks.checks(slurm)}
+        return {one.check: one for one in hooks.checks(Config(version=1), slurm)}
 
 
 @pytest.fixture
