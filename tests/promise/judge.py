@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from tests.promise.plan import Kind
 from tests.promise.witness import Process, Second
 
-#: one CUDA context a process is above the share (core of the promise: an overrun is more than that)
-CONTEXT_MIB = 1024
+#: a process may hold one CUDA context beyond the share: estimate.context_mib of the default
+#: configuration. An overrun is more than that.
+CONTEXT_MIB = 1900
 #: seconds in a row that make an overrun; fewer are a sample of a job that comes or goes
 IN_A_ROW = 3
 #: an overrun is told within so many seconds

@@ -48,7 +48,7 @@ def test_a_promise_that_was_never_looked_at_does_not_hold() -> None:
 
 
 def test_a_job_above_its_share_for_three_looks() -> None:
-    over = Process("n1/0", 10, ADA, 1, 6200, True)
+    over = Process("n1/0", 10, ADA, 1, 7100, True)
     short = seconds(over, promised={1: 5120}, count=2)
     assert broken(short, {1: job(1)}) == []
     long = seconds(over, promised={1: 5120}, count=3)
@@ -59,7 +59,7 @@ def test_a_job_above_its_share_for_three_looks() -> None:
 
 
 def test_contexts_of_several_processes_are_no_overrun() -> None:
-    two = [Process("n1/0", pid, ADA, 1, 3500, True) for pid in (10, 11)]
+    two = [Process("n1/0", pid, ADA, 1, 4400, True) for pid in (10, 11)]
     assert broken(seconds(*two, promised={1: 5120}), {1: job(1)}) == []
 
 
