@@ -17,6 +17,9 @@ from tests.cluster.floods import flood
 from tests.cluster.jobs import until
 from tests.cluster.test_tickets import LOGGED, submit, text_file
 
+# A flood takes a core from all tests beside it, and they would miss their limits.
+pytestmark = pytest.mark.long
+
 SUBMISSIONS = 16
 MORE = 1  # that may fail beside the bombs on top of those that fail without
 MOST_MIB = 300  # colocd's processes together; its unit has MemoryMax=1G

@@ -13,6 +13,9 @@ from slurm_coloc.lab.lab import Lab
 from tests.cluster.floods import FLOODS, flood, remember
 from tests.cluster.jobs import Desk, desk
 
+# A flood takes a core from all tests beside it, and they would miss their limits.
+pytestmark = pytest.mark.long
+
 SUBMISSIONS = 16
 MORE = 2  # that may fail in a flood on top of those that fail without
 

@@ -19,6 +19,9 @@ from tests.cluster.jobs import Desk, ask, desk, shards, until
 from tests.cluster.test_network import liar, target
 from tests.flood import flooding
 
+# A flood takes a core from all tests beside it, and they would miss their limits.
+pytestmark = pytest.mark.long
+
 HELLOS, SUBMISSIONS, ROUNDS = 12, 6, 3
 
 
