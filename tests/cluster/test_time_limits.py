@@ -146,7 +146,8 @@ def closed(me: Desk, job: int) -> bool:
 def test_a_suffering_job_s_gpu_is_closed(make_lab: Make) -> None:
     """Steered: best fit would fill the first GPU; the bound of the job there keeps others away
     while it is slowed down, and no longer."""
-    lab = steered(make_lab, {"policy": "best-fit", "smact_gate": 1.0}, tables=HEARD, users=1)
+    first_fuller = {"policy": "best-fit", "smact_gate": 1.0, "idle_first": False}
+    lab = steered(make_lab, first_fuller, tables=HEARD, users=1)
     me = desk(lab, 300)
     first = submit(me, "--coloc-max-slowdown=1.4", wrap=busy(me))
     lab.wait(first, "RUNNING")
