@@ -22,10 +22,10 @@ def new_text(cluster: Cluster, user: str) -> str:
 
 @pytest.mark.parametrize("host", ["login", "g1"])
 def test_a_host_without_colocd_gets_tickets(cluster: Cluster, host: str) -> None:
-    words = ["sbatch", "--parsable", "--hold", "--gpus=1", "--coloc-batch-size=32", "--wrap=true"]
+    words = ["--parsable", "--hold", "--gpus=1", "--coloc-batch-size=32", "--wrap=true"]
     for user in cluster.users:
-        words[1:1] = [f"--coloc={new_text(cluster, user)}"]
-        done = cluster.run(words, user=user, on=host)
+        text = f"--coloc={new_text(cluster, user)}"
+        done = cluster.run(["sbatch", text, *words], user=user, on=host)
         job_id = done.stdout.split()[-1].split(";")[0]
         shown = cluster.run(["scontrol", "-o", "show", "job", job_id], on="controller").stdout
         mark = re.search(r"coloc:1:([0-9a-f]{12}):(\w+):([\w-]+):", shown)
