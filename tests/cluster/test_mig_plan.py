@@ -2,12 +2,13 @@
 """`coloc mig` and `coloc doctor` against a real colocd and Slurm: what the recorded runs would have
 wanted, and the gres.conf of what is cut, which Slurm takes as it was written."""
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import coloc, desk, until
+from tests.cluster.jobs import ask, coloc, desk, until
 
 Make = Callable[..., Lab]
 A100 = ("--gpu", "a100-40gb", "--gpus", "2", "--cut", "1")
@@ -75,6 +76,8 @@ def test_slurm_takes_the_written_gres_conf(lab: Lab) -> None:
     lab.restart("slurmctld")
     lab.restart("slurmd-n1")
     until(lambda: "IDLE" in state(lab), 60, "the node is in use again")
+    back_s = time.time()
+    until(lambda: ask(lab, op="status")["seen_s"] > back_s, 30, "colocd has looked at it")
     job = ran(lab, 0, 1500, 2)
     lab.wait(job, "COMPLETED", 90)
     assert "1g.5gb" in lab.job(job)["TresPerNode"]
