@@ -217,7 +217,12 @@ def node(lab: Lab) -> str:
 @pytest.mark.timeout(240)
 def test_pins_go_with_the_shares(make_lab: Callable[..., Lab]) -> None:
     """A job that is pinned to one GPU waits for any GPU then, on any node of its owner's wish."""
-    lab = make_lab(users=1, steered=True, nodes=2, settings={"placement": {"mode": "steered"}})
+    # There is no agent here, and so no pin: what waits is a share only where anyone may share.
+    keys: dict[str, dict[str, object]] = {
+        "placement": {"mode": "steered"},
+        "sharing": {"with": "anyone"},
+    }
+    lab = make_lab(users=1, steered=True, nodes=2, settings=keys)
     me = desk(lab)
     full = [me.submit(*WANT, "--coloc-policy=exclusive", wrap="sleep 300") for _ in range(4)]
     for job_id in full:

@@ -61,6 +61,8 @@ def pair(cluster: Cluster) -> Iterator[Cluster]:
         for machine in machines:
             words = ["sed", "-i", r's/^\(controllers = .*\)\]/\1, "backup:6824"]/']
             cluster.run([*words, TOML], on=machine)
+        tickets = "s/controllers=controller:6824/&,backup:6824/"
+        cluster.run(["sed", "-i", tickets, "/etc/slurm/plugstack.conf"], on="controller")
         # Before slurmctld, which remembers a name that it could not resolve.
         compose("up", "-d", "--no-deps", "--no-build", "backup")
         again(cluster)
@@ -70,6 +72,7 @@ def pair(cluster: Cluster) -> Iterator[Cluster]:
         cluster.clear()
         compose("rm", "-sf", "backup")
         cluster.run(["mv", "/etc/slurm/slurm.conf.one", "/etc/slurm/slurm.conf"], on="controller")
+        cluster.run(["sed", "-i", "s/,backup:6824//", "/etc/slurm/plugstack.conf"], on="controller")
         for machine in machines:
             cluster.run(["sed", "-i", 's/, "backup:6824"//', TOML], on=machine)
         again(cluster)
