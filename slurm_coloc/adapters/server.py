@@ -20,7 +20,8 @@ from typing import Any
 
 import structlog
 
-from slurm_coloc.core.peer import Connections, LogLimit, Peer, Rates
+from slurm_coloc.core.peer import Connections, Peer
+from slurm_coloc.core.rates import LogLimit, Rate, Rates
 from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 
 log = structlog.get_logger()
@@ -31,7 +32,7 @@ IDLE_S = 30.0  # a connection that says nothing is closed
 BACKLOG = 1024  # connections that wait to be accepted
 HOOK_BACKLOG = 128  # of slurmctld, which makes one at a time
 ACCEPTS = 32  # connections that are taken before others get their turn
-CONNECTS_S, CONNECTS_AT_ONCE = 100.0, 1000.0  # connections a second of an ordinary user
+CONNECTS = Rate(100.0, 1000.0)  # connections of an ordinary user
 UNSENT = 1 << 25  # bytes of answers that ordinary users have not read yet
 ACCEPT_AGAIN_S = 0.5  # after a failed accept: no file descriptor is left
 SECOND_S = 3.0  # so long another colocd may take to end
@@ -158,7 +159,7 @@ class Server:
         self._everybody = everybody
         self._listener: socket.socket | None = None
         self._connections = Connections(trusted)
-        self._connects = Rates(CONNECTS_S, CONNECTS_AT_ONCE, trusted)
+        self._connects = Rates(CONNECTS, trusted)
         self._logged = LogLimit()
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent = 0
@@ -236,7 +237,7 @@ class Server:
             return UsageFault("this socket is slurmctld's", "not-allowed")
         if self._connects.take(peer.uid, time.monotonic()):
             self._log("busy", uid=peer.uid, error="too many connects")
-            text = f"busy: more than {CONNECTS_S:g} connections a second of this user"
+            text = f"busy: more than {CONNECTS.a_second:g} connections a second of this user"
             return ColocError(text, "busy")
         if not self._connections.enter(peer.uid):
             self._log("busy", uid=peer.uid, error="too many connections")

@@ -13,7 +13,8 @@ from typing import Any
 
 from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.peer import Peer, Rates
+from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.rates import Rate, Rates
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.pending import base_reason
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_behind
@@ -26,7 +27,7 @@ from slurm_coloc.flow.submit.tickets import Key
 Answer = dict[str, Any]
 
 # Of all users together, who are one uid here.
-PEOPLE_S, PEOPLE_AT_ONCE, ALL = 50.0, 100.0, 0
+PEOPLE, ALL = Rate(50.0, 100.0), 0
 QUESTIONS = 4  # of people's that are under way at one time
 
 
@@ -35,7 +36,7 @@ class ForFront:
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
         self._parts, self._requests = parts, requests
-        self._rate = Rates(PEOPLE_S, PEOPLE_AT_ONCE)
+        self._rate = Rates(PEOPLE)
         self._places = asyncio.Semaphore(QUESTIONS)
 
     async def answer(self, op: str, fields: Answer) -> Answer:

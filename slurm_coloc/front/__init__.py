@@ -8,6 +8,6 @@ Slurm's commands. What nodes and admins send is relayed to the main process, aft
 sends it. So whatever users send, they hold this process and never the one that slurmctld waits
 for.
 
-``front`` starts and stops it, ``operations`` says who may ask what and who answers it, ``turns``
+``front`` starts and stops it, ``operations`` says who may ask what and who answers it, ``pace``
 how often.
 """

@@ -20,8 +20,8 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ConfigError, UsageFault
 from slurm_coloc.flow.queries.site import Site
 from slurm_coloc.front.operations import allowed, operations
+from slurm_coloc.front.pace import LINES, Paced
 from slurm_coloc.front.tickets import Tickets
-from slurm_coloc.front.turns import LINES, Turns
 from slurm_coloc.logs import set_up_log
 
 log = structlog.get_logger()
@@ -98,9 +98,9 @@ class Serving:
         self._thread = thread
         self.tickets = Tickets(site.config.estimate, site.main)
         self._table = operations(site, self.tickets)
-        self._lines = Turns(LINES, site.trusted)
+        self._lines = Paced(LINES, site.trusted)
         paces = {one.pace for one in self._table.values()}
-        self._turns = {pace: Turns(pace, site.trusted) for pace in paces}
+        self._paced = {pace: Paced(pace, site.trusted) for pace in paces}
         self._faults = Faults()
         self._server = Server(site.config.daemon.socket, self.answer, site.trusted)
         self._link = self._listener(site.config)
@@ -142,7 +142,7 @@ class Serving:
                 message = decode(line)
                 as_flat = wants_flat(peer, message)
                 operation = allowed(self._table, self.site, peer, message.get("op"))
-            async with self._turns[operation.pace].turn(peer.uid):
+            async with self._paced[operation.pace].turn(peer.uid):
                 answer = {"v": 1, "ok": True, **await operation.handle(peer, message)}
                 if operation.trusted or operation.short:
                     return encode(answer, as_flat=as_flat)

@@ -16,8 +16,8 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.queries.site import Site
+from slurm_coloc.front.pace import QUESTIONS, TICKETS, Pace
 from slurm_coloc.front.tickets import Tickets
-from slurm_coloc.front.turns import QUESTIONS, TICKETS, Pace
 
 RELAY_S = 25.0  # an Epilog's report and a Prolog's launch may wait for slurmctld
 PING_S = 5.0

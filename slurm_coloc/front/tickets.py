@@ -3,7 +3,6 @@
 the ticket by which the submission of the job finds them there."""
 
 import hashlib
-from collections import OrderedDict
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from slurm_coloc.adapters.server import Message
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.per_user import PerUser
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.estimate.request import Given
 from slurm_coloc.flow.prepare.estimates import Estimates
@@ -46,38 +46,6 @@ class Options(BaseModel):
         return Given(self.batch_size, self.seq_len, self.optimizer, self.precision, self.alloc_conf)
 
 
-class PackedTexts:
-    """Packed texts by their hashes, the last ones. A submission that names a text by its hash and
-    other options than its ticket's can so be estimated for the next time."""
-
-    def __init__(self) -> None:
-        self._texts: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        self._sizes: dict[int, int] = {}
-
-    def put(self, uid: int, text: str, packed: str) -> None:
-        """Keep one of this user's."""
-        if text in self._texts:
-            self._texts.move_to_end(text)
-            return
-        self._texts[text] = uid, packed
-        self._sizes[uid] = self._sizes.get(uid, 0) + len(packed)
-        while self._sizes[uid] > TEXTS_A_USER:
-            self._drop(next(key for key, (owner, _) in self._texts.items() if owner == uid))
-        while sum(self._sizes.values()) > TEXTS:
-            self._drop(next(iter(self._texts)))
-
-    def get(self, text: str) -> str | None:
-        """The packed text, if it is still there."""
-        found = self._texts.get(text)
-        return found[1] if found else None
-
-    def _drop(self, text: str) -> None:
-        uid, packed = self._texts.pop(text)
-        self._sizes[uid] -= len(packed)
-        if not self._sizes[uid]:
-            del self._sizes[uid]
-
-
 class Tickets:
     """Under one configuration at a time."""
 
@@ -85,7 +53,9 @@ class Tickets:
         """Raises ConfigError for a calibration that is wrong, or an estimator that cannot run."""
         self._main = main
         self._estimates = Estimates(config)
-        self._texts = PackedTexts()
+        # By their hashes: a submission that names a text by its hash, and other options than its
+        # ticket's, can so be estimated for the next time.
+        self._texts: PerUser[str, str] = PerUser(TEXTS, TEXTS_A_USER, len)
 
     async def start(self) -> None:
         """Start what reads the texts; never raises."""

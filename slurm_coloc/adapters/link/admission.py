@@ -12,16 +12,11 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
+from slurm_coloc.core.rates import Bucket, Rate
+
 RESERVED_PORTS = 1024  # ip(7): the ports below are the superuser's
 MOST_ORIGINS = 4096  # remembered of each kind; the one that came longest ago is forgotten first
 KNOWN_S = 7 * 86400.0  # without an accepted credential an address is a stranger's again
-
-
-class Rate(NamedTuple):
-    """New connections: so many a second, and so many at once."""
-
-    a_second: float
-    burst: float
 
 
 # An honest sweep from a login node makes up to 100 connections a second.
@@ -53,27 +48,15 @@ def origin(address: str, port: int) -> Origin:
     return Origin(network, reserved)
 
 
-class Bucket:
-    """A token bucket. Times are seconds of one clock that never goes back."""
+class OfOrigin(Bucket):
+    """The bucket of one origin, and what else is remembered of it."""
 
-    __slots__ = ("_at_s", "_refused", "_since_s", "_tokens", "accepted_s")
+    __slots__ = ("_refused", "_since_s", "accepted_s")
 
     def __init__(self, burst: float, now_s: float) -> None:
-        """Full."""
-        self._tokens = burst
-        self._at_s = now_s
+        super().__init__(burst, now_s)
         self._refused, self._since_s = 0, now_s  # connections over the rate in this second
         self.accepted_s = now_s  # when a credential from there was accepted last
-
-    def take(self, rate: Rate, now_s: float) -> bool:
-        """Take a token; False where there is none."""
-        grown = self._tokens + (now_s - self._at_s) * rate.a_second
-        self._at_s = now_s
-        self._tokens = min(rate.burst, grown)
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
 
     def refused(self, now_s: float) -> int:
         """Count a connection over the rate; how many there were within this second."""
@@ -89,8 +72,8 @@ class Admission:
     def __init__(self, now_s: float, most: int = MOST_ORIGINS) -> None:
         """Nobody is known. ``most``: origins that are remembered of each kind."""
         self._most = most
-        self._known: OrderedDict[Origin, Bucket] = OrderedDict()
-        self._strangers: OrderedDict[Origin, Bucket] = OrderedDict()
+        self._known: OrderedDict[Origin, OfOrigin] = OrderedDict()
+        self._strangers: OrderedDict[Origin, OfOrigin] = OrderedDict()
         self._all_strangers = Bucket(STRANGERS.burst, now_s)
 
     def admit(self, one: Origin, now_s: float) -> bool:
@@ -99,7 +82,7 @@ class Admission:
             return self._known[one].take(KNOWN, now_s)
         bucket = self._strangers.get(one)
         if bucket is None:
-            bucket = self._strangers[one] = Bucket(STRANGER.burst, now_s)
+            bucket = self._strangers[one] = OfOrigin(STRANGER.burst, now_s)
             self._bound(self._strangers)
         else:
             self._strangers.move_to_end(one)
@@ -119,13 +102,13 @@ class Admission:
         """A credential from there has been accepted, or its connection has ended just now."""
         bucket = self._known.get(one)
         if bucket is None:
-            bucket = self._known[one] = Bucket(KNOWN.burst, now_s)
+            bucket = self._known[one] = OfOrigin(KNOWN.burst, now_s)
         bucket.accepted_s = now_s
         self._known.move_to_end(one)
         self._strangers.pop(one, None)
         self._bound(self._known)
 
-    def _bound(self, table: OrderedDict[Origin, Bucket]) -> None:
+    def _bound(self, table: OrderedDict[Origin, OfOrigin]) -> None:
         while len(table) > self._most:
             table.popitem(last=False)
 

@@ -22,9 +22,9 @@ import structlog
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.admission import Admission, Origin, Places, origin
+from slurm_coloc.adapters.link.fair_threads import FairThreads
 from slurm_coloc.adapters.link.flood import DROP_S, Dropped, detach
 from slurm_coloc.adapters.link.munge import Credential, Munge, MungeError
-from slurm_coloc.adapters.link.turns import Turns
 from slurm_coloc.core.peer import Connections, Peer
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ConfigError
@@ -65,7 +65,7 @@ class LinkServer:
         self._answer = answer
         self._standby = standby
         self._listeners: list[socket.socket] = []
-        self._decoders = Turns(DECODERS, "munge")
+        self._decoders = FairThreads(DECODERS, "munge")
         self._admission = Admission(time.monotonic())
         self._dropped = Dropped()
         self._strangers: Places[Task] = Places(WAITING, WAITING_A_HOST)

@@ -9,7 +9,6 @@ promise, and at once where the job holds nothing any more.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 #: of samples, one a second
@@ -72,20 +71,6 @@ class Watch:
         """The overrun that lasted is over; None where there was none."""
         over, self.now = self.now, None
         return over and over._replace(state="over")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownOverrun:
-    """An overrun as colocd knows it. ``until_s`` None: it lasts, as far as the node has told."""
-
-    node: str
-    job_id: int
-    restart: int
-    uuid: str
-    since_s: float
-    held_mib: int
-    promised_mib: int
-    until_s: float | None = None
 
 
 def words(change: Change, uuid: str) -> str:

@@ -9,7 +9,6 @@ import structlog
 from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.gpu.overrun import KnownOverrun
 from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns
 from slurm_coloc.flow.nodes.epilog import Message
 
@@ -129,7 +128,3 @@ class Live:
             at_s, beat = self._beats[name]
             times = {"node": name, "at_s": at_s, "until_s": at_s + STALE_S}
             yield times | beat.model_dump(mode="json")
-
-    def overruns(self) -> tuple[KnownOverrun, ...]:
-        """Jobs that hold more of a GPU than they were promised, now or in the last ten minutes."""
-        return self._overruns.all()

@@ -121,11 +121,6 @@ class Stacks:
                 found += [Choice(name, name) for name in self.by_type] or [Choice()]
         return max(found, key=lambda one: self.named(one.stack).context_mib, default=Choice())
 
-    def of_any(self, gpu_types: Iterable[str | None]) -> Stack:
-        """The stack that ``choose`` chooses."""
-        chosen = self.choose(gpu_types)
-        return replace(self.named(chosen.stack), card=chosen.gpu_type)
-
 
 def read_calibration(path: Path) -> Calibration:
     """One file; raises ConfigError that names it and every wrong key."""

@@ -2,7 +2,7 @@
 """From users' texts to their estimates, and what is remembered of them.
 
 Texts and options that were estimated before are answered at once, and so is a text that took too
-much: it is not tried again for a day. Answers are in the order of turns.py.
+much: it is not tried again for a day. Answers are in the order of queue.py.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
 from slurm_coloc.flow.estimators.networks import require
 from slurm_coloc.flow.prepare.children import Children, NoAnswer
 from slurm_coloc.flow.prepare.limits import Ended, Limits
+from slurm_coloc.flow.prepare.queue import TextQueue, Work
 from slurm_coloc.flow.prepare.remembered import Remembered
-from slurm_coloc.flow.prepare.turns import Turns, Work
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class Estimates:
         defaults = defaults_of(config, load_stacks(config))
         self.basis = defaults.basis  # what the estimates follow from, by name
         self._children = Children(defaults, limits_of(config))
-        self._turns = Turns(config.workers)
+        self._queue = TextQueue(config.workers)
         self._kept: Remembered[Prepared] = Remembered(KEPT, DAY_S)
         self._costly: Remembered[Prepared] = Remembered(COSTLY, DAY_S)
         self._costly_users: Remembered[bool] = Remembered(COSTLY, COSTLY_USER_S)
@@ -89,11 +89,11 @@ class Estimates:
         known = self._kept.get(key) or self._costly.get(text)
         if known is not None:
             return known
-        work = self._turns.same(uid, key)
+        work = self._queue.same(uid, key)
         if work is None:
             done = asyncio.get_running_loop().create_future()
             work = Work(uid, key, text, packed, given, done)
-            if not self._turns.add(work):
+            if not self._queue.add(work):
                 return Prepared.without(Reason.USER_BUSY, lasting=False)
             self._go_on()
         return await self._wait(work)
@@ -104,21 +104,21 @@ class Estimates:
             async with asyncio.timeout(self._limit_s):
                 return await asyncio.shield(work.done)
         except TimeoutError:
-            if not self._turns.waits(work):
+            if not self._queue.waits(work):
                 detail = f"over {self._limit_s:g} s"
                 return Prepared.without(Reason.SLOW_ESTIMATE, detail, lasting=False)
-            if self._turns.runs(work.uid):
+            if self._queue.runs(work.uid):
                 return Prepared.without(Reason.USER_BUSY, lasting=False)
             detail = f"others' summaries were read for {self._limit_s:g} s"
             return Prepared.without(Reason.SLOW_ESTIMATE, detail, lasting=False)
         finally:
             work.callers -= 1
             if not work.callers:
-                self._turns.remove(work)  # nobody waits for it; what runs goes on
+                self._queue.remove(work)  # nobody waits for it; what runs goes on
 
     def _go_on(self) -> None:
         """Start what may run now."""
-        while work := self._turns.next(lambda uid: bool(self._costly_users.get(str(uid)))):
+        while work := self._queue.next(lambda uid: bool(self._costly_users.get(str(uid)))):
             task = asyncio.create_task(self._run(work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -134,7 +134,7 @@ class Estimates:
             log.exception("estimate")
             found = Prepared.without(Reason.NO_ESTIMATE, type(err).__name__, lasting=False)
         finally:
-            self._turns.over(work)
+            self._queue.over(work)
             self._go_on()
         if found.lasting:
             self._kept.put(work.key, found)
@@ -167,8 +167,8 @@ class Estimates:
 
     def close(self) -> None:
         """End all children. Who still waits has no estimate, and may ask again."""
-        for work in self._turns.works():
-            self._turns.remove(work)
+        for work in self._queue.works():
+            self._queue.remove(work)
             if not work.done.done():
                 why = "colocd has read its configuration again"
                 work.done.set_result(Prepared.without(Reason.NO_ESTIMATE, why, lasting=False))

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slurm_coloc.core.decide.prepared import Prepared
+from slurm_coloc.core.per_user import PerUser
 from slurm_coloc.estimate.request import Given
-from slurm_coloc.flow.submit.per_user import PerUser
 
 LIVES_S = 60.0  # from the ticket to the submission; sbatch takes milliseconds
 #: variants (core/decide/prepared.py) that are kept by tickets and by hashes, some 4 KB each: two a

@@ -29,10 +29,15 @@ def stacks(folder: Path, **files: str) -> Stacks:
     return load_stacks(EstimateConfig(stacks_dir=folder, context_mib=1900))
 
 
+def chosen(found: Stacks, *gpu_types: str | None) -> Stack:
+    """The stack for a job that may get any of these types."""
+    return found.named(found.choose(gpu_types).stack)
+
+
 def test_without_files_the_configuration_counts(tmp_path: Path) -> None:
     found = load_stacks(EstimateConfig(stacks_dir=tmp_path / "none", context_mib=1234))
     assert found.of("a100") == Stack(1234, card="a100")
-    assert found.of_any(()) == found.of_any((None,)) == Stack(1234)
+    assert chosen(found) == chosen(found, None) == Stack(1234)
 
 
 def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
@@ -48,10 +53,10 @@ def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
 
 def test_of_several_types_the_largest_context(tmp_path: Path) -> None:
     found = stacks(tmp_path, a100_40gb=A100, h100=H100)
-    assert found.of_any(("a100", "h100")).context_mib == 700
-    assert found.of_any(("a100", "v100")).context_mib == 1900
+    assert chosen(found, "a100", "h100").context_mib == 700
+    assert chosen(found, "a100", "v100").context_mib == 1900
     # A GPU without a type may be any of those that were calibrated.
-    assert found.of_any((None,)).context_mib == 700
+    assert chosen(found, None).context_mib == 700
 
 
 def test_of_two_cards_of_one_name_the_larger_context(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents say of jobs that hold too much, as colocd keeps and tells it."""
 
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +10,6 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.runs import EndedRun, Report, Run
 from slurm_coloc.core.recover.outcome import Blame, Cause, Outcome
 from slurm_coloc.core.slurm.job import JobView
-from slurm_coloc.flow.cluster.overruns import KEPT_S
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.node.jobs_here import Job
 from slurm_coloc.flow.watch.causes import blamed
@@ -45,8 +43,6 @@ def test_begin_and_end_are_told_once(running: Store) -> None:
     for _ in range(3):
         live.take("n1", {"overruns": [OVER]})
     assert story(running) == ["holds 29.3 GiB on GPU-1, 5.0 GiB were promised (node n1)"]
-    (seen,) = live.overruns()
-    assert (seen.node, seen.job_id, seen.until_s) == ("n1", 7, None)
     rows: list[dict[str, Any]] = [{"job_id": 7, "restart": restart} for restart in (0, 1)]
     front(live).mark({"jobs": rows})
     assert [row["overrun"] for row in rows] == [None, {"held_mib": 30_000, "promised_mib": 5120}]
@@ -62,17 +58,16 @@ def test_one_that_came_and_went_between_two_heartbeats(running: Store) -> None:
     assert len(story(running)) == 2
 
 
-def test_an_agent_that_is_started_again(running: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it no longer names is over; another node's stays. All are forgotten in the end."""
+def test_an_agent_that_is_started_again(running: Store) -> None:
+    """It begins anew, and so does what it tells; another node's heartbeat changes nothing."""
     live = Live(running)
     live.take("n1", {"overruns": [OVER]})
-    live.take("n2", {"overruns": [OVER | {"job_id": 8}]})
+    live.take("n2", {"overruns": []})
+    live.take("n1", {"overruns": [OVER]})
+    assert len(story(running)) == 1
     live.take("n1", {"overruns": []})
-    assert [one.until_s is None for one in live.overruns()] == [False, True]
-    later = time.time() + KEPT_S + 1
-    monkeypatch.setattr(time, "time", lambda: later)
-    live.take("n1", {"overruns": []})
-    assert [one.node for one in live.overruns()] == ["n2"]
+    live.take("n1", {"overruns": [OVER | {"since_s": 8.0}]})
+    assert len(story(running)) == 2
 
 
 @pytest.mark.parametrize(
@@ -89,7 +84,7 @@ def test_what_is_malformed_is_left_out(running: Store, wrong: dict[str, Any]) ->
     live = Live(running)
     live.take("n1", {"overruns": [OVER | wrong]})
     live.take("n1", {"overruns": [OVER] * 65})
-    assert live.overruns() == () and story(running) == []
+    assert story(running) == []
 
 
 def test_a_run_that_the_agent_ended_did_it_itself(running: Store) -> None:

@@ -15,13 +15,13 @@ from slurm_coloc.config import EstimateConfig, parse_config
 from slurm_coloc.core.decide.decision import Reason
 from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.core.decide.request import JobRequest
+from slurm_coloc.core.per_user import PerUser
 from slurm_coloc.estimate import api, parsers
 from slurm_coloc.estimate.request import WARM_UP, Given
 from slurm_coloc.flow.submit import tickets
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.estimate import Found, Lookup
 from slurm_coloc.flow.submit.message import ColocOptions, Submission
-from slurm_coloc.flow.submit.per_user import PerUser
 from slurm_coloc.flow.submit.tickets import Key, Texts, hash_of
 from tests.unit.flow.test_history import SHAPE
 from tests.unit.flow.texts import pack, teach

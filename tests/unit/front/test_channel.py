@@ -10,9 +10,10 @@ import pytest
 
 from slurm_coloc.adapters import channel as module
 from slurm_coloc.adapters.channel import Channel
+from slurm_coloc.core.rates import Rate
 from slurm_coloc.errors import ColocError, DaemonUnreachable, UsageFault
-from slurm_coloc.front import turns
-from slurm_coloc.front.turns import Pace, Turns
+from slurm_coloc.front import pace
+from slurm_coloc.front.pace import Pace, Paced
 
 
 async def other(op: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def test_a_user_asks_one_thing_at_a_time() -> None:
     running: list[int] = []
     most: dict[int, int] = {}
 
-    async def question(paced: Turns, uid: int) -> None:
+    async def question(paced: Paced, uid: int) -> None:
         async with paced.turn(uid):
             running.append(uid)
             most[uid] = max(most.get(uid, 0), running.count(uid))
@@ -114,7 +115,7 @@ def test_a_user_asks_one_thing_at_a_time() -> None:
             running.remove(uid)
 
     async def run() -> None:
-        paced = Turns(Pace(100, 100), {0})
+        paced = Paced(Pace(Rate(100, 100)), {0})
         await asyncio.gather(*(question(paced, uid) for uid in (0, 7, 8) * 5))
         assert most == {0: 5, 7: 1, 8: 1}
         assert not paced._locks
@@ -123,10 +124,10 @@ def test_a_user_asks_one_thing_at_a_time() -> None:
 
 
 def test_who_asks_too_often_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "SLOW_S", 0.0)
+    monkeypatch.setattr(pace, "SLOW_S", 0.0)
 
     async def run() -> None:
-        paced = Turns(Pace(0.01, 2), {0})
+        paced = Paced(Pace(Rate(0.01, 2)), {0})
         for _ in range(2):
             async with paced.turn(7):
                 pass
@@ -141,10 +142,10 @@ def test_who_asks_too_often_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_user_whose_question_hangs_gets_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "WAIT_S", 0.05)
+    monkeypatch.setattr(pace, "WAIT_S", 0.05)
 
     async def run() -> None:
-        paced = Turns(Pace(100, 100), {0})
+        paced = Paced(Pace(Rate(100, 100)), {0})
         async with paced.turn(7):
             with pytest.raises(ColocError, match="under way"):
                 async with paced.turn(7):

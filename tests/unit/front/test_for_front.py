@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from slurm_coloc.core.peer import Peer
+from slurm_coloc.core.rates import Rate
 from slurm_coloc.daemon import for_front
 from slurm_coloc.daemon.for_front import ForFront
 from slurm_coloc.daemon.parts import Parts
@@ -52,7 +53,7 @@ def test_questions_are_few_and_a_nodes_message_passes_them() -> None:
 
 
 def test_all_users_together_have_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(for_front, "PEOPLE_S", 0.001)
+    monkeypatch.setattr(for_front, "PEOPLE", Rate(0.001, for_front.PEOPLE.burst))
 
     async def run() -> None:
         colocd = Colocd()
@@ -62,7 +63,7 @@ def test_all_users_together_have_a_rate(monkeypatch: pytest.MonkeyPatch) -> None
             return_exceptions=True,
         )
         refused = [one for one in told if isinstance(one, ColocError)]
-        assert len(refused) == 200 - for_front.PEOPLE_AT_ONCE
+        assert len(refused) == 200 - for_front.PEOPLE.burst
         assert {one.code for one in refused} == {"busy"}
 
     asyncio.run(run())

@@ -23,7 +23,7 @@ from slurm_coloc.adapters.link.admission import (
     Places,
     origin,
 )
-from slurm_coloc.adapters.link.turns import Turns
+from slurm_coloc.adapters.link.fair_threads import FairThreads
 
 A, B = Origin("192.0.2.1", False), Origin("192.0.2.2", False)
 
@@ -96,7 +96,7 @@ def test_the_oldest_of_the_same_address_makes_room_first() -> None:
 
 def test_an_origin_with_many_calls_waits_behind_its_own() -> None:
     async def run() -> list[str]:
-        turns, order = Turns(1, "test"), []
+        turns, order = FairThreads(1, "test"), []
         gate = threading.Event()
 
         def work(whose: str) -> None:
@@ -120,7 +120,7 @@ def test_an_origin_with_many_calls_waits_behind_its_own() -> None:
 
 def test_a_thread_of_a_caller_that_left_is_given_on() -> None:
     async def run() -> str:
-        turns = Turns(1, "test")
+        turns = FairThreads(1, "test")
         gate = threading.Event()
         first = asyncio.create_task(turns.run("a", gate.wait, 10))
         await asyncio.sleep(0.01)

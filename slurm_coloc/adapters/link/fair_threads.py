@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Turns:
+class FairThreads:
     """Threads of one event loop."""
 
     def __init__(self, threads: int, name: str) -> None:

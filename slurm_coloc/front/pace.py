@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
-from slurm_coloc.core.peer import LogLimit, Rates
+from slurm_coloc.core.rates import LogLimit, Rate, Rates
 from slurm_coloc.errors import ColocError
 
 log = structlog.get_logger()
@@ -20,31 +20,30 @@ SLOW_S = 1.0  # a refusal comes after this time at most, so that a flood of them
 
 
 class Pace(NamedTuple):
-    """Requests of one user: so many in a second, so many at once. ``alone``: one after the other.
-    ``slow``: a refusal is held back for a moment."""
+    """Of one user's requests. ``alone``: one after the other. ``slow``: a refusal is held back for
+    a moment."""
 
-    per_s: float
-    burst: float
+    rate: Rate
     alone: bool = True
     slow: bool = True
 
 
 #: All lines of a user, before one is looked at.
-LINES = Pace(150.0, 1500.0, alone=False)
+LINES = Pace(Rate(150.0, 1500.0), alone=False)
 #: What sbatch asks, and waits for: a loop of submissions sends some 30 a second. Estimates have
-#: turns of their own (flow/prepare/turns.py).
-TICKETS = Pace(100.0, 1000.0, alone=False, slow=False)
+#: turns of their own (flow/prepare/queue.py).
+TICKETS = Pace(Rate(100.0, 1000.0), alone=False, slow=False)
 #: What people ask: each costs SQLite, JSON, perhaps a Slurm command.
-QUESTIONS = Pace(5.0, 20.0)
+QUESTIONS = Pace(Rate(5.0, 20.0))
 
 
-class Turns:
-    """``trusted`` uids have no limit."""
+class Paced:
+    """Keeps users to a pace; ``trusted`` uids have none."""
 
     def __init__(self, pace: Pace, trusted: Collection[int]) -> None:
         self._pace = pace
         self._trusted = trusted
-        self._rates = Rates(pace.per_s, pace.burst, trusted)
+        self._rates = Rates(pace.rate, trusted)
         self._locks: dict[int, tuple[asyncio.Lock, int]] = {}  # of a user, and who wants it
         self._logged = LogLimit(10.0)
 
@@ -58,7 +57,7 @@ class Turns:
             self._log(uid)
             if self._pace.slow:
                 await asyncio.sleep(min(wait_s, SLOW_S))
-            most = f"{self._pace.per_s:g} requests a second"
+            most = f"{self._pace.rate.a_second:g} requests a second"
             raise ColocError(f"busy: more than {most} of this user; ask again later", "busy")
         if not self._pace.alone:
             yield

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often users may ask, and what of it is logged."""
 
-from slurm_coloc.core.peer import KNOWN, LogLimit, Rates
+from slurm_coloc.core.rates import KNOWN, LogLimit, Rate, Rates
 from slurm_coloc.core.text import printable
 
 
 def test_a_bucket_empties_and_fills() -> None:
-    rates = Rates(2.0, 4.0, trusted={0})
+    rates = Rates(Rate(2.0, 4.0), trusted={0})
     assert [rates.take(7, 100.0) for _ in range(4)] == [0.0] * 4
     assert rates.take(7, 100.0) == 0.5
     assert rates.take(8, 100.0) == 0.0, "another user's is full"
@@ -16,11 +16,11 @@ def test_a_bucket_empties_and_fills() -> None:
 
 
 def test_buckets_that_are_full_again_are_forgotten() -> None:
-    rates = Rates(1.0, 2.0)
+    rates = Rates(Rate(1.0, 2.0))
     for uid in range(KNOWN):
         rates.take(uid, 0.0)
     rates.take(KNOWN, 100.0)
-    assert len(rates._left) == 1
+    assert len(rates._buckets) == 1
 
 
 def test_one_line_of_a_kind_in_a_second() -> None:

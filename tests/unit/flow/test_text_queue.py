@@ -8,8 +8,8 @@ import pytest
 
 from slurm_coloc.core.decide.decision import Reason
 from slurm_coloc.flow.prepare.estimates import Estimates
+from slurm_coloc.flow.prepare.queue import MAX_WAITING, TextQueue, Work
 from slurm_coloc.flow.prepare.remembered import Remembered
-from slurm_coloc.flow.prepare.turns import MAX_WAITING, Turns, Work
 from tests.unit.estimate.bombs import pack
 from tests.unit.flow.preparing import (
     ADA,
@@ -105,7 +105,7 @@ def test_a_text_that_nobody_waits_for_any_more_is_not_begun(faulty: None) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert made._turns.next(lambda uid: False) is None
+        assert made._queue.next(lambda uid: False) is None
 
     with_estimates(work, workers=4)
 
@@ -149,7 +149,7 @@ def work_of() -> Iterator[Callable[[int, str], Work]]:
 
 def test_users_take_turns(work_of: Callable[[int, str], Work]) -> None:
     """One who sends many waits behind one who sends two."""
-    turns = Turns(2)
+    turns = TextQueue(2)
     assert all(turns.add(work_of(ADA, key)) for key in "abcd")
     assert all(turns.add(work_of(BEN, key)) for key in "xy")
     order = ""
@@ -160,7 +160,7 @@ def test_users_take_turns(work_of: Callable[[int, str], Work]) -> None:
 
 
 def test_costly_users_leave_a_worker_free(work_of: Callable[[int, str], Work]) -> None:
-    turns = Turns(2)
+    turns = TextQueue(2)
     assert all(turns.add(work_of(uid, str(uid))) for uid in (ADA, BEN, CLEO))
     running = [turns.next(lambda uid: uid != CLEO) for _ in range(3)]
     assert [one and one.uid for one in running] == [ADA, CLEO, None]

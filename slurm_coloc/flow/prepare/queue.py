@@ -27,7 +27,7 @@ class Work:
     callers: int = 0
 
 
-class Turns:
+class TextQueue:
     """Texts that wait and texts that run."""
 
     def __init__(self, workers: int) -> None:
