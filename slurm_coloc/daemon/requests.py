@@ -17,7 +17,7 @@ from slurm_coloc.flow.cluster.role import Part
 from slurm_coloc.flow.nodes import epilog
 from slurm_coloc.flow.nodes.prolog import LaunchMessage, launched, read_launch
 
-LOOK_S = 0.06  # of the hook's 0.2, once after slurmctld has read slurm.conf
+LOOK_S = 0.14  # of the hook's 0.2, once after slurmctld has read slurm.conf; a decision takes 2 ms
 OF_NODES = ("report", "launch", "beat")
 NEVER_REMOTE = ("submit", "reload")  # slurmctld's hook and the admin are on this host
 

@@ -2,7 +2,6 @@
 """Nodes and login nodes that reach colocd over TCP alone, on a real Slurm and a real munged."""
 
 import json
-import os
 import pwd
 import socket
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.lab import procs
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, ask, desk, until
+from tests.harness.other_user import as_user
 
 
 def liar(seconds: int) -> str:
@@ -249,24 +249,9 @@ def test_an_address_that_is_not_the_nodes_is_refused(make_lab: Callable[..., Lab
         assert answer["error"]["code"] == "not-allowed", answer
 
 
-def as_user(lab: Lab, what: Callable[[], Any]) -> Any:
-    """What ``what`` returns in a process of the lab's first user."""
+def as_first_user(lab: Lab, what: Callable[[], Any]) -> Any:
     who = pwd.getpwnam(lab.users[0])
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(who.pw_gid, who.pw_gid, who.pw_gid)
-            os.setresuid(who.pw_uid, who.pw_uid, who.pw_uid)
-            os.write(writing, json.dumps(what()).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(text)
+    return as_user(who.pw_uid, what, who.pw_gid)
 
 
 def test_a_user_can_neither_report_nor_launch(linked: Lab) -> None:
@@ -284,7 +269,7 @@ def test_a_user_can_neither_report_nor_launch(linked: Lab) -> None:
                     found.append(answer["error"]["code"])
         return found
 
-    assert as_user(lab, codes) == ["not-allowed"] * 10
+    assert as_first_user(lab, codes) == ["not-allowed"] * 10
     with wire(lab, "n1") as link:  # the same words of root's on the node are taken
         assert link.call("launch", job_id=job_id, restart=0, node="n1", gpus=[])["ok"]
 

@@ -17,7 +17,7 @@ from slurm_coloc.core.slurm.binding import Gpu, NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.cluster.context import Context, ShareRequest
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.pins import Placer
@@ -124,3 +124,18 @@ def run(one: Placer | Placement, rounds: int = 1) -> None:
 REQUEST = JobRequest(1000, partition="gpu", tres_per_node="gres/gpu:1")
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
 CHANGE = Rewrite({"tres_per_node": "gres/shard:12", "tres_per_job": ""})
+
+
+def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
+    """The fields of these submissions, after a round."""
+
+    async def go() -> list[dict[str, Any]]:
+        await one.round()
+        found = [
+            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            for asks in requests
+        ]
+        await asyncio.gather(*one._recording.writes)
+        return found
+
+    return asyncio.run(go())

@@ -5,7 +5,6 @@ remembers.
 On real daemons: tests/cluster/test_steered.py. A slurmctld that refuses on demand is a stand-in.
 """
 
-import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,24 +17,21 @@ from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
-from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.cluster.context import ShareRequest
-from slurm_coloc.flow.place.pins import Placer
 from tests.unit.flow.placers import (
     CHANGE,
     ID,
     JOB,
     PINNED,
     REQUEST,
-    SHARE,
     USE,
     Slurm,
     placer,
     run,
+    submitted,
 )
 
 
@@ -186,19 +182,6 @@ def test_a_job_that_is_kept_off_stays_pinned(store: Store, tmp_path: Path) -> No
     slurm.jobs = [PINNED]
     run(one)
     assert slurm.updates[1:] == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
-
-
-def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
-    async def go() -> list[dict[str, Any]]:
-        await one.round()
-        found = [
-            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
-            for asks in requests
-        ]
-        await asyncio.gather(*one._recording.writes)
-        return found
-
-    return asyncio.run(go())
 
 
 def test_at_submission(store: Store, tmp_path: Path) -> None:

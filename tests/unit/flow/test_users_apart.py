@@ -4,7 +4,6 @@
 On real daemons: tests/cluster/test_users_apart.py.
 """
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.records.lists import PutBack
 from slurm_coloc.core.records.runs import StoredDecision
@@ -20,7 +18,19 @@ from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.pins import Placer
-from tests.unit.flow.placers import CHANGE, ID, JOB, PINNED, REQUEST, SHARE, USE, Slurm, placer, run
+from tests.unit.flow.placers import (
+    CHANGE,
+    ID,
+    JOB,
+    PINNED,
+    REQUEST,
+    SHARE,
+    USE,
+    Slurm,
+    placer,
+    run,
+    submitted,
+)
 
 BEN = 1001
 ADA_RUNS = replace(
@@ -51,19 +61,6 @@ def house(slurm: Slurm, *used: int) -> Slurm:
     """n1 alone, with so many shards taken on its GPUs."""
     slurm.uses = [replace(USE, gpus=tuple(Gpu(one, 39) for one in used))]
     return slurm
-
-
-def submit(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
-    async def go() -> list[dict[str, Any]]:
-        await one.round()
-        found = [
-            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
-            for asks in requests
-        ]
-        await asyncio.gather(*one._recording.writes)
-        return found
-
-    return asyncio.run(go())
 
 
 def test_a_newcomer_of_another_user_gets_the_other_gpu(store: Store, tmp_path: Path) -> None:
@@ -162,7 +159,7 @@ def test_at_submission_a_share_is_pinned_or_asks_for_a_whole_gpu(
 ) -> None:
     slurm = house(Slurm(ADA_RUNS), 0, 12)
     ben, array = replace(REQUEST, uid=BEN), replace(REQUEST, array="0-9")
-    first, second = submit(apart(store, slurm, tmp_path), ben, array)
+    first, second = submitted(apart(store, slurm, tmp_path), ben, array)
     assert first["tres_per_node"] == "gres/shard:a100-0:12"
     assert second["tres_per_node"] == "gres/gpu:1"
     assert store.events(ID, None)[-1].text.startswith(UNPINNED)

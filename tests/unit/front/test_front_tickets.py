@@ -7,28 +7,18 @@ No Slurm is here, so no decision follows from the estimate; colocd's log says wh
 import os
 import re
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from slurm_coloc.estimate.request import WARM_UP
 from slurm_coloc.flow.submit.tickets import hash_of
+from tests.harness.other_user import as_user
 from tests.unit.flow.texts import pack
-from tests.unit.front.test_front import ADA, BEN, Colocd, as_user, serving, talk, until
+from tests.unit.front.conftest import ADA, BEN, Colocd, talk, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 LOGGED = re.compile(r"decision .*?estimate=(\w+)")
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Colocd]:
-    yield from serving()
-
-
-@pytest.fixture
-def colocd() -> Iterator[Colocd]:
-    yield from serving()
 
 
 def text(number: int) -> str:
