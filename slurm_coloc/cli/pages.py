@@ -145,7 +145,7 @@ def scenarios() -> str:
     """The page of what `coloc simulate` can be given."""
     lines = [SCENARIOS]
     for name, model in given.tables().items():
-        about = (model.__doc__ or "").rpartition("] ")[2]
+        about = " ".join((model.__doc__ or "").split()).rpartition("] ")[2]
         lines += [f"## [{name}]" if name else "## Above all tables", "", about, ""]
         inside = {key: one for key, one in given.keys().items() if key.rpartition(".")[0] == name}
         lines += reference.table({key.rpartition(".")[2]: one for key, one in inside.items()})

@@ -137,7 +137,7 @@ def markdown() -> str:
     out += ["`version = 1` is the version of the file's layout. An unknown key is an error.", ""]
     for name, kind in sections():
         title = f"[[{name}]]" if name in ARRAYS else f"[{name}]"
-        about = (kind.__doc__ or "").strip().split("] ", 1)[-1]
+        about = " ".join((kind.__doc__ or "").split()).split("] ", 1)[-1]
         fields = {key: field for key, field in kind.model_fields.items() if key != "rules"}
         out += [f"## {title}", "", about, "", *table(fields)]
     return "\n".join(out)

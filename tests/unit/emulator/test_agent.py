@@ -210,7 +210,8 @@ def test_a_profiler_has_the_counters_to_itself(make_agent: Callable[..., Agent],
         finally:
             os.killpg(profiler.pid, signal.SIGKILL)
     agent.until(lambda: "smact" not in agent.record(70)["why"], "resumed")
-    assert "N/A" not in agent.node.tool("dcgmi", "dmon", "-e", "1002", "-c", "1").stdout
+    counters = ("dcgmi", "dmon", "-e", "1002", "-c", "1")
+    agent.until(lambda: "N/A" not in agent.node.tool(*counters).stdout, "the counters are back")
     assert uuid == agent.record(70)["gpus"][0]["uuid"]
 
 

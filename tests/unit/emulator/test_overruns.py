@@ -185,4 +185,5 @@ def test_a_hundred_honest_jobs_at_their_fence(make_agent: Callable[..., Agent]) 
     end = time.monotonic() + 1  # and nothing is on its way
     agent.until(lambda: time.monotonic() > end, "a second")
     assert [states(agent, job) for job in range(1, 101)] == [[]] * 100
-    assert [one.poll() for one in made] == [None] * len(made)
+    # On a busy machine some have come to their own end meanwhile; none was sent a signal.
+    assert {one.poll() for one in made} <= {None, 0}
