@@ -51,11 +51,13 @@ def test_the_server_holds_a_job_that_unsets_its_limit(lab: Lab) -> None:
     """By what the user's script says it has no limit; its MPS server has one."""
     me = desk(lab, 241)
     train = me.train(memory_mib=MUCH, smact=0.1, work_s=5)
-    job_id = me.submit("--mem=50", "--no-requeue", wrap=f"{UNSET}; {train}")
+    job_id = me.submit("--mem=50", "--no-requeue", wrap=f"{UNSET}; sleep 3; {train}")
     lab.wait(job_id, "FAILED", 60)
     assert "out of memory" in lab.output(job_id)
     closed(me, job_id)
-    assert f"MPS holds it to {shards(lab.job(job_id))}.0 GiB" in fence(lab, me, job_id)
+    # Read back at its start; a job that the agent never saw (under a second) has no record of it.
+    words = f"MPS holds it to {shards(lab.job(job_id))}.0 GiB"
+    until(lambda: words in fence(lab, me, job_id), 30, words)
 
 
 @pytest.mark.smoke

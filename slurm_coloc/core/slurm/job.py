@@ -89,8 +89,12 @@ class _Job:
 
     @property
     def task(self) -> tuple[int, int] | None:
-        """The array and the number of a task that has a record of its own; None for any other."""
+        """The array and the number of a task that has a record of its own; None for any other. The
+        tasks that have not begun share one record, under the array's id, which is later the last
+        one's: its number stands for the first of them until then."""
         index = self.array_task or ""
+        if self.state == "PENDING" and self.restarts == 0 and self.job_id == self.array_job_id:
+            return None
         if not self.array_job_id or not (index.isascii() and index.isdigit()):
             return None
         return self.array_job_id, int(index)

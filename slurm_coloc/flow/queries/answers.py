@@ -117,8 +117,14 @@ def _named(store: Store, message: dict[str, Any]) -> tuple[int, str]:
         return runs[-1].job_id, name
     waiting = any(run.open and run.array_task is None for run in store.runs.of_job(job_id))
     if not waiting:
-        raise UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
+        raise no_such_task(job_id, task)
     return job_id, name
+
+
+def no_such_task(array_job_id: int, task: int) -> UsageFault:
+    """That an array has no task of this number, or is nobody's that the user may see."""
+    name = f"{array_job_id}_{task}"
+    return UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
 
 
 def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) -> Found:

@@ -58,6 +58,7 @@ async def explain(site: Site, peer: Peer, message: Answer) -> Answer:
     view, trouble, live = None, None, None
     bound = None
     try:
+        await _waits(site.slurm, message, stored.run)
         view = await site.slurm.job(stored.answer["job_id"])
         if view is not None and view.decision != stored.decision.id:
             view = None  # ids started again: this is another job
@@ -108,6 +109,17 @@ def _why(reason: str, detail: str | None) -> str:
     except ValueError:
         return reason
     return f"{text}: {detail}" if detail else text
+
+
+async def _waits(slurm: SlurmClient, message: Answer, run: Run) -> None:
+    """Where a task of an array is asked for that waits in the array's record: that Slurm has a task
+    of this number; raises UsageFault."""
+    task = message.get("array_task")
+    if task is None or run.array_task is not None:
+        return
+    tasks = {view.array_task for view in await slurm.tasks_of(run.job_id)}
+    if tasks and str(task) not in tasks:
+        raise answers.no_such_task(run.job_id, task)
 
 
 async def _limits(site: Site, view: JobView) -> list[str]:

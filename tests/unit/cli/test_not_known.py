@@ -149,17 +149,18 @@ def test_what_names_no_job(text: str) -> None:
         job_of(text)
 
 
-def task(job_id: int, index: str, **changes: Any) -> JobView:
+def task(job_id: int, index: str, state: str = "RUNNING") -> JobView:
     mark = f"coloc:1:{NAME}:collocate:fits:12"
     return JobView(
-        job_id, "RUNNING", uid=OWNER, partition="main", admin_comment=mark, array_job_id=9,
-        array_task=index, **changes,
+        job_id, state, uid=OWNER, partition="main", admin_comment=mark, array_job_id=9,
+        array_task=index,
     )  # fmt: skip
 
 
 def test_array_tasks_are_found_and_shown_by_their_names(store: Store) -> None:
     watcher = Watcher(store, None, None, lambda view: False)  # type: ignore[arg-type]
-    for view in (task(11, "1"), task(12, "2"), task(9, "3-6%2")):
+    # The record of those that wait stands for the first of them, as squeue and its JSON show it.
+    for view in (task(9, "1", "PENDING"), task(11, "1"), task(12, "2"), task(9, "3", "PENDING")):
         watcher.see(view)
 
     def found(index: int) -> int:
