@@ -173,6 +173,7 @@ PartitionName=first Nodes=n1 PriorityTier=100 PreemptMode=OFF MaxTime=60 State=U
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_is_left_to_slurm_and_to_the_owner(make_lab: Callable[..., Lab]) -> None:
     """Exit 1, cancel, time limit, preemption and a failed node: recorded as what they are, never

@@ -33,7 +33,10 @@ def test_a_busy_node_takes_no_shared_job(make_lab: Callable[..., Lab]) -> None:
         users=1,
         machine="1xa100-40gb",
         slurm_conf_extra=PARAMETERS,
-        settings={"placement": {"node_gate": True, "smact_gate": 0.3, "interval_s": 1.0}},
+        settings={
+            "placement": {"node_gate": True, "smact_gate": 0.3, "interval_s": 1.0},
+            "agent": {"window_s": 15},
+        },
     )
     until(lambda: "smact" in extra(lab), 30, "the node has its figure")
     lab.run(["scontrol", "update", "NodeName=n1", 'Extra={"rack":"b7"}'])

@@ -66,6 +66,7 @@ def has_slots_that_are_whole(me: Desk, job: int) -> None:
     assert [LIMIT_S - one for one in used_s[:2]] == pytest.approx(left_s[:2], abs=1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_all_slots_together_have_what_sharing_took(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(

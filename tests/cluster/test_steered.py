@@ -99,7 +99,8 @@ def wide(lab: Lab, *args: str) -> int:
 @pytest.mark.timeout(400)
 def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
     """The gate on present SM activity; where every GPU is above it a job waits, not for ever."""
-    lab = steered(make_lab, {"policy": "best-fit", "max_pin_s": 12.0, "smact_gate": 0.3})
+    placement = {"policy": "best-fit", "max_pin_s": 12.0, "smact_gate": 0.3}
+    lab = steered(make_lab, placement, {"agent": {"window_s": 15}})
     me = desk(lab, 300)
     work = me.train(memory_mib=2000, smact=0.95, work_s=900)
     first = submit(me, wrap=work)
