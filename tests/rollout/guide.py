@@ -26,6 +26,9 @@ install -d -m 755 -o slurm -g slurm /run/slurm-coloc
 install -d -m 700 -o slurm -g slurm /var/lib/slurm-coloc /var/spool/slurm-coloc
 """
 UP = ("idle", "mixed", "allocated", "completing", "planned")
+TICKET = "/usr/libexec/slurm-coloc/coloc-ticket"
+# The line for hosts that submit from elsewhere; a busy machine of containers may take its time.
+LOGIN_LINE = "s/^optional coloc.so$/& controllers=controller:6824 ticket_ms=10000/"
 PLUGIN = 'cp -a /stage/usr/lib/*/slurm-wlm/coloc.so "$(echo /usr/lib/*/slurm-wlm)/"'
 
 
@@ -41,6 +44,7 @@ def copy_files(hosts: Hosts) -> None:
             host, "install -d /usr/libexec && cp -a /stage/usr/libexec/slurm-coloc /usr/libexec/"
         )
         hosts.sh(host, FOLDERS)
+    hosts.sh(LOGIN, f"install -D -t /usr/libexec/slurm-coloc /stage{TICKET}")
 
 
 def start_daemons(hosts: Hosts) -> None:
@@ -84,7 +88,8 @@ def restart_controller(hosts: Hosts) -> None:
 def ready_login(hosts: Hosts) -> None:
     """Step 5: the plugin's line on the login nodes, and the new slurm.conf."""
     hosts.put(LOGIN, "/etc/slurm/slurm.conf", with_ours(SITE))
-    hosts.sh(LOGIN, "grep -v '^#' /stage/clone/etc/plugstack.conf >>/etc/slurm/plugstack.conf")
+    line = f"grep -v '^#' /stage/clone/etc/plugstack.conf | sed '{LOGIN_LINE}'"
+    hosts.sh(LOGIN, f"{line} >>/etc/slurm/plugstack.conf")
 
 
 def switch_on(hosts: Hosts) -> None:

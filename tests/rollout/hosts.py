@@ -46,6 +46,7 @@ PartitionName=main Nodes=node Default=YES MaxTime=1-00:00:00 DefMemPerCPU=100 St
 GPUS = "AutoDetect=off\nNodeName=node Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
 SHARDS = "NodeName=node Name=shard Count=78\n"
 OURS = "Gres=gpu:a100:2,shard:a100:78"
+# Of the three ways to share natively the one that leaves the site's partition as it is.
 TOML = """version = 1
 [daemon]
 refresh_s = 5.0
@@ -57,6 +58,8 @@ time_limit_ms = 2940
 [network]
 listen = ":6824"
 controllers = ["controller:6824"]
+[sharing]
+with = "anyone"
 """
 
 

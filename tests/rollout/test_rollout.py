@@ -186,10 +186,16 @@ def test_shards_on_the_controller_first_are_refused(hosts: Hosts) -> None:
     # Back by the guide's order: the node's files, then slurmd.
     guide.ready_nodes_files(hosts)
     hosts.daemon(NODE, "restart", "slurmd")
-    hosts.run(CONTROLLER, "scontrol", "update", "NodeName=node", "State=RESUME", check=False)
-    until(lambda: hosts.state() in UP, 60, "the node is up again")
+    until(lambda: resumed(hosts), 60, "the node is up again")
     hosts.plain()
     hosts.all_ran()
+
+
+def resumed(hosts: Hosts) -> bool:
+    """Whether the node is up after an admin's RESUME; slurmctld refuses it before slurmd has
+    registered with the shards."""
+    hosts.run(CONTROLLER, "scontrol", "update", "NodeName=node", "State=RESUME", check=False)
+    return hosts.state() in UP
 
 
 def test_a_hook_without_its_script_is_refused(hosts: Hosts) -> None:

@@ -100,8 +100,14 @@ def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
         qos=given(pairs.get("QoS", "")),
         preempt_mode=pairs.get("PreemptMode", "OFF").upper(),
         priority_tier=number(pairs.get("PriorityTier", "1")),
-        exclusive_user=pairs.get("ExclusiveUser", "NO").upper() == "YES",
+        exclusive_user=_exclusive_user(pairs),
     )
+
+
+def _exclusive_user(pairs: dict[str, str]) -> bool:
+    """ExclusiveUser=YES; 26.05 shows it as Exclusive=USER, and takes both."""
+    kinds = pairs.get("Exclusive", "").upper().split(",")
+    return "USER" in kinds or pairs.get("ExclusiveUser", "NO").upper() == "YES"
 
 
 def parse_reservations(text: str) -> list[Reserved]:
