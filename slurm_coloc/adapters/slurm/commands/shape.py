@@ -104,7 +104,7 @@ def partition_shape(pairs: Mapping[str, str], site: str = "") -> PartitionShape:
     )
 
 
-def _exclusive_user(pairs: dict[str, str]) -> bool:
+def _exclusive_user(pairs: Mapping[str, str]) -> bool:
     """ExclusiveUser=YES; 26.05 shows it as Exclusive=USER, and takes both."""
     kinds = pairs.get("Exclusive", "").upper().split(",")
     return "USER" in kinds or pairs.get("ExclusiveUser", "NO").upper() == "YES"
