@@ -213,9 +213,10 @@ class Hosts:
         return dict(found[0])
 
     def job_state(self, job_id: int) -> str:
-        """One word of JobState."""
+        """One word of JobState; of an array with tasks in several states one of each."""
         words = ("squeue", "-h", "--states=all", f"--jobs={job_id}", "-o", "%T")
-        return self.run(CONTROLLER, *words, check=False).stdout.strip()
+        shown = self.run(CONTROLLER, *words, check=False).stdout
+        return " ".join(sorted(set(shown.split())))
 
     def wait(self, job_id: int, *states: str, limit_s: float = 90) -> None:
         """Until the job is in one of these states (COMPLETED)."""
