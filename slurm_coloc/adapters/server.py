@@ -254,7 +254,7 @@ class Server:
         try:
             most = MAX_LINE if peer.uid in self._trusted else USERS_LINE
             reader, writer = await asyncio.open_unix_connection(sock=conn, limit=most)
-            while line := await _line(reader):
+            while line := await asyncio.wait_for(reader.readline(), IDLE_S):
                 if not await self._respond(writer, peer, await self._answer(peer, line)):
                     break
         except (TimeoutError, OSError, ValueError):
@@ -269,29 +269,19 @@ class Server:
     async def _respond(self, writer: asyncio.StreamWriter, peer: Peer, answer: bytes) -> bool:
         """Send an answer; False where users have too much to read already. Raises TimeoutError."""
         if peer.uid in self._trusted:
-            await _send(writer, answer)
+            writer.write(answer)
+            await asyncio.wait_for(writer.drain(), IDLE_S)
             return True
         if self._unsent + len(answer) > UNSENT:
             self._log("busy", uid=peer.uid, error="users do not read their answers")
             return False
         self._unsent += len(answer)
         try:
-            await _send(writer, answer)
+            writer.write(answer)
+            await asyncio.wait_for(writer.drain(), IDLE_S)
         finally:
             self._unsent -= len(answer)
         return True
-
-
-# asyncio.wait_for would make a task for each (Python 3.11), while slurmctld waits.
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(IDLE_S):
-        return await reader.readline()
-
-
-async def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
-    writer.write(answer)
-    async with asyncio.timeout(IDLE_S):
-        await writer.drain()
 
 
 def _peer(conn: socket.socket) -> Peer:

@@ -10,7 +10,6 @@ that end, ``loops`` repeats its rounds, ``front_process`` keeps the front, ``for
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 from pathlib import Path
@@ -76,8 +75,6 @@ class Daemon:
             await self._server.start()
             await self.front.serve()
             tasks += [*self.loops.others(), asyncio.create_task(self.front.keep())]
-            gc.collect()
-            gc.freeze()  # what stays for good is not walked again while slurmctld waits
             self._ready()
             await self.stop.wait()
             notify.stopping()

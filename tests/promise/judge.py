@@ -38,7 +38,7 @@ class EndedRun:
 class Job:
     """One job at the end. ``truth_mib``: what its training takes; ``stays``: begin and end by its
     own diary; ``done``: how often its training said that it had completed; ``events``: what colocd
-    tells of it (time, kind)."""
+    tells of it (time, kind); ``put_back_s``: when its user had requeued it."""
 
     job: int
     user: str
@@ -51,6 +51,7 @@ class Job:
     runs: list[EndedRun] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     while_off: bool = False
+    put_back_s: float | None = None
 
 
 @dataclass
@@ -217,15 +218,16 @@ def lost(jobs: Jobs) -> Verdict:
 
 
 def twice(jobs: Jobs) -> Verdict:
-    """No job runs twice at once, and none completes twice, unless its user puts it back after it
-    has completed: then it was told to."""
+    """No job runs twice at once, and none completes twice but at its user's wish: put back by him
+    after it had completed."""
     line = Verdict("twice: no job runs twice at once or completes twice")
     for job in jobs.values():
         line.seen += bool(job.stays)
         stays = sorted(job.stays)
         if any(later[0] < before[1] for before, later in itertools.pairwise(stays)):
             line.broken.append(f"job {job.job}: two runs at once")
-        if job.done > 1 + (job.kind is Kind.REQUEUED):
+        wished = job.put_back_s is not None and stays and stays[0][1] < job.put_back_s
+        if job.done > (2 if wished else 1):
             line.broken.append(f"job {job.job}: completed {job.done} times")
     return line
 

@@ -63,6 +63,7 @@ class Run:
         self.of: dict[int, Planned] = {}
         self.refused: list[str] = []
         self.while_off: set[int] = set()
+        self.put_back_s: dict[int, float] = {}
         self._timers: list[threading.Timer] = []
 
     def submit(self) -> None:
@@ -107,6 +108,8 @@ class Run:
     def _strike(self, how: list[str], job: int, user: str) -> None:
         try:
             self.lab.run([*how, str(job)], user=user, check=False)
+            if how != ["scancel"]:
+                self.put_back_s[job] = time.time()
         except SlurmError:
             pass  # the job ends by itself
 
@@ -146,6 +149,7 @@ class Run:
             user = self.lab.users[one.user]
             job = accounts.of_job(self.lab, one, shown, self.diaries(user), over_s)
             job.while_off = first in self.while_off
+            job.put_back_s = self.put_back_s.get(job.job)
             found[job.job] = job
         return found
 

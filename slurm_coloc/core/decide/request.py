@@ -2,7 +2,7 @@
 """A job's request as job_submit sees it, and the number of its GPUs."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 from slurm_coloc.core.slurm.gres import Gres, parse_gres, with_item, without
@@ -52,10 +52,6 @@ class JobRequest:
     ntasks_per_tres: int | None = None
     kind: str = "batch"
     env: tuple[str, ...] = ()
-
-    def plain(self) -> dict[str, object]:
-        """Its fields by name; dataclasses.asdict copies each value."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def gpu_fields(self) -> dict[str, tuple[Gres, ...]]:

@@ -16,7 +16,6 @@ on its node.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 
 from slurm_coloc.core.gpu.mig import slice_of
 
@@ -72,7 +71,6 @@ def _item(raw: str) -> Gres:
     return Gres(name, ":".join(rest) or None, 1, raw, prefix)
 
 
-@lru_cache(1024)  # a submission reads each of its few strings ten times while slurmctld waits
 def parse_gres(text: str | None) -> tuple[Gres, ...]:
     """The items of a gres or TRES string; () for None, empty and ``(null)``."""
     if not text or text == "(null)":

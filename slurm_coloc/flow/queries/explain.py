@@ -58,7 +58,7 @@ async def explain(site: Site, peer: Peer, message: Answer) -> Answer:
     view, trouble, live = None, None, None
     bound = None
     try:
-        await _waits(site.slurm, message, stored.run)
+        await _require_task(site.slurm, message, stored.run)
         view = await site.slurm.job(stored.answer["job_id"])
         if view is not None and view.decision != stored.decision.id:
             view = None  # ids started again: this is another job
@@ -111,7 +111,7 @@ def _why(reason: str, detail: str | None) -> str:
     return f"{text}: {detail}" if detail else text
 
 
-async def _waits(slurm: SlurmClient, message: Answer, run: Run) -> None:
+async def _require_task(slurm: SlurmClient, message: Answer, run: Run) -> None:
     """Where a task of an array is asked for that waits in the array's record: that Slurm has a task
     of this number; raises UsageFault."""
     task = message.get("array_task")

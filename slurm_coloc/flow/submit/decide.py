@@ -197,7 +197,7 @@ class Decider:
                 slot=slot.text if slot else None,
                 max_slowdown=decision.max_slowdown,
                 learning=asdict(note) if note else None,
-                request=request.plain(),
+                request=asdict(request),
                 exclusive_tres=whole or exclusive_tres(request, shape),
                 may_requeue=request.batch and request.requeue != 0 and bool(whole),
                 # In observe mode the job carries no mark and cannot be found again.

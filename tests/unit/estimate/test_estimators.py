@@ -66,7 +66,6 @@ def test_figures_hold_together(name: str) -> None:
             continue
         assert answer.memory_mib is not None and answer.upper_mib is not None
         assert answer.upper_mib >= answer.memory_mib >= 500 if answer.name == "text" else True
-        assert answer.seconds >= 0  # how long it takes is the bench's to say
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -96,6 +96,12 @@ def test_lost_twice_and_off() -> None:
     assert broken(HONEST, JOBS | {4: job(4, Kind.CANCELLED, state="CANCELLED")}) == []
     assert broken(HONEST, JOBS | {4: job(4, stays=[(0, 5), (4, 9)])}) == ["twice"]
     assert broken(HONEST, JOBS | {4: job(4, done=2)}) == ["twice"]
+    runs = [(10.0, 20.0), (30.0, 40.0)]
+    for put_back_s, wrong in ((25.0, []), (15.0, ["twice"])):
+        one = job(4, done=2, stays=runs, put_back_s=put_back_s)
+        assert broken(HONEST, JOBS | {4: one}) == wrong
+    thrice = job(4, done=3, stays=[*runs, (50.0, 60.0)], put_back_s=25.0)
+    assert broken(HONEST, JOBS | {4: thrice}) == ["twice"]
     shared = EndedRun(0, 0.0, 4.0, "completed", "", None, 5120, "mps")
     assert broken(HONEST, JOBS | {4: job(4, while_off=True, runs=[shared])}) == ["off"]
 
