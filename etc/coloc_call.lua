@@ -75,7 +75,27 @@ local function ready(fd, event, stop_s)
   end
 end
 
-local function open_connection(fd, stop_s, settings)
+-- The connection to colocd, kept from one call to the next: to make one anew costs slurmctld and
+-- colocd more than all the rest of a call. One stays open unused where slurmctld reads this file
+-- again; a finalizer that calls into lua-posix while a Lua state ends could end slurmctld with it.
+local kept
+
+local function drop()
+  if kept then px.unistd.close(kept) end
+  kept = nil
+end
+
+-- Does it stand? colocd closes one that was idle for long or whose colocd has ended; what comes
+-- unasked is no answer to the next request.
+local function stands()
+  local part, _, code = px.socket.recv(kept, 1)
+  return not part and (code == px.errno.EAGAIN or code == px.errno.EINTR)
+end
+
+local function connect(stop_s, settings)
+  local fd, why = px.socket.socket(px.socket.AF_UNIX, px.socket.SOCK_STREAM, 0)
+  if not fd then return fault("no_socket", tostring(why)) end
+  kept = fd
   local give_up_s = math.min(stop_s, monotonic_s() + CONNECT_S)
   px.fcntl.fcntl(fd, px.fcntl.F_SETFD, px.fcntl.FD_CLOEXEC)
   px.fcntl.fcntl(fd, px.fcntl.F_SETFL, px.fcntl.O_NONBLOCK)
@@ -133,19 +153,28 @@ end
 --- The fault of a request that is not sent; the text says what of it is too large.
 function call.too_large(text) return fault("too_large", text or "the request is too large") end
 
+local function talk(request, stop_s, settings)
+  local sent, why = send_all(kept, request, stop_s, settings)
+  if not sent then return nil, why end
+  return receive(kept, stop_s, settings)
+end
+
 local function exchange(request, settings)
   if #request > call.REQUEST_MAX then return call.too_large() end
   local stop_s = monotonic_s() + settings.deadline_ms / 1000
-  local fd, text = px.socket.socket(px.socket.AF_UNIX, px.socket.SOCK_STREAM, 0)
-  if not fd then return fault("no_socket", tostring(text)) end
   local ok, value, why = pcall(function()
-    local done, problem = open_connection(fd, stop_s, settings)
-    if done then done, problem = send_all(fd, request, stop_s, settings) end
-    if not done then return nil, problem end
-    return receive(fd, stop_s, settings)
+    if kept and stands() then
+      local answer, problem = talk(request, stop_s, settings)
+      -- A kept one that ends now is no news of colocd: a new one tells.
+      if answer or problem.code ~= "colocd_down" then return answer, problem end
+    end
+    drop()
+    local connected, problem = connect(stop_s, settings)
+    if not connected then return nil, problem end
+    return talk(request, stop_s, settings)
   end)
-  px.unistd.close(fd)
-  if not ok then return fault("lua_error", tostring(value)) end
+  if not ok then value, why = fault("lua_error", tostring(value)) end
+  if not value then drop() end
   return value, why
 end
 

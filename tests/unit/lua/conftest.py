@@ -132,10 +132,10 @@ class Hook:
         self.measure = False
         self.peer: Peer | None = None
 
-    def serve(self, *behaviours: Behaviour) -> Peer:
+    def serve(self, *behaviours: Behaviour, keeps: bool = False) -> Peer:
         if self.peer:
             self.peer.close()
-        self.peer = Peer(self.socket, behaviours)
+        self.peer = Peer(self.socket, behaviours, keeps=keeps)
         return self.peer
 
     def run(self, *steps: dict[str, Any], env: dict[str, str] | None = None) -> list[Result]:

@@ -54,10 +54,13 @@ def closing(_conn: socket.socket, _line: bytes) -> None:
 
 
 class Peer:
-    """Serves connections one after another; the last behaviour repeats."""
+    """Serves connections one after another, each for one line, with ``keeps`` for as many as come;
+    the last behaviour repeats."""
 
-    def __init__(self, path: Path, behaviours: Sequence[Behaviour]):
+    def __init__(self, path: Path, behaviours: Sequence[Behaviour], *, keeps: bool = False):
         self.path = path
+        self.keeps = keeps
+        self.connections = 0
         self.stop = threading.Event()
         self.lines: list[bytes] = []
         self._behaviours = list(behaviours)
@@ -80,20 +83,29 @@ class Peer:
                 continue
             except OSError:
                 return
+            self.connections += 1
             with conn:
                 conn.settimeout(5)
-                self._one(conn)
+                while self._one(conn) and self.keeps:
+                    pass
 
-    def _one(self, conn: socket.socket) -> None:
-        behave = self._behaviours.pop(0) if len(self._behaviours) > 1 else self._behaviours[0]
+    def _one(self, conn: socket.socket) -> bool:
+        """Answer one line; False where the hook is gone."""
+        line = b""
         try:
-            line = b""
             while not line.endswith(b"\n") and (part := conn.recv(65536)):
                 line += part
-            self.lines.append(line)
+        except OSError:
+            return False
+        if not line and self.keeps:
+            return False
+        self.lines.append(line)
+        behave = self._behaviours.pop(0) if len(self._behaviours) > 1 else self._behaviours[0]
+        try:
             behave(conn, line)
         except OSError:
-            pass  # the hook gave up and closed: its right
+            return False  # the hook gave up and closed: its right
+        return True
 
     def close(self) -> None:
         self.stop.set()
