@@ -84,6 +84,7 @@ class Daemon:
             await self._server.stop()
             await self.front.stop()
         await self.parts.placement.close()
+        self.parts.afterwards.run()
         self.parts.store.close()
         log.info("stopped")
 

@@ -20,6 +20,7 @@ from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.place.placement import Placement
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
+from slurm_coloc.flow.submit.afterwards import AfterAnswers
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.estimate import Prepare
 from slurm_coloc.flow.submit.tickets import Texts
@@ -53,6 +54,7 @@ class Parts:
         self.role = Role(self.slurm)
         self.nodes = Nodes(lambda: self.cluster.shape, self.trusted, self.store)
         self.texts = Texts()
+        self.afterwards = AfterAnswers()
         self.prepare: Prepare = lambda uid, key, packed: None  # until there is a front
         self.use(config)
 
@@ -86,6 +88,7 @@ class Parts:
             self.placement.at_submit,
             self.texts,
             lambda uid, key, packed: self.prepare(uid, key, packed),
+            self.afterwards.add,
         )
         self.recorder = Recorder(config, self.store, self.cluster.gpu_type)
         self.watcher = Watcher(

@@ -27,6 +27,7 @@ from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
+from slurm_coloc.flow.submit.afterwards import Afterwards, at_once
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
@@ -62,9 +63,11 @@ class Decider:
         place: Place | None = None,
         texts: Texts | None = None,
         prepare: Prepare = lambda uid, key, packed: None,
+        afterwards: Afterwards = at_once,
     ) -> None:
         """``place``: adds to a share the GPU that it is pinned to, where GPUs are steered.
-        ``texts``: what is known of users' texts; ``prepare``: has one estimated in the background.
+        ``texts``: what is known of users' texts; ``prepare``: has one estimated in the background;
+        ``afterwards``: records decisions.
         """
         self._place = place
         self._config = config
@@ -73,6 +76,7 @@ class Decider:
         self._modes = Modes(config)
         self._lookup = Lookup(config.estimate, Texts() if texts is None else texts, prepare)
         self._learning = Learning(config.estimate, store)
+        self._afterwards = afterwards
 
     async def submit(
         self,
@@ -97,17 +101,8 @@ class Decider:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")
         decision_id = secrets.token_hex(6)
         slot, about_slot = slot_of(self._config.slots, job, decision)
-        self._record(decision_id, mode, job, decision, estimated, note, slot)
-        log.info(
-            "decision",
-            decision=decision_id,
-            uid=job.request.uid,
-            mode=mode,
-            action=str(decision.action),
-            reason=str(decision.reason),
-            shards=decision.shards,
-            estimate=by,
-            upper_mib=estimated.estimate.upper_mib if estimated.estimate else None,
+        self._afterwards(
+            lambda: self._record(decision_id, mode, job, decision, estimated, note, slot, by)
         )
         if mode == "observe":
             line = f"observe mode, submitted unchanged; would be: {_text(decision, estimated)}"
@@ -169,6 +164,7 @@ class Decider:
         estimated: Estimated,
         note: Note | None,
         slot: Slot | None,
+        by: str,
     ) -> None:
         request, shape, found = job.request, job.shape, estimated.estimate
         whole = more(decision, request, shape, self._rules.pool)
@@ -203,6 +199,17 @@ class Decider:
                 # In observe mode the job carries no mark and cannot be found again.
                 bound=0 if mode == "on" else ABANDONED,
             )
+        )
+        log.info(
+            "decision",
+            decision=decision_id,
+            uid=request.uid,
+            mode=mode,
+            action=str(decision.action),
+            reason=str(decision.reason),
+            shards=decision.shards,
+            estimate=by,
+            upper_mib=found.upper_mib if found else None,
         )
 
     def _pinned_on(self, shape: ClusterShape, limits: SiteLimits) -> frozenset[str]:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a submission leaves to do once its answer is on its way: slurmctld does not wait for the
+database, which takes 0.3 ms, and now and then the 5 ms of a disk.
+
+Where colocd is killed between the two, the job's mark tells what was decided (flow/watch/adopt.py).
+Where the database takes nothing any more, at most one submission has its answer all the same; the
+next ones get whole GPUs until what is left has been written.
+"""
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from slurm_coloc.errors import ColocError
+
+log = structlog.get_logger()
+
+AGAIN_S = 1.0  # between two tries
+
+#: Does something once the answer has been sent; may raise ColocError, and it is not done.
+Afterwards = Callable[[Callable[[], None]], None]
+
+
+def at_once(do: Callable[[], None]) -> None:
+    """Before the answer."""
+    do()
+
+
+class AfterAnswers:
+    """In their order, on the running loop."""
+
+    def __init__(self) -> None:
+        self._left: deque[Callable[[], None]] = deque()
+        self._again: asyncio.TimerHandle | None = None  # what failed is tried again then
+
+    def add(self, do: Callable[[], None]) -> None:
+        """Do it in the loop's next round. Raises ColocError while an earlier one fails."""
+        if self._again:
+            raise ColocError("the last decision is not recorded yet; see colocd's log", "internal")
+        self._left.append(do)
+        asyncio.get_running_loop().call_soon(self.run)
+
+    def run(self) -> None:
+        """Do what is left."""
+        while self._left:
+            try:
+                self._left[0]()
+            except sqlite3.IntegrityError as err:  # the job was seen first, and taken over
+                log.warning("record", error=str(err))
+            except sqlite3.Error as err:
+                if self._again is None:
+                    log.error("record", error=str(err), result="whole GPUs until it is written")
+                    self._try_again()
+                return
+            self._left.popleft()
+
+    def _try_again(self) -> None:
+        self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._next_try)
+
+    def _next_try(self) -> None:
+        self.run()
+        if self._left:
+            self._try_again()
+            return
+        log.info("record", result="written")
+        self._again = None
