@@ -45,11 +45,8 @@ class Requests:
         match op:
             case "submit":
                 stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
-                return dict(
-                    await parts.decider.submit(
-                        message, parts.cluster.shape, parts.limits, stale=stale
-                    )
-                )
+                shape, limits = parts.cluster.shape, parts.limits
+                return dict(await parts.decider.submit(message, shape, limits, stale=stale))
             case "reload":
                 self._reload()
                 return {}

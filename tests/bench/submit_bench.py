@@ -3,12 +3,14 @@
 
     .venv/bin/python tests/bench/submit_bench.py [--submissions 2000] [--block 25] [--json]
 
-Needs root. The states, of which without, with and new are measured on one lab and every other has a
-lab of its own, so that none waits for another's breaker or queue:
+Needs root. The states, of which without, cold, with and new are measured on one lab and every other
+has a lab of its own, so that none waits for another's breaker or queue:
 
     none     a Slurm that knows nothing of slurm-coloc
     empty    SPANK plugin loaded, job_submit.lua with two empty functions
     without  all of slurm-coloc, jobs without --coloc
+    cold     as without, each job after another program has computed for 50 ms, as the estimate of a
+             new text does for 20: how much slurmctld's own work takes longer so, on few cores
     with     all of slurm-coloc, jobs with --coloc and always the same text
     new      as with, each job with a text that colocd has never seen
     dead     as with, colocd killed
@@ -53,10 +55,12 @@ from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import LabSpec  # noqa: E402
 from tests.cluster.floods import FLOODS, flood, remember  # noqa: E402
 
-STATES = ("none", "empty", "without", "with", "new", "dead", "hung")
-ONE_LAB = ("without", "with", "new")
+STATES = ("none", "empty", "without", "cold", "with", "new", "dead", "hung")
+PLAIN = ("none", "empty", "without", "cold")  # no job with --coloc
+ONE_LAB = ("without", "cold", "with", "new")
 SLOW = ("slow-estimate", "not-prepared", "colocd_slow", "colocd_down")  # whole GPUs for slowness
 SUMMARY = ROOT / "etc" / "examples" / "resnet50_torchinfo.txt"
+COMPUTES = "import asyncio, decimal, json"
 EMPTY_LUA = """-- SPDX-License-Identifier: Apache-2.0
 function slurm_job_submit() return slurm.SUCCESS end
 function slurm_job_modify() return slurm.SUCCESS end
@@ -89,7 +93,7 @@ class State:
     def argv(self) -> list[str]:
         """The next submission; a new text is written before it is timed."""
         words = [shutil.which("sbatch") or "sbatch", "-H", "-o", "/dev/null", "--gpus=1"]
-        if self.name in ("none", "empty", "without"):
+        if self.name in PLAIN:
             return [*words, "--wrap=true"]
         copy, text = self.lab.home(self.user) / f"{self.name}.txt", SUMMARY.read_text()
         if self.name == "new" or self.name in FLOODS:
@@ -119,6 +123,10 @@ class State:
         home = self.lab.home(self.user)
         for _ in range(count):
             argv = self.argv()
+            if self.name == "cold":
+                subprocess.run(
+                    [sys.executable, "-c", COMPUTES], user=who.pw_uid, cwd="/", check=True
+                )
             began = time.perf_counter()
             done = subprocess.run(
                 argv,
@@ -241,6 +249,9 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
             more_ms = (by[name]["ctld_mean_us"] - by["without"]["ctld_mean_us"]) / 1000
             slow = by[name]["slow_pct"]
             print(f"{name}: slurmctld {more_ms:+.2f} ms; whole GPUs for slowness {slow:.2f} %")
+    if {"cold", "new"} <= by.keys():
+        more_ms = (by["new"]["ctld_mean_us"] - by["cold"]["ctld_mean_us"]) / 1000
+        print(f"new against cold: slurmctld {more_ms:+.2f} ms")
     for name in FLOODS:
         if {"new", name} <= by.keys():
             quiet, flooded = by["new"], by[name]

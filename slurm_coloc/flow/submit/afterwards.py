@@ -18,9 +18,9 @@ from slurm_coloc.errors import ColocError
 
 log = structlog.get_logger()
 
-AGAIN_S = 1.0  # between two tries
+AGAIN_S = 2.0  # between two tries
 
-#: Does something once the answer has been sent; may raise ColocError, and it is not done.
+#: Does something once the answer has been sent. May raise ColocError: it is not done, ever.
 Afterwards = Callable[[Callable[[], None]], None]
 
 
@@ -34,36 +34,27 @@ class AfterAnswers:
 
     def __init__(self) -> None:
         self._left: deque[Callable[[], None]] = deque()
-        self._again: asyncio.TimerHandle | None = None  # what failed is tried again then
+        self._failed = False
 
     def add(self, do: Callable[[], None]) -> None:
         """Do it in the loop's next round. Raises ColocError while an earlier one fails."""
-        if self._again:
+        if self._failed:
             raise ColocError("the last decision is not recorded yet; see colocd's log", "internal")
+        if not self._left:
+            asyncio.get_running_loop().call_soon(self.run)
         self._left.append(do)
-        asyncio.get_running_loop().call_soon(self.run)
 
     def run(self) -> None:
-        """Do what is left."""
+        """Do what is left; what fails is tried again."""
         while self._left:
             try:
                 self._left[0]()
             except sqlite3.IntegrityError as err:  # the job was seen first, and taken over
                 log.warning("record", error=str(err))
             except sqlite3.Error as err:
-                if self._again is None:
-                    log.error("record", error=str(err), result="whole GPUs until it is written")
-                    self._try_again()
+                self._failed = True
+                log.error("record", error=str(err), result="whole GPUs until it is written")
+                asyncio.get_running_loop().call_later(AGAIN_S, self.run)
                 return
             self._left.popleft()
-
-    def _try_again(self) -> None:
-        self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._next_try)
-
-    def _next_try(self) -> None:
-        self.run()
-        if self._left:
-            self._try_again()
-            return
-        log.info("record", result="written")
-        self._again = None
+        self._failed = False

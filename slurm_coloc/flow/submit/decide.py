@@ -38,6 +38,9 @@ log = structlog.get_logger()
 
 Answer = dict[str, str]
 
+#: of a record, what the log's line tells
+LOGGED = ("uid", "mode", "action", "reason", "shards", "upper_mib")
+
 #: What placing adds to the change of a submission.
 Place = Callable[[ShareRequest], Rewrite]
 
@@ -168,49 +171,39 @@ class Decider:
     ) -> None:
         request, shape, found = job.request, job.shape, estimated.estimate
         whole = more(decision, request, shape, self._rules.pool)
-        self._store.decisions.add(
-            StoredDecision(
-                id=decision_id,
-                cluster=shape.name,
-                made_s=time.time(),
-                uid=request.uid,
-                account=request.account,
-                partition=request.partition,
-                mode=mode,
-                action=str(decision.action),
-                reason=str(decision.reason),
-                detail=decision.detail,
-                shards=decision.shards,
-                shard_mib=decision.slice_mib or self._config.pool.shard_mib,
-                shards_per_gpu=decision.shards_per_gpu,
-                estimator=found.name if found else None,
-                memory_mib=found.memory_mib if found else None,
-                upper_mib=found.upper_mib if found else None,
-                smact=found.smact if found else None,
-                fingerprint=estimated.fingerprint,
-                options=estimated.options,
-                features=estimated.features,
-                slot=slot.text if slot else None,
-                max_slowdown=decision.max_slowdown,
-                learning=asdict(note) if note else None,
-                request=asdict(request),
-                exclusive_tres=whole or exclusive_tres(request, shape),
-                may_requeue=request.batch and request.requeue != 0 and bool(whole),
-                # In observe mode the job carries no mark and cannot be found again.
-                bound=0 if mode == "on" else ABANDONED,
-            )
-        )
-        log.info(
-            "decision",
-            decision=decision_id,
+        row = StoredDecision(
+            id=decision_id,
+            cluster=shape.name,
+            made_s=time.time(),
             uid=request.uid,
+            account=request.account,
+            partition=request.partition,
             mode=mode,
             action=str(decision.action),
             reason=str(decision.reason),
+            detail=decision.detail,
             shards=decision.shards,
-            estimate=by,
+            shard_mib=decision.slice_mib or self._config.pool.shard_mib,
+            shards_per_gpu=decision.shards_per_gpu,
+            estimator=found.name if found else None,
+            memory_mib=found.memory_mib if found else None,
             upper_mib=found.upper_mib if found else None,
+            smact=found.smact if found else None,
+            fingerprint=estimated.fingerprint,
+            options=estimated.options,
+            features=estimated.features,
+            slot=slot.text if slot else None,
+            max_slowdown=decision.max_slowdown,
+            learning=asdict(note) if note else None,
+            request=asdict(request),
+            exclusive_tres=whole or exclusive_tres(request, shape),
+            may_requeue=request.batch and request.requeue != 0 and bool(whole),
+            # In observe mode the job carries no mark and cannot be found again.
+            bound=0 if mode == "on" else ABANDONED,
         )
+        self._store.decisions.add(row)
+        told = {name: getattr(row, name) for name in LOGGED}
+        log.info("decision", decision=row.id, estimate=by, **told)
 
     def _pinned_on(self, shape: ClusterShape, limits: SiteLimits) -> frozenset[str]:
         """The nodes on which colocd pins jobs to GPUs."""
