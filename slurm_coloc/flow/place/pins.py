@@ -13,7 +13,6 @@ from dataclasses import replace
 import structlog
 
 from slurm_coloc.adapters.ring import Ring
-from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.queue_order import queue_order
 from slurm_coloc.core.place.queued_jobs import Queued
@@ -26,7 +25,7 @@ from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
-from slurm_coloc.flow.cluster.context import Context, ShareRequest
+from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.at_submit import AtSubmit, Latest, answered
 from slurm_coloc.flow.place.changes import Fields, Subject
 from slurm_coloc.flow.place.gate_wait import GateWait
@@ -203,7 +202,3 @@ class Placer:
                     if err.away:
                         raise
                     log.info("place", jobid=job.job_id, error=err.message)
-
-    def at_submit(self, submitted: ShareRequest) -> Rewrite:
-        """The change of a request, with the GPU that the policy chooses now."""
-        return self.submitting.change(submitted)

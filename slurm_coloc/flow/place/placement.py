@@ -19,6 +19,7 @@ class Placement:
         self._shape, self._slurm = context.shape, context.slurm
         self._gate = NodeGate(context, closed)
         self._placer = Placer(context, self._gate, closed)
+        self._steers = context.config.placement.mode == "steered"
         self._free = False  # no job may have a constraint of ours
         self.interval_s = context.config.placement.interval_s
 
@@ -37,6 +38,9 @@ class Placement:
 
     def at_submit(self, job: ShareRequest) -> Rewrite:
         """The change of a share's request, with the pin or wait that placing adds."""
-        job = replace(job, change=self._placer.submitting.change(job))
         shape = self._shape()
-        return self._gate.at_submit(job, nodes_for_submission(job.request, shape) if shape else ())
+        if self._steers:
+            job = replace(job, change=self._placer.submitting.change(job))
+        if shape is None or not self._gate.carry:
+            return job.change
+        return self._gate.at_submit(job, nodes_for_submission(job.request, shape))

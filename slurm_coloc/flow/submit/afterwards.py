@@ -3,8 +3,7 @@
 database, which takes 0.3 ms, and now and then the 5 ms of a disk.
 
 Where colocd is killed between the two, the job's mark tells what was decided (flow/watch/adopt.py).
-Where the database takes nothing any more, at most one submission has its answer all the same; the
-next ones get whole GPUs until what is left has been written.
+Where the database takes nothing, one share is still given; the next jobs get whole GPUs.
 """
 
 import asyncio

@@ -132,7 +132,7 @@ def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
     async def go() -> list[dict[str, Any]]:
         await one.round()
         found = [
-            dict(one.at_submit(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            dict(one.submitting.change(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
             for asks in requests
         ]
         await asyncio.gather(*one._recording.writes)

@@ -167,7 +167,7 @@ def test_at_submission_a_share_is_pinned_or_asks_for_a_whole_gpu(
 
 def test_before_the_first_round_it_asks_for_a_whole_gpu(store: Store, tmp_path: Path) -> None:
     one = apart(store, Slurm(), tmp_path)
-    found = one.at_submit(ShareRequest(ID, REQUEST, SHARE, 0.2, CHANGE))
+    found = one.submitting.change(ShareRequest(ID, REQUEST, SHARE, 0.2, CHANGE))
     assert found.fields["tres_per_node"] == "gres/gpu:1"
 
 
