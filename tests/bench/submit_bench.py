@@ -16,12 +16,13 @@ has a lab of its own, so that none waits for another's breaker or queue:
     dead     as with, colocd killed
     hung     as with, colocd stopped (SIGSTOP)
 
-With --floods also three states of one more lab, in which another user floods colocd's public socket
+With --floods also four states of one more lab, in which another user floods colocd's public socket
 while jobs with new texts are submitted:
 
     questions   eight connections, each with pipelined `jobs --all --limit 1000` over 3,000 runs
     connects    connect() and close() without end
     bombs       tickets for texts that are short to send and long to read, each a new one
+    computes    no flood but a loop: what any program that computes on this host costs
 
 Jobs are submitted one after another by an ordinary user, held, and cancelled after each block. The
 order of the states is drawn anew for each round of blocks. sbatch ms is the wall time of the whole
@@ -53,19 +54,19 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import LabSpec  # noqa: E402
-from tests.cluster.floods import FLOODS, flood, remember  # noqa: E402
+from tests.cluster.floods import COMPUTES, FLOODS, flood, remember  # noqa: E402
 
 STATES = ("none", "empty", "without", "cold", "with", "new", "dead", "hung")
 PLAIN = ("none", "empty", "without", "cold")  # no job with --coloc
 ONE_LAB = ("without", "cold", "with", "new")
 SLOW = ("slow-estimate", "not-prepared", "colocd_slow", "colocd_down")  # whole GPUs for slowness
 SUMMARY = ROOT / "etc" / "examples" / "resnet50_torchinfo.txt"
-COMPUTES = "import asyncio, decimal, json"
 EMPTY_LUA = """-- SPDX-License-Identifier: Apache-2.0
 function slurm_job_submit() return slurm.SUCCESS end
 function slurm_job_modify() return slurm.SUCCESS end
 return slurm.SUCCESS
 """
+BESIDE = {**FLOODS, **COMPUTES}  # what another user does meanwhile
 LOGGED = re.compile(r"coloc: uid=\d+ decision=\w+ action=(\w+) reason=([\w.-]+) ms=([\d.]+)")
 SDIAG = re.compile(
     r"REQUEST_SUBMIT_BATCH_JOB\s*\(\s*\d+\)\s*count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)"
@@ -96,7 +97,7 @@ class State:
         if self.name in PLAIN:
             return [*words, "--wrap=true"]
         copy, text = self.lab.home(self.user) / f"{self.name}.txt", SUMMARY.read_text()
-        if self.name == "new" or self.name in FLOODS:
+        if self.name == "new" or self.name in BESIDE:
             self.texts += 1
             text += f"model {self.texts} of {time.time_ns()}\n"
         copy.write_text(text)
@@ -108,7 +109,7 @@ class State:
         before, before_us = self.controller()
         log = self.lab.log_file("slurmctld")
         begin = log.stat().st_size
-        with flood(self.lab, self.name) if self.name in FLOODS else nullcontext():
+        with flood(self.lab, self.name) if self.name in BESIDE else nullcontext():
             self._submit(count, keep)
         after, after_us = self.controller()
         self.lab.run(["scancel", "-u", self.user])
@@ -125,7 +126,10 @@ class State:
             argv = self.argv()
             if self.name == "cold":
                 subprocess.run(
-                    [sys.executable, "-c", COMPUTES], user=who.pw_uid, cwd="/", check=True
+                    [sys.executable, "-c", "import asyncio, decimal, json"],
+                    user=who.pw_uid,
+                    cwd="/",
+                    check=True,
                 )
             began = time.perf_counter()
             done = subprocess.run(
@@ -252,7 +256,7 @@ def show(rows: Sequence[dict[str, Any]], head: str) -> None:
     if {"cold", "new"} <= by.keys():
         more_ms = (by["new"]["ctld_mean_us"] - by["cold"]["ctld_mean_us"]) / 1000
         print(f"new against cold: slurmctld {more_ms:+.2f} ms")
-    for name in FLOODS:
+    for name in BESIDE:
         if {"new", name} <= by.keys():
             quiet, flooded = by["new"], by[name]
             ratios = [flooded[key] / quiet[key] for key in ("hook_p50_ms", "hook_p99_ms")]
@@ -285,8 +289,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     labs: dict[str, Lab] = {}
     load = os.getloadavg()[0]
     try:
-        for name in [*args.states, *(FLOODS if args.floods else ())]:
-            lab = "coloc" if name in ONE_LAB else "floods" if name in FLOODS else name
+        for name in [*args.states, *(BESIDE if args.floods else ())]:
+            lab = "coloc" if name in ONE_LAB else "floods" if name in BESIDE else name
             if lab not in labs:
                 labs[lab] = make(lab)
                 print(f"bench: lab {lab} is up", file=sys.stderr)

@@ -48,14 +48,17 @@ while True:
 BOMBS = (Path(__file__).parent / "scripts" / "bombs.py").read_text()
 
 FLOODS = {"questions": QUESTIONS, "connects": CONNECTS, "bombs": BOMBS}
+#: No flood: what any user's program that computes on this host costs, to compare with.
+COMPUTES = {"computes": 'print("floods", flush=True)\nwhile True: pass\n'}
 
 
 @contextmanager
 def flood(lab: Lab, kind: str) -> Iterator[None]:
     """The lab's second user floods the socket that everybody can reach."""
     who = pwd.getpwnam(lab.users[1])
+    script, socket = (FLOODS | COMPUTES)[kind], lab.dir / "coloc" / "colocd.sock"
     flooding = subprocess.Popen(
-        ["/usr/bin/python3", "-c", FLOODS[kind], str(lab.dir / "coloc" / "colocd.sock")],
+        ["/usr/bin/python3", "-c", script, str(socket)],
         user=who.pw_uid, group=who.pw_gid, extra_groups=[], stdout=subprocess.PIPE, cwd="/",
     )  # fmt: skip
     try:
