@@ -9,6 +9,7 @@ import pwd
 
 from slurm_coloc.adapters import slurm
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.adapters.store.after_answers import AfterAnswers
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError
@@ -20,7 +21,6 @@ from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.place.placement import Placement
 from slurm_coloc.flow.recover.array_tasks import Resizer
 from slurm_coloc.flow.recover.recover import Recoverer
-from slurm_coloc.flow.submit.afterwards import AfterAnswers
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.estimate import Prepare
 from slurm_coloc.flow.submit.tickets import Texts

@@ -41,7 +41,8 @@ def accounts() -> set[str]:
 
 
 def devices() -> set[str]:
-    return {str(path) for path in Path("/dev").glob("nvidia*")}
+    """A folder of devices goes with the last of them, which another lab may have made."""
+    return {str(path) for path in Path("/dev").glob("nvidia*") if not path.is_dir()}
 
 
 def registered() -> set[str]:

@@ -27,7 +27,6 @@ from slurm_coloc.core.slurm.job import NO_DECISION, Mark, comment_with
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, SiteLimits, within
 from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
-from slurm_coloc.flow.submit.afterwards import Afterwards, at_once
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
@@ -37,6 +36,9 @@ from slurm_coloc.flow.submit.tickets import Texts
 log = structlog.get_logger()
 
 Answer = dict[str, str]
+
+#: Does something once the answer has been sent. May raise ColocError: it is not done, ever.
+Afterwards = Callable[[Callable[[], None]], None]
 
 #: of a record, what the log's line tells
 LOGGED = ("uid", "mode", "action", "reason", "shards", "upper_mib")
@@ -66,7 +68,7 @@ class Decider:
         place: Place | None = None,
         texts: Texts | None = None,
         prepare: Prepare = lambda uid, key, packed: None,
-        afterwards: Afterwards = at_once,
+        afterwards: Afterwards = lambda do: do(),
     ) -> None:
         """``place``: adds to a share the GPU that it is pinned to, where GPUs are steered.
         ``texts``: what is known of users' texts; ``prepare``: has one estimated in the background;

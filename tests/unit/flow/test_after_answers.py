@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.adapters.store import Store
+from slurm_coloc.adapters.store import Store, after_answers
+from slurm_coloc.adapters.store.after_answers import AfterAnswers
 from slurm_coloc.config import parse_config
 from slurm_coloc.errors import ColocError
 from slurm_coloc.estimate.request import WARM_UP
-from slurm_coloc.flow.submit import afterwards
-from slurm_coloc.flow.submit.afterwards import AfterAnswers
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.tickets import Texts
 from tests.unit.flow.test_history import SHAPE
@@ -46,7 +45,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr(afterwards, "AGAIN_S", 0.01)
+    monkeypatch.setattr(after_answers, "AGAIN_S", 0.01)
     return Desk(tmp_path)
 
 

@@ -19,14 +19,6 @@ log = structlog.get_logger()
 
 AGAIN_S = 2.0  # between two tries
 
-#: Does something once the answer has been sent. May raise ColocError: it is not done, ever.
-Afterwards = Callable[[Callable[[], None]], None]
-
-
-def at_once(do: Callable[[], None]) -> None:
-    """Before the answer."""
-    do()
-
 
 class AfterAnswers:
     """In their order, on the running loop."""
