@@ -38,6 +38,8 @@ ROWS = 5
 UNKNOWN_CAUSE = "cause unknown: taken for its own need"
 NO_GPU = "not known: its node did not tell the job's GPU (no NVML)"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+#: of a run that has not ended; its node tells at the end what it used
+NOT_YET = "not known yet: it is told at the run's end"
 FENCES = {
     "mig": "a MIG instance holds it",
     "streams": "none: nothing held it to its share",
@@ -94,8 +96,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Job", f"{render.job(run)} of {render.user_name(run['uid'])}: {state} after {lasted}"
     yield "GPU", render.gpu(run)
     yield "Memory", _memory(answer)
-    yield "Fence", _fence(answer)
-    yield "SM activity", _activity(use)
+    yield "Fence", NOT_YET if end_s is None and not answer["events"] else _fence(answer)
+    yield "SM activity", NOT_YET if end_s is None else _activity(use)
     if use["energy_j"] is not None:
         yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
     yield from _dcgm(use["nodes"])
@@ -121,7 +123,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 def _memory(answer: dict[str, Any]) -> str:
     decision, peak = answer["decision"], answer["run"]["peak_mib"]
-    parts = [f"peak {render.gib(peak)} GiB" if peak is not None else "peak not measured"]
+    unmeasured = NOT_YET if answer["run"]["end_s"] is None else "peak not measured"
+    parts = [f"peak {render.gib(peak)} GiB" if peak is not None else unmeasured]
     if decision["memory_mib"] is not None:
         bound = render.gib(decision["upper_mib"])
         parts.append(f"estimate {render.gib(decision['memory_mib'])} GiB, at most {bound}")

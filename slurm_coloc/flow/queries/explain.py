@@ -23,6 +23,7 @@ from slurm_coloc.flow.queries.site import Site
 Answer = dict[str, Any]
 
 LIMITS_S = 3.0  # for the main process' answer
+TELLS_S = 30.0  # the Prolog of a run that has just begun may take so long until it tells
 
 #: fields of each run's time limit that are shown
 STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
@@ -93,8 +94,9 @@ def present(decision: StoredDecision, run: Run, view: JobView | None) -> Answer:
 
 
 def setup_text(run: Run, decision: StoredDecision) -> str:
-    """That the node of a share said nothing at its start; "" where it did, or has not begun."""
-    began = run.node and run.start_s and run.state != "PENDING"
+    """That the node of a share said nothing at its start; "" where it did, or may still."""
+    until_s = run.end_s or time.time() - TELLS_S
+    began = run.node and run.start_s and run.start_s <= until_s and run.state != "PENDING"
     if not began or run.gpu_uuids is not None or not shared(run.tres or "", decision):
         return ""
     return (

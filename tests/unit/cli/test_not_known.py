@@ -2,6 +2,7 @@
 """What people are told of a job is so, or it says that it is not known."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.queries import answers
 from slurm_coloc.flow.queries import report as report_flow
 from slurm_coloc.flow.queries.dispatch import unknown_job
-from slurm_coloc.flow.queries.explain import present
+from slurm_coloc.flow.queries.explain import present, setup_text
 from slurm_coloc.flow.watch.watch import Watcher
 from tests.cluster.jobs import mlp_summary
 from tests.unit.cli.conftest import NOW, OWNER, decision, run_row
@@ -107,6 +108,25 @@ def test_a_node_without_nvml_knows_little(store: Store) -> None:
     assert told["Neighbours"] == "not known: its node did not tell the job's GPU (no NVML)"
     assert told["Speed"].startswith("not known")
     assert told["Fence"].startswith("none") and "took turns" not in told["Fence"]
+
+
+def test_what_a_run_uses_is_known_at_its_end(store: Store) -> None:
+    """The node's record comes with the Epilog; until then nothing is said to be missing."""
+    store.runs.see(run_row(NAME, 5))
+    told = report_lines(store)
+    for name in ("Memory", "SM activity", "Fence"):
+        assert told[name].startswith("not known yet"), told[name]
+    assert "not measured" not in str(told) and "no agent" not in str(told)
+
+
+def test_a_node_has_time_to_tell_of_a_run_that_begins(store: Store) -> None:
+    now_s = time.time()
+    for ago_s, ended, words in ((1, False, ""), (60, False, "told colocd nothing"),
+                                (2, True, "told colocd nothing")):  # fmt: skip
+        start_s = now_s - ago_s
+        row = run_row(NAME, 5, gpu_uuids=None, start_s=start_s, end_s=now_s if ended else None)
+        found = setup_text(row, decision(NAME))
+        assert words in found and bool(found) == bool(words)
 
 
 def test_turns_with_neighbours_that_were_there(store: Store) -> None:
