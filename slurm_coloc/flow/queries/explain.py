@@ -74,7 +74,7 @@ async def explain(site: Site, peer: Peer, message: Answer) -> Answer:
         "slurm_error": trouble,
         "now": present(stored.decision, stored.run, view),
         "binding": bound,
-        "setup": setup_text(stored.run, stored.decision),
+        "setup": setup_text(stored.run, stored.decision, view),
         "next": f"colocd is putting it back into the queue: {stored.recovering}"
         if stored.recovering
         else next_text(site.config, stored.decision, stored.run, view, stored.recovered),
@@ -93,11 +93,12 @@ def present(decision: StoredDecision, run: Run, view: JobView | None) -> Answer:
     return {"tres": tres, "shared": on_share, "shards": shards, "changed": changed}
 
 
-def setup_text(run: Run, decision: StoredDecision) -> str:
+def setup_text(run: Run, decision: StoredDecision, view: JobView | None) -> str:
     """That the node of a share said nothing at its start; "" where it did, or may still."""
-    until_s = run.end_s or time.time() - TELLS_S
-    began = run.node and run.start_s and run.start_s <= until_s and run.state != "PENDING"
-    if not began or run.gpu_uuids is not None or not shared(run.tres or "", decision):
+    began_s = run.start_s if run.node and run.state != "PENDING" else None
+    if not began_s or run.gpu_uuids is not None or not shared(run.tres or "", decision):
+        return ""
+    if view is not None and view.state == "RUNNING" and began_s > time.time() - TELLS_S:
         return ""
     return (
         f"{run.node} told colocd nothing at the start of this run: unless colocd was away then, it"

@@ -120,12 +120,12 @@ def test_what_a_run_uses_is_known_at_its_end(store: Store) -> None:
 
 
 def test_a_node_has_time_to_tell_of_a_run_that_begins(store: Store) -> None:
-    now_s = time.time()
-    for ago_s, ended, words in ((1, False, ""), (60, False, "told colocd nothing"),
-                                (2, True, "told colocd nothing")):  # fmt: skip
-        start_s = now_s - ago_s
-        row = run_row(NAME, 5, gpu_uuids=None, start_s=start_s, end_s=now_s if ended else None)
-        found = setup_text(row, decision(NAME))
+    for ago_s, state, words in (
+        (1, "RUNNING", ""), (60, "RUNNING", "told colocd nothing"),
+        (2, "COMPLETED", "told colocd nothing"),
+    ):  # fmt: skip
+        row = run_row(NAME, 5, gpu_uuids=None, start_s=time.time() - ago_s)
+        found = setup_text(row, decision(NAME), task(5, "", state))
         assert words in found and bool(found) == bool(words)
 
 
