@@ -42,10 +42,12 @@ class AfterAnswers:
                 self._left[0]()
             except sqlite3.IntegrityError as err:  # the job was seen first, and taken over
                 log.warning("record", error=str(err))
-            except sqlite3.Error as err:
+            except sqlite3.DatabaseError as err:
                 self._failed = True
                 log.error("record", error=str(err), result="whole GPUs until it is written")
                 asyncio.get_running_loop().call_later(AGAIN_S, self.run)
                 return
+            except Exception:  # a defect of ours: no second try helps
+                log.exception("record", result="the job's mark tells what was decided")
             self._left.popleft()
         self._failed = False

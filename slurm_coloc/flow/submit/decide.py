@@ -70,10 +70,8 @@ class Decider:
         prepare: Prepare = lambda uid, key, packed: None,
         afterwards: Afterwards = lambda do: do(),
     ) -> None:
-        """``place``: adds to a share the GPU that it is pinned to, where GPUs are steered.
-        ``texts``: what is known of users' texts; ``prepare``: has one estimated in the background;
-        ``afterwards``: records decisions.
-        """
+        """``place``: adds to a share its GPU, where GPUs are steered. ``texts``: what is known of
+        users' texts; ``prepare``: has one estimated in the background. ``afterwards``: records."""
         self._place = place
         self._config = config
         self._rules = rules_of(config)
