@@ -85,6 +85,7 @@ def test_where_the_database_takes_nothing_one_share_is_given_at_most(desk: Desk)
 
 def test_what_no_try_helps_holds_up_nothing(desk: Desk) -> None:
     """A job that was seen first, and taken over by its mark; a defect of ours."""
+
     async def use() -> None:
         done: list[int] = []
         answer = await desk.submit()
