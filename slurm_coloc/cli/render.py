@@ -123,7 +123,7 @@ def share(row: dict[str, Any]) -> str:
         shards = count_of(tres, "shard") or 0
     elif tres or row["action"] != "collocate":
         shards = 0
-    if not shards or (per_gpu and shards >= per_gpu):
+    if not per_gpu or not shards or shards >= per_gpu:  # on 22.05 a whole GPU is all its shards
         return "as submitted" if row["action"] == "asis" else "whole GPU"
     return f"{gib(shards * row['shard_mib'])} of {gib(per_gpu * row['shard_mib'])} GiB"
 

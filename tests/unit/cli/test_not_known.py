@@ -94,6 +94,8 @@ def test_a_mig_device_is_no_whole_gpu() -> None:
     assert share({**row, "tres": "gres/gpu:1g.5gb:1"}) == "MIG 1g.5gb, 4.8 GiB"
     assert share({**row, "tres": "gres/gpu:a100:1"}) == "whole GPU"
     assert share({**row, "tres": "gres/gpu:1"}) == "whole GPU"
+    whole = {**row, "action": "exclusive", "shards_per_gpu": 0, "tres": "gres:shard:39"}
+    assert share(whole) == "whole GPU"  # 22.05
 
 
 def report_lines(store: Store) -> dict[str, str]:
