@@ -113,7 +113,7 @@ def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
     until(lambda: active(lab, 1) > 0.35, 100, "the activity of the second GPU shows")
     waits = submit(me)
     assert lab.job(waits)["JobState"] == "PENDING"
-    until(lambda: "every GPU with room is too busy" in told(me, waits), 10)
+    until(lambda: "every GPU with room is too busy" in told(me, waits), 40, "why it waits is told")
     lab.wait(waits, "RUNNING", timeout=40)
     assert "it has waited long enough" in told(me, waits)
 

@@ -91,8 +91,13 @@ def test_each_component_of_a_heterogeneous_job_has_a_ticket(lab: Lab, tag: str) 
     before = len(lab.log_file("colocd", ".out").read_text())
     done = lab.run(["sbatch", "--hold"], user=user, input=script, check=False)
     assert done.returncode == 0 and "not estimated" not in done.stderr, done.stderr
-    said = lab.log_file("colocd", ".out").read_text()[before:]
-    assert [by for _, by in LOGGED.findall(said)] == ["ticket", "ticket"], said
+
+    def by() -> list[str]:
+        said = lab.log_file("colocd", ".out").read_text()[before:]
+        return [how for _, how in LOGGED.findall(said)]
+
+    until(lambda: len(by()) == 2, 20, "both decisions are in colocd's log")
+    assert by() == ["ticket", "ticket"]
 
 
 @pytest.mark.timeout(180)
