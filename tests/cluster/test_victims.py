@@ -33,8 +33,9 @@ def comes_back(lab: Lab, me: Desk, job_id: int, asked: str) -> None:
     """With the same request, and its model shares as before."""
     run = ended(me, job_id)
     assert (run["outcome"], run["verdict"]) == ("oom-gpu", "requeue-victim")
+    # The gate puts it back again while the other one fills the only GPU.
     found = until(
-        lambda: job if (job := lab.job(job_id))["Restarts"] == "1" else None, 60, "it is put back"
+        lambda: job if int((job := lab.job(job_id))["Restarts"]) else None, 60, "it is put back"
     )
     assert found["TresPerNode"] == asked, "not one shard more"
     told = story(me, job_id)

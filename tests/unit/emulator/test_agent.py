@@ -202,15 +202,15 @@ def test_a_profiler_has_the_counters_to_itself(make_agent: Callable[..., Agent],
     env = {"SLURM_JOB_ID": "70", "COLOC_PROFILING": "1" if sign == "variable" else ""}
     # a slurmstepd's child is what the user started; here it is a shell of that name
     words = ["60"] if sign == "program" else ["-c", "sleep 60; true"]
+    counters = ("dcgmi", "dmon", "-e", "1002", "-c", "1")
     with subprocess.Popen([program, *words], env=env, start_new_session=True) as profiler:
         try:
             agent.until(lambda: "job 70" in agent.record(70)["why"].get("smact", ""), "paused")
-            told = agent.node.tool("dcgmi", "dmon", "-e", "1002", "-c", "1").stdout
-            assert "N/A" in told
+            # The record tells it a moment before the counters are let go.
+            agent.until(lambda: "N/A" in agent.node.tool(*counters).stdout, "the counters are free")
         finally:
             os.killpg(profiler.pid, signal.SIGKILL)
     agent.until(lambda: "smact" not in agent.record(70)["why"], "resumed")
-    counters = ("dcgmi", "dmon", "-e", "1002", "-c", "1")
     agent.until(lambda: "N/A" not in agent.node.tool(*counters).stdout, "the counters are back")
     assert uuid == agent.record(70)["gpus"][0]["uuid"]
 
