@@ -26,6 +26,7 @@ from slurm_coloc.adapters.link.fair_threads import FairThreads
 from slurm_coloc.adapters.link.flood import DROP_S, Dropped, detach
 from slurm_coloc.adapters.link.munge import Credential, Munge, MungeError
 from slurm_coloc.core.peer import Connections, Peer
+from slurm_coloc.core.rates import LogLimit
 from slurm_coloc.core.slurm.hosts import address
 from slurm_coloc.errors import ConfigError
 
@@ -72,7 +73,7 @@ class LinkServer:
         self._known: Places[Task] = Places(WAITING, WAITING_A_HOST)
         self._connections = Connections(trusted)
         self._tasks: set[Task] = set()
-        self._logged_s, self._unlogged = 0.0, 0
+        self._logged = LogLimit(LOG_EVERY_S)
 
     async def start(self) -> None:
         """Bind and listen; raises ConfigError."""
@@ -207,12 +208,9 @@ class LinkServer:
 
     def _log(self, host: str, error: str) -> None:
         """A line in the log, one in a second: nobody may fill the disk from outside."""
-        now = time.monotonic()
-        if now - self._logged_s >= LOG_EVERY_S:
-            log.warning("link", address=host, error=error, untold=self._unlogged)
-            self._logged_s, self._unlogged = now, 0
-        else:
-            self._unlogged += 1
+        untold = self._logged.take("link", time.monotonic())
+        if untold is not None:
+            log.warning("link", address=host, error=error, untold=untold)
 
     async def _hello(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, one: Origin
