@@ -9,8 +9,8 @@ has a lab of its own, so that none waits for another's breaker or queue:
     none     a Slurm that knows nothing of slurm-coloc
     empty    SPANK plugin loaded, job_submit.lua with two empty functions
     without  all of slurm-coloc, jobs without --coloc
-    cold     as without, each job after another program has computed for 50 ms, as the estimate of a
-             new text does for 20: how much slurmctld's own work takes longer so, on few cores
+    cold     as without, each job after a short Python program, as a new text's estimate is one: how
+             much longer slurmctld's own work takes so, on few cores
     with     all of slurm-coloc, jobs with --coloc and always the same text
     new      as with, each job with a text that colocd has never seen
     dead     as with, colocd killed
