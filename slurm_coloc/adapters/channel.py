@@ -53,12 +53,14 @@ class Channel:
         if len(self._waiting) >= AT_ONCE:
             raise ColocError("busy: colocd has too many requests under way", "busy")
         self._next += 1
-        number, answer = self._next, asyncio.get_running_loop().create_future()
+        number = self._next
+        answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
             if not self._put({"id": number, "op": op, "with": fields}):
                 raise DaemonUnreachable(f"{op}: the other process of colocd does not take requests")
-            return await asyncio.wait_for(answer, deadline_s)
+            async with asyncio.timeout(deadline_s):
+                return await answer
         except TimeoutError:
             text = f"{op}: the other process of colocd gave no answer within {deadline_s:g} s"
             raise DaemonUnreachable(text) from None

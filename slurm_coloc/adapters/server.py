@@ -254,7 +254,7 @@ class Server:
         try:
             most = MAX_LINE if peer.uid in self._trusted else USERS_LINE
             reader, writer = await asyncio.open_unix_connection(sock=conn, limit=most)
-            while line := await asyncio.wait_for(reader.readline(), IDLE_S):
+            while line := await _line(reader):
                 if not await self._respond(writer, peer, await self._answer(peer, line)):
                     break
         except (TimeoutError, OSError, ValueError):
@@ -275,7 +275,8 @@ class Server:
         self._unsent += size
         try:
             writer.write(answer)
-            await asyncio.wait_for(writer.drain(), IDLE_S)
+            async with asyncio.timeout(IDLE_S):
+                await writer.drain()
         finally:
             self._unsent -= size
         return True
@@ -285,3 +286,9 @@ def _peer(conn: socket.socket) -> Peer:
     raw = conn.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", raw)
     return Peer(uid=uid & 0xFFFFFFFF, pid=pid)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """The next line; raises TimeoutError."""
+    async with asyncio.timeout(IDLE_S):
+        return await reader.readline()

@@ -99,7 +99,8 @@ class Daemon:
         """Wait up to FIRST_SHAPE_S for the cluster's shape before the first answer; a slurmctld
         that does not answer is not waited for longer."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.parts.cluster.answered.wait(), FIRST_SHAPE_S)
+            async with asyncio.timeout(FIRST_SHAPE_S):
+                await self.parts.cluster.answered.wait()
         if self.parts.cluster.shape is None:
             log.warning("refresh", result="jobs get whole GPUs until Slurm has answered")
 

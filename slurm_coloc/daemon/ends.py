@@ -30,7 +30,8 @@ class Ends:
         goes_on = report.checkpoint is not None and report.checkpoint.goes_on
         if goes_on or (report.evidence is not None and report.evidence.oom):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(polled.wait(), ANSWER_S)
+                async with asyncio.timeout(ANSWER_S):
+                    await polled.wait()
 
     def poll(self, job_id: int) -> asyncio.Event:
         """Check a job until it has left COMPLETING. The event is set when its recovery has begun,

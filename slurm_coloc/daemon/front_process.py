@@ -180,7 +180,8 @@ class FrontProcess:
             await channel.call("stop", END_S)
         self._drop()
         try:
-            await asyncio.wait_for(process.wait(), END_S)
+            async with asyncio.timeout(END_S):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

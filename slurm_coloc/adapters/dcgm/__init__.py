@@ -39,7 +39,8 @@ class Dcgmi:
         except OSError as err:
             return False, err.strerror or ""
         try:
-            out, _ = await asyncio.wait_for(child.communicate(), COMMAND_S)
+            async with asyncio.timeout(COMMAND_S):
+                out, _ = await child.communicate()
         except TimeoutError:
             return False, f"no answer within {COMMAND_S:g} s"
         finally:

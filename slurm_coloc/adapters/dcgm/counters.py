@@ -147,7 +147,8 @@ class Dcgm:
         last = ""
         while True:
             try:
-                line = await asyncio.wait_for(child.stdout.readline(), 30.0)
+                async with asyncio.timeout(30.0):
+                    line = await child.stdout.readline()
             except TimeoutError:
                 return "DCGM: dcgmi dmon prints nothing"
             except ValueError:

@@ -43,7 +43,8 @@ class Links:
         DaemonUnreachable."""
         begin = time.monotonic()
         try:
-            await asyncio.wait_for(self._slots.acquire(), within_s / 2)
+            async with asyncio.timeout(within_s / 2):
+                await self._slots.acquire()
         except TimeoutError:
             raise ColocError(f"{MOST} requests are under way", "busy") from None
         task = asyncio.create_task(self._exchange(request))

@@ -175,7 +175,8 @@ class LinkServer:
             return
         uid: int | None = None
         try:
-            peer, session = await asyncio.wait_for(self._hello(reader, writer, host, one), HELLO_S)
+            async with asyncio.timeout(HELLO_S):
+                peer, session = await self._hello(reader, writer, host, one)
             self._authenticated(one)
             if not self._connections.enter(peer.uid):
                 writer.write(frames.refused("busy", "too many connections of this user"))
@@ -234,10 +235,17 @@ class LinkServer:
         peer: Peer,
         session: frames.Session,
     ) -> None:
-        while line := await asyncio.wait_for(reader.readline(), IDLE_S):
+        while line := await _line(reader):
             answer = await self._answer(peer, session.open(line))
             writer.write(session.seal(answer.rstrip(b"\n")))
-            await asyncio.wait_for(writer.drain(), IDLE_S)
+            async with asyncio.timeout(IDLE_S):
+                await writer.drain()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """The next line; raises TimeoutError."""
+    async with asyncio.timeout(IDLE_S):
+        return await reader.readline()
 
 
 async def _listeners(host: str, port: int) -> list[socket.socket]:

@@ -34,7 +34,8 @@ class Link:
     async def open(cls, target: str, me: Me) -> "Link":
         """Connect to ``host:port``; raises DaemonUnreachable."""
         try:
-            return await asyncio.wait_for(cls._open(target, me), OPEN_S)
+            async with asyncio.timeout(OPEN_S):
+                return await cls._open(target, me)
         except TimeoutError:
             raise DaemonUnreachable(f"{target}: no answer within {OPEN_S:g} s") from None
         except (OSError, ValueError, frames.ProtocolError, MungeError) as err:
@@ -64,7 +65,8 @@ class Link:
         """Send a request's JSON as it stands, return the answer; raises DaemonUnreachable."""
         try:
             self._writer.write(self._seal(text))
-            line = await asyncio.wait_for(self._reader.readline(), ANSWER_S)
+            async with asyncio.timeout(ANSWER_S):
+                line = await self._reader.readline()
             if not line:
                 raise frames.ProtocolError("the connection was closed")
             return frames.read_answer(self._unseal(line))
@@ -129,7 +131,8 @@ class UnixLink(Link):
         """``trusted``: uids that colocd may run as. Raises DaemonUnreachable."""
         try:
             opening = asyncio.open_unix_connection(path, limit=2**20)
-            reader, writer = await asyncio.wait_for(opening, OPEN_S)
+            async with asyncio.timeout(OPEN_S):
+                reader, writer = await opening
         except (OSError, TimeoutError) as err:
             text = f"{path}: {words(err) or 'no answer in time'}: {HINT}"
             raise DaemonUnreachable(text) from err

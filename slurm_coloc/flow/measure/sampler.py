@@ -168,7 +168,8 @@ class Sampler:
         """Sleep; what the driver reports meanwhile is noted at once."""
         while (left_s := until_s - time.monotonic()) > 0:
             try:
-                await asyncio.wait_for(self._xid.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._xid.wait()
             except TimeoutError:
                 return
             self._xid.clear()

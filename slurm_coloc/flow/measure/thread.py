@@ -39,7 +39,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._running = loop.create_future()
         self._todo.put((what, loop, self._running))
-        result: T = await asyncio.wait_for(asyncio.shield(self._running), limit_s)
+        async with asyncio.timeout(limit_s):
+            result: T = await asyncio.shield(self._running)
         return result
 
 

@@ -76,7 +76,8 @@ class Relay:
                         log.warning("no socket for hooks", error=text)
                     logged = text
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), CHECK_S)
+                    async with asyncio.timeout(CHECK_S):
+                        await self._changed.wait()
                 self._changed.clear()
         finally:
             if server:
@@ -122,7 +123,8 @@ class Relay:
                 await self._answer(reader, writer)
             except ColocError as err:
                 _write(writer, error={"code": err.code, "message": err.message[:200]})
-            await asyncio.wait_for(writer.drain(), READ_S)
+            async with asyncio.timeout(READ_S):
+                await writer.drain()
         except (TimeoutError, OSError, ValueError, RecursionError):
             pass  # the hook has ended, or is none
         except Exception as err:  # the hook goes its own way
@@ -135,7 +137,8 @@ class Relay:
         """Answer one hook; raises ColocError, also of links, with what it is told."""
         if self._hooks > HOOKS:
             raise ColocError(f"{HOOKS} hooks are connected", "busy")
-        message = json.loads(await asyncio.wait_for(reader.readline(), READ_S))
+        async with asyncio.timeout(READ_S):
+            message = json.loads(await reader.readline())
         request, within_ms = self._checked(message)
         if self._links is None:
             raise ColocError("no link to colocd", "no-link")

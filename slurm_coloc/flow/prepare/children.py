@@ -57,7 +57,8 @@ class Children:
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await self._ready.wait()
         return self._ready.is_set()
 
     async def run(self, packed: str, given: Mapping[str, Any]) -> Any:

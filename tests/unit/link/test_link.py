@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from slurm_coloc.adapters.link import frames, server
 from slurm_coloc.adapters.link.client import Me, NetWire
 from slurm_coloc.adapters.link.munge import Munge, MungeError
-from slurm_coloc.adapters.link.stream import Link
+from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.core.peer import MAX_A_USER
 from slurm_coloc.errors import DaemonUnreachable
 
@@ -245,3 +245,29 @@ def test_what_the_hooks_import() -> None:
     argv = [sys.executable, "-c", code, *heavy]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+class Written:
+    """A writer that takes everything."""
+
+    def write(self, data: bytes) -> None:
+        pass
+
+
+def test_an_exchange_that_is_cancelled_with_its_answer_ends() -> None:
+    """Whatever turn of the loop the cancellation comes in: a link that went on would be an agent
+    that systemd has to kill."""
+
+    async def cancelled_after(turns: int) -> bool:
+        reader = asyncio.StreamReader()
+        link = UnixLink("x", reader, cast(asyncio.StreamWriter, Written()))
+        task = asyncio.create_task(link.exchange(b"{}"))
+        await asyncio.sleep(0.01)
+        reader.feed_data(b'{"ok": true}\n')
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        wanted = task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled() == wanted
+
+    assert all(asyncio.run(cancelled_after(turns)) for turns in range(8))
