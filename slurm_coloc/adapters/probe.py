@@ -77,7 +77,9 @@ def lua_broken(path: Path) -> str:
         return ""
     try:
         done = subprocess.run(
-            [lua, "-e", "assert(loadfile(arg[1]))", "-", str(path)],
+            # Lua 5.1 has no `arg` yet when it runs -e.
+            [lua, "-e", "assert(loadfile(os.getenv('SCRIPT')))"],
+            env={"SCRIPT": str(path)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc doctor --rollout without Slurm: what it refuses, and the order of the steps."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,3 +203,14 @@ def test_the_agent_tells_what_is_there(tmp_path: Path) -> None:
 )
 def test_what_an_agent_may_not_tell(told: object) -> None:
     assert read_setup(told) is None
+
+
+@pytest.mark.skipif(not shutil.which("lua5.1"), reason="no lua5.1 on this machine")
+@pytest.mark.parametrize(
+    ("text", "broken"), [("return 0\n", ""), ("function (\n", "expected near")]
+)
+def test_a_script_is_read_by_lua(tmp_path: Path, text: str, broken: str) -> None:
+    path = tmp_path / "job_submit.lua"
+    path.write_text(text)
+    said = probe.lua_broken(path)
+    assert broken in said and bool(broken) == bool(said)
