@@ -55,7 +55,7 @@ TESTS = $(wildcard tests/unit tests/contract tests/cluster)
 
 .PHONY: test
 test: setup ## unit, contract, and real Slurm daemons (needs root or sudo); a quarter of an hour on 2 cores
-	@etc/setup/packages limits
+	@etc/setup/packages limits pages
 	@echo "test: $(TESTS) with Slurm $$(PATH=$$PATH:/usr/sbin slurmctld -V | cut -d' ' -f2), $$($(PY) --version)"
 	$(AS_TEST) $(PYTEST) --durations=8 -n $(JOBS) $(TESTS) $(ARGS)
 
@@ -188,10 +188,27 @@ lint: .venv ## ruff, mypy --strict, codespell, clang-format, shellcheck, luachec
 lock: ## etc/requirements.lock: the packages that an installation of today consists of, with their hashes
 	@etc/setup/lock
 
+# The suites are bookworm, trixie and sid: SUITES=trixie for one.
+SUITES ?= bookworm trixie sid
+
+.PHONY: packages
+packages: ## .deb files for Debian bookworm, trixie and sid, each built in a container, into build/packages (SUITES=)
+	@echo 'packages: $(SUITES)'
+	docker/packages $(SUITES)
+
+.PHONY: packages-test
+packages-test: export SLURM := $(SLURM)
+packages-test: .venv ## those packages on four hosts with systemd in Docker: install, observe, share, leave, purge (SLURM=trixie|sid)
+	@docker/packages $(SLURM)
+	docker/install test $(ARGS)
+
 .PHONY: docs
 docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and fails on a wrong link
 	@$(PY) -c 'import mkdocs' 2>/dev/null || $(PY) -m pip install -q --disable-pip-version-check -e '.[docs]'
-	$(PY) -m slurm_coloc.cli.pages docs/reference
+	$(PY) -m slurm_coloc.cli.texts.pages docs/reference
+	$(PY) -m slurm_coloc.cli.texts.manual >etc/man/coloc.1
+	$(PY) -m slurm_coloc.cli.texts.manual_conf >etc/man/coloc.toml.5
+	$(PY) -m slurm_coloc.cli.texts.completion etc/completions
 	$(PY) -m mkdocs build --strict --quiet -f .mkdocs.yml
 	echo 'docs: build/docs/index.html'
 

@@ -14,13 +14,14 @@ import os
 import random
 import signal
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import structlog
 
 from slurm_coloc import __version__
-from slurm_coloc.adapters import hookenv, notify, spool
+from slurm_coloc.adapters import hookenv, notify, slurmconf, spool
 from slurm_coloc.adapters.link.client import Me
 from slurm_coloc.adapters.link.links import Opening
 from slurm_coloc.adapters.link.stream import Link, UnixLink
@@ -207,4 +208,15 @@ def serve(config: Path | None, node: str | None) -> None:
     """Run the agent in the foreground; raises ConfigError where it cannot start."""
     environ = {**os.environ, **({"COLOC_CONFIG": str(config)} if config else {})}
     name = node or os.environ.get("COLOC_NODE") or os.uname().nodename.partition(".")[0]
-    asyncio.run(_until_stopped(Agent(hookenv.read_settings(environ), name)))
+    asyncio.run(_until_stopped(Agent(_settings(environ), name)))
+
+
+def _settings(environ: Mapping[str, str]) -> hookenv.HookSettings:
+    """The settings; of a host without coloc.toml slurm.conf tells where colocd is."""
+    settings = hookenv.read_settings(environ)
+    if "COLOC_CONFIG" in environ or hookenv.DEFAULT_CONFIG.exists():
+        return settings
+    return settings._replace(
+        controllers=slurmconf.controllers(environ),
+        slurm_user=slurmconf.slurm_user(environ) or settings.slurm_user,
+    )

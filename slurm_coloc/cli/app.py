@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": "explain",
     "report": "report",
     "config": "configcmd",
+    "init": "init",
     "doctor": "doctor",
     "replay": "replay",
     "limits": "limits",

@@ -8,8 +8,9 @@ import typer
 from pydantic import ValidationError
 
 from slurm_coloc.admin.doctor.sharing import sharing_errors
-from slurm_coloc.cli import reference, render
+from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
+from slurm_coloc.cli.texts import reference
 from slurm_coloc.config import config_path, load_config
 from slurm_coloc.errors import ConfigError
 

@@ -7,8 +7,10 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
+from slurm_coloc.admin.doctor.network import colocd_on_another_host
 from slurm_coloc.admin.leave import Facts, State, run, steps
 from slurm_coloc.admin.leave.plan import Step
+from slurm_coloc.admin.leave.undo import take_back
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson, ConfigFile
 from slurm_coloc.config import load_config
@@ -32,6 +34,13 @@ def register(app: typer.Typer) -> None:
         config: ConfigFile = None,
         yes: bool = typer.Option(False, "--yes", help="Do what can be done from here."),
         dry_run: bool = typer.Option(False, "--dry-run", help="Only show it (the default)."),
+        edit: list[str] = typer.Option(
+            [],
+            "--edit",
+            metavar="FILE",
+            help="With --yes: take back what coloc init wrote into this file of this host"
+            " (slurm.conf, gres.conf, plugstack.conf, job_submit.lua); may be given several times.",
+        ),
         wait: bool = typer.Option(False, "--wait", help="With --yes: until no job has shards."),
         as_json: AsJson = False,
     ) -> None:
@@ -40,30 +49,36 @@ def register(app: typer.Typer) -> None:
         Run it on slurmctld's host as root. --yes switches slurm-coloc off and turns the jobs that
         wait for shards, held ones too, into jobs for whole GPUs. Running shares are waited for.
         Then it names the lines to take out of slurm.conf, gres.conf and plugstack.conf, and in
-        which order. Each step is found from what Slurm shows: stop it at any point and run it
+        which order. --edit puts a file of this host back as it was before `coloc init`, when its
+        turn has come. Each step is found from what Slurm shows: stop it at any point and run it
         again. It ends with 0 when nothing is left to do, else with 1.
         """
         set_up_log("logfmt")
         if yes and dry_run:
             raise UsageFault("--yes and --dry-run exclude each other")
-        if wait and not yes:
-            raise UsageFault("--wait goes with --yes")
+        if (wait or edit) and not yes:
+            raise UsageFault("--wait and --edit go with --yes")
         loaded = load_config(config)
 
         def say(line: str) -> None:
             typer.echo(line, err=True)
 
+        # The switch and the queue belong to slurmctld's host; here it is about this host's files.
+        yes = yes and not (edit and colocd_on_another_host(loaded))
         facts = run(loaded, say, yes=yes)
         while wait and _busy(facts):
             time.sleep(POLL_S)
             facts = run(loaded, say, yes=True)
+        taken = list(take_back(edit, facts)) if edit else []
+        for _, text in taken:
+            say(text)
         found = steps(facts)
         if as_json:
             done = all(step.state is State.DONE for step in found)
             render.print_json({"done": done, "steps": [asdict(step) for step in found]})
         else:
             _show(found, yes)
-        if any(step.state is not State.DONE for step in found):
+        if any(step.state is not State.DONE for step in found) or not all(ok for ok, _ in taken):
             raise typer.Exit(1)
 
 

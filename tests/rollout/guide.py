@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of docs/admin/install.md, as the admin of these hosts takes them."""
+"""The steps of docs/admin/install-by-hand.md, as the admin of these hosts takes them."""
 
 from tests.rollout.hosts import (
     CONTROLLER,

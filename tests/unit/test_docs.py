@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from slurm_coloc.cli import app, manual
+from slurm_coloc.cli import app
+from slurm_coloc.cli.texts import manual
 from slurm_coloc.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_coloc.adapters import probe
+from slurm_coloc.adapters import probe, sitefile
 from slurm_coloc.adapters.slurm import SlurmClient, connect
 from slurm_coloc.admin import limits_applied
 from slurm_coloc.admin.doctor.colocd import Answer, read_status
@@ -63,7 +63,17 @@ async def read(config: Config, slurm: SlurmClient | None = None) -> Facts:
         linked=tuple(row["node"] for row in linked),
         offering=tuple(row["node"] for row in linked if _offers(row)),
         controllers=len(slurm_conf.values(conf, "SlurmctldHost")),
+        hook_in_force="lua" in slurm_conf.words(conf, "JobSubmitPlugins"),
+        script_is_ours=_made_by_init(place.parent / "job_submit.lua"),
     )
+
+
+def _made_by_init(script: Path) -> bool:
+    try:
+        change = sitefile.changes().get(str(script))
+    except ColocError:
+        return True
+    return change is not None and change.new
 
 
 def _work(status: Answer) -> int | None:

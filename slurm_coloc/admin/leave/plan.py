@@ -54,7 +54,8 @@ class Shares:
 class Facts:
     """``off``: the off file says "leave"; ``work``: recoveries that colocd has begun, None where it
     does not answer; ``edits``: lines of slurm.conf to change, each with what it becomes ("" for
-    nothing); ``others``: lines of the other files; ``in_force``: what of ours slurmctld runs."""
+    nothing); ``node_edits``: of the other files; ``in_force``: what of shards slurmctld runs;
+    ``hook_in_force``: it calls job_submit.lua, ``script_is_ours``: which is our sample."""
 
     off: bool
     off_file: str
@@ -68,6 +69,8 @@ class Facts:
     linked: tuple[str, ...] = ()
     offering: tuple[str, ...] = ()
     controllers: int = 1
+    hook_in_force: bool = False
+    script_is_ours: bool = False
 
 
 def shares_of(views: Iterable[JobView]) -> Shares:

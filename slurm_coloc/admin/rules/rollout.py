@@ -18,10 +18,10 @@ from slurm_coloc.core.slurm.cluster import NodeShape
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 
 SHOWN = 8  # names of nodes or jobs
-AGENT = "systemctl enable --now slurm-coloc-agent there (docs/admin/install.md, step 2)"
+AGENT = "systemctl enable --now slurm-coloc-agent there (docs/admin/install-by-hand.md, step 2)"
 NODE_FIRST = (
     "on that node first: gres.conf with the shards, slurm.conf with GresTypes=gpu,shard and this"
-    " NodeName line, then restart slurmd (install.md, step 3); slurmctld last"
+    " NodeName line, then restart slurmd (install-by-hand.md, step 3); slurmctld last"
 )
 
 
@@ -101,7 +101,7 @@ def _files(site: Site) -> Iterator[Finding]:
     name, told = "rollout-files", [node for node in site.nodes if node.linked and node.told]
     lacking = [text for node in told if (text := lacks(node, site.release))]
     if lacking:
-        todo = "install.md, step 1 and 3: until then shares there are neither fenced nor measured"
+        todo = "install-by-hand.md, steps 1, 3: until then shares there have no fence and no record"
         yield Finding(name, Status.WARN, "; ".join(lacking[:SHOWN]), todo)
     elif told:
         yield Finding(name, Status.OK, f"plugin and hooks are on {listed(n.name for n in told)}")
@@ -142,7 +142,7 @@ def _starts(conf: ConfFile, site: Site) -> Iterator[Finding]:
     if "lua" in conf.words("JobSubmitPlugins"):
         if site.script is None:
             text = "JobSubmitPlugins=lua without job_submit.lua: slurmctld does not start"
-            todo = "copy job_submit.lua there first (install.md, step 4)"
+            todo = "copy job_submit.lua there first (install-by-hand.md, step 4)"
             yield Finding(name, Status.FAIL, text, todo)
         elif site.broken:
             todo = "correct it first: slurmctld does not start with it"

@@ -13,10 +13,10 @@ from typing import Annotated, Any, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from slurm_coloc.cli.reference import bounds, option_of, type_of
 from slurm_coloc.cli.simulate.answer import answer
 from slurm_coloc.cli.simulate.given import keys, scenario_of, tables
 from slurm_coloc.cli.simulate.request import request_of
+from slurm_coloc.cli.texts.reference import bounds, option_of, type_of
 
 OUT = "Scenario and output"
 SCENARIO = typer.Option(

@@ -11,8 +11,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from slurm_coloc.cli.reference import option_of, type_of
 from slurm_coloc.cli.simulate.scenario import Scenario
+from slurm_coloc.cli.texts.reference import option_of, type_of
 from slurm_coloc.config.base import Section
 from slurm_coloc.errors import UsageFault
 

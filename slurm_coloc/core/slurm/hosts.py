@@ -17,6 +17,11 @@ def address(text: str) -> tuple[str, int]:
     return found[1] or found[2] or "", port
 
 
+def reached_as(name: str) -> str:
+    """How SlurmctldHost is reached: ``ctl1(10.0.0.1)`` by the name in brackets."""
+    return name.rstrip(")").split("(")[-1]
+
+
 def in_nodes(nodes: str, name: str) -> bool:
     """Whether a node list (``n1,gpu[01-08,12]x[1-2]``) contains ``name``. The list is not expanded:
     it may stand for a hundred thousand names."""

@@ -8,8 +8,9 @@ import pwd
 from pathlib import Path
 from typing import Any
 
+from slurm_coloc.adapters import slurmconf
 from slurm_coloc.adapters.link.client import Me, NetWire
-from slurm_coloc.config import Config
+from slurm_coloc.config import Config, config_path
 from slurm_coloc.errors import (
     ColocError,
     ConfigError,
@@ -40,10 +41,12 @@ def call(
     config: Config, op: str, fields: dict[str, Any], deadline_s: float = DEADLINE_S
 ) -> dict[str, Any]:
     """Colocd's answer to ``op``. Raises DaemonUnreachable, or the error that colocd answered."""
-    network = config.network
-    uid = _slurm_uid(config) if network.controllers else 0
-    me = Me(uid, munge_socket=network.munge_socket)
-    return _call(Ways(config.daemon.socket, network.controllers, me), op, deadline_s, fields)
+    controllers = config.network.controllers
+    if not controllers and not config_path().exists():  # a host that nobody has configured
+        controllers = slurmconf.controllers(os.environ)
+    uid = _slurm_uid(config) if controllers else 0
+    me = Me(uid, munge_socket=config.network.munge_socket)
+    return _call(Ways(config.daemon.socket, controllers, me), op, deadline_s, fields)
 
 
 def call_socket(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.cli import reference
+from slurm_coloc.cli.texts import reference
 from slurm_coloc.config import Config, ModeRule, parse_config
 from tests.unit.cli.conftest import Site
 

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command and option is documented, and the manual page is the command line's own."""
+"""Every command and option is documented, and the manual pages are the program's own."""
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from slurm_coloc.cli import manual
 from slurm_coloc.cli.app import COMMANDS, build
+from slurm_coloc.cli.texts import manual, manual_conf
 
 ROOT = Path(__file__).resolve().parents[3]
-MADE_BY = ".venv/bin/python -m slurm_coloc.cli.manual > etc/man/coloc.1"
+MADE_BY = ".venv/bin/python -m slurm_coloc.cli.texts.manual > etc/man/coloc.1"
 
 
 @pytest.fixture
@@ -44,6 +46,24 @@ def test_every_command_that_answers_people_has_json(
 def test_manual_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["coloc"])
     assert (ROOT / "etc/man/coloc.1").read_text() == manual.page(), f"run: {MADE_BY}"
+
+
+def test_the_page_of_the_configuration_is_up_to_date() -> None:
+    made_by = ".venv/bin/python -m slurm_coloc.cli.texts.manual_conf > etc/man/coloc.toml.5"
+    assert (ROOT / "etc/man/coloc.toml.5").read_text() == manual_conf.page(), f"run: {made_by}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "etc/man").iterdir()), ids=lambda path: path.name)
+def test_man_shows_each_page_without_a_warning(page: Path) -> None:
+    if shutil.which("groff") is None:
+        pytest.skip("no groff on this machine")
+    text = page.read_text()
+    if text.startswith(".so "):
+        assert (page.parent / Path(text.split()[1]).name).is_file()
+        return
+    words = ["groff", "-man", "-ww", "-Tascii", "-z", str(page)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_roff_is_escaped() -> None:

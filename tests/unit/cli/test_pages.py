@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.cli import pages
 from slurm_coloc.cli.app import COMMANDS
+from slurm_coloc.cli.texts import pages
 from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.cli.reference import option_of
 from slurm_coloc.cli.simulate.given import keys, scenario_of
 from slurm_coloc.cli.simulate.request import request_of
+from slurm_coloc.cli.texts.reference import option_of
 from slurm_coloc.core.place.placing import Conditions
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.sim.setting import Recovery, Setting

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference, made from the code: python -m slurm_coloc.cli.pages docs/reference"""
+"""docs/reference, made from the code: python -m slurm_coloc.cli.texts.pages docs/reference"""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,9 +8,9 @@ from typing import Any
 
 from typer.main import get_command
 
-from slurm_coloc.cli import manual, reference
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.simulate import given
+from slurm_coloc.cli.texts import manual, reference
 from slurm_coloc.cli.tries import NEXT, STAYS
 from slurm_coloc.core.decide.decision import TEXTS, Action
 from slurm_coloc.core.gpu.fence import FenceLevel
@@ -18,7 +18,7 @@ from slurm_coloc.core.place.steering.snapshot import Why
 from slurm_coloc.core.recover.next_try import Verdict
 from slurm_coloc.core.recover.outcome import WHOSE, Outcome
 
-MADE_BY = "python -m slurm_coloc.cli.pages docs/reference"
+MADE_BY = "python -m slurm_coloc.cli.texts.pages docs/reference"
 HEAD = f"""\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Made by {MADE_BY} (make docs); edit the code instead. -->

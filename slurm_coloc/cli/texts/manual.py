@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""coloc(1) made from the command line: python -m slurm_coloc.cli.manual > etc/man/coloc.1"""
+"""coloc(1) made from the command line: python -m slurm_coloc.cli.texts.manual > etc/man/coloc.1"""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from slurm_coloc.cli.app import build
 
 HEAD = """\
 .\\" SPDX-License-Identifier: Apache-2.0
-.\\" Made by python -m slurm_coloc.cli.manual; edit the help texts in slurm_coloc/cli instead.
+.\\" Made by python -m slurm_coloc.cli.texts.manual; edit the help texts in slurm_coloc/cli instead.
 .TH COLOC 1 "" "slurm-coloc" "User Commands"
 .SH NAME
 coloc \\- GPU sharing for deep\\-learning training on Slurm

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made by python -m slurm_coloc.cli.texts.completion etc/completions; edit slurm_coloc/cli instead.
+_coloc() {
+  local current=${COMP_WORDS[COMP_CWORD]} command='' word words=''
+  COMPREPLY=()
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$command $word" in
+      ' estimate' | \
+      ' summarize' | \
+      ' calibrate' | \
+      ' serve' | \
+      ' agent' | \
+      ' jobs' | \
+      ' gpus' | \
+      ' history' | \
+      ' explain' | \
+      ' report' | \
+      ' init' | \
+      ' doctor' | \
+      ' replay' | \
+      ' limits' | \
+      ' leave' | \
+      ' simulate' | \
+      ' config' | \
+      'config check' | \
+      'config show' | \
+      ' mig' | \
+      'mig plan' | \
+      'mig gres' | \
+      ' lab' | \
+      'lab up' | \
+      'lab down' | \
+      'lab status')
+        command=${command:+$command }$word
+        ;;
+    esac
+  done
+  case $command in
+    '') words='estimate summarize calibrate serve agent jobs gpus history explain report init doctor replay limits leave simulate config mig lab' ;;
+    'estimate') words='--batch-size --seq-len --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --alloc-conf --level --estimator --jsonl --json' ;;
+    'summarize') words='--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout' ;;
+    'calibrate') words='--gpu --device --python --out --dry-run --json' ;;
+    'serve') words='--config' ;;
+    'agent') words='--node --config' ;;
+    'jobs') words='--all --user --limit --json' ;;
+    'gpus') words='--json' ;;
+    'history') words='--limit --json' ;;
+    'explain') words='--json' ;;
+    'report') words='--days --json' ;;
+    'init') words='--config --share --apply --edit --role --dry-run --json' ;;
+    'doctor') words='--config --rollout --slurm-conf --json' ;;
+    'replay') words='--json' ;;
+    'limits') words='--apply --dry-run --undo --yes --json' ;;
+    'leave') words='--config --yes --dry-run --edit --wait --json' ;;
+    'simulate') words='--trace --sacct --philly --helios --partition --history --gpus --pool --policy --compare --search --estimator --method --interference --power --runs --seed --plan --no-plan --jobs-per-gpu --share-with --budget --max-slowdown --idle-first --no-idle-first --margin-mib --free-mib --smact-at-most --queue --logs --fence --no-fence --assume-smact --assume-memory --joining --scenario --set --plot --markdown --json' ;;
+    'config') words='check show' ;;
+    'config check') words='--json' ;;
+    'config show') words='--reference --sample --json' ;;
+    'mig') words='plan gres' ;;
+    'mig plan') words='--gpu --gpus --cut --limit --json' ;;
+    'mig gres') words='--gres-conf --node --multiple-files --json --dry-run' ;;
+    'lab') words='up down status' ;;
+    'lab up') words='--name --nodes --machine --users --mode --dir --shard-mib --least-loaded --no-coloc --slurm-conf-extra --dry-run --json' ;;
+    'lab down') words='--name --dry-run --json' ;;
+    'lab status') words='--name --json' ;;
+  esac
+  if [[ $current == -* || $words != -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+  fi
+}
+complete -o default -F _coloc coloc
