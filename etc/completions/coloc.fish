@@ -82,6 +82,7 @@ complete -c coloc -n '__fish_seen_subcommand_from leave' -l config -d 'Configura
 complete -c coloc -n '__fish_seen_subcommand_from leave' -l yes -d 'Do what can be done from here'
 complete -c coloc -n '__fish_seen_subcommand_from leave' -l dry-run -d 'Only show it (the default)'
 complete -c coloc -n '__fish_seen_subcommand_from leave' -l edit -d 'With --yes: take back what coloc init wrote into this file of this host (slurm.conf, gres.conf, plugstack.conf, job_submit.lua); may be given several times'
+complete -c coloc -n '__fish_seen_subcommand_from leave' -l program -d 'With --yes: remove the files that coloc init put here'
 complete -c coloc -n '__fish_seen_subcommand_from leave' -l wait -d 'With --yes: until no job has shards'
 complete -c coloc -n '__fish_seen_subcommand_from leave' -l json -d 'Answer as JSON'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l trace -d 'Trace CSV: job,name,submit_s,gpus,run_s,memory_mib,smact[,user][,X_mib...]'

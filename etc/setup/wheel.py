@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a wheel of slurm-coloc holds beside its modules; pyproject.toml names this class.
 
-`coloc lab` needs the SPANK plugin's source, the Lua and the hooks. In a checkout they lie beside
-the package; a wheel gets copies in slurm_coloc/lab/sources (see slurm_coloc/lab/parts.py).
+`coloc lab` and `coloc init` need the SPANK plugin's source, the Lua, the hooks and the units. In a
+checkout they lie beside the package; a wheel gets copies in slurm_coloc/lab/sources (see
+slurm_coloc/lab/parts.py).
 """
 
 from pathlib import Path
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path("slurm_coloc", "lab", "sources")
 PATTERNS = (
     "etc/*.lua",
+    "etc/systemd/*.service",
     "epilog/coloc-epilog",
     "prolog/coloc-prolog",
     "spank/Makefile",

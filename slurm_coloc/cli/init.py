@@ -58,8 +58,11 @@ def register(app: typer.Typer) -> None:
         found = list(init.steps(host, share))
         refused = init.refused(loaded, host, found)
         done: list[FileStep] = []
-        left = [f"{step.path}: {step.problem or step.why}" for step in found if step.due]
+        lacking = init.lacking(host)
+        left = [f"{path}: a file of slurm-coloc" for path in lacking]
+        left += [f"{step.path}: {step.problem or step.why}" for step in found if step.due]
         if apply and not refused:
+            lacking = init.bring(host) if lacking else []
             done, left = init.apply(found, edit)
             if any(step.path == host.toml for step in done):
                 left += units.restart([init.UNIT[one] for one in host.roles if one in init.UNIT])
@@ -68,10 +71,14 @@ def register(app: typer.Typer) -> None:
             rows = [asdict(one) | {"path": str(one.path), "due": one.due} for one in found]
             render.print_json({
                 "roles": sorted(host.roles), "files": rows, "written": [str(s.path) for s in done],
-                "refused": [asdict(one) for one in refused], "left": left, "commands": commands,
+                "program": [str(path) for path in lacking], "left": left, "commands": commands,
+                "refused": [asdict(one) for one in refused],
             })  # fmt: skip
         else:
             _show(host, found, done, apply)
+            for path in lacking:
+                say = f"{path}: {'put there' if apply else 'missing, a file of slurm-coloc'}"
+                render.console().print(Text(say, style="green" if apply else "bold yellow"))
             _rest(
                 [f"{one.check}: {one.found}. {one.todo}" for one in refused], left, commands, apply
             )
@@ -92,7 +99,8 @@ def _show(host: Host, found: list[FileStep], done: list[FileStep], applied: bool
             title = f"{step.path}: {step.why}"
             console.print(Text(title, style="bold yellow"), soft_wrap=True)
             text = sitefile.difference(step.path, step.old, step.new)
-            console.print(Text(render.plain(text)), soft_wrap=True)
+            for line in text.splitlines():
+                console.print(Text(render.plain(line)), soft_wrap=True)
         else:
             verb = "not written" if applied else "new"
             title = f"{step.path}: {verb}, {len(step.new.splitlines())} lines ({step.why})"

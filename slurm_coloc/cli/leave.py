@@ -7,6 +7,7 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
+from slurm_coloc.adapters import programfiles
 from slurm_coloc.admin.doctor.network import colocd_on_another_host
 from slurm_coloc.admin.leave import Facts, State, run, steps
 from slurm_coloc.admin.leave.plan import Step
@@ -41,6 +42,9 @@ def register(app: typer.Typer) -> None:
             help="With --yes: take back what coloc init wrote into this file of this host"
             " (slurm.conf, gres.conf, plugstack.conf, job_submit.lua); may be given several times.",
         ),
+        program: bool = typer.Option(
+            False, "--program", help="With --yes: remove the files that coloc init put here."
+        ),
         wait: bool = typer.Option(False, "--wait", help="With --yes: until no job has shards."),
         as_json: AsJson = False,
     ) -> None:
@@ -56,15 +60,15 @@ def register(app: typer.Typer) -> None:
         set_up_log("logfmt")
         if yes and dry_run:
             raise UsageFault("--yes and --dry-run exclude each other")
-        if (wait or edit) and not yes:
-            raise UsageFault("--wait and --edit go with --yes")
+        if (wait or edit or program) and not yes:
+            raise UsageFault("--wait, --edit and --program go with --yes")
         loaded = load_config(config)
 
         def say(line: str) -> None:
             typer.echo(line, err=True)
 
         # The switch and the queue belong to slurmctld's host; here it is about this host's files.
-        yes = yes and not (edit and colocd_on_another_host(loaded))
+        yes = yes and not ((edit or program) and colocd_on_another_host(loaded))
         facts = run(loaded, say, yes=yes)
         while wait and _busy(facts):
             time.sleep(POLL_S)
@@ -72,6 +76,9 @@ def register(app: typer.Typer) -> None:
         taken = list(take_back(edit, facts)) if edit else []
         for _, text in taken:
             say(text)
+        if program and not facts.in_force:
+            for path in programfiles.remove():
+                say(f"{path}: removed")
         found = steps(facts)
         if as_json:
             done = all(step.state is State.DONE for step in found)

@@ -14,6 +14,7 @@ from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.role import Part
+from slurm_coloc.flow.cluster.supposed import with_supposed_shards
 from slurm_coloc.flow.nodes import epilog
 from slurm_coloc.flow.nodes.prolog import LaunchMessage, launched, read_launch
 
@@ -45,8 +46,9 @@ class Requests:
         match op:
             case "submit":
                 stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
-                shape, limits = parts.cluster.shape, parts.limits
-                return dict(await parts.decider.submit(message, shape, limits, stale=stale))
+                shape = with_supposed_shards(parts.config, parts.cluster.shape, parts.nodes.live)
+                answer = await parts.decider.submit(message, shape, parts.limits, stale=stale)
+                return dict(answer)
             case "reload":
                 self._reload()
                 return {}

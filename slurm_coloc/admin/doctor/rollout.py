@@ -7,6 +7,7 @@ file that slurmctld would read next. It changes nothing.
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from slurm_coloc.admin.rules import rollout, shard_checks, slurm_conf
 from slurm_coloc.admin.rules.conf_file import parse_conf
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.admin.rules.rollout import NodeSays, Site
-from slurm_coloc.config import Config
+from slurm_coloc.config import Config, ModeRule
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.gres import count_of
 from slurm_coloc.core.slurm.job import JobView
@@ -40,6 +41,8 @@ def examine(config: Config, path: Path | None) -> Iterator[Finding]:
         yield _silent(status)
     found = parse_conf(lines)
     site = _site(conf, shape, views, place.parent / "job_submit.lua", status)
+    on_for = tuple(_rule(one) for one in config.mode.rules if one.mode == "on")
+    site = replace(site, on_for=on_for)
     yield from rollout.checks(found, site)
     yield shard_checks.shard_types(conf, lines)
     yield rollout.next_step(found, site)
@@ -74,6 +77,13 @@ def _site(
         submit_in_force="lua" in slurm_conf.words(conf, "JobSubmitPlugins"),
         mode=str(told.get("mode", "")),
     )
+
+
+def _rule(rule: ModeRule) -> str:
+    """A rule's fields, for people."""
+    parts = [f"{name} {value}" for name in ("partition", "account", "user")
+             if (value := getattr(rule, name))]  # fmt: skip
+    return ", ".join(parts) or "all"
 
 
 def _node(shape: NodeShape, link: dict[str, Any] | None) -> NodeSays:

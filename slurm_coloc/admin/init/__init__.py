@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from slurm_coloc.adapters import probe, sitefile, slurmconf
+from slurm_coloc.adapters import probe, programfiles, sitefile, slurmconf
 from slurm_coloc.adapters.nvml import Missing, Nvml
 from slurm_coloc.admin.doctor import rollout
 from slurm_coloc.admin.doctor.colocd import read_status
@@ -31,15 +31,22 @@ from slurm_coloc.config import Config, config_path
 from slurm_coloc.core.gpu.cards import shards_of
 from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 
-PACKAGE = Path(__file__).resolve().parents[2]
-#: where our samples are: by a package, in a wheel, in a checkout
-SAMPLES = (
-    Path("/usr/share/slurm-coloc"),
-    PACKAGE / "lab" / "sources" / "etc",
-    PACKAGE.parent / "etc",
-)
+#: where our samples are: by a package, in a wheel or a checkout
+SAMPLES = (Path("/usr/share/slurm-coloc"), programfiles.SOURCES / "etc")
 
-__all__ = ["UNIT", "FileStep", "Host", "Role", "afterwards", "apply", "read", "refused", "steps"]
+__all__ = [
+    "UNIT",
+    "FileStep",
+    "Host",
+    "Role",
+    "afterwards",
+    "apply",
+    "bring",
+    "lacking",
+    "read",
+    "refused",
+    "steps",
+]
 
 
 def read(config: Config, given: Collection[Role] = ()) -> Host:
@@ -125,6 +132,25 @@ def refused(config: Config, host: Host, found: Sequence[FileStep]) -> list[Findi
         bad = [one for one in rollout.examine(config, Path(file.name)) if one.status is Status.FAIL]
     # init itself writes it before slurm.conf.
     return [one for one in bad if one.check != "rollout-submit" or host.files.get(host.submit)]
+
+
+def lacking(host: Host) -> list[Path]:
+    """Files of the program that a package would have brought to this host."""
+    return programfiles.missing(host.roles, _plugin_dir(host))
+
+
+def bring(host: Host) -> list[Path]:
+    """Put them there; raises ConfigError."""
+    return programfiles.install(host.roles, _plugin_dir(host))
+
+
+def _plugin_dir(host: Host) -> Path:
+    """Where Slurm has its plugins: by slurm.conf, else where packages have them."""
+    named = host.parsed.value("PluginDir").split(":")[0]
+    if named:
+        return Path(named)
+    usual = [*sorted(Path("/usr/lib").glob("*/slurm-wlm")), Path("/usr/lib64/slurm")]
+    return next((path for path in usual if path.is_dir()), Path("/usr/lib/slurm"))
 
 
 def apply(found: Sequence[FileStep], named: Collection[str]) -> tuple[list[FileStep], list[str]]:

@@ -53,7 +53,7 @@ class Site:
     """What slurmctld and its host say. ``shares``: jobs that hold shards or wait for them;
     ``script``: text of job_submit.lua, None where there is none; ``broken``: why Lua cannot read
     it, "" where it can or nobody can tell; ``types_in_force``: GresTypes of slurmctld; ``mode``:
-    colocd's, "" where it is away."""
+    colocd's, "" where it is away; ``on_for``: what rules of coloc.toml switch it on for."""
 
     release: str
     nodes: tuple[NodeSays, ...]
@@ -63,6 +63,7 @@ class Site:
     types_in_force: frozenset[str] = frozenset()
     submit_in_force: bool = False
     mode: str = ""
+    on_for: tuple[str, ...] = ()
 
 
 def checks(conf: ConfFile, site: Site) -> Iterator[Finding]:
@@ -252,6 +253,8 @@ def _next(conf: ConfFile, site: Site) -> str:
         return "step 4: restart slurmctld, then scontrol reconfigure"
     if site.mode in ("", "off"):
         return f"step 4: colocd is {'off' if site.mode else 'away'}"
+    if site.mode == "observe" and site.on_for:
+        return f"nothing: it is on for {'; '.join(site.on_for)}"
     if site.mode == "observe":
         return "step 5: the plugin on the login nodes; observe, then mode on (step 6)"
     return "nothing: it is on"

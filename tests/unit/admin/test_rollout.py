@@ -133,6 +133,8 @@ def test_the_order_of_the_steps() -> None:
     force = replace(ready, types_in_force=frozenset({"gpu", "shard"}), submit_in_force=True)
     assert next_of(AFTER, force).startswith("step 5")
     assert next_of(AFTER, replace(force, mode="on")).startswith("nothing")
+    some = replace(force, mode="observe", on_for=("partition gpu",))
+    assert next_of(AFTER, some) == "nothing: it is on for partition gpu"
     assert "away" in next_of(AFTER, replace(force, mode=""))
 
 
