@@ -34,6 +34,9 @@ def register(app: typer.Typer) -> None:
         if as_json:
             render.print_json(answer)
             return
+        if answer.get("source") == "observe":
+            render.show(render.facts(_observed(answer)))
+            return
         if answer.get("source") == "slurmdbd":
             render.show(render.facts(_accounted(answer)))
             return
@@ -86,6 +89,17 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
     if own and own[0]["set_s"] is not None:
         given, became, lost = (words(own[0][name]) for name in ("base_s", "set_s", "lost_s"))
         yield "Time limit", f"{given} given, {became} now: {lost} lost by sharing"
+
+
+def _observed(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """A job of observe mode: what was decided, and that nothing follows from it."""
+    decision = answer["decision"]
+    where = f"partition {decision['partition'] or 'not known'}"
+    yield "Job", f"{answer['job_id']} of {render.user_name(decision['uid'])}, {where}"
+    yield "Observe mode", "submitted unchanged; colocd only records what it would have decided"
+    yield "Would be", _decided(decision)
+    if "family" in decision["features"]:
+        yield "Model", _model(decision["features"])
 
 
 def _accounted(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:

@@ -9,11 +9,12 @@ from slurm_coloc.cli.options import AsJson
 from slurm_coloc.config import load_config
 from slurm_coloc.flow.client.request import call
 
-OBSERVED = ("USER", "PARTITION", "WOULD BE", "SHARE", "ESTIMATE>", "UPPER>", "WHY", "AGE>")
+OBSERVED = ("JOB>", "USER", "PARTITION", "WOULD BE", "SHARE", "ESTIMATE>", "UPPER>", "WHY", "AGE>")
 
 
 def _observed(row: render.Row) -> tuple[object, ...]:
     return (
+        row["job_id"],
         render.user_name(row["uid"]),
         row["partition"],
         row["action"],

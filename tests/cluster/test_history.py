@@ -214,8 +214,10 @@ def test_auto_in_observe_mode_and_without_colocd(make_lab: Make) -> None:
     lab = make_lab(mode="observe")
     me = desk(lab, 300)
     path = script(me, "plain", "true")
-    said = submit(me, "--coloc=auto", "--hold", path)[1]
+    job, said = submit(me, "--coloc=auto", "--hold", path)
     assert "observe mode, submitted unchanged; would be: runs on a whole GPU" in said
+    told = me.explain(job)  # found by its id; there is no run that colocd follows
+    assert (told["source"], told["job_id"]) == ("observe", job) and "runs" not in told
     lab.colocd.kill()
     said = submit(me, "--coloc=auto", "--hold", path)[1]
     assert "the job runs on a whole GPU" in said

@@ -46,6 +46,11 @@ class Decisions(Table[StoredDecision]):
             *(job_id, partition, decision_id),
         )
 
+    def observed(self, job_id: int) -> StoredDecision | None:
+        """The newest decision of observe mode whose job this is."""
+        where = "job_id = ? AND mode = 'observe' ORDER BY made_s DESC LIMIT 1"
+        return next(iter(self._where(where, job_id)), None)
+
     def abandon(self, before_s: float) -> int:
         """Give up decisions made before ``before_s`` that never became a job."""
         sql = "UPDATE decisions SET bound = ? WHERE bound = 0 AND made_s < ?"

@@ -25,6 +25,8 @@ TERMINAL = frozenset(
 REQUEUED_HELD = "job requeued in held state"
 # In place of a decision id: colocd left the job alone, or (etc/coloc.lua) did not answer.
 NO_DECISION = "000000000000"
+# Reason in the mark of a job that went as submitted because colocd only observes.
+OBSERVED = "observe"
 # Other programs may keep what is theirs beside it, with whatever between.
 _MARK = re.compile(r"(?:^|[;,|\s])coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|[;,|\s])")
 
@@ -55,9 +57,18 @@ def mark_in(comment: str) -> Mark | None:
 
 
 def decision_in(comment: str) -> str | None:
-    """The decision id in an AdminComment. None where there is none, or colocd made none."""
+    """The decision id in an AdminComment. None where there is none, colocd made none, or it was
+    made in observe mode: nothing follows from that for the job."""
     found = mark_in(comment)
-    return found.decision if found and found.decision != NO_DECISION else None
+    if found is None or found.decision == NO_DECISION or found.reason == OBSERVED:
+        return None
+    return found.decision
+
+
+def observed_in(comment: str) -> str | None:
+    """The id of a decision of observe mode in an AdminComment; None for any other."""
+    found = mark_in(comment)
+    return found.decision if found and found.reason == OBSERVED else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.records.queries import Counts, UnfitNode, UserSum
 from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
 from slurm_coloc.errors import UsageFault
@@ -19,8 +20,8 @@ TOO_LARGE = 2**32  # for an id of a job or a user
 HOUR_S = 3600.0
 #: fields that are shown of a decision of observe mode
 OBSERVED = (
-    *("id", "made_s", "uid", "account", "partition", "action", "reason", "detail", "shards"),
-    *("shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
+    *("id", "job_id", "made_s", "uid", "account", "partition", "action", "reason", "detail"),
+    *("shards", "shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
 )
 #: what replaces these fields of another user's run or decision
 HIDDEN: Answer = dict.fromkeys(
@@ -87,7 +88,7 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
-    """The newest runs, and the decisions of observe mode, which have no job."""
+    """The newest runs, and the decisions of observe mode."""
     limit = _limit(message)
     return {
         "runs": [shown(run) for run in store.queries.recent_runs(uid, limit)],
@@ -136,6 +137,24 @@ def find(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
     if decision is None:
         raise UsageFault(f"job {name}: not a --coloc job that you may see", "unknown-job")
     return Found(job_id, decision, [run for run in runs if run.decision == decision.id])
+
+
+def observed(store: Store, uid: int | None, job_id: int) -> Answer | None:
+    """What observe mode decided of a job, as ``uid`` may see it (None: all); None for no such."""
+    found = store.decisions.observed(job_id)
+    if found is None or uid not in (None, found.uid):
+        return None
+    why = decided_why(found.reason, found.detail)
+    return {"source": "observe", "job_id": job_id, "decision": {**shown(found), "why": why}}
+
+
+def decided_why(reason: str, detail: str | None) -> str:
+    """A decision's reason in words; the word itself where this release does not know it."""
+    try:
+        text = TEXTS[Reason(reason)]
+    except ValueError:
+        return reason
+    return f"{text}: {detail}" if detail else text
 
 
 def explained(store: Store, uid: int | None, found: Found) -> Answer:

@@ -77,6 +77,8 @@ class Queries:
         except UsageFault as err:
             if err.code != "unknown-job":
                 raise
+            if found := await site.read(answers.observed, site.limited_to(peer), job_id):
+                return found
             found = await self._accounted.explain(job_id, peer.uid, trusted=trusted)
             if found is None:
                 raise await self._site.read(unknown_job, peer.uid, job_id, err) from err

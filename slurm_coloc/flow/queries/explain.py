@@ -9,7 +9,6 @@ from typing import Any
 from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.records.runs import Run, StoredDecision, shards_of, shared
 from slurm_coloc.core.slurm.binding import binding, binding_text
@@ -44,7 +43,7 @@ def _stored(store: Store, uid: int | None, message: Answer, private: bool) -> _S
     found = answers.find(store, uid, message, private)
     decision, run = found.decision, found.runs[-1]
     answer = answers.explained(store, uid, found)
-    answer["decision"]["why"] = _why(decision.reason, answer["decision"]["detail"])
+    answer["decision"]["why"] = answers.decided_why(decision.reason, answer["decision"]["detail"])
     limits = store.stretches.of_job(decision.id, found.job_id)
     answer["time_limits"] = [answers.picked(one, *STRETCHED) for one in limits]
     work = [one for one in store.recoveries.open() if one.job_id == found.job_id]
@@ -104,14 +103,6 @@ def setup_text(run: Run, decision: StoredDecision, view: JobView | None) -> str:
         f"{run.node} told colocd nothing at the start of this run: unless colocd was away then, it"
         " ran without slurm-coloc's setup there, neither fenced nor measured"
     )
-
-
-def _why(reason: str, detail: str | None) -> str:
-    try:
-        text = TEXTS[Reason(reason)]
-    except ValueError:
-        return reason
-    return f"{text}: {detail}" if detail else text
 
 
 async def _require_task(slurm: SlurmClient, message: Answer, run: Run) -> None:

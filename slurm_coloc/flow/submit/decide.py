@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.adapters.store.runs import ABANDONED
 from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide.decide import decide
 from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules, Sizing
@@ -109,7 +108,11 @@ class Decider:
         )
         if mode == "observe":
             line = f"observe mode, submitted unchanged; would be: {_text(decision, estimated)}"
-            return _answer(Decision(Action.ASIS, Reason.OBSERVE), decision_id, Rewrite(), [line])
+            asis = Decision(Action.ASIS, Reason.OBSERVE)
+            answer = _answer(asis, decision_id, Rewrite(), [line])
+            mark = Mark(decision_id, asis.action, asis.reason, 0)
+            answer["admin_comment"] = comment_with(job.request.admin_comment, mark)
+            return answer
         change, unpinned = rewrite(job.request, decision, job.shape), None
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
@@ -198,8 +201,7 @@ class Decider:
             request=asdict(request),
             exclusive_tres=whole or exclusive_tres(request, shape),
             may_requeue=request.batch and request.requeue != 0 and bool(whole),
-            # In observe mode the job carries no mark and cannot be found again.
-            bound=0 if mode == "on" else ABANDONED,
+            bound=0,
         )
         self._store.decisions.add(row)
         told = {name: getattr(row, name) for name in LOGGED}

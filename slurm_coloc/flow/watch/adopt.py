@@ -13,7 +13,7 @@ from slurm_coloc.core.gpu.mig import slice_mib, slice_of
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, with_item, without
-from slurm_coloc.core.slurm.job import NO_DECISION, JobView, mark_in
+from slurm_coloc.core.slurm.job import NO_DECISION, OBSERVED, JobView, mark_in
 
 log = structlog.get_logger()
 
@@ -22,7 +22,7 @@ def adopt(config: Config, store: Store, shape: ClusterShape | None, view: JobVie
     """Store a decision made from a job's mark; false where it has none, or the cluster is not known
     yet. The estimate, features and options stay unknown."""
     mark = mark_in(view.admin_comment)
-    if mark is None or mark.decision == NO_DECISION or shape is None:
+    if mark is None or mark.decision == NO_DECISION or mark.reason == OBSERVED or shape is None:
         return False
     per_gpu = _shards_per_gpu(view, shape)
     tres = exclusive_tres(view, shape, per_gpu)

@@ -16,7 +16,7 @@ from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import JobView, observed_in
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.watch.causes import Causes, put_back
 from slurm_coloc.flow.watch.record import Recorder, judge_ended, leaves, out_of_memory, ran_out
@@ -192,6 +192,9 @@ class Watcher:
 
     def see(self, view: JobView) -> None:
         """Open or refresh the run that Slurm shows, where the job carries our mark."""
+        if (observed := observed_in(view.admin_comment)) is not None:
+            self._store.decisions.bind(observed, view.job_id, view.partition or None)
+            return
         decision_id = view.decision
         if decision_id is None:
             return
