@@ -148,6 +148,7 @@ class Agent:
             text = str(error.get("message", "")) if isinstance(error, dict) else ""
             raise DaemonUnreachable(f"{link.where}: {code}: {text[:200]}")
         if self._sampler:
+            self._sampler.delivered(figures)
             self._sampler.forget(answer.get("gone"))
 
     def _names(self) -> list[str]:

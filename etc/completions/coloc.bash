@@ -52,7 +52,7 @@ _coloc() {
     'replay') words='--json' ;;
     'limits') words='--apply --dry-run --undo --yes --json' ;;
     'leave') words='--config --yes --dry-run --edit --program --wait --json' ;;
-    'simulate') words='--trace --sacct --philly --helios --partition --history --gpus --pool --policy --compare --search --estimator --method --interference --power --runs --seed --plan --no-plan --jobs-per-gpu --share-with --budget --max-slowdown --idle-first --no-idle-first --margin-mib --free-mib --smact-at-most --queue --logs --fence --no-fence --assume-smact --assume-memory --joining --scenario --set --plot --markdown --json' ;;
+    'simulate') words='--trace --sacct --observed --days --philly --helios --partition --history --gpus --pool --policy --compare --search --estimator --method --interference --power --runs --seed --plan --no-plan --jobs-per-gpu --share-with --budget --max-slowdown --idle-first --no-idle-first --margin-mib --free-mib --smact-at-most --queue --logs --fence --no-fence --assume-smact --assume-memory --joining --scenario --set --plot --markdown --json' ;;
     'config') words='check show' ;;
     'config check') words='--json' ;;
     'config show') words='--reference --sample --json' ;;

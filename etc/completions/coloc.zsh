@@ -52,7 +52,7 @@ done
     'replay') found=(--json) ;;
     'limits') found=(--apply --dry-run --undo --yes --json) ;;
     'leave') found=(--config --yes --dry-run --edit --program --wait --json) ;;
-    'simulate') found=(--trace --sacct --philly --helios --partition --history --gpus --pool --policy --compare --search --estimator --method --interference --power --runs --seed --plan --no-plan --jobs-per-gpu --share-with --budget --max-slowdown --idle-first --no-idle-first --margin-mib --free-mib --smact-at-most --queue --logs --fence --no-fence --assume-smact --assume-memory --joining --scenario --set --plot --markdown --json) ;;
+    'simulate') found=(--trace --sacct --observed --days --philly --helios --partition --history --gpus --pool --policy --compare --search --estimator --method --interference --power --runs --seed --plan --no-plan --jobs-per-gpu --share-with --budget --max-slowdown --idle-first --no-idle-first --margin-mib --free-mib --smact-at-most --queue --logs --fence --no-fence --assume-smact --assume-memory --joining --scenario --set --plot --markdown --json) ;;
     'config') found=(check show) ;;
     'config check') found=(--json) ;;
     'config show') found=(--reference --sample --json) ;;

@@ -12,7 +12,7 @@ from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, SlurmError
 from slurm_coloc.flow.cluster.role import Part
-from slurm_coloc.flow.nodes import epilog
+from slurm_coloc.flow.nodes import epilog, observed
 
 log = structlog.get_logger()
 
@@ -42,6 +42,7 @@ class Loops:
             (lambda: self._parts.placement.interval_s, self._place),
             (lambda: SLOTS_S, self._slots),
             (lambda: self._parts.stretcher.interval_s, self._stretch),
+            (lambda: observed.ASK_S, self._name_observed),
             (lambda: DAY_S, self._forget),
         )
         return [asyncio.create_task(self._every(pause, what)) for pause, what in every]
@@ -107,6 +108,10 @@ class Loops:
         before_s = time.time() - self._parts.config.daemon.history_days * DAY_S
         while self._parts.store.forget_history(before_s):
             await asyncio.sleep(0.1)
+
+    async def _name_observed(self) -> None:
+        if not self._parts.standby:
+            await observed.name_them(self._parts.store, self._parts.slurm)
 
     async def _place(self) -> None:
         if not self._parts.standby:

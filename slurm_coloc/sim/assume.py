@@ -89,7 +89,9 @@ def _trace_job(
     smact = max(LEAST_SMACT, _beta(draw, assumed.smact))
     gpu_mib = _gpu_mib(job, gpu_mib)
     part = _beta(draw, assumed.memory)
-    if job.shown_ratio is not None:
+    if job.smact is not None:
+        smact = max(LEAST_SMACT, job.smact)
+    elif job.shown_ratio is not None:
         smact = min(smact, max(LEAST_SMACT, job.shown_ratio))
     memory_mib = job.peak_mib or min(gpu_mib, max(LEAST_MIB, round(part * gpu_mib)))
     return TraceJob(
@@ -132,10 +134,15 @@ def _said(jobs: Sequence[PastJob], assumed: Assumed, gpu_mib: int) -> list[str]:
             f"GPU memory of {counted(len(jobs) - known, 'run')}: not recorded, so drawn by chance,"
             f" {assumed.memory:.0%} of the GPU ({', '.join(map(str, sizes))} GiB) in the mean"
         )
-    said.append(
-        "SM activity (how busy a job keeps a GPU): drawn by chance,"
-        f" {assumed.smact:.0%} in the mean"
-    )
+    measured = sum(job.smact is not None for job in jobs)
+    if measured:
+        said.append(f"SM activity of {counted(measured, 'run')}: as measured")
+    if measured < len(jobs):
+        of = f" of {counted(len(jobs) - measured, 'run')}" if measured else ""
+        said.append(
+            f"SM activity{of} (how busy a job keeps a GPU): drawn by chance,"
+            f" {assumed.smact:.0%} in the mean"
+        )
     if bounded:
         said.append(f"of {counted(bounded, 'run')} at most the GPU utilization that was recorded")
     if several:

@@ -17,7 +17,7 @@ class PastJob:
     ``gpus``: whole ones; a job in shards counts as one GPU. ``kind``: GPU type as the file writes
     it, "" where it does not. ``peak_mib``: recorded peak of GPU memory on each of its GPUs;
     ``shown_ratio``: the highest GPU utilization that was recorded (NVML's number, not SM activity);
-    None: not recorded.
+    ``smact``: measured mean SM activity; None: not recorded.
     """
 
     id: str
@@ -34,6 +34,7 @@ class PastJob:
     host_mib: int = 0
     peak_mib: int | None = None
     shown_ratio: float | None = None
+    smact: float | None = None
 
     @property
     def end_s(self) -> float:

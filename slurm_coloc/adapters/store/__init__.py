@@ -16,6 +16,7 @@ from sqlite_utils import Database
 from slurm_coloc.adapters.store.culprits import Culprits
 from slurm_coloc.adapters.store.lists import ArrayPlans, Putbacks, Recoveries, Slots, Stretches
 from slurm_coloc.adapters.store.localdisk import require_local
+from slurm_coloc.adapters.store.observed import ObservedJobs
 from slurm_coloc.adapters.store.queries import Queries
 from slurm_coloc.adapters.store.runs import Decisions, Peaks, Reports, Runs
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
@@ -36,6 +37,7 @@ class Store:
         self.arrays = ArrayPlans(db)
         self.culprits = Culprits(db)
         self.decisions = Decisions(db)
+        self.observed = ObservedJobs(db)
         self.peaks = Peaks(db)
         self.putbacks = Putbacks(db)
         self.queries = Queries(db)
@@ -125,6 +127,7 @@ class Store:
             (before_s, FORGOTTEN_AT_ONCE),
         ).fetchall()
         self.peaks.forget(before_s)
+        self.observed.forget(before_s)
         with self.transaction():
             for decision in old:
                 for table in OF_DECISION:

@@ -149,6 +149,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_by_task ON runs (array_job_id, array_task)"
         " WHERE array_job_id IS NOT NULL",
     ),
+    # 10: jobs that colocd did not place, as agents measured them
+    (
+        """CREATE TABLE observed (
+             job_id INTEGER NOT NULL, node TEXT NOT NULL, since_s REAL NOT NULL,
+             until_s REAL NOT NULL, samples INTEGER NOT NULL, gpus INTEGER NOT NULL,
+             kind TEXT NOT NULL, total_mib INTEGER NOT NULL, peak_mib INTEGER NOT NULL,
+             smact REAL, uid INTEGER, account TEXT, partition TEXT, submit_s REAL, start_s REAL,
+             PRIMARY KEY (job_id, node, since_s))""",
+        "CREATE INDEX observed_by_time ON observed (until_s)",
+        "CREATE INDEX observed_unasked ON observed (since_s) WHERE uid IS NULL",
+    ),
 )
 
 

@@ -30,7 +30,9 @@ SET = typer.Option(
     rich_help_panel=OUT,
 )
 PLOT = typer.Option(help="Draw a picture (PNG, SVG or PDF).", rich_help_panel=OUT)
-MARKDOWN = typer.Option(help="With --sacct: write the page as Markdown.", rich_help_panel=OUT)
+MARKDOWN = typer.Option(
+    help="With --sacct or --observed: write the page as Markdown.", rich_help_panel=OUT
+)
 JSON = typer.Option("--json", help="Print JSON.", rich_help_panel=OUT)
 
 
@@ -46,7 +48,9 @@ def command(
 
     With --trace the jobs are those of a CSV file. With --sacct they are those of your own
     accounting, and the answer is one page for an admin: what sharing GPUs would have done to them,
-    and what was assumed. Nothing is asked of Slurm and nothing is changed.
+    and what was assumed. With --observed they are those that the agents measured here while colocd
+    observed, with their own GPU memory and SM activity. Nothing is asked of Slurm and nothing is
+    changed.
 
     Options are for what is often changed. Every other assumption is a key, set by --set or in the
     file of --scenario.

@@ -37,7 +37,9 @@ def answer(request: Request, as_json: bool, plot: Path | None, markdown: Path | 
         check_path(plot)
     if request.world.past is None or request.compares:
         if markdown is not None:
-            raise UsageFault("--markdown needs --sacct, --philly or --helios, and one policy")
+            raise UsageFault(
+                "--markdown needs --sacct, --observed, --philly or --helios, and one policy"
+            )
         _compare(request, as_json, plot)
     else:
         _page(request, request.world.past, as_json, plot, markdown)

@@ -17,7 +17,7 @@ from slurm_coloc.config.base import Section
 from slurm_coloc.errors import UsageFault
 
 #: keys of which one that is given on the command line replaces all of the file's
-INSTEAD = (("trace", "sacct", "philly", "helios"), ("policy", "compare"))
+INSTEAD = (("trace", "sacct", "observed", "philly", "helios"), ("policy", "compare"))
 
 
 @cache

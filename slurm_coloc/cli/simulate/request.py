@@ -9,6 +9,7 @@ from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.place.interference import model as interference
 from slurm_coloc.core.place.placing import Conditions, Policy
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.client.request import call
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, fill, level
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, gpu_type, most_at_once
@@ -17,6 +18,7 @@ from slurm_coloc.sim.policies import policy as policy_named
 from slurm_coloc.sim.power import power
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
+from slurm_coloc.sim.readers.observed import past_of
 from slurm_coloc.sim.readers.philly import read_philly
 from slurm_coloc.sim.readers.sacct import read_sacct
 from slurm_coloc.sim.readers.trace_csv import read_trace
@@ -30,7 +32,7 @@ from slurm_coloc.sim.trace import TraceJob
 PLACED_TODAY = "first-fit"
 #: with LL_SHARED_GRES
 SPREAD_TODAY = "magm"
-SOURCES = ("trace", "sacct", "philly", "helios")
+SOURCES = ("trace", "sacct", "observed", "philly", "helios")
 DEFAULT_GPUS = "4xa100-40gb"
 EXCLUSIVE = "exclusive"
 
@@ -106,10 +108,12 @@ def request_of(scenario: Scenario) -> Request:
 
 def _source(scenario: Scenario) -> str:
     """The key that names the file of jobs; raises UsageFault unless it is exactly one."""
-    given = [name for name in SOURCES if getattr(scenario, name) is not None]
+    given = [name for name in SOURCES if getattr(scenario, name) not in (None, False)]
     if len(given) != 1:
         wrong = " and ".join(f"--{name}" for name in given) or "none"
-        raise UsageFault(f"give one of --trace, --sacct, --philly, --helios (here: {wrong})")
+        raise UsageFault(
+            f"give one of --trace, --sacct, --observed, --philly, --helios (here: {wrong})"
+        )
     if (scenario.partition or scenario.history) and scenario.sacct is None:
         raise UsageFault("--partition and --history need --sacct")
     return given[0]
@@ -208,6 +212,8 @@ def _past(scenario: Scenario) -> Past:
         return read_philly(scenario.philly)
     if scenario.helios is not None:
         return read_helios(scenario.helios)
+    if scenario.observed:
+        return past_of(call(load_config(), "observed", {"days": scenario.days})["jobs"])
     assert scenario.sacct is not None
     past = read_sacct(scenario.sacct, partitions=frozenset(scenario.partition))
     return past if scenario.history is None else with_peaks(past, scenario.history)

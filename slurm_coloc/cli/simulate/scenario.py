@@ -191,6 +191,12 @@ class Scenario(Section):
     sacct: Path | None = _option(
         None, "Output of sacct -P; prints the admin's page. Its columns: see docs/simulate.md."
     )
+    observed: bool = _option(
+        False,
+        "The jobs that the agents measured here while colocd observed; prints the admin's"
+        " page. For root and SlurmUser.",
+    )
+    days: float = _option(30.0, "Of --observed the last so many days.", gt=0, le=3660)
     philly: Path | None = _option(None, "cluster_job_log of Microsoft's Philly trace.")
     helios: Path | None = _option(None, "cluster_log.csv of SenseTime's Helios trace.")
     partition: Names = _option((), "Of --sacct these partitions alone; may be repeated.")

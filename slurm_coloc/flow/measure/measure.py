@@ -16,6 +16,7 @@ from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.core.gpu.telemetry.idle import Idle
+from slurm_coloc.core.gpu.telemetry.observed import Observed
 from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.gpu.telemetry.use import RunUse, resume
 from slurm_coloc.errors import ColocError
@@ -79,6 +80,7 @@ class Measurer:
         self._accounting = Accounting(lib)
         self._runs: dict[int, Run] = {}
         self.overruns = Overruns(settings.context_mib, ends=settings.overrun == "end")
+        self.observed = Observed()
         self._rolling = RollingMean(settings.window_s)
         self._at_s = 0.0
         self._accounted_s = self._forgot_s = 0.0
@@ -116,6 +118,7 @@ class Measurer:
         energy_j = self.readings.spent(readings)
         for run in self._runs.values():
             self._add(run, readings, energy_j, now_s)
+        self.observed.see(readings, self._present.jobs, now_s)
         self._account(readings, now_s)
         self._note_xids()
         self._publish(readings, mono_s)

@@ -75,12 +75,17 @@ class Sampler:
             "idle": found.idle[:64],
             "runs": found.present[:64],
             "overruns": found.overruns.for_heartbeat()[:64],
+            "observed": found.observed.due(),
         }
 
     @property
     def news(self) -> bool:
         """Whether the next heartbeat should not wait for its time."""
         return self._measurer.overruns.news
+
+    def delivered(self, figures: dict[str, Any]) -> None:
+        """Colocd has taken this heartbeat."""
+        self._measurer.observed.taken(figures.get("observed", ()))
 
     def forget(self, gone: object) -> None:
         """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was

@@ -20,6 +20,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.nodes import observed
 from slurm_coloc.flow.nodes.node_setup import read_setup
 
 log = structlog.get_logger()
@@ -104,6 +105,7 @@ class Nodes:
             "setup": read_setup(message.get("setup")),
         }
         self.live.take(node, message)
+        observed.take(self._store, node, message.get("observed"))
         runs = message.get("runs")
         if not isinstance(runs, list):
             return {}
