@@ -41,14 +41,14 @@ def release(conf: Conf) -> Finding:
 
 
 def backfill(conf: Conf) -> Finding:
-    """24.11.5 plans as if a GPU that the other kind holds were free; 26.05.5 does not (ADR 20)."""
+    """24.11.5 plans as if a GPU that the other kind holds were free; 25.11.4 does not (ADR 20)."""
     text, number = value(conf, "SLURM_VERSION"), _release(conf)
     return judge(
         "slurm-backfill",
         not WHOLE_APART.holds(number) or SOUND_BACKFILL.holds(number),
         text,
         "a job that waits for a whole GPU where shares run, or for a share where a whole GPU is"
-        " held, keeps backfill from that node until it starts (seen on 24.11.5, not on 26.05.5):"
+        " held, keeps backfill from that node until it starts (seen on 24.11.5, not on 25.11.4):"
         " give jobs without a GPU other nodes or a higher PriorityTier, or upgrade",
         Status.WARN,
     )

@@ -73,9 +73,9 @@ SEVERAL_GPUS = Since(
     "the oldest release on which it was tried, with MULTIPLE_SHARING_GRES_PJ",
 )
 SOUND_BACKFILL = Since(
-    (26, 5),
+    (25, 5),
     "backfill knows that the other kind holds a GPU",
-    "ADR 20: 24.11.5 does not, 26.05.5 does",
+    "ADR 20: 24.11.5 does not; 25.11.4 and 26.05.5 do, by the source from 25.05 on",
 )
 
 # `sbatch -n1 --gpus=1 --spread-job` of any user ends slurmctld 24.11.5 under

@@ -33,10 +33,21 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.behave("ok")
+        self.running("25.11.4")
         for name in ("scontrol", "squeue"):
             path = folder / name
-            path.write_text(f'#!/bin/sh\necho "$0 $*" >>{folder}/commands\n')
+            path.write_text(
+                "#!/bin/sh\n"
+                f'[ "$*" != "show config" ] || {{ cat {folder}/config && exit\n'
+                'echo "error: Unable to contact slurm controller" >&2; exit 1; }\n'
+                f'echo "$0 $*" >>{folder}/commands\n'
+            )
             path.chmod(0o755)
+
+    def running(self, version: str) -> None:
+        """slurmctld's release; "" for one that answers nobody."""
+        path = self.folder / "config"
+        path.write_text(f"SLURM_VERSION = {version}\n") if version else path.unlink()
 
     def behave(self, mode: str) -> None:
         (self.folder / "mode").write_text(mode)
@@ -110,8 +121,16 @@ def test_arrays(site: Site) -> None:
 def test_a_request_per_task_is_asked_of_the_commands(site: Site) -> None:
     site.ask(lambda slurm: slurm.job(40))
     assert f"squeue --noheader --states=all --array --jobs=40 --Format={JOB.form}" in site.commands
+    before = site.commands
     site.ask(lambda slurm: slurm.jobs_of([1001]))
-    assert site.commands.endswith(f"--user=1001 --Format={JOB.form}\n")
+    asked = site.commands.removeprefix(before)
+    assert "--jobs=40" in asked and "--user" not in asked  # about that job alone
+
+
+def test_a_sigkill_is_asked_of_the_commands(site: Site) -> None:
+    """pyslurm shows 137 as 9, which a program may also end with."""
+    site.ask(lambda slurm: slurm.job(50))
+    assert f"--jobs=50 --Format={JOB.form}" in site.commands
 
 
 def test_orders(site: Site) -> None:
@@ -186,6 +205,7 @@ def test_a_pyslurm_that_does_not_fit(
 ) -> None:
     """One log line, and the commands from then on; an error where it was asked for by name."""
     site.behave(mode)
+    site.running("26.05.1" if mode == "newer" else "25.11.4")
 
     async def twice(slurm: SlurmBindings) -> None:
         await slurm.hold("7")
@@ -212,11 +232,22 @@ def test_away_refused_and_printing(site: Site) -> None:
 def test_away_at_first_is_tried_again(site: Site) -> None:
     async def run(slurm: SlurmBindings) -> None:
         site.behave("away")
+        site.running("")
         assert await code(slurm.job(7)) == "slurm-away"
         site.behave("ok")
+        site.running("25.11.4")
         assert await slurm.job(7) is not None
 
     site.ask(run)
+
+
+def test_a_newer_one_that_gets_no_answer_leaves_it_to_the_commands(site: Site) -> None:
+    """pyslurm of 25.11 and a slurmctld of 24.11: "Zero Bytes", as from one that is away."""
+    site.behave("away")
+    for version in ("24.11.5", "25.11.4"):
+        site.running(version)
+        site.ask(lambda slurm: slurm.hold("7"))
+        assert site.commands.endswith("scontrol hold 7\n")
 
 
 def test_the_site_chooses(monkeypatch: pytest.MonkeyPatch) -> None:

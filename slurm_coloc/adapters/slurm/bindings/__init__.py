@@ -29,6 +29,7 @@ from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.releases import parse_release
 from slurm_coloc.errors import SlurmError
 
+ONE_BY_ONE = 4  # jobs of which the commands are asked one by one, and not about all of the user's
 MAX_DEATHS = 3  # so many deaths of the worker in a row end its use
 
 # Fields of ``scontrol update`` that JobSubmitDescription has too, under other names.
@@ -60,8 +61,11 @@ def description(fields: dict[str, str | int]) -> dict[str, Any] | None:
 
 
 def _incomplete(values: Mapping[str, str]) -> bool:
-    """Whether a job that may be ours asks for something that pyslurm does not show."""
-    return bool(values["admin_comment"]) and not values["tres-per-node"]
+    """Whether a job that may be ours has something that pyslurm does not tell: a request per task;
+    or an exit code of 9, which is how it also shows 137, a SIGKILL (core/recover/outcome)."""
+    if not values["admin_comment"]:
+        return False
+    return not values["tres-per-node"] or values["exit_code"].startswith("9:")
 
 
 class SlurmBindings(SlurmCommands):
@@ -109,16 +113,26 @@ class SlurmBindings(SlurmCommands):
         return answer
 
     async def _try(self) -> None:
-        """Whether pyslurm loads here, and is of slurmctld's release."""
+        """Whether pyslurm loads here, and is of slurmctld's release. That is asked of the commands
+        first: a pyslurm of a newer release than slurmctld gets no answer from it, as from one that
+        is away. Raises Fault, or SlurmError where slurmctld answers nobody."""
         try:
-            version = await self._child.call("version")
+            await self._child.start()
+            version = (await self.config()).get("SLURM_VERSION", "")
             if parse_release(self._child.version)[:2] != parse_release(version)[:2]:
                 raise Fault(f"{self._child.version} is not for slurmctld {version}")
+            try:
+                await self._child.call("version")
+            except SlurmError as err:
+                if err.code == "worker-died":
+                    raise
+                await self.config()  # it may have gone just now
+                raise Fault(f"slurmctld answers scontrol and not it: {err.message}") from err
         except Fault:
             self._usable = None if self._forced else False
             await self._child.close()
             raise
-        self._usable, self._release = True, parse_release(version)
+        self._usable = True
         log.info("pyslurm", version=self._child.version, result="used")
 
     async def job(self, job_id: int) -> JobView | None:
@@ -143,10 +157,16 @@ class SlurmBindings(SlurmCommands):
             found = await self._call("jobs", uids=sorted(uids))
         except Fault:
             return await super().jobs_of(uids)
-        if any(_incomplete(values) for values in found):
+        lacking = [values for values in found if _incomplete(values)]
+        if len(lacking) > ONE_BY_ONE or any(values["Waiting"] for values in lacking):
             return await super().jobs_of(uids)
+        told = {values["JobID"]: await super(SlurmBindings, self).job(int(values["JobID"]))
+                for values in lacking}  # fmt: skip
         views: list[JobView] = []
         for values in found:
+            if values["JobID"] in told:
+                views += filter(None, [told[values["JobID"]]])
+                continue
             view = job_view(values)
             tasks = [replace(view, array_task=task) for task in tasks_in(values["Waiting"])]
             views += tasks or [view]

@@ -29,6 +29,26 @@ class Child:
         self._sound = True  # no question has its answer still to come
         self.version = ""
 
+    async def start(self) -> None:
+        """Start the worker, if there is none; ``version`` is then that of its pyslurm. Nothing is
+        asked of Slurm. Raises as ``call``."""
+        async with self._lock:
+            if self._process is not None:
+                return
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    hello = await self._start()
+            except TimeoutError:
+                await self.close()
+                raise Fault(f"it does not load within {self._timeout_s:g} s") from None
+            except (OSError, EOFError, ValueError) as err:
+                await self.close()
+                raise SlurmError(f"pyslurm: the worker died ({err})", "worker-died") from err
+            if "fault" in hello:
+                await self.close()
+                raise Fault(str(hello["fault"]))
+            self.version = str(hello["version"])
+
     async def call(self, op: str, **arguments: Any) -> Any:
         """The worker's answer.
 

@@ -101,6 +101,7 @@ _KNOWN = {
     21: _job(21, array_id=20, state="RUNNING", state_reason="None"),  # task 0
     22: _job(22, array_id=20, array_task_id=1, state="COMPLETING"),
     40: _job(40, user_id=1001, gres_per_node={}, state="RUNNING"),  # its gres is per task
+    50: _job(50, user_id=1002, exit_code=9),  # SIGKILL: 137, lessened by 128
     30: _job(30, user_id=0, state="RUNNING", state_reason="None"),
 }
 
