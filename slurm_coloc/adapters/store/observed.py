@@ -27,7 +27,7 @@ class ObservedJobs(Table[ObservedJob]):
             "SELECT DISTINCT job_id FROM observed WHERE uid IS NULL ORDER BY since_s LIMIT ?", limit
         )
 
-    def told(
+    def name(
         self,
         job_id: int,
         uid: int,

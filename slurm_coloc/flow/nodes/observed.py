@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that colocd did not place, from the agents' heartbeats: recorded, and named by Slurm."""
 
-import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
 from pydantic import Field, TypeAdapter, ValidationError
@@ -82,19 +81,9 @@ async def name_them(store: Store, slurm: SlurmClient) -> None:
                 store.observed.drop(job_id)
                 continue
             if (view := shown.get(job_id)) is None:
-                store.observed.told(job_id, NOT_KNOWN)
+                store.observed.name(job_id, NOT_KNOWN)
                 continue
             account, partition = view.account or None, view.partition or None
-            store.observed.told(
+            store.observed.name(
                 job_id, view.uid, account, partition, view.submit_s, view.start_s
             )  # fmt: skip
-
-
-def answer(store: Store, message: dict[str, Any]) -> dict[str, Any]:
-    """For ``coloc simulate --observed``: those of the last ``days``."""
-    days = message.get("days", 30)
-    if not isinstance(days, int | float) or isinstance(days, bool) or not 0 < days <= 3660:
-        days = 30
-    found = store.observed.since(time.time() - days * 86400.0)
-    names = ObservedJob.__dataclass_fields__
-    return {"jobs": [{name: getattr(one, name) for name in names} for one in found]}

@@ -9,6 +9,7 @@ from typing import Any
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.decision import TEXTS, Reason
+from slurm_coloc.core.records.observed import ObservedJob
 from slurm_coloc.core.records.queries import Counts, UnfitNode, UserSum
 from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
 from slurm_coloc.errors import UsageFault
@@ -18,6 +19,8 @@ Answer = dict[str, Any]
 MOST = 1000
 TOO_LARGE = 2**32  # for an id of a job or a user
 HOUR_S = 3600.0
+DAY_S = 86400.0
+DAYS, MOST_DAYS = 30, 3660  # of measured jobs
 #: fields that are shown of a decision of observe mode
 OBSERVED = (
     *("id", "job_id", "made_s", "uid", "account", "partition", "action", "reason", "detail"),
@@ -43,7 +46,9 @@ def picked(record: object, *names: str) -> Answer:
     return {name: int(one) if isinstance(one, bool) else one for name, one in values.items()}
 
 
-def shown(record: OfRun | StoredDecision | UserSum | UnfitNode | Counts | Event) -> Answer:
+def shown(
+    record: OfRun | StoredDecision | ObservedJob | UserSum | UnfitNode | Counts | Event,
+) -> Answer:
     """All fields of a record."""
     return picked(record, *(one.name for one in fields(record)))
 
@@ -94,6 +99,14 @@ def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
         "runs": [shown(run) for run in store.queries.recent_runs(uid, limit)],
         "observed": [picked(one, *OBSERVED) for one in store.queries.observed(uid, limit)],
     }
+
+
+def measured(store: Store, message: dict[str, Any]) -> Answer:
+    """For ``coloc simulate --observed``: jobs that colocd did not place, of the last ``days``."""
+    days = message.get("days", DAYS)
+    if not isinstance(days, int | float) or isinstance(days, bool) or not 0 < days <= MOST_DAYS:
+        raise UsageFault(f"days: a number up to {MOST_DAYS}", "bad-request")
+    return {"jobs": [shown(one) for one in store.observed.since(time.time() - days * DAY_S)]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import structlog
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, UsageFault
-from slurm_coloc.flow.nodes import observed as measured
 from slurm_coloc.flow.queries import answers, report
 from slurm_coloc.flow.queries.explain import explain
 from slurm_coloc.flow.queries.site import Site
@@ -87,7 +86,7 @@ class Queries:
 
     async def observed(self, peer: Peer, message: Answer) -> Answer:
         """The jobs that colocd did not place, as agents measured them."""
-        return await self._site.read(measured.answer, message)
+        return await self._site.read(answers.measured, message)
 
     async def status(self, peer: Peer, message: Answer) -> Answer:
         """The cluster and the history in numbers."""

@@ -12,7 +12,7 @@ NODE = NodeShape("n1", ("main",), (), "a100", 2, 0)
 SHAPE = ClusterShape("site", (24, 11), (NODE,))
 
 
-class Told:
+class Cards:
     """The agents' last figures: cards of 40 GiB on n1."""
 
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
@@ -21,7 +21,7 @@ class Told:
 
 
 def shards(config: Config, shape: ClusterShape) -> list[int]:
-    found = with_supposed_shards(config, shape, Told())  # type: ignore[arg-type]
+    found = with_supposed_shards(config, shape, Cards())  # type: ignore[arg-type]
     assert found is not None
     return [node.shards for node in found.nodes]
 
@@ -42,4 +42,4 @@ def test_not_where_a_decision_would_be_asked_of_slurm(mode: ModeConfig) -> None:
 def test_not_where_there_are_shards() -> None:
     some = ClusterShape("site", (24, 11), (NODE, NodeShape("n2", ("main",), (), "a100", 1, 20)))
     assert shards(Config(), some) == [0, 20]
-    assert with_supposed_shards(Config(), None, Told()) is None  # type: ignore[arg-type]
+    assert with_supposed_shards(Config(), None, Cards()) is None  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from slurm_coloc.core.gpu.telemetry.observed import GONE_S, MOST, Observed
 from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.nodes import observed
+from slurm_coloc.flow.queries import answers
 from slurm_coloc.sim.readers.observed import past_of
 from tests.unit.flow.test_store import decision, run_row
 
@@ -103,7 +104,7 @@ def named(store: Store, slurm: Slurm) -> None:
 
 
 def rows(store: Store) -> list[dict[str, Any]]:
-    found = observed.answer(store, {"days": 3660})["jobs"]
+    found = answers.measured(store, {"days": 3660})["jobs"]
     return [dict(one) for one in found]
 
 
