@@ -6,9 +6,9 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
-from slurm_coloc.adapters import sitefile, units
+from slurm_coloc.adapters import sitefile
 from slurm_coloc.admin import init
-from slurm_coloc.admin.init import FileStep, Host, Role
+from slurm_coloc.admin.init import Result, Role
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson, ConfigFile
 from slurm_coloc.config import load_config
@@ -53,72 +53,61 @@ def register(app: typer.Typer) -> None:
             raise UsageFault("--edit goes with --apply")
         if apply and dry_run:
             raise UsageFault("--apply and --dry-run exclude each other")
-        loaded = load_config(config)
-        host = init.read(loaded, role)
-        found = list(init.steps(host, share))
-        refused = init.refused(loaded, host, found)
-        done: list[FileStep] = []
-        lacking = init.lacking(host)
-        left = [f"{path}: a file of slurm-coloc" for path in lacking]
-        left += [f"{step.path}: {step.problem or step.why}" for step in found if step.due]
-        if apply and not refused:
-            lacking = init.bring(host) if lacking else []
-            done, left = init.apply(found, edit)
-            if any(step.path == host.toml for step in done):
-                left += units.restart([init.UNIT[one] for one in host.roles if one in init.UNIT])
-        commands = init.afterwards(host, done if apply else found, share)
+        result = init.run(load_config(config), share=share, write=apply, named=edit, given=role)
         if as_json:
-            rows = [asdict(one) | {"path": str(one.path), "due": one.due} for one in found]
-            render.print_json({
-                "roles": sorted(host.roles), "files": rows, "written": [str(s.path) for s in done],
-                "program": [str(path) for path in lacking], "left": left, "commands": commands,
-                "refused": [asdict(one) for one in refused],
-            })  # fmt: skip
+            render.print_json(_plain(result))
         else:
-            _show(host, found, done, apply)
-            for path in lacking:
-                say = f"{path}: {'put there' if apply else 'missing, a file of slurm-coloc'}"
-                render.console().print(Text(say, style="green" if apply else "bold yellow"))
-            _rest(
-                [f"{one.check}: {one.found}. {one.todo}" for one in refused], left, commands, apply
-            )
-        if refused or left:
+            _show(result, apply)
+            _rest(result, apply)
+        if result.refused or result.left:
             raise typer.Exit(1)
 
 
-def _show(host: Host, found: list[FileStep], done: list[FileStep], applied: bool) -> None:
-    console = render.console()
-    what = ", ".join(sorted(host.roles))
-    console.print(f"{host.name}: {what}; slurm.conf is {host.conf}", soft_wrap=True)
-    for step in found:
+def _plain(result: Result) -> dict[str, object]:
+    rows = [asdict(one) | {"path": str(one.path), "due": one.due} for one in result.found]
+    return {
+        "roles": sorted(result.host.roles),
+        "files": rows,
+        "written": [str(step.path) for step in result.done],
+        "program": [str(path) for path in result.program],
+        "refused": [asdict(one) for one in result.refused],
+        "left": list(result.left),
+        "commands": list(result.commands),
+    }
+
+
+def _show(result: Result, applied: bool) -> None:
+    host = result.host
+    _print(f"{host.name}: {', '.join(sorted(host.roles))}; slurm.conf is {host.conf}")
+    for path in result.program:
+        _print(f"{path}: {'put there' if applied else 'missing, a file of slurm-coloc'}")
+    for step in result.found:
         if not step.due:
-            console.print(Text(f"{step.path}: nothing to do", style="green"), soft_wrap=True)
-        elif step in done:
-            console.print(Text(f"{step.path}: written ({step.why})", style="green"), soft_wrap=True)
+            _print(f"{step.path}: nothing to do", "green")
+        elif step in result.done:
+            _print(f"{step.path}: written ({step.why})", "green")
         elif step.old or step.edits:
-            title = f"{step.path}: {step.why}"
-            console.print(Text(title, style="bold yellow"), soft_wrap=True)
-            text = sitefile.difference(step.path, step.old, step.new)
-            for line in text.splitlines():
-                console.print(Text(render.plain(line)), soft_wrap=True)
+            _print(f"{step.path}: {step.why}", "bold yellow")
+            for line in sitefile.difference(step.path, step.old, step.new).splitlines():
+                _print(line)
         else:
             verb = "not written" if applied else "new"
-            title = f"{step.path}: {verb}, {len(step.new.splitlines())} lines ({step.why})"
-            console.print(Text(title, style="bold yellow"), soft_wrap=True)
+            lines = len(step.new.splitlines())
+            _print(f"{step.path}: {verb}, {lines} lines ({step.why})", "bold yellow")
 
 
-def _rest(refused: list[str], left: list[str], commands: list[str], applied: bool) -> None:
-    console = render.console()
-    for line in refused:
-        console.print(Text(f"refused: {render.plain(line)}", style="bold red"), soft_wrap=True)
-    if applied:
-        for line in left:
-            console.print(Text(f"left: {render.plain(line)}", style="yellow"), soft_wrap=True)
-    if commands:
-        console.print("Then:" if applied else "Afterwards:")
-        for line in commands:
-            console.print(f"    {line}", soft_wrap=True)
-    if not applied and left and not refused:
-        console.print(
-            "Nothing was changed: --apply writes, with --edit FILE for Slurm's own files."
-        )
+def _rest(result: Result, applied: bool) -> None:
+    for one in result.refused:
+        _print(f"refused: {one.check}: {one.found}. {one.todo}", "bold red")
+    for line in result.left if applied else ():
+        _print(f"left: {line}", "yellow")
+    if result.commands:
+        _print("Then:" if applied else "Afterwards:")
+        for line in result.commands:
+            _print(f"    {line}")
+    if not applied and result.left and not result.refused:
+        _print("Nothing was changed: --apply writes, with --edit FILE for Slurm's own files.")
+
+
+def _print(text: str, style: str = "default") -> None:
+    render.console().print(Text(render.plain(text), style=style), soft_wrap=True)

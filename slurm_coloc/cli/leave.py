@@ -2,6 +2,7 @@
 """coloc leave: back to plain Slurm, step by step."""
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 
 import typer
@@ -73,20 +74,30 @@ def register(app: typer.Typer) -> None:
         while wait and _busy(facts):
             time.sleep(POLL_S)
             facts = run(loaded, say, yes=True)
-        taken = list(take_back(edit, facts)) if edit else []
-        for _, text in taken:
-            say(text)
-        if program and not facts.in_force:
-            for path in programfiles.remove():
-                say(f"{path}: removed")
+        taken = _taken_back(edit, facts, say, program=program)
         found = steps(facts)
         if as_json:
             done = all(step.state is State.DONE for step in found)
             render.print_json({"done": done, "steps": [asdict(step) for step in found]})
         else:
             _show(found, yes)
-        if any(step.state is not State.DONE for step in found) or not all(ok for ok, _ in taken):
+        if any(step.state is not State.DONE for step in found) or not taken:
             raise typer.Exit(1)
+
+
+def _taken_back(
+    edit: list[str], facts: Facts, say: Callable[[str], None], *, program: bool
+) -> bool:
+    """Take back what `coloc init` did on this host; whether all of it could be."""
+    taken = list(take_back(edit, facts)) if edit else []
+    for _, text in taken:
+        say(text)
+    if program and facts.in_force:
+        say("the program's files stay: slurmctld still has shards")
+    elif program:
+        for path in programfiles.remove():
+            say(f"{path}: removed")
+    return all(done for done, _ in taken) and not (program and facts.in_force)
 
 
 def _busy(facts: Facts) -> bool:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.rollout.hosts import Done, HostError, until
@@ -156,6 +157,11 @@ class Hosts:
     def output(self, job_id: int, user: str = "ada") -> str:
         """What it wrote; the home is shared."""
         return self.run(LOGIN, f"cat /home/{user}/slurm-{job_id}.out").stdout
+
+    def model(self) -> str:
+        """The text of a summary."""
+        etc = Path(__file__).resolve().parents[2] / "etc" / "examples"
+        return (etc / "resnet50_torchinfo.txt").read_text()
 
     def logs(self) -> str:
         """The ends of all logs, for a failed test."""

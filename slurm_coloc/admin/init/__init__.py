@@ -8,10 +8,10 @@ of our own, and of the site's those that are named. It restarts nothing of Slurm
 import os
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from slurm_coloc.adapters import probe, programfiles, sitefile, slurmconf
+from slurm_coloc.adapters import probe, programfiles, sitefile, slurmconf, units
 from slurm_coloc.adapters.nvml import Missing, Nvml
 from slurm_coloc.admin.doctor import rollout
 from slurm_coloc.admin.doctor.colocd import read_status
@@ -34,19 +34,7 @@ from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 #: where our samples are: by a package, in a wheel or a checkout
 SAMPLES = (Path("/usr/share/slurm-coloc"), programfiles.SOURCES / "etc")
 
-__all__ = [
-    "UNIT",
-    "FileStep",
-    "Host",
-    "Role",
-    "afterwards",
-    "apply",
-    "bring",
-    "lacking",
-    "read",
-    "refused",
-    "steps",
-]
+__all__ = ["FileStep", "Result", "Role", "apply", "run"]
 
 
 def read(config: Config, given: Collection[Role] = ()) -> Host:
@@ -132,6 +120,41 @@ def refused(config: Config, host: Host, found: Sequence[FileStep]) -> list[Findi
         bad = [one for one in rollout.examine(config, Path(file.name)) if one.status is Status.FAIL]
     # init itself writes it before slurm.conf.
     return [one for one in bad if one.check != "rollout-submit" or host.files.get(host.submit)]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What there was to do, and what was done. ``program``: files of the program that a package
+    would have brought, put there or missing; ``left``: what is not done, and why; ``commands``: of
+    an admin, for afterwards."""
+
+    host: Host
+    found: Sequence[FileStep]
+    done: Sequence[FileStep]
+    program: Sequence[Path]
+    refused: Sequence[Finding]
+    left: Sequence[str]
+    commands: Sequence[str]
+
+
+def run(
+    config: Config, *, share: bool, write: bool, named: Collection[str], given: Collection[Role]
+) -> Result:
+    """Look at this host and, with ``write``, set it up. ``named``: files of Slurm's that may be
+    changed. Raises ConfigError, UsageFault."""
+    host = read(config, given)
+    found = list(steps(host, share))
+    refusals, program = refused(config, host, found), lacking(host)
+    done: list[FileStep] = []
+    left = [f"{path}: a file of slurm-coloc" for path in program]
+    left += [f"{step.path}: {step.problem or step.why}" for step in found if step.due]
+    if write and not refusals:
+        program = bring(host) if program else []
+        done, left = apply(found, named)
+        if program or any(step.path == host.toml for step in done):
+            left += units.restart([UNIT[one] for one in sorted(host.roles) if one in UNIT])
+    commands = afterwards(host, done if write else found, share)
+    return Result(host, found, done, program, refusals, left, commands)
 
 
 def lacking(host: Host) -> list[Path]:
