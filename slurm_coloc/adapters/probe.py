@@ -4,12 +4,14 @@
 Nothing is loaded or changed: a plugin's release is read from its ELF file.
 """
 
+import difflib
 import re
 import shutil
 import socket
 import stat
 import struct
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +39,11 @@ def check(path: Path) -> Node | None:
         stat.S_IMODE(found.st_mode),
         stat.S_ISSOCK(found.st_mode),
     )
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; "" for none."""
+    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def short_host_name() -> str:

@@ -11,7 +11,7 @@ from slurm_coloc.admin.doctor.sharing import sharing_errors
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.texts import reference
-from slurm_coloc.config import config_path, load_config
+from slurm_coloc.config import config_path, load_config, wrong_keys
 from slurm_coloc.errors import ConfigError
 
 config_app = typer.Typer(no_args_is_help=True, help="The configuration file coloc.toml.")
@@ -29,9 +29,7 @@ def _wrong(err: ConfigError) -> list[str]:
     cause = err.__cause__
     if not isinstance(cause, ValidationError):
         return [err.message]
-    return [
-        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in cause.errors()
-    ]
+    return wrong_keys(cause)
 
 
 @config_app.command()

@@ -6,12 +6,13 @@ reference from this package, a file for each group of tables. An unknown key is 
 mistake must not change a cluster.
 """
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from slurm_coloc.config.base import Section
 from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
@@ -90,10 +91,38 @@ def parse_config(data: dict[str, Any], where: str) -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as err:
-        lines = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in err.errors()
+        raise ConfigError(f"{where}: {'; '.join(wrong_keys(err))}") from err
+
+
+def wrong_keys(err: ValidationError) -> list[str]:
+    """A line for each wrong key; of an unknown one with the key that was probably meant."""
+    found = []
+    for item in err.errors():
+        place = [str(part) for part in item["loc"]]
+        text = item["msg"]
+        if item["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(place[-1], _keys(place[:-1]), 1)
+            text = "no such key" + (f"; did you mean {near[0]}?" if near else "")
+        found.append(f"{'.'.join(place)}: {text}")
+    return found
+
+
+def _keys(place: list[str]) -> list[str]:
+    """The keys of the table at ``place``, as the file names them."""
+    model: Any = Config
+    for part in place:
+        if part.isdigit():
+            continue
+        field = next(
+            (one for key, one in model.model_fields.items() if part in (key, one.alias)), None
         )
-        raise ConfigError(f"{where}: {lines}") from err
+        if field is None:
+            return []
+        kinds = [field.annotation, *get_args(field.annotation)]
+        model = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+        if model is None:
+            return []
+    return [field.alias or key for key, field in model.model_fields.items()]
 
 
 def load_config(path: Path | None = None) -> Config:

@@ -4,6 +4,7 @@
 It works while colocd is dead. A check that cannot be made here is not-applicable, with the reason.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from slurm_coloc.admin.doctor import (
     colocd,
     gpus,
     hooks,
+    host,
     mig,
     network,
     placement,
@@ -18,7 +20,7 @@ from slurm_coloc.admin.doctor import (
     tickets,
 )
 from slurm_coloc.admin.rules.finding import Finding, Status
-from slurm_coloc.config import Config, config_path, load_config
+from slurm_coloc.config import DEFAULT_PATH, Config, config_path, load_config
 from slurm_coloc.errors import ConfigError, SlurmError
 
 
@@ -35,6 +37,9 @@ def examine(path: Path | None) -> Iterator[Finding]:
         text = str(where) if where.exists() else f"{where} is not there: built-in defaults"
         yield Finding("configuration", Status.OK, text)
         yield from colocd.settings(config)
+    here = host.roles_here(dict(os.environ))
+    installed = (path or config_path()) == DEFAULT_PATH
+    yield from host.checks(config, here, installed=installed)
     status = colocd.read_status(config)
     if network.colocd_on_another_host(config):
         text = f"on another host: {', '.join(config.network.controllers)}; see network-answer"
@@ -51,9 +56,11 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield Finding("slurm-conf", Status.NA, "Slurm does not answer")
     else:
         yield from slurm.checks(config, found)
-    yield hooks.lua_posix()
+    yield host.lua_posix(here)
     if found:
-        yield from hooks.checks(config, found)
+        yield from hooks.checks(config, found, here)
+        yield from host.mode_rules(config, found.shape)
+        yield from host.nodes(status, found.shape)
         yield tickets.check(config, found)
     shape = found.shape if found else None
     yield from network.checks(config, status, shape)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from slurm_coloc.adapters import probe
 from slurm_coloc.admin.doctor.slurm import Slurm
+from slurm_coloc.admin.init.plan import Role
 from slurm_coloc.admin.rules import slurm_conf
 from slurm_coloc.admin.rules.finding import Finding, Status, judge
 from slurm_coloc.config import Config
@@ -15,22 +16,15 @@ from slurm_coloc.config import Config
 HOOKS = "/usr/libexec/slurm-coloc"
 
 
-def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
-    """Whether Slurm runs what slurm-coloc hooks into it, as far as this host can tell."""
-    yield _job_submit(config, slurm)
+def checks(config: Config, slurm: Slurm, here: frozenset[Role]) -> Iterator[Finding]:
+    """Whether Slurm runs what slurm-coloc hooks into it, as far as this host can tell; ``here``:
+    what this host is."""
+    if Role.CONTROLLER in here:
+        yield _job_submit(config, slurm)
+    else:
+        yield Finding("job-submit-lua", Status.NA, "slurmctld's host needs it")
     yield _spank(slurm)
     yield from _hooks(slurm)
-
-
-def lua_posix() -> Finding:
-    """Whether the Lua of slurmctld can reach colocd."""
-    there, text = probe.lua_posix()
-    return Finding(
-        "lua-posix",
-        Status.NA if there is None else Status.OK if there else Status.FAIL,
-        text,
-        "" if there is not False else "apt-get install lua-posix on the slurmctld host",
-    )
 
 
 def _job_submit(config: Config, slurm: Slurm) -> Finding:

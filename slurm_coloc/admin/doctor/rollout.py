@@ -69,7 +69,7 @@ def _site(
     shares = [view.handle for view in views if not view.ended and count_of(view.tres, "shard")]
     return Site(
         release=f"{shape.release[0]}.{shape.release[1]:02}",
-        nodes=tuple(_node(node, links.get(node.name)) for node in shape.nodes),
+        nodes=tuple(node_says(node, links.get(node.name)) for node in shape.nodes),
         shares=shares,
         script=probe.text_of(script),
         broken=probe.lua_broken(script),
@@ -86,7 +86,8 @@ def _rule(rule: ModeRule) -> str:
     return ", ".join(parts) or "all"
 
 
-def _node(shape: NodeShape, link: dict[str, Any] | None) -> NodeSays:
+def node_says(shape: NodeShape, link: dict[str, Any] | None) -> NodeSays:
+    """A node, and what its agent tells; ``link``: of colocd's status, None for none."""
     setup = (link or {}).get("setup")
     linked = bool(link and link["linked"])
     if not isinstance(setup, dict):

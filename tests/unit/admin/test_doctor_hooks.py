@@ -8,9 +8,12 @@ import pytest
 from slurm_coloc.adapters import probe
 from slurm_coloc.admin.doctor import hooks
 from slurm_coloc.admin.doctor.slurm import Slurm
+from slurm_coloc.admin.init.plan import Role
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
+
+CONTROLLER = frozenset({Role.CONTROLLER})
 
 
 class Host:
@@ -37,7 +40,7 @@ class Host:
     def found(self) -> dict[str, Finding]:
         shape = ClusterShape("test", (24, 11, 5), self.nodes)
         slurm = Slurm(self.conf, shape, {}, "no slurmdbd")
-        return {one.check: one for one in hooks.checks(Config(version=1), slurm)}
+        return {one.check: one for one in hooks.checks(Config(version=1), slurm, CONTROLLER)}
 
 
 @pytest.fixture
@@ -86,3 +89,10 @@ def test_required_would_fail_jobs(host: Host) -> None:
     host.plugstack("required coloc.so")
     told = host.found()["spank-plugin"]
     assert told.status is Status.FAIL and "no job starts" in told.found
+
+
+def test_job_submit_lua_matters_on_slurmctlds_host_alone(host: Host) -> None:
+    shape = ClusterShape("test", (24, 11, 5), ())
+    slurm = Slurm(host.conf, shape, {}, "no slurmdbd")
+    on_a_node = {one.check: one for one in hooks.checks(Config(), slurm, frozenset({Role.NODE}))}
+    assert on_a_node["job-submit-lua"].status is Status.NA

@@ -47,7 +47,7 @@ def test_recorded(release: str, bad: dict[str, str]) -> None:
         (releases.release, {"SLURM_VERSION": "25.11.0-0rc1"}, Status.OK),
         (releases.backfill, {"SLURM_VERSION": "23.11.4"}, Status.OK),
         (releases.backfill, {"SLURM_VERSION": "23.11.5"}, Status.WARN),
-        (releases.backfill, {"SLURM_VERSION": "25.11.4"}, Status.WARN),
+        (releases.backfill, {"SLURM_VERSION": "25.11.4"}, Status.OK),
         (releases.backfill, {"SLURM_VERSION": "26.05.0"}, Status.OK),
         (slurm_conf.gres_types, {"GresTypes": "gpu"}, Status.FAIL),
         (slurm_conf.gres_types, {"GresTypes": "shard, GPU,mps"}, Status.OK),
