@@ -31,14 +31,16 @@ def test_jobs_without_coloc_are_measured(make_lab: Make) -> None:
         me = desk(lab, 300, user=number)
         wrap = train(lab, memory_mib=mib, smact=0.3, work_s=8)
         jobs.append(lab.sbatch("--gres=gpu:1", wrap=wrap, user=me.user))
-    asked = desk(lab, 300).submit("--gres=gpu:1", wrap=train(lab, memory_mib=2100, work_s=8))
+    asked = desk(lab, 300).submit(
+        "--gres=gpu:1", wrap=train(lab, memory_mib=2100, smact=0.2, work_s=8)
+    )
 
-    # Named by Slurm within a minute, and measured to the end.
+    # Named by Slurm within half a minute, and measured to the end.
     def rows() -> dict[int, dict[str, Any]]:
         found = call_socket(lab.dir / "coloc" / "colocd.sock", "observed", days=1)["jobs"]
         return {row["job_id"]: row for row in found if row["uid"] is not None}
 
-    until(lambda: set(rows()) >= {*jobs, asked}, 150, "all three are measured and named")
+    until(lambda: set(rows()) >= {*jobs, asked}, 90, "all three are measured and named")
     until(lambda: all(rows()[job]["peak_mib"] == mib for job, mib in zip(jobs, TRUTH, strict=True)),
           60, "their peaks")  # fmt: skip
     assert rows()[jobs[0]]["uid"] != rows()[jobs[1]]["uid"]

@@ -118,7 +118,9 @@ class Measurer:
         energy_j = self.readings.spent(readings)
         for run in self._runs.values():
             self._add(run, readings, energy_j, now_s)
-        self.observed.see(readings, self._present.jobs, now_s)
+        # A --coloc job of observe mode has met the Prolog too, and was promised nothing.
+        ours = {one.job_id for one in self.jobs() if one.promised_mib is not None}
+        self.observed.see(readings, ours, now_s)
         self._account(readings, now_s)
         self._note_xids()
         self._publish(readings, mono_s)

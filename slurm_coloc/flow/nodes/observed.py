@@ -15,7 +15,7 @@ from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
 
-ASK_S = 60.0  # between two questions to Slurm, where there is a job that it was not asked of
+ASK_S = 20.0  # between two questions to Slurm, where there is a job that it was not asked of
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 
 

@@ -22,9 +22,9 @@ from slurm_coloc.core.slurm.job import JobView
 QUEUE = Columns(
     "JobID:14,State:20,PriorityLong:14,UserID:14,Reason:64,RestartCnt:8,Partition:256,"
     "tres-per-node:1030,tres-per-task:512,tres-per-job:512,admin_comment:1030,NodeList:256,"
-    "ReqNodes:256,ExcNodes:256,Feature:256,Reservation:128,TimeLimit:24,StartTime:24,EndTime:24,"
+    "ReqNodes:256,Feature:256,Reservation:128,TimeLimit:24,StartTime:24,EndTime:24,"
     "NumNodes:12,NumTasks:12,NumCPUs:12,MinMemory:16,ArrayJobID:14,ArrayTaskID:64,SubmitTime:24,"
-    "QOS:128,Account:128"
+    "QOS:128,Account:128,ExcNodes:256"  # 22.05 writes nothing for one that is not set
 )
 # A dependency that fills its column was cut, and its job is left alone.
 VAIN = Columns("JobID:14,ArrayJobID:14,ArrayTaskID:64,Reason:40,Dependency:1024")
