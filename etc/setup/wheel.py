@@ -21,6 +21,7 @@ PATTERNS = (
     "spank/*.c",
     "spank/*.h",
     "spank/exports.map",
+    "spank/spank_coloc.8",
     "spank/ticket/*.[ch]",
 )
 

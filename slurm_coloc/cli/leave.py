@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
             time.sleep(POLL_S)
             facts = run(loaded, say, yes=True)
         taken = _taken_back(edit, facts, say, program=program)
-        found = steps(facts)
+        found = steps(run(loaded, say, yes=False) if edit else facts)
         if as_json:
             done = all(step.state is State.DONE for step in found)
             render.print_json({"done": done, "steps": [asdict(step) for step in found]})
