@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.faults import FAULTS, planted
 from tests.packages.hosts import CONTROLLER, GRES, HOSTS, LOGIN, NODES, SITE, Hosts
 from tests.rollout.hosts import until
 
@@ -23,6 +24,10 @@ time_limit_ms = 2940
 
 [sharing]
 with = "anyone"
+users = "all"
+
+[placement]
+idle_first = false
 
 [[mode.rules]]
 partition = "main"
@@ -48,6 +53,9 @@ def test_in_and_out_again(hosts: Hosts) -> None:
     begin = time.monotonic()
     share(hosts)
     report("share", hosts, begin)
+    found, missed = planted(hosts)
+    print(f"doctor: {found} of {len(FAULTS)} planted faults found")
+    assert not missed, "\n".join(missed)
     begin = time.monotonic()
     leave(hosts)
     report("leave", hosts, begin)

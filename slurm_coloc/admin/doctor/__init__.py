@@ -19,6 +19,7 @@ from slurm_coloc.admin.doctor import (
     slurm,
     tickets,
 )
+from slurm_coloc.admin.init.plan import Role
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.config import DEFAULT_PATH, Config, config_path, load_config
 from slurm_coloc.errors import ConfigError, SlurmError
@@ -66,7 +67,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield from network.checks(config, status, shape)
     if found:
         yield from mig.checks(found.shape, found.conf)
-        yield from placement.checks(config, found.conf, found.shape, found.limits)
+        if Role.CONTROLLER in here:  # colocd goes by the coloc.toml of its own host
+            yield from placement.checks(config, found.conf, found.shape, found.limits)
     yield from colocd.unfit_gpus(status)
     yield from gpus.sharing(config, shape)
     yield gpus.memory(config, shape)
