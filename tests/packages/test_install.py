@@ -56,6 +56,7 @@ def test_in_and_out_again(hosts: Hosts) -> None:
     found, missed = planted(hosts)
     print(f"doctor: {found} of {len(FAULTS)} planted faults found")
     assert not missed, "\n".join(missed)
+    assert found >= 40
     begin = time.monotonic()
     leave(hosts)
     report("leave", hosts, begin)
