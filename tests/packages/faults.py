@@ -59,7 +59,7 @@ FAULTS = (
     _toml("an unknown key", "configuration", r"sed -i '/^listen/a listn = 1'"),
     _toml("no TOML", "configuration", "sed -i 's/^listen = /listen /'"),
     _toml("an address that is none", "configuration", "sed -i 's/:6824/:port/'"),
-    _toml("a rule for no partition", "partitions", "sed -i 's/\"main\"/\"mian\"/'"),
+    _toml("a rule for no partition", "partitions", "sed -i 's/\"main\"/\"maain\"/'"),
     _toml("a pool of no partition", "partitions",
           r"sed -i '$a [pool]\npartitions = [\"gpus\"]'"),
     _toml("a rule for no user", "mode-rules", r"sed -i '$a [[mode.rules]]\nuser = \"nobdy\"\nmode = \"on\"'"),
