@@ -127,7 +127,7 @@ def test_what_agents_say_of_other_hosts() -> None:
     [
         ({"netwrk": {}}, "netwrk: no such key; did you mean network?"),
         ({"network": {"listn": ":1"}}, "network.listn: no such key; did you mean listen?"),
-        ({"sharing": {"witth": "user"}}, "did you mean with?"),
+        ({"sharing": {"wiht_": "user"}}, "did you mean with?"),
         ({"mode": {"rules": [{"partitoin": "x", "mode": "on"}]}}, "did you mean partition?"),
         ({"pool": {"zzz": 1}}, "pool.zzz: no such key"),
     ],
