@@ -154,6 +154,11 @@ class Hosts:
 
         until(there, limit_s, f"job {job_id} {states}")
 
+    def ended(self, jobs: set[int]) -> bool:
+        """Whether colocd has recorded that they completed."""
+        runs = json.loads(self.run(CONTROLLER, "coloc history --json").stdout)["runs"]
+        return jobs <= {run["job_id"] for run in runs if run["outcome"] == "completed"}
+
     def output(self, job_id: int, user: str = "ada") -> str:
         """What it wrote; the home is shared."""
         return self.run(LOGIN, f"cat /home/{user}/slurm-{job_id}.out").stdout

@@ -10,6 +10,7 @@ import pytest
 
 from tests.packages.faults import FAULTS, planted
 from tests.packages.hosts import CONTROLLER, GRES, HOSTS, LOGIN, NODES, SITE, Hosts
+from tests.packages.upgrade import upgrade
 from tests.rollout.hosts import until
 
 MODEL = "/usr/share/slurm-coloc/examples/resnet50_torchinfo.txt"
@@ -57,6 +58,8 @@ def test_in_and_out_again(hosts: Hosts) -> None:
     print(f"doctor: {found} of {len(FAULTS)} planted faults found")
     assert not missed, "\n".join(missed)
     assert found >= 40
+    upgrade(hosts, SHARE)
+    report("upgrade", hosts, begin)
     begin = time.monotonic()
     leave(hosts)
     report("leave", hosts, begin)
@@ -66,7 +69,7 @@ def test_in_and_out_again(hosts: Hosts) -> None:
 
 def report(what: str, hosts: Hosts, begin: float) -> None:
     """The commands of a part, which the guide has as they are."""
-    for _, command, _ in hosts.given if what != "leave" else ():
+    for _, command, _ in hosts.given if what in ("observe", "share") else ():
         for line in command.split(" && coloc"):
             assert line.removeprefix("coloc") in GUIDE, command
     print(f"\n{what}: {len(hosts.given)} commands, {time.monotonic() - begin:.0f} s")
