@@ -60,7 +60,7 @@ _coloc() {
     'mig plan') words='--gpu --gpus --cut --limit --json' ;;
     'mig gres') words='--gres-conf --node --multiple-files --json --dry-run' ;;
     'lab') words='up down status' ;;
-    'lab up') words='--name --nodes --machine --users --mode --dir --shard-mib --least-loaded --no-coloc --slurm-conf-extra --dry-run --json' ;;
+    'lab up') words='--name --nodes --machine --users --mode --dir --shard-mib --least-loaded --slurm --no-coloc --slurm-conf-extra --dry-run --json' ;;
     'lab down') words='--name --dry-run --json' ;;
     'lab status') words='--name --json' ;;
   esac

@@ -156,6 +156,7 @@ complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcomman
 complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l dir -d 'Folder of the lab (a short path)'
 complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l shard-mib -d 'MiB of GPU memory in one shard'
 complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l least-loaded -d 'Place on the emptiest GPU (LL_SHARED_GRES, 23.02 and later)'
+complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l slurm -d 'Another Slurm than the system\'s, for every part: the folder it was installed into'
 complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l no-coloc -d 'Slurm and shards alone'
 complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l slurm-conf-extra -d 'File whose lines are added to slurm.conf'
 complete -c coloc -n '__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from up' -l dry-run -d 'Say what would be done and change nothing'

@@ -60,7 +60,7 @@ done
     'mig plan') found=(--gpu --gpus --cut --limit --json) ;;
     'mig gres') found=(--gres-conf --node --multiple-files --json --dry-run) ;;
     'lab') found=(up down status) ;;
-    'lab up') found=(--name --nodes --machine --users --mode --dir --shard-mib --least-loaded --no-coloc --slurm-conf-extra --dry-run --json) ;;
+    'lab up') found=(--name --nodes --machine --users --mode --dir --shard-mib --least-loaded --slurm --no-coloc --slurm-conf-extra --dry-run --json) ;;
     'lab down') found=(--name --dry-run --json) ;;
     'lab status') found=(--name --json) ;;
   esac

@@ -2,6 +2,7 @@
 """coloc lab up|down|status: a private one-machine Slurm with emulated GPUs."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.lab.lab import Lab
+from slurm_coloc.lab.parts import SLURM
 from slurm_coloc.lab.spec import MACHINES, LabSpec
 
 lab_app = typer.Typer(
@@ -48,6 +50,13 @@ def up(
     least_loaded: bool = typer.Option(
         False, "--least-loaded", help="Place on the emptiest GPU (LL_SHARED_GRES, 23.02 and later)."
     ),
+    slurm: Path | None = typer.Option(
+        None,
+        "--slurm",
+        metavar="PREFIX",
+        help="Another Slurm than the system's, for every part: the folder it was installed into."
+        " [default: $COLOC_LAB_SLURM]",
+    ),
     no_coloc: bool = typer.Option(False, "--no-coloc", help="Slurm and shards alone."),
     slurm_conf_extra: Path | None = typer.Option(
         None, "--slurm-conf-extra", help="File whose lines are added to slurm.conf."
@@ -71,6 +80,7 @@ def up(
         least_loaded=least_loaded,
         coloc=not no_coloc,
         slurm_conf_extra=extra,
+        slurm=str(slurm.absolute()) if slurm else os.environ.get(SLURM, ""),
     )
     if dry_run:
         _print_plan(Lab.plan(spec), as_json)

@@ -21,16 +21,16 @@ PACKAGES = {
 ACCOUNT = "lab"
 
 
-def find_programs() -> dict[str, str]:
+def find_programs(slurm: str = "") -> dict[str, str]:
     """Absolute paths; raises SlurmError naming the Debian packages to install."""
-    return parts.find(PACKAGES)
+    return parts.find(PACKAGES, slurm)
 
 
 def start(
     lab: Daemons, hostname: str, db_port: int, dbd_port: int, slurm: pwd.struct_passwd
 ) -> None:
     """Start both and make the cluster known; slurmctld comes after. Raises SlurmError."""
-    programs = find_programs()
+    programs = find_programs(lab.spec.slurm)
     password = secrets.token_hex(16)
     _start_database(lab, programs, db_port, password)
     d = lab.dir
@@ -45,7 +45,11 @@ def start(
     )
     os.chown(path, slurm.pw_uid, slurm.pw_gid)
     path.chmod(0o600)  # slurmdbd starts with no other mode
-    env = {"PATH": parts.SYSTEM_PATH, "SLURM_CONF": f"{d}/slurm.conf", "LANG": "C.UTF-8"}
+    env = {
+        "PATH": parts.path_of(lab.spec.slurm),
+        "SLURM_CONF": f"{d}/slurm.conf",
+        "LANG": "C.UTF-8",
+    }
     who = slurm.pw_uid, slurm.pw_gid
     lab.launch("slurmdbd", Command([programs["slurmdbd"], "-D"], env, who))
     lab.run(["sacctmgr", "-iQ", "add", "cluster", f"coloc-{lab.spec.name}"])

@@ -23,11 +23,11 @@ def check(lab: Daemons) -> parts.Programs:
             f"no Lua, hooks and SPANK plugin in {parts.SOURCES}: install slurm-coloc by pip from a"
             " wheel or a checkout, or give --no-coloc for Slurm alone"
         )
-    programs = parts.find_programs()
+    programs = parts.find_programs(spec.slurm)
     if spec.least_loaded and not LEAST_LOADED.holds(programs.release):
         raise UsageFault(f"Slurm {programs.version} has no LL_SHARED_GRES: leave --least-loaded")
     if spec.accounting:
-        accounting.find_programs()
+        accounting.find_programs(spec.slurm)
     lab.version, lab.release = programs.version, programs.release
     return programs
 
@@ -65,7 +65,10 @@ def bring_up(lab: Daemons, programs: parts.Programs, ports: list[int]) -> None:
     bare = not emulated and not parts.may_make_namespaces()
     shim = parts.Build(parts.EMULATOR, lab.dir, log, bare, "no-namespaces")
     spank_log = lab.log_file("make-spank")
-    spank = parts.Build(parts.SOURCES / "spank", lab.dir / "spank", spank_log, spec.coloc)
+    headers = (f"SLURM_INCLUDE={spec.slurm}/include",) if spec.slurm else ()
+    spank = parts.Build(
+        parts.SOURCES / "spank", lab.dir / "spank", spank_log, spec.coloc, more=headers
+    )
     try:
         _start_munge(lab, programs)
         _accounts(lab)
@@ -156,7 +159,7 @@ def _start_munge(lab: Daemons, programs: parts.Programs) -> None:
 
 def _start_slurm(lab: Daemons, programs: parts.Programs) -> None:
     config = f"{lab.dir}/slurm.conf"
-    env = {"PATH": parts.SYSTEM_PATH, "SLURM_CONF": config, "LANG": "C.UTF-8"}
+    env = {"PATH": parts.path_of(lab.spec.slurm), "SLURM_CONF": config, "LANG": "C.UTF-8"}
     argv = [programs.paths["slurmctld"], "-D", "-f", config]
     lab.launch("slurmctld", Command(argv, env))
     env = env | _without_namespaces(lab)

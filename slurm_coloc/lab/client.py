@@ -32,7 +32,7 @@ class Client:
         return {
             "SLURM_CONF": f"{self.dir}/slurm.conf",
             "COLOC_CONFIG": f"{self.dir}/coloc.toml",
-            "PATH": f"{self.dir}/bin:{parts.SYSTEM_PATH}",
+            "PATH": f"{self.dir}/bin:{parts.path_of(self.spec.slurm)}",
         }
 
     def home(self, user: str | None = None) -> Path:

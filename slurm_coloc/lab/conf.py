@@ -7,6 +7,7 @@ from pathlib import Path
 from slurm_coloc.config.toml import toml_value
 from slurm_coloc.core.slurm.gres import device_types
 from slurm_coloc.core.slurm.releases import CGROUP_DISABLED, SEVERAL_GPUS
+from slurm_coloc.lab import parts
 from slurm_coloc.lab.registry import CAPS
 from slurm_coloc.lab.spec import LabSpec
 
@@ -242,7 +243,7 @@ def hook_wrapper(spec: LabSpec, script: Path) -> str:
     return f"""#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 node="${{SLURMD_NODENAME:-n1}}"
-export PATH="{d}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+export PATH="{d}/bin:{parts.path_of(spec.slurm)}"
 export LD_LIBRARY_PATH="{d}/lib"
 export COLOC_EMU_LEDGER="{d}/nodes/$node/ledger"
 export COLOC_CONFIG="{d}/nodes/$node/coloc.toml"

@@ -27,6 +27,8 @@ SOURCES = next(path for path in (PACKAGE / "lab" / "sources", CHECKOUT) if path.
 #: Names a folder with builds to start from, e.g. of a test run that brings up many labs.
 BUILT = "COLOC_LAB_BUILT"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Names the folder of another Slurm than the system's, for all labs: with sbin, bin and include.
+SLURM = "COLOC_LAB_SLURM"
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,20 @@ class Programs:
     munge: pwd.struct_passwd
 
 
-def find(packages: Mapping[str, str]) -> dict[str, str]:
-    """Absolute paths of programs, from PATH and the system's folders.
+def path_of(slurm: str = "") -> str:
+    """PATH of all of a lab's programs. ``slurm``: the folder of its Slurm, "" for the system's."""
+    return f"{slurm}/sbin:{slurm}/bin:{SYSTEM_PATH}" if slurm else SYSTEM_PATH
+
+
+def find(packages: Mapping[str, str], slurm: str = "") -> dict[str, str]:
+    """Absolute paths of programs, from ``slurm``, PATH and the system's folders.
 
     ``packages``: the Debian package of each program; raises SlurmError naming those to install.
     """
-    search = os.environ.get("PATH", "") + ":" + SYSTEM_PATH
+    if slurm and not (Path(slurm) / "sbin" / "slurmctld").exists():
+        raise SlurmError(f"{slurm}: no sbin/slurmctld there: give the folder that Slurm was"
+                         " installed into (configure's --prefix)")  # fmt: skip
+    search = path_of(slurm) if slurm else os.environ.get("PATH", "") + ":" + SYSTEM_PATH
     found = {name: path for name in packages if (path := shutil.which(name, path=search))}
     missing = dict.fromkeys(package for name, package in packages.items() if name not in found)
     if missing:
@@ -56,9 +66,10 @@ def find(packages: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def find_programs() -> Programs:
-    """Slurm and munge of this machine; raises SlurmError where something is missing."""
-    found = find(PACKAGES)
+def find_programs(prefix: str | None = None) -> Programs:
+    """Slurm and munge of this machine. ``prefix``: the folder of another Slurm; None: that
+    of $COLOC_LAB_SLURM, if it is set. Raises SlurmError where something is missing."""
+    found = find(PACKAGES, os.environ.get(SLURM, "") if prefix is None else prefix)
     text = subprocess.run([found["slurmd"], "-V"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)\.\S+", text.stdout)
     if match is None:
@@ -74,8 +85,15 @@ class Build:
     """`make -C WHERE BUILD=TARGET [GOAL]` in the background, where it is ``wanted``."""
 
     def __init__(
-        self, where: Path, target: Path, log: Path, wanted: bool, goal: str = "all"
+        self,
+        where: Path,
+        target: Path,
+        log: Path,
+        wanted: bool,
+        goal: str = "all",
+        more: tuple[str, ...] = (),
     ) -> None:
+        """``more``: variables of make."""
         self.where, self.log = where, log
         self.run: subprocess.Popen[bytes] | None = None
         if wanted:
@@ -85,7 +103,7 @@ class Build:
                 _start_from_built(where, target)
             with log.open("ab") as out:
                 self.run = subprocess.Popen(
-                    ["make", "-j2", "-C", str(where), f"BUILD={target}", goal],
+                    ["make", "-j2", "-C", str(where), f"BUILD={target}", *more, goal],
                     env=env,
                     stdin=subprocess.DEVNULL,
                     stdout=out,

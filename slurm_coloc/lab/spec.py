@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a lab is made of: its specification, and the machines whose GPUs can be emulated."""
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.lab import parts
 
 BASE = Path("/run/slurm-coloc-lab")
 
@@ -113,6 +115,9 @@ class LabSpec:
     emulator: bool = True
     cpus: int = 32
     memory_mib: int = 128_000
+    #: the folder of another Slurm than the system's (configure's --prefix): daemons, commands and
+    #: headers; several nodes need one that was built with --enable-multiple-slurmd
+    slurm: str = field(default_factory=lambda: os.environ.get(parts.SLURM, ""))
     #: appended to slurm.conf as it stands (partitions, reservations of a test)
     slurm_conf_extra: str = ""
     #: coloc.toml tables laid over the lab's own, e.g. {"recovery": {"max_per_job": 2}}

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,14 @@ from slurm_coloc.lab import parts, procs, registry, runtime
 from slurm_coloc.lab.client import fields
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import BASE, LabSpec
+from tests.cluster.jobs import desk, train, until
 
 NAME = f"l{os.getpid()}"
+#: what a lab takes from Slurm's own folder
+PREFIX = {
+    "sbin": ("slurmctld", "slurmd"),
+    "bin": ("sbatch", "srun", "salloc", "scancel", "scontrol", "sinfo", "squeue", "sacctmgr"),
+}
 
 
 def coloc(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -310,6 +317,41 @@ def test_missing_slurm_names_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(SlurmError, match="apt-get install slurmctld slurmd munge") as caught:
         Lab.up(LabSpec(name=NAME))
     assert caught.value.exit_code == 4
+
+
+@pytest.mark.timeout(180)
+def test_another_slurm_for_every_part(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """By --slurm PREFIX: here a folder with links to the system's, which shows who is asked for."""
+    prefix = Path(tempfile.mkdtemp(prefix="coloc-slurm-", dir="/tmp"))
+    prefix.chmod(0o755)
+    try:
+        for folder, names in PREFIX.items():
+            (prefix / folder).mkdir()
+            for name in names:
+                found = shutil.which(name, path=parts.SYSTEM_PATH)
+                assert found is not None, name
+                (prefix / folder / name).symlink_to(found)
+        (prefix / "include").mkdir()
+        (prefix / "include" / "slurm").symlink_to("/usr/include/slurm")
+        lab = make_lab(slurm=str(prefix))
+        for name in ("slurmctld", "slurmd-n1"):
+            assert lab.commands[name].argv[0].startswith(f"{prefix}/sbin/"), lab.commands
+        for name in ("slurmctld", "colocd"):
+            path = Path(f"/proc/{lab.daemons[name].pid}/environ").read_bytes().decode()
+            assert f"{prefix}/bin" in path, (name, path)
+        assert lab.run(["sh", "-c", "command -v sbatch"]).stdout.strip() == f"{prefix}/bin/sbatch"
+        made = (lab.dir / "log" / "make-spank.log").read_text()
+        assert f"-I{prefix}/include" in made
+        me = desk(lab, 300)
+        job = me.submit("--gpus=1", wrap=train(lab, memory_mib=2100, smact=0.2, work_s=2))
+        until(lambda: me.explain(job)["runs"][-1]["outcome"] == "completed", 60, "a shared job")
+    finally:
+        shutil.rmtree(prefix)
+
+
+def test_a_prefix_without_slurm(tmp_path: Path) -> None:
+    with pytest.raises(SlurmError, match="no sbin/slurmctld there"):
+        Lab.up(LabSpec(name=NAME, slurm=str(tmp_path)))
 
 
 @pytest.mark.parametrize(
