@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import figures
 from tests.packages.faults import FAULTS, planted
 from tests.packages.hosts import CONTROLLER, GRES, HOSTS, LOGIN, NODES, SITE, Hosts
 from tests.packages.upgrade import upgrade
@@ -44,6 +45,7 @@ def install(part: str) -> str:
 
 def test_in_and_out_again(hosts: Hosts) -> None:
     before = {}
+    packages = figures.installed(hosts)
     for host in HOSTS:
         hosts.run(host, "apt-get -qq update")
         before[host] = hosts.files(host)
@@ -54,6 +56,7 @@ def test_in_and_out_again(hosts: Hosts) -> None:
     begin = time.monotonic()
     share(hosts)
     report("share", hosts, begin)
+    print(f"the node's part:\n{figures.told(hosts, packages)}")
     found, missed = planted(hosts)
     print(f"doctor: {found} of {len(FAULTS)} planted faults found")
     assert not missed, "\n".join(missed)
