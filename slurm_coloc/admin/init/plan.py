@@ -147,6 +147,9 @@ def _conf(host: Host, text: str, share: bool) -> Iterator[Edit]:
     if share:
         words["GresTypes"] = ("gpu", "shard")
         shards = _shards(host)
+        if not shards:
+            text = "no node offers shards yet: coloc init --share on the GPU nodes first"
+            raise ConfigError(text)
     yield from edits.slurm_conf(text, host.whole, words, shards)
 
 
