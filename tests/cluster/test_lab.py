@@ -320,8 +320,11 @@ def test_missing_slurm_names_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.timeout(180)
-def test_another_slurm_for_every_part(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+def test_another_slurm_for_every_part(
+    make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By --slurm PREFIX: here a folder with links to the system's, which shows who is asked for."""
+    monkeypatch.delenv(parts.BUILT, raising=False)  # its own plugin, with the headers from there
     prefix = Path(tempfile.mkdtemp(prefix="coloc-slurm-", dir="/tmp"))
     prefix.chmod(0o755)
     try:
