@@ -128,7 +128,7 @@ def test_the_main_job(lab: Lab, site: Path) -> None:
     """An out-of-memory, found and put back through pyslurm."""
     program = lab.dir / "bin" / "coloc"
     program.write_text(program.read_text().replace('PYTHONPATH="', f'PYTHONPATH="{site}:'))
-    lab.colocd.restart()
+    lab.restart("colocd")
     me = desk(lab, 300)
     job = me.submit("--gpus=1", wrap=train(lab, memory_mib=9900, smact=0.2, work_s=3))
     until(

@@ -87,7 +87,8 @@ def operations(pyslurm: Any) -> dict[str, Callable[..., Any]]:
         pyslurm.Job(job_id).modify(pyslurm.JobSubmitDescription(**fields))
 
     return {
-        "version": lambda: str(pyslurm.slurmctld.Config.load().version),
+        # That slurmctld answers; 24.11's has no version to tell.
+        "version": lambda: str(getattr(pyslurm.slurmctld.Config.load(), "version", "")),
         "job": lambda job_id: job_values(pyslurm.Job.load(job_id)),
         "jobs": jobs,
         "requeue": lambda job_id, hold: pyslurm.Job(job_id).requeue(hold=hold),
