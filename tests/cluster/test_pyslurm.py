@@ -4,8 +4,10 @@ job goes through it. Where no wheel of it is at hand these tests are skipped."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,14 +68,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site() -> Iterator[Path]:
     """A folder with pyslurm, which every account can read."""
-    folder = tmp_path_factory.mktemp("pyslurm")
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
+    folder = Path(tempfile.mkdtemp(prefix="coloc-pyslurm-", dir="/tmp"))
+    folder.chmod(0o755)
     words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
     subprocess.run([*words, str(wheel())], check=True)
-    return folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
