@@ -18,6 +18,7 @@ from slurm_coloc.errors import ConfigError
 #: what is kept of each file, and what was done to it
 KEPT = Path("/etc/slurm-coloc/before")
 RECORD = "changes.json"
+PRIVATE = 0o600  # a site's job_submit.lua may hold what users must not read
 #: where slurmd keeps the files that it got from slurmctld
 CONFIGLESS = ("/run/slurm/conf", "conf-cache")
 
@@ -65,8 +66,9 @@ def difference(path: Path, old: str, new: str) -> str:
     return "\n".join(lines)
 
 
-def replace(path: Path, text: str) -> None:
-    """Put the text in the file's place at once; owner and mode stay. Raises ConfigError."""
+def replace(path: Path, text: str, mode: int = 0o644) -> None:
+    """Put the text in the file's place at once; owner and mode stay, ``mode`` is that of a new one.
+    Raises ConfigError."""
     if why := refusal(path):
         raise ConfigError(why)
     try:
@@ -81,7 +83,7 @@ def replace(path: Path, text: str) -> None:
             os.fsync(fd)
             if (was := _stat(path)) is not None:
                 os.fchown(fd, was.st_uid, was.st_gid)
-            os.fchmod(fd, stat.S_IMODE(was.st_mode) if was else 0o644)
+            os.fchmod(fd, stat.S_IMODE(was.st_mode) if was else mode)
         Path(name).rename(path)
     except OSError as err:
         with contextlib.suppress(OSError):
@@ -129,7 +131,7 @@ def keep(
     known = changes(kept)
     was = known.get(str(path))
     if was is None:
-        replace(_copy(path, kept), old)
+        replace(_copy(path, kept), old, PRIVATE)
     untouched = was is None or was.after == digest(old)
     known[str(path)] = Change(
         edits=(*(was.edits if was else ()), *edits),
@@ -158,4 +160,4 @@ def forget(path: Path, kept: Path = KEPT) -> None:
 
 def _write(known: dict[str, Change], kept: Path) -> None:
     rows = {path: asdict(change) for path, change in known.items()}
-    replace(kept / RECORD, json.dumps(rows, indent=1) + "\n")
+    replace(kept / RECORD, json.dumps(rows, indent=1) + "\n", PRIVATE)

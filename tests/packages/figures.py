@@ -22,7 +22,7 @@ def installed(hosts: Hosts, host: str = NODE) -> dict[str, int]:
     return {name: int(size) for name, size in re.findall(r"^(\S+) (\d+)$", shown, re.MULTILINE)}
 
 
-def told(hosts: Hosts, before: dict[str, int]) -> str:
+def lines_of(hosts: Hosts, before: dict[str, int]) -> str:
     """The figures as lines; ``before``: the packages that were there without us."""
     new = {name: size for name, size in installed(hosts).items() if name not in before}
     ours = sum(size for name, size in new.items() if name.startswith("slurm-coloc"))

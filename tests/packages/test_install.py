@@ -56,7 +56,7 @@ def test_in_and_out_again(hosts: Hosts) -> None:
     begin = time.monotonic()
     share(hosts)
     report("share", hosts, begin)
-    print(f"the node's part:\n{figures.told(hosts, packages)}")
+    print(f"the node's part:\n{figures.lines_of(hosts, packages)}")
     found, missed = planted(hosts)
     print(f"doctor: {found} of {len(FAULTS)} planted faults found")
     assert not missed, "\n".join(missed)

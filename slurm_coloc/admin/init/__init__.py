@@ -8,7 +8,7 @@ of our own, and of the site's those that are named. It restarts nothing of Slurm
 import os
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from slurm_coloc.adapters import probe, programfiles, sitefile, slurmconf, units
@@ -59,13 +59,13 @@ def read(config: Config, given: Collection[Role] = ()) -> Host:
         offers=_offers(config) if Role.CONTROLLER in found else {},
         sample=_sample("job_submit.lua"),
     )
-    names = (host.conf, host.stack, host.gres, host.submit, host.toml)
-    return _with_files(host, names)
-
-
-def _with_files(host: Host, paths: Sequence[Path]) -> Host:
-    values = {name: getattr(host, name) for name in Host.__dataclass_fields__}
-    return Host(**values | {"files": {path: sitefile.text_of(path) for path in paths}})
+    paths = (host.conf, host.stack, host.gres, host.submit, host.toml)
+    return replace(
+        host,
+        files={path: sitefile.text_of(path) for path in paths},
+        gres_lines=tuple(probe.plugstack(host.gres)),
+        stack_lines=tuple(probe.plugstack(host.stack)),
+    )
 
 
 def _slurm_conf() -> Path:
@@ -185,10 +185,9 @@ def apply(found: Sequence[FileStep], named: Collection[str]) -> tuple[list[FileS
     for step in found:
         if not step.due:
             continue
-        new_slurm_file = step.path.name in SITE_FILES and step.path.name != "job_submit.lua"
         if step.problem:
             left.append(f"{step.path}: {step.problem}")
-        elif (step.of_the_site or new_slurm_file) and step.path.name not in named:
+        elif step.named_only and step.path.name not in named:
             left.append(f"{step.path}: only with --edit {step.path.name}")
         elif why := sitefile.refusal(step.path):
             left.append(why)

@@ -128,10 +128,10 @@ def _gres_of(lines: Sequence[str], number: int) -> tuple[str, re.Match[str] | No
         number += 1
 
 
-def gres_conf(text: str, node: str, shards: Sequence[int]) -> Iterator[Edit]:
+def gres_conf(lines: Sequence[str], node: str, shards: Sequence[int]) -> Iterator[Edit]:
     """Lines for the shards of this node's GPUs, by the order of their minor numbers; one count for
-    all where they have the same, which Slurm spreads evenly."""
-    lines = [line.split("#", 1)[0] for line in text.splitlines()]
+    all where they have the same, which Slurm spreads evenly. ``lines``: gres.conf with its
+    includes, without comments."""
     ours = [line for line in lines if _concerns(line, node)]
     if any(re.search(r"\bName\s*=\s*shard\b", line, re.IGNORECASE) for line in ours):
         return
@@ -149,10 +149,11 @@ def _concerns(line: str, node: str) -> bool:
     return hit is None or in_nodes(hit[1], node)
 
 
-def plugstack(text: str, controllers: Sequence[str]) -> Iterator[Edit]:
-    """The plugin's line; ``controllers``: host:port of each colocd, () on their own hosts."""
-    lines = [line.split("#", 1)[0].split() for line in text.splitlines()]
-    if any(len(words) > 1 and words[1].rpartition("/")[2] == "coloc.so" for words in lines):
+def plugstack(lines: Sequence[str], controllers: Sequence[str]) -> Iterator[Edit]:
+    """The plugin's line; ``controllers``: host:port of each colocd, () on their own hosts.
+    ``lines``: plugstack.conf with its includes, without comments."""
+    plugins = (words[1] for line in lines if len(words := line.split()) > 1)
+    if any(one.rpartition("/")[2] == "coloc.so" for one in plugins):
         return
     named = f" controllers={','.join(controllers)}" if controllers else ""
     yield Edit(None, f"optional coloc.so{named}")

@@ -36,7 +36,8 @@ class Host:
     """What init found.
 
     ``conf``: slurm.conf; ``files``: each file's text by its path, "" where there is none;
-    ``whole``: lines of slurm.conf with its includes; ``node``: the name of this host's GPU node;
+    ``whole``, ``gres_lines``, ``stack_lines``: lines of slurm.conf, gres.conf and plugstack.conf
+    with their includes; ``node``: the name of this host's GPU node, "" where it cannot be told;
     ``cards``: shards of each of its GPUs, by minor number; ``offers``: on the controller what each
     node's slurmd would offer; ``sample``: our job_submit.lua.
     """
@@ -52,6 +53,8 @@ class Host:
     cards: tuple[int, ...] = ()
     offers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     sample: str = ""
+    gres_lines: tuple[str, ...] = ()
+    stack_lines: tuple[str, ...] = ()
 
     @property
     def submit(self) -> Path:
@@ -87,9 +90,10 @@ class FileStep:
         return bool(self.problem) or self.old != self.new
 
     @property
-    def of_the_site(self) -> bool:
-        """Whether it has to be named: its text is the site's."""
-        return self.path.name in SITE_FILES and self.old != ""
+    def named_only(self) -> bool:
+        """Whether it is Slurm's, and so has to be named; a first job_submit.lua is ours."""
+        ours = self.path.name == "job_submit.lua" and not self.old
+        return self.path.name in SITE_FILES and not ours
 
 
 def controllers(conf: ConfFile) -> list[str]:
@@ -111,7 +115,7 @@ def roles(conf: ConfFile, host: str) -> tuple[frozenset[Role], str]:
     for listed, pairs in conf.nodes:
         here = in_nodes(listed, host) or in_nodes(pairs.get("nodehostname", ""), host)
         if here and any(item.name == "gpu" for item in parse_gres(pairs.get("gres"))):
-            node = host if in_nodes(listed, host) else listed
+            node = host if in_nodes(listed, host) else "" if "[" in listed else listed
             found.add(Role.NODE)
     return frozenset(found or {Role.LOGIN}), node
 
@@ -124,14 +128,14 @@ def steps(host: Host, share: bool) -> Iterator[FileStep]:
     if share and Role.NODE in host.roles:
         yield _site(
             host, host.gres, "the shards of this node's GPUs",
-            lambda text: edits.gres_conf(text, host.node, host.cards),
+            lambda text: edits.gres_conf(host.gres_lines, *_own_gpus(host)),
         )  # fmt: skip
     if Role.CONTROLLER in host.roles or (share and Role.NODE in host.roles):
         yield _site(host, host.conf, _conf_why(share), lambda text: _conf(host, text, share))
     if Role.NODE not in host.roles or share:
         yield _site(
             host, host.stack, "sbatch --coloc, and on GPU nodes Prolog and Epilog",
-            lambda text: edits.plugstack(text, _remote(host)),
+            lambda text: edits.plugstack(host.stack_lines, _remote(host)),
         )  # fmt: skip
 
 
@@ -153,14 +157,26 @@ def _conf(host: Host, text: str, share: bool) -> Iterator[Edit]:
     yield from edits.slurm_conf(text, host.whole, words, shards)
 
 
+def _own_gpus(host: Host) -> tuple[str, tuple[int, ...]]:
+    """This host's node and the shards of its GPUs; raises ConfigError where they are not known."""
+    if not host.node:
+        raise ConfigError("several nodes of slurm.conf may be this host: COLOC_NODE=NAME tells it")
+    if not host.cards or not all(host.cards):
+        raise ConfigError(
+            "NVML shows no GPU here, or one without memory for a shard: see nvidia-smi"
+        )
+    return host.node, host.cards
+
+
 def _shards(host: Host) -> dict[str, str]:
     """The shard gres of each node: of this one by its cards, on the controller as they offer it."""
     found = {}
     if Role.NODE in host.roles:
-        kinds = {one.type for one in parse_gres(host.parsed.gres(host.node)) if one.name == "gpu"}
+        node, cards = _own_gpus(host)
+        kinds = {one.type for one in parse_gres(host.parsed.gres(node)) if one.name == "gpu"}
         # The GPUs' own type, or a backup slurmctld of 24.11 drains the node when it takes over.
         kind = f"{kinds.pop()}:" if len(kinds) == 1 and None not in kinds else ""
-        found[host.node] = f"shard:{kind}{sum(host.cards)}"
+        found[node] = f"shard:{kind}{sum(cards)}"
     if Role.CONTROLLER in host.roles:
         for node, gres in host.offers.items():
             names = [

@@ -91,10 +91,10 @@ def test_a_list_in_an_included_file_is_left_to_a_person() -> None:
 
 def test_gres_conf_of_equal_and_of_different_cards() -> None:
     text = "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
-    new = changed(text, list(edits.gres_conf(text, "n1", (39, 39))))
+    new = changed(text, list(edits.gres_conf(text.splitlines(), "n1", (39, 39))))
     assert new == f"{text}NodeName=n1 Name=shard Count=78\n"
-    assert list(edits.gres_conf(new, "n1", (39, 39))) == []
-    found = list(edits.gres_conf("AutoDetect=nvml\n", "n1", (39, 79)))
+    assert list(edits.gres_conf(new.splitlines(), "n1", (39, 39))) == []
+    found = list(edits.gres_conf(["AutoDetect=nvml"], "n1", (39, 79)))
     assert [one.new for one in found] == [
         "Name=shard Count=39 File=/dev/nvidia0",
         "Name=shard Count=79 File=/dev/nvidia1",
@@ -103,18 +103,15 @@ def test_gres_conf_of_equal_and_of_different_cards() -> None:
 
 def test_shards_of_another_node_are_not_ours() -> None:
     text = "NodeName=n2 Name=shard Count=39\n"
-    assert [one.new for one in edits.gres_conf(text, "n1", (39,))] == [
+    assert [one.new for one in edits.gres_conf(text.splitlines(), "n1", (39,))] == [
         "NodeName=n1 Name=shard Count=39"
     ]
 
 
 def test_plugstack_once() -> None:
-    found = list(edits.plugstack("", ("ctl1:6824", "ctl2:6824")))
+    found = list(edits.plugstack([], ("ctl1:6824", "ctl2:6824")))
     assert [one.new for one in found] == ["optional coloc.so controllers=ctl1:6824,ctl2:6824"]
-    assert list(edits.plugstack("required /opt/coloc.so\n", ())) == []
-    assert [one.new for one in edits.plugstack("# optional coloc.so\n", ())] == [
-        "optional coloc.so"
-    ]
+    assert list(edits.plugstack(["required /opt/coloc.so"], ())) == []
 
 
 def test_a_file_without_its_last_newline() -> None:

@@ -46,6 +46,8 @@ def test_only_what_is_named(tmp_path: Path) -> None:
     done, left = init.apply(found[1:], ["slurm.conf"])
     assert conf.read_text() == apply(OLD, EDITS) and not left
     assert conf.stat().st_mode & 0o777 == 0o640
+    kept = [path.stat().st_mode & 0o777 for path in (tmp_path / "before").iterdir()]
+    assert kept == [0o600, 0o600]  # the first text, and what was done
     with pytest.raises(UsageFault, match="not fstab"):
         init.apply(found, ["fstab"])
 

@@ -39,6 +39,7 @@ def host(*found: Role, conf: str = CONF, **files: str) -> Host:
         node="gpu1" if Role.NODE in found else "",
         cards=(39, 39) if Role.NODE in found else (),
         sample=SAMPLE,
+        gres_lines=tuple(GRES.splitlines()),
     )
 
 
@@ -55,7 +56,7 @@ def by_name(found: Host, share: bool = False) -> dict[str, FileStep]:
         ("ctl1", {Role.CONTROLLER}, ""),
         ("ctl2", {Role.CONTROLLER}, ""),
         ("gpu2", {Role.NODE}, "gpu2"),
-        ("host2", {Role.NODE}, "gpu[1-2]"),
+        ("host2", {Role.NODE}, ""),
         ("cpu1", {Role.LOGIN}, ""),
         ("login", {Role.LOGIN}, ""),
     ],
@@ -109,6 +110,30 @@ def test_a_node_that_shares() -> None:
     assert "JobSubmitPlugins" not in found["slurm.conf"].new
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cards": ()}, "NVML shows no GPU"),
+        ({"cards": (39, 0)}, "NVML shows no GPU"),
+        ({"node": ""}, "COLOC_NODE=NAME"),
+    ],
+)
+def test_gpus_that_are_not_known_change_no_file(changes: dict[str, object], said: str) -> None:
+    found = {one.path.name: one for one in steps(replace(host(Role.NODE), **changes), True)}
+    for name in ("gres.conf", "slurm.conf"):
+        assert said in found[name].problem and found[name].new == found[name].old
+
+
+def test_a_line_in_an_included_file_counts() -> None:
+    there = replace(
+        host(Role.NODE),
+        gres_lines=(*GRES.splitlines(), "Name=shard Count=78"),
+        stack_lines=("optional /usr/lib/coloc.so",),
+    )
+    found = by_name(there, share=True)
+    assert not found["gres.conf"].due and not found["plugstack.conf"].due
+
+
 def test_the_controller_wants_what_the_nodes_offer() -> None:
     offers = {"gpu1": {"gpu:a100": 2, "shard:a100": 78}, "gpu2": {"gpu:a100": 2, "shard:a100": 78}}
     found = by_name(replace(host(Role.CONTROLLER), offers=offers), share=True)
@@ -134,7 +159,8 @@ def test_nothing_is_due_where_all_is_done() -> None:
     first = host(Role.CONTROLLER)
     texts = dict(first.files) | {step.path: step.new for step in steps(first, False)}
     lines = tuple(texts[first.conf].splitlines())
-    again = replace(first, files=texts, whole=lines)
+    stack = tuple(texts[first.stack].splitlines())
+    again = replace(first, files=texts, whole=lines, stack_lines=stack)
     assert not [step for step in steps(again, False) if step.due]
 
 
