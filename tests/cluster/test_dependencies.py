@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, until
+from tests.cluster.jobs import Desk, other_text, until
 from tests.cluster.rules import QUIET, fresh, liar, over, tasks, told
 
 KILL = "kill_invalid_depend"
@@ -28,15 +28,15 @@ def pending(lab: Lab, job_id: int) -> str:
 @pytest.fixture(params=["", KILL], ids=["kept", "killed"])
 def strict(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Lab]:
     """The shared lab, also with kill_invalid_depend, which cancels dependents at once."""
+    if not request.param:
+        yield lab
+        return
     conf = lab.dir / "slurm.conf"
-    text = conf.read_text()
-    if request.param:
+    with other_text(conf) as text:
         conf.write_text(text.replace("SchedulerParameters=", f"SchedulerParameters={KILL},"))
         lab.run(["scontrol", "reconfigure"])
-    yield lab
-    if request.param:
-        conf.write_text(text)
-        lab.run(["scontrol", "reconfigure"])
+        yield lab
+    lab.run(["scontrol", "reconfigure"])
 
 
 @pytest.mark.smoke

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, desk, own_slurm, shards
+from tests.cluster.jobs import Desk, desk, other_text, own_slurm, shards
 
 MARK = "cannot use --coloc="
 
@@ -298,13 +298,10 @@ def trace(me: Desk) -> tuple[dict[str, str], dict[str, str]]:
 @pytest.mark.smoke
 def test_a_job_without_coloc_is_the_same_with_and_without_the_plugin(me: Desk) -> None:
     plugstack = me.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
     with_plugin = trace(me)
-    try:
+    with other_text(plugstack):
         plugstack.write_text("# without\n")
         without = trace(me)
-    finally:
-        plugstack.write_text(line)
     assert with_plugin[0] == without[0]
     assert with_plugin[1] == without[1]
 
@@ -312,13 +309,10 @@ def test_a_job_without_coloc_is_the_same_with_and_without_the_plugin(me: Desk) -
 @pytest.mark.smoke
 def test_an_unknown_argument_disables_only_ours(me: Desk) -> None:
     plugstack = me.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
-    try:
+    with other_text(plugstack) as line:
         plugstack.write_text(line.rstrip() + " max_kib=nonsense\n")
         other = submit(me, "--gpus=1")
         ours = submit(me, f"--coloc={me.summary}")
-    finally:
-        plugstack.write_text(line)
     assert other.returncode == 0 and other.stderr == ""
     assert ours.returncode == 1
     assert ours.stderr.rstrip().endswith('unknown plugstack.conf argument "max_kib=nonsense"')
@@ -326,11 +320,8 @@ def test_an_unknown_argument_disables_only_ours(me: Desk) -> None:
 
 def test_plugstack_arguments_count(me: Desk) -> None:
     plugstack = me.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
     me.summary.write_text(me.summary.read_text() + "\n" * 2048)
-    try:
+    with other_text(plugstack) as line:
         plugstack.write_text(line.rstrip() + " max_kib=1 quiet\n")
         refused = submit(me, f"--coloc={me.summary}")
-    finally:
-        plugstack.write_text(line)
     assert refused.stderr.rstrip().endswith("it is larger than 1 KiB")

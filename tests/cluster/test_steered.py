@@ -106,8 +106,8 @@ def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
     first = submit(me, wrap=work)
     lab.wait(first, "RUNNING")
     assert gpu(lab, first) == "n1/a100-0"
-    # A submission is placed by the last round's figures, up to placement.interval_s old: the mean of
-    # 15 s was above the gate then, too, where it is 0.7 now.
+    # A submission is placed by the last round's figures, up to placement.interval_s old: the mean
+    # of 15 s was above the gate then, too, where it is 0.7 now.
     until(lambda: active(lab, 0) > 0.7, 100, "the activity of the first GPU shows")
     second = submit(me, wrap=work)
     lab.wait(second, "RUNNING")
