@@ -57,8 +57,9 @@ static double mps_speed(const struct emu_state *st, const struct emu_proc *p)
     return 1.0 / (1.0 + st->k * s * s * s);
 }
 
-/* Factor that keeps the sum of one server's work within C. */
-static double capacity_scale(const struct emu_state *st, const struct emu_proc *p)
+/* Factor that keeps the sum of one server's work within C. `alone`: mps_speed of each slot. */
+static double capacity_scale(const struct emu_state *st, const struct emu_proc *p,
+                             const double *alone)
 {
     double u = 0.0;
     int i;
@@ -66,7 +67,7 @@ static double capacity_scale(const struct emu_state *st, const struct emu_proc *
     for (i = 0; i < (int)st->n_slots; i++) {
         const struct emu_proc *q = &st->proc[i];
         if (shares_compute(p, q) && same_server(st, p, q))
-            u += activity(st, q) * mps_speed(st, q);
+            u += activity(st, q) * alone[i];
     }
     return u > st->c ? st->c / u : 1.0;
 }
@@ -95,10 +96,28 @@ static double turn_share(const struct emu_state *st, const struct emu_proc *p)
     return turns > 1.0 ? 1.0 / turns : 1.0;
 }
 
+/* The slot before i that has p's place, and its server where that is asked; i where there is none.
+ */
+static int first_beside(const struct emu_state *st, int i, int of_server)
+{
+    const struct emu_proc *p = &st->proc[i];
+    int j;
+
+    for (j = 0; j < i; j++)
+        if (shares_compute(p, &st->proc[j]) && (!of_server || same_server(st, p, &st->proc[j])))
+            return j;
+    return i;
+}
+
+/* Called at every look at the ledger, 20 times a second by each training: what is one figure for a
+ * server or for a GPU is added up once, at its first slot. */
 void model_speeds(struct emu_state *st)
 {
-    int i;
+    double alone[EMU_MAX_PROCS], scale[EMU_MAX_PROCS], turns[EMU_MAX_PROCS];
+    int i, j;
 
+    for (i = 0; i < (int)st->n_slots; i++)
+        alone[i] = st->proc[i].kind == EMU_TRAIN ? mps_speed(st, &st->proc[i]) : 1.0;
     for (i = 0; i < (int)st->n_slots; i++) {
         struct emu_proc *p = &st->proc[i];
         const struct emu_device *d;
@@ -106,9 +125,14 @@ void model_speeds(struct emu_state *st)
         if (p->kind != EMU_TRAIN)
             continue;
         d = &st->dev[p->device];
-        v = mps_speed(st, p) * capacity_scale(st, p);
-        if (st->sharing != EMU_SHARING_MPS)
-            v *= turn_share(st, p);
+        j = first_beside(st, i, 1);
+        scale[i] = j < i ? scale[j] : capacity_scale(st, p, alone);
+        v = alone[i] * scale[i];
+        if (st->sharing != EMU_SHARING_MPS) {
+            j = first_beside(st, i, 0);
+            turns[i] = j < i ? turns[j] : turn_share(st, p);
+            v *= turns[i];
+        }
         if (p->mig >= 0 && p->smact > 0.0)
             v *= min1((double)d->mig[p->mig].sms / d->sms / p->smact);
         p->speed = v;
