@@ -3,8 +3,9 @@
 
     python -m estimator.measure [--out FOLDER] [--minutes N]
 
-FOLDER/measured.csv has a line a run; a later call goes on where this one stopped. Without a GPU, or
-without torch, everything but the measuring is done, and that is said.
+FOLDER/measured.csv has a line a run; a later call goes on where this one stopped. Without a GPU,
+rows that another machine measured are compared; without those, or without torch, everything but the
+measuring is done, and that is said.
 """
 
 import argparse
@@ -17,9 +18,9 @@ from pathlib import Path
 
 from estimator.evaluate.judging import Answer, Case, ask, each, names, table
 from estimator.measure import texts
-from estimator.measure.measuring import LIMIT_S, go_on, measured
+from estimator.measure.measuring import AHEAD, LIMIT_S, Children, go_on, measured
 from estimator.measure.plan import CONTEXT, Run, of_key, plan
-from estimator.measure.rows import OK, Row
+from estimator.measure.rows import OK, Row, read
 from slurm_coloc.adapters.nvml import Gpu, Nvml
 from slurm_coloc.errors import GpuError
 from slurm_coloc.estimate.api import TrainingOptions
@@ -104,6 +105,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="stop to measure, or to record, after these")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of one run")
     parser.add_argument("--device", type=int, default=0, help="NVML's index of the GPU")
+    parser.add_argument("--ahead", type=int, default=AHEAD, help="processes that import ahead")
+    parser.add_argument("--measure-only", action="store_true", help="write the rows and no table")
     parser.add_argument("--list", action="store_true", help="print the plan and do nothing")
     args = parser.parse_args()
     until = time.monotonic() + 60 * args.minutes if args.minutes is not None else None
@@ -123,7 +126,10 @@ def main() -> int:
             gpu, driver = nvml.all()[args.device], nvml.driver()
         except (GpuError, IndexError) as err:
             why = err.message if isinstance(err, GpuError) else f"no GPU has index {args.device}"
-            print(f"Nothing is measured, this is a dry run: no GPU here ({why})\n")
+            print(f"Nothing is measured: no GPU here ({why})\n")
+            if rows := read(path):  # of another machine
+                return compared(rows, path, folder, until)
+            print("This is a dry run")
             texts.make(runs, folder, until)
             print(estimates(runs, folder))
             print("\nWithout a GPU there is nothing to compare these with.")
@@ -132,13 +138,19 @@ def main() -> int:
         def look() -> Gpu:
             return nvml.by_uuid([gpu.uuid])[0]
 
-        rows = go_on(
-            [CONTEXT, *runs],
-            path,
-            lambda run: measured(run, look, driver, limit_s=args.limit),
-            until=until,
-        )
-    texts.make([of_key(row.key) for row in rows if row.status == OK], folder)
+        with Children(gpu.uuid, args.ahead) as children:
+            rows = go_on(
+                [CONTEXT, *runs],
+                path,
+                lambda run: measured(run, look, driver, children, limit_s=args.limit),
+                until=until,
+            )
+    return 0 if args.measure_only else compared(rows, path, folder, None)
+
+
+def compared(rows: Sequence[Row], path: Path, folder: Path, until: float | None) -> int:
+    """Make the texts of what was measured and print the tables."""
+    texts.make([of_key(row.key) for row in rows if row.status == OK], folder, until)
     print(tables(rows, folder))
     print(f"{path} has all {len(rows)} rows, {sum(row.status != OK for row in rows)} not measured")
     return 0

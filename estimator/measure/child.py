@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training in a process of its own: ``python -m estimator.measure.child KEY``.
+"""One training in a process of its own: ``python -m estimator.measure.child``, its key on stdin.
 
-Prints one line of JSON when its steps are done and holds its memory until its standard input ends,
-so that whoever started it can look at NVML meanwhile: the allocator gives nothing back, so what is
-held then is the peak. Needs torch and a GPU.
+With all imports done it waits for that line and touches no GPU before. Prints one line of JSON when
+its steps are done and holds its memory until its standard input ends, so that whoever started it
+can look at NVML meanwhile: the allocator gives nothing back, so what is held then is the peak.
+Needs torch and a GPU.
 """
 
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -76,9 +78,13 @@ def told() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Train, tell, wait."""
+    """Import, wait for a run, train, tell, wait."""
+    with suppress(ImportError):  # a run that needs it says so
+        import timm  # noqa: F401
+        import transformers  # noqa: F401
+    key = sys.stdin.readline().strip()
     try:
-        train(of_key(sys.argv[1]))
+        train(of_key(key))
         answer = told()
     except torch.cuda.OutOfMemoryError:
         answer = {"status": "oom"}

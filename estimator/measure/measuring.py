@@ -20,35 +20,74 @@ from slurm_coloc.adapters.nvml import Gpu, Missing
 #: seconds of a run with its imports
 LIMIT_S = 180.0
 COMMAND = (sys.executable, "-m", "estimator.measure.child")
+#: processes that wait for their run
+AHEAD = 2
 Look = Callable[[], Gpu]
 
 
+class Children:
+    """Processes that wait for their run with all imports done, which take longer than most runs.
+    None touches the GPU before it has a run, so each is measured alone. A context manager."""
+
+    def __init__(self, uuid: str, ahead: int = AHEAD, command: Sequence[str] = COMMAND) -> None:
+        """``uuid``: of the GPU that they see; ``ahead``: so many are started at once."""
+        self._environment = os.environ | {"CUDA_VISIBLE_DEVICES": uuid}
+        self._command = command
+        self._waiting = [self._start() for _ in range(ahead)]
+
+    def __enter__(self) -> "Children":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        while self._waiting:
+            ended(self._waiting.pop())
+
+    def _start(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+            text=True,
+        )
+
+    def given(self, run: Run) -> "subprocess.Popen[str]":
+        """The one that has waited longest, with its run; another is started in its place."""
+        self._waiting.append(self._start())
+        child = self._waiting.pop(0)
+        assert child.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended: its exit status says why
+            child.stdin.write(f"{run.key}\n")
+            child.stdin.flush()
+        return child
+
+
+def ended(child: "subprocess.Popen[str]") -> None:
+    """Kill it, whatever it does."""
+    child.kill()
+    with suppress(BrokenPipeError):  # of what it never read
+        child.communicate()
+
+
 def measured(
-    run: Run, look: Look, driver: str, *, command: Sequence[str] = COMMAND, limit_s: float = LIMIT_S
+    run: Run, look: Look, driver: str, children: Children, *, limit_s: float = LIMIT_S
 ) -> Row:
     """The row of ``run``. ``look``: the GPU as it is now; raises GpuError where it is gone."""
     before = look()
     begin = time.monotonic()
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": before.uuid}
-    with subprocess.Popen(
-        [*command, run.key],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        text=True,
-    ) as child:
-        try:
-            answer = _answer(child, begin + limit_s)
-            if answer is None:
-                status = "timeout" if child.poll() is None else f"failed: exit {child.returncode}"
-                return Row(run.key, status, seconds=time.monotonic() - begin, driver=driver)
-            took = round(time.monotonic() - begin, 1)
-            if answer.get("status") != "ok":
-                return Row(run.key, str(answer.get("status")), seconds=took, driver=driver)
-            mib, how = _used(look(), child.pid, before)
-        finally:
-            child.kill()  # it only waits for us
+    child = children.given(run)
+    try:
+        answer = _answer(child, begin + limit_s)
+        took = round(time.monotonic() - begin, 1)
+        if answer is None:
+            status = "timeout" if child.poll() is None else f"failed: exit {child.returncode}"
+            return Row(run.key, status, seconds=took, driver=driver)
+        if answer.get("status") != "ok":
+            return Row(run.key, str(answer.get("status")), seconds=took, driver=driver)
+        mib, how = _used(look(), child.pid, before)
+    finally:
+        ended(child)  # it only waits for us
     return Row(
         run.key,
         "ok",

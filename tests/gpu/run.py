@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from slurm_coloc.adapters import nvml  # noqa: E402
 from slurm_coloc.errors import GpuError  # noqa: E402
-from tests.gpu import client_checks, fence_checks, node_checks, speed_checks  # noqa: E402
+from tests.gpu import agent_checks, client_checks, fence_checks, node_checks, speed_checks  # noqa: E402
 from tests.gpu import place as places  # noqa: E402
 from tests.gpu.place import OUT, Place  # noqa: E402
 from tests.gpu.verdict import Found, Verdict, judged, untested  # noqa: E402
@@ -34,6 +34,7 @@ CHECKS: tuple[tuple[str, Check, bool], ...] = (
     ("ended clients", client_checks.ended, False),
     ("cgroup limits", fence_checks.kernel, False),
     ("NVML under MPS", node_checks.under_mps, False),
+    ("agent", agent_checks.agent, False),
     ("looks", node_checks.looks, False),
     ("hooks", node_checks.hooks, False),
     ("speeds", speed_checks.speeds, True),

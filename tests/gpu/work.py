@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_coloc.adapters import nvml
 from slurm_coloc.adapters.mps import daemon
 from slurm_coloc.adapters.mps.daemon import Who
 from slurm_coloc.adapters.mps.processes import Process
+from slurm_coloc.adapters.nvml.sampling import Sampling
 from tests.gpu.place import Place
 
 LIMIT_S = 300.0
@@ -128,10 +130,10 @@ def together(
 
 
 def sm_activity(place: Place, samples: int = 10) -> float | None:
-    """Mean of DCGM's field 1002 over two seconds; None without DCGM."""
+    """Mean over two seconds by DCGM's field 1002, or else by NVML's GPM; None without both."""
     dcgmi = shutil.which("dcgmi")
     if dcgmi is None:
-        return None
+        return _by_gpm(place)
     words = [dcgmi, "dmon", "-e", "1002", "-d", "200", "-c", str(samples)]
     words += ["-i", str(place.index)]
     try:
@@ -140,3 +142,14 @@ def sm_activity(place: Place, samples: int = 10) -> float | None:
         return None
     values = re.findall(r"^GPU\s+\d+\s+([0-9.]+)\s*$", done.stdout, re.MULTILINE)
     return sum(map(float, values)) / len(values) if values else None
+
+
+def _by_gpm(place: Place) -> float | None:
+    with nvml.Nvml() as lib:
+        sampling = Sampling(lib)
+        sampling.take(profile=True)
+        time.sleep(2.0)
+        for sample in sampling.take(profile=True):
+            if sample.unit.uuid == place.gpu.uuid and sample.profile is not None:
+                return sample.profile.smact
+    return None

@@ -3,6 +3,7 @@
 
 import sys
 from collections import Counter
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from estimator.measure import measuring, texts
 from estimator.measure.plan import CONTEXT, TIMM, Run, of_key, plan
 from estimator.measure.rows import HEAD, OK, Row, append, read
 from slurm_coloc.adapters.nvml import Gpu, Missing, Process
-from slurm_coloc.errors import UsageFault
+from slurm_coloc.errors import GpuError, UsageFault
 from tests.unit.estimate.texts import example
 
 RUN = Run("timm", "resnet50", 32, "fp32", "adam")
@@ -142,8 +143,8 @@ def child(folder: Path, code: str) -> tuple[str, ...]:
 
 ANSWER = """
 card = os.environ["CUDA_VISIBLE_DEVICES"]
-told = dict(status="ok", reserved_mib=3400, allocated_mib=3000, card=card, torch=sys.argv[1],
-            cuda="12")
+told = dict(status="ok", reserved_mib=3400, allocated_mib=3000, card=card, cuda="12",
+            torch=sys.stdin.readline().strip())
 print(json.dumps(told), flush=True)
 sys.stdin.read()
 """
@@ -159,21 +160,24 @@ def test_memory_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         def __init__(self, *args: object, **more: object) -> None:
             super().__init__(*args, **more)
             seen.append(self.pid)
-            card._after = (Process(1, 99), Process(self.pid, 5262))
+            if len(seen) == 1:  # the one that waits for the next run has nothing there
+                card._after = (Process(1, 99), Process(self.pid, 5262))
 
     monkeypatch.setattr(measuring.subprocess, "Popen", Watched)
-    row = measuring.measured(RUN, card.look, "570", command=child(tmp_path, ANSWER))
+    with measuring.Children("GPU-1", 1, child(tmp_path, ANSWER)) as children:
+        row = measuring.measured(RUN, card.look, "570", children)
     assert (row.status, row.nvml_mib, row.how) == (OK, 5262, "process")
     assert (row.reserved_mib, row.allocated_mib, row.driver) == (3400, 3000, "570")
     assert row.card == "GPU-1" and row.torch == RUN.key  # the child's own words
-    assert seen and card.looks == 2
+    assert len(seen) == 2 and card.looks == 2
 
 
 @pytest.mark.parametrize("after", [(), (Process(1, 99),), Missing("MIG")])
 def test_memory_of_the_card_where_the_process_is_not_listed(
     tmp_path: Path, after: tuple[Process, ...] | Missing
 ) -> None:
-    row = measuring.measured(RUN, Card(after).look, "", command=child(tmp_path, ANSWER))
+    with measuring.Children("GPU-1", 1, child(tmp_path, ANSWER)) as children:
+        row = measuring.measured(RUN, Card(after).look, "", children)
     assert (row.status, row.nvml_mib, row.how) == (OK, 5200, "card")
 
 
@@ -189,7 +193,8 @@ def test_memory_of_the_card_where_the_process_is_not_listed(
 )
 def test_a_run_that_gives_no_figure(tmp_path: Path, code: str, status: str) -> None:
     limit_s = 1.0 if status == "timeout" else 60.0
-    row = measuring.measured(RUN, Card(()).look, "", command=child(tmp_path, code), limit_s=limit_s)
+    with measuring.Children("GPU-1", 1, child(tmp_path, code)) as children:
+        row = measuring.measured(RUN, Card(()).look, "", children, limit_s=limit_s)
     assert row.status == status and row.nvml_mib == 0
 
 
@@ -260,9 +265,10 @@ def test_from_plan_to_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The whole of it with a card and trainings that are stand-ins; a second call measures nothing
-    and prints the same tables."""
+    and prints the same tables, and so does a machine without a GPU that has the rows."""
     command = child(tmp_path, ANSWER)
     calls: list[str] = []
+    gone: list[bool] = []
 
     class Nvml(Card):
         def __init__(self) -> None:
@@ -275,6 +281,8 @@ def test_from_plan_to_tables(
             pass
 
         def all(self) -> list[Gpu]:
+            if gone:
+                raise GpuError("libnvidia-ml.so.1: not found", "no-nvml")
             return [Card(()).look()]
 
         def driver(self) -> str:
@@ -283,15 +291,18 @@ def test_from_plan_to_tables(
         def by_uuid(self, uuids: list[str]) -> list[Gpu]:
             return [self.look()]
 
-    def measured(run: Run, look: measuring.Look, driver: str, limit_s: float) -> Row:
+    def measured(
+        run: Run, look: measuring.Look, driver: str, children: measuring.Children, limit_s: float
+    ) -> Row:
         calls.append(run.key)
-        return measuring.measured(run, Card(()).look, driver, command=command, limit_s=limit_s)
+        return measuring.measured(run, Card(()).look, driver, children, limit_s=limit_s)
 
     out = tmp_path / "out"
     texts_folder((out / "texts").mkdir(parents=True) or out / "texts")
     monkeypatch.setattr(program, "find_spec", lambda name: name)
     monkeypatch.setattr(program, "Nvml", Nvml)
     monkeypatch.setattr(program, "measured", measured)
+    monkeypatch.setattr(program, "Children", partial(measuring.Children, command=command))
     monkeypatch.setattr(program, "plan", lambda: [RUN])
     monkeypatch.setattr(program.texts, "make", lambda runs, folder, until=None: None)
     monkeypatch.setattr(sys, "argv", ["measure", "--out", str(out)])
@@ -302,3 +313,8 @@ def test_from_plan_to_tables(
     assert program.main() == 0
     assert calls == [CONTEXT.key, RUN.key]
     assert "1 measured runs on GPU-1, driver 570.1" in capsys.readouterr().out
+    gone.append(True)
+    assert program.main() == 0
+    said = capsys.readouterr().out
+    assert "no GPU here" in said and "1 measured runs on GPU-1, driver 570.1" in said
+    assert "dry run" not in said
