@@ -14,6 +14,8 @@ from slurm_coloc.adapters.mps import group, limits, processes, untraceable
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.errors import GpuError
 
+#: of the control socket: the kernel refuses a connection of another kind
+KINDS = (socket.SOCK_SEQPACKET, socket.SOCK_STREAM)
 START_S = 3.0
 COMMAND_S = 1.0
 QUIT_S = 1.0
@@ -92,10 +94,14 @@ def limit(control: Path, folder: Path, environ: Mapping[str, str], mib: int) -> 
 
 def listens(pipe: Path) -> bool:
     """Whether a daemon accepts connections at the control socket."""
-    with socket.socket(socket.AF_UNIX) as sock:
+    return any(_accepts(pipe / "control", kind) for kind in KINDS)
+
+
+def _accepts(path: Path, kind: int) -> bool:
+    with socket.socket(socket.AF_UNIX, kind) as sock:
         sock.settimeout(0.2)
         try:
-            sock.connect(str(pipe / "control"))
+            sock.connect(str(path))
         except OSError:
             return False
         return True
