@@ -56,6 +56,7 @@ class Place:
         return {
             **own,
             "HOME": str(self.scratch),  # root's is closed to the trainings' user
+            "USER": "trainings",  # torch asks for a name, which a bare number has not
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
             "CUDA_MPS_PIPE_DIRECTORY": nowhere,
             **more,

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).resolve().parents[2] / "gpu" / "run.py"
-SHORT = ("MPS", "MPS limits", "two users", "ended clients", "cgroup limits", "looks", "hooks")
+SHORT = (
+    "MPS",
+    "MPS limits",
+    "two users",
+    "ended clients",
+    "cgroup limits",
+    "agent",
+    "looks",
+    "hooks",
+)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: daemons run as another user")

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MPS control daemon's stand-in, and emu-train as its client."""
 
+import errno
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from slurm_coloc.adapters.mps import daemon
 
 from .conftest import Node
 
@@ -58,6 +62,15 @@ def test_one_daemon_a_pipe_directory(mps: Mps) -> None:
     mps.say("quit")
     mps.node.until(lambda: not mps.pid_file.exists())
     assert mps.gone()
+
+
+def test_its_socket_is_of_the_kind_of_nvidias(mps: Mps) -> None:
+    """Driver 580.159 on an H100: SOCK_SEQPACKET; a probe of another kind finds no daemon."""
+    control = str(mps.pid_file.with_name("control"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one, pytest.raises(OSError) as why:
+        one.connect(control)
+    assert why.value.errno == errno.EPROTOTYPE
+    assert daemon.listens(mps.pid_file.parent)
 
 
 def test_clients_share_and_are_listed(mps: Mps) -> None:

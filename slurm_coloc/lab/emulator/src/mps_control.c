@@ -273,7 +273,7 @@ static int listen_here(void)
         return -1;
     }
     unlink(addr.sun_path); /* left by a daemon that was killed: it did not answer */
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 64) < 0) {
         perror("nvidia-cuda-mps-control: control socket");
         if (fd >= 0)
