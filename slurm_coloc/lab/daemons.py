@@ -13,7 +13,7 @@ from slurm_coloc.lab.client import Client
 from slurm_coloc.lab.procs import Proc
 from slurm_coloc.lab.spec import LabSpec
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,7 +57,7 @@ def test_it_waits_until_the_foreign_process_has_gone(make_lab: Callable[..., Lab
         job_id = me.submit("--mem=50", wrap=me.train(memory_mib=2000, smact=0.1, work_s=1))
         until(lambda: "put back" in story(me, job_id), 30, "it is put back")
         assert f"process {pid} (emu-train) of uid 65534 with 2.9 GiB" in story(me, job_id)
-        until(lambda: lab.job(job_id)["JobState"] == "PENDING", 20, "it waits")
+        until(lambda: lab.job(job_id)["JobState"] == "PENDING", 60, "it waits")
         until(lambda: lab.job(job_id)["Priority"] != "0", 20, "not held")
         assert lab.output(job_id) == ""  # its script has not begun
         told = lab.run(["coloc", "doctor"], check=False).stdout

@@ -198,7 +198,8 @@ def test_srun_works_inside_after_the_rewrite(me: Desk, request_: list[str]) -> N
     lines = me.lab.output(job).splitlines()
     # A busy slurmctld makes srun say that it tries again.
     said = dict(line.split(": ", 1) for line in lines if not line.startswith("srun: "))
-    assert said.pop("coloc").endswith(" for this job (MPS)")
+    # Beside the job before, whose share is not known, the server's limit is the whole GPU.
+    assert " for this job (MPS" in said.pop("coloc")
     assert said == dict.fromkeys(["plain", "one", "shard", "none", "without", "elsewhere"], "ok")
     for which in ("batch", "step"):
         seen = environment(Path(f"{out}.{which}").read_text())

@@ -110,7 +110,8 @@ def hooks(place: Place) -> list[Found]:
     return [
         judged(
             stage.capitalize(),
-            not failed and max(taken) < HOOK_LIMIT_S,
+            # Beside other tests on a busy machine the emulated one says nothing of time.
+            not failed and (max(taken) < HOOK_LIMIT_S or not place.real),
             failed
             or f"median {statistics.median(taken) * 1e3:.0f} ms, longest {max(taken) * 1e3:.0f} ms"
             f" of {HOOKS}, MPS daemon {'started' if stage == 'prolog' else 'stopped'} in it",
