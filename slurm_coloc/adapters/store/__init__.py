@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
 from sqlite_utils import Database
 
 from slurm_coloc.adapters.store.culprits import Culprits
@@ -27,6 +28,40 @@ from slurm_coloc.errors import ConfigError
 # What belongs to a decision, its runs last.
 OF_DECISION = ("events", "work", "siblings", "putbacks", "slots", "stretches", "culprits", "runs")
 FORGOTTEN_AT_ONCE = 200  # rows in one go: submissions wait for it
+
+log = structlog.get_logger()
+
+
+def _copy_of(path: Path, layout: int) -> Path:
+    return path.with_name(f"{path.name}.layout-{layout}")
+
+
+def _keep(db: Database, path: Path, layout: int) -> None:
+    """A copy of the database as it is, for the way back to the release that wrote it. In whole or
+    not at all: a copy that was cut off would be put back. Without room for it the upgrade goes on.
+    """
+    copy, part = _copy_of(path, layout), path.with_name(f"{path.name}.layout-{layout}.part")
+    part.unlink(missing_ok=True)
+    try:
+        db.execute("VACUUM INTO ?", (str(part),))
+        part.chmod(path.stat().st_mode & 0o777)
+        part.replace(copy)
+    except (OSError, sqlite3.Error) as err:
+        part.unlink(missing_ok=True)
+        log.warning("database", error=str(err), result=f"no copy of layout {layout} for a way back")
+    else:
+        log.info("database", layout=layout, result=f"{copy} is its copy for a way back")
+
+
+def _too_new(path: Path, layout: int) -> str:
+    text = (
+        f"{path}: written by a newer slurm-coloc (its layout is {layout}, this release knows"
+        f" {len(MIGRATIONS)}); install that release"
+    )
+    copy = _copy_of(path, len(MIGRATIONS))
+    if copy.exists():
+        text += f", or put its copy from before the upgrade back: {copy}"
+    return text
 
 
 class Store:
@@ -58,8 +93,11 @@ class Store:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
-            if db.execute("PRAGMA user_version").fetchone()[0] > len(MIGRATIONS):
-                raise ConfigError(f"{path}: written by a newer slurm-coloc; install that one")
+            layout = int(db.execute("PRAGMA user_version").fetchone()[0])
+            if layout > len(MIGRATIONS):
+                raise ConfigError(_too_new(path, layout))
+            if 0 < layout < len(MIGRATIONS):
+                _keep(db, path, layout)
             migrate(db)
         except sqlite3.Error as err:
             raise ConfigError(f"{path}: {err}") from err

@@ -7,6 +7,7 @@ docs/developer/a-new-slurm-release.md.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 Release = tuple[int, ...]
@@ -61,7 +62,9 @@ WHOLE_APART = Since(
     "Slurm's repairs of shards end with 23.11.5; tried: in 160 random submissions 85 GPUs were both"
     " on 22.05, none on 24.11",
 )
-JSON_LAYOUT = Since((24, 11), "--json=v0.0.42", "recorded answers of 24.11 and 26.05")
+JSON_LAYOUT = Since(
+    (24, 11), "--json=LAYOUT, one of JSON_LAYOUTS", "recorded answers of 24.11 and 26.05"
+)
 PINS = Since(
     (24, 11),
     "a waiting job's shards can be put on the GPU of a type",
@@ -77,6 +80,22 @@ SOUND_BACKFILL = Since(
     "backfill knows that the other kind holds a GPU",
     "ADR 20: 24.11.5 does not; 25.11.4 and 26.05.5 do, by the source from 25.05 on",
 )
+
+# The newest layout of each release's --json (its data_parser plugins). A release still has those of
+# the three before it, so a Slurm that is newer than the table is asked for the table's newest.
+JSON_LAYOUTS: Mapping[Release, str] = {
+    (24, 11): "v0.0.42",
+    (25, 5): "v0.0.43",
+    (25, 11): "v0.0.44",
+    (26, 5): "v0.0.45",
+}
+
+
+def json_layout(release: Release) -> str | None:
+    """The layout to ask of ``release``; None before the first of the table."""
+    known = [first for first in JSON_LAYOUTS if first <= release]
+    return JSON_LAYOUTS[max(known)] if known else None
+
 
 # `sbatch -n1 --gpus=1 --spread-job` of any user ends slurmctld 24.11.5 under
 # MULTIPLE_SHARING_GRES_PJ (tried without any plugin of ours); other releases were not checked.

@@ -26,6 +26,14 @@ def test_a_row_holds_from_its_release_on() -> None:
     assert not releases.SUPPORTED.holds(parse_release(""))
 
 
+def test_the_layout_of_json() -> None:
+    """The newest that a release has; of a release newer than the table, the table's newest."""
+    asked = ("23.11.9", "24.11.5", "25.05.0", "25.11.2", "26.05.1", "27.05.0")
+    assert [releases.json_layout(parse_release(one)) for one in asked] == [
+        None, "v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45", "v0.0.45",
+    ]  # fmt: skip
+
+
 def test_no_other_file_compares_releases() -> None:
     """A comparison with a tuple of release numbers stands in the table alone."""
     shape = re.compile(r"(?:[<>]=?|==) \(2[0-9],")

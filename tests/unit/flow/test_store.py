@@ -12,6 +12,7 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.adapters.store.localdisk import file_system, require_local
+from slurm_coloc.adapters.store.schema import MIGRATIONS
 from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.config import Config
 from slurm_coloc.core.records.runs import Report, Run, StoredDecision
@@ -70,6 +71,53 @@ def test_opening_twice_migrates_once_and_a_newer_layout_is_refused(tmp_path: Pat
     connection.close()
     with pytest.raises(ConfigError, match="newer"):
         Store.open(tmp_path)
+
+
+def older(folder: Path, jobs: int = 3) -> int:
+    """A database of the release before, in WAL as it was left by a kill; its layout."""
+    layout = len(MIGRATIONS) - 1
+    connection = sqlite3.connect(folder / "coloc.db")
+    connection.execute("PRAGMA journal_mode = WAL")
+    for step in MIGRATIONS[:layout]:
+        for statement in step:
+            connection.execute(statement)
+    sql = "INSERT INTO events (at_s, decision, kind, text) VALUES (?, 'd', 'k', 't')"
+    connection.executemany(sql, [(float(n),) for n in range(jobs)])
+    connection.execute(f"PRAGMA user_version = {layout}")
+    connection.commit()
+    connection.close()
+    return layout
+
+
+def test_the_way_back_from_an_upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the layout changes the database is copied; the older release names the copy, and has
+    everything again once it is put back."""
+    layout = older(tmp_path)
+    Store.open(tmp_path).close()
+    copy = tmp_path / f"coloc.db.layout-{layout}"
+    assert copy.stat().st_mode & 0o077 == (tmp_path / "coloc.db").stat().st_mode & 0o077
+    before = copy.stat().st_mtime_ns
+    Store.open(tmp_path).close()
+    assert copy.stat().st_mtime_ns == before  # nothing changed: no new copy
+    monkeypatch.setattr("slurm_coloc.adapters.store.MIGRATIONS", MIGRATIONS[:layout])
+    with pytest.raises(ConfigError, match=f"install that release, or put its copy .*{copy}"):
+        Store.open(tmp_path)
+    for old in tmp_path.glob("coloc.db-*"):
+        old.unlink()
+    copy.replace(tmp_path / "coloc.db")
+    monkeypatch.setattr("slurm_coloc.adapters.store.schema.MIGRATIONS", MIGRATIONS[:layout])
+    again = Store.open(tmp_path)
+    assert len(again.events("d", None)) == 3
+    again.close()
+
+
+def test_no_room_for_the_copy(tmp_path: Path) -> None:
+    """The upgrade goes on without it, and leaves no half of it behind."""
+    layout = older(tmp_path)
+    (tmp_path / f"coloc.db.layout-{layout}").mkdir()
+    store = Store.open(tmp_path)
+    assert len(store.events("d", None)) == 3
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_damaged_database_is_a_clear_error(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
+from slurm_coloc.adapters.slurm.commands.parse import JOB
 from slurm_coloc.adapters.slurm.gate import AT_ONCE, MISSES, WAITING, Gate
 from slurm_coloc.errors import SlurmError
 
@@ -175,6 +176,49 @@ esac""",
 
     asyncio.run(run())
     assert (tmp_path / "tried").read_text() == "\n"
+
+
+def test_the_layout_of_json_follows_an_upgrade_of_slurm(tmp_path: Path) -> None:
+    """A Slurm that was upgraded below us is asked for its own newest layout, not read as text."""
+    (tmp_path / "release").write_text("slurm 24.11.5")
+    script(
+        tmp_path,
+        "scontrol",
+        f"""
+grep -q 24.11 {tmp_path}/release && has=v0.0.42 || has=v0.0.45
+case "$*" in
+  --version) cat {tmp_path}/release ;;
+  *--json=$has) echo '{{"nodes": []}}'; echo $has >>{tmp_path}/asked ;;
+  *--json*) echo 'scontrol: error: Unable to find plugin: data_parser' >&2; exit 1 ;;
+  *) echo text >>{tmp_path}/asked ;;
+esac""",
+    )
+    script(tmp_path, "squeue", "exit 0")
+    slurm = SlurmCommands(30, tmp_path)
+
+    async def run() -> None:
+        await slurm.usage()
+        (tmp_path / "release").write_text("slurm 26.05.1")
+        await slurm.usage()
+        await slurm.usage()
+
+    asyncio.run(run())
+    assert (tmp_path / "asked").read_text().split() == ["v0.0.42", "v0.0.45", "v0.0.45"]
+
+
+def test_names_beyond_ascii(tmp_path: Path) -> None:
+    """squeue pads its columns in bytes; a letter of several does not shift what stands behind it,
+    and 0x85, a letter's second byte here, ends no line."""
+    wide = {"JobID": "7", "State": "PENDING", "Account": "\u00c5ngstr\u00f6m", "QOS": "normal"}
+    row = b"".join(
+        wide.get(name, "").encode().ljust(width) for name, width in JOB.widths.items()
+    )
+    (tmp_path / "row").write_bytes(row + b"\n")
+    script(tmp_path, "squeue", f"cat {tmp_path}/row")
+    found = asyncio.run(SlurmCommands(30, tmp_path).all_jobs())
+    assert [(one.job_id, one.account, one.qos) for one in found] == [
+        (7, "\u00c5ngstr\u00f6m", "normal")
+    ]
 
 
 def test_the_environment_cannot_change_the_answers(

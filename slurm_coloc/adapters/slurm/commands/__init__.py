@@ -45,7 +45,7 @@ from slurm_coloc.core.slurm.binding import Need, NodeUse
 from slurm_coloc.core.slurm.cluster import ClusterShape, Controller
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
-from slurm_coloc.core.slurm.releases import JSON_LAYOUT, parse_release
+from slurm_coloc.core.slurm.releases import json_layout, parse_release
 from slurm_coloc.core.time.stretch import Reserved
 from slurm_coloc.errors import SlurmError
 
@@ -76,31 +76,35 @@ class SlurmCommands(Orders):
     def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
         super().__init__(timeout_s, command_dir)
         self._uids: dict[str, int | None] = {}  # of users with limits of their own
-        self._json: bool | None = None  # whether scontrol has data.LAYOUT; None: not asked yet
+        self._layout: str | None = ""  # of the JSON that the commands write; "": not asked yet; None: text
 
     async def _squeue(self, columns: Columns, *chosen: str) -> str:
-        return await self._run("squeue", "--noheader", *chosen, f"--Format={columns.form}")
+        return await self._columns("squeue", "--noheader", *chosen, f"--Format={columns.form}")
 
     async def _job_data(self, handle: str) -> list[data.Item] | None:
         return await self._data("jobs", "squeue", "--states=all", f"--jobs={handle}")
 
     async def _data(self, key: str, *argv: str) -> list[data.Item] | None:
         """A command's answer as JSON; None where the text must be read."""
-        if self._json is None:
-            version = parse_release(await self._run("scontrol", "--version"))
-            self._json = JSON_LAYOUT.holds(version)
-        if not self._json:
-            return None
-        try:
-            text = await self._run(*argv, f"--json={data.LAYOUT}")
-            # Thousands of nodes take a while: the event loop has submissions to answer.
-            return await asyncio.to_thread(data.parse, text, key)
-        except SlurmError as err:
-            if err.code != "slurm-layout" and not any(word in err.message for word in NO_JSON):
-                raise
-            log.warning("slurm", error=err.message, result="its text is read from now on")
-            self._json = False
-            return None
+        if self._layout == "":
+            self._layout = await self._newest_layout()
+        while self._layout is not None:
+            try:
+                text = await self._run(*argv, f"--json={self._layout}")
+                # Thousands of nodes take a while: the event loop has submissions to answer.
+                return await asyncio.to_thread(data.parse, text, key)
+            except SlurmError as err:
+                if err.code != "slurm-layout" and not any(word in err.message for word in NO_JSON):
+                    raise
+                # Slurm may have been upgraded below us, and the layout gone with it.
+                newest = await self._newest_layout()
+                self._layout = newest if newest != self._layout else None
+                result = f"{self._layout or 'its text'} is read from now on"
+                log.warning("slurm", error=err.message, result=result)
+        return None
+
+    async def _newest_layout(self) -> str | None:
+        return json_layout(parse_release(await self._run("scontrol", "--version")))
 
     async def _nodes(self) -> list[Mapping[str, str]]:
         found = await self._data("nodes", "scontrol", "show", "node", "-d")
@@ -136,12 +140,12 @@ class SlurmCommands(Orders):
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""
         text = await _known(self._squeue(use.NEED, "--states=all", f"--jobs={job_id}"), "")
-        return next(map(use.parse_need, text.splitlines()), None)
+        return next(map(use.parse_need, text.split("\n")), None) if text else None
 
     async def excluded(self, handle: str) -> str:
         """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""
-        lines = (await self._squeue(EXCLUDED, "--states=all", f"--jobs={handle}")).splitlines()
-        found = lines[0].strip() if lines else ""
+        text = await self._squeue(EXCLUDED, "--states=all", f"--jobs={handle}")
+        found = text.partition("\n")[0].strip()
         if len(found) >= EXCLUDED.widths["ExcNodes"]:
             raise SlurmError(
                 f"job {handle}: its list of excluded nodes is too long", "slurm-layout"
@@ -161,10 +165,10 @@ class SlurmCommands(Orders):
     async def terms(self, handle: str) -> Terms:
         """A job's nice value, time limit, reservations and Comment; SlurmError where slurmctld no
         longer knows it."""
-        lines = (await self._squeue(TERMS, "--states=all", f"--jobs={handle}")).splitlines()
-        if not lines:
+        line = await self._squeue(TERMS, "--states=all", f"--jobs={handle}")
+        if not line:
             raise SlurmError(f"job {handle}: Invalid job id", "slurm-refused")
-        return parse_terms(" ".join(lines))  # a Comment may have several
+        return parse_terms(" ".join(line.split("\n")))  # a Comment may have several lines
 
     async def reservations(self) -> list[Reserved]:
         """Reservations of nodes, whoever they are for."""

@@ -66,7 +66,8 @@ class Accounting:
         self._dbd_gate = Gate("slurmdbd")
 
     async def _command(self, *argv: str, ends: tuple[int, ...] = (0,)) -> str:
-        return await process.run(argv, self._dir, self._timeout_s, ends)
+        out = await process.run(argv, self._dir, self._timeout_s, ends)
+        return out.decode(errors="replace")  # Slurm keeps what users wrote, byte for byte
 
     async def ended(self, since_s: float) -> list[EndedJob]:
         """Jobs that ended after ``since_s``, from slurmdbd; every run of a requeued job."""
@@ -85,7 +86,7 @@ class Accounting:
         since = datetime.fromtimestamp(since_s).strftime("%Y-%m-%dT%H:%M:%S")
         asked = ("-a", "-n", "-P", "--format=JobID,SubmitLine", f"--starttime={since}")
         text = await self._accounting("sacct", *asked, "--endtime=now")
-        rows = (line.partition("|") for line in text.splitlines())
+        rows = (line.partition("|") for line in text.split("\n"))
         return {step: line for step, _, line in rows if "." in step}
 
     async def _sacct(self, *chosen: str) -> list[EndedJob]:

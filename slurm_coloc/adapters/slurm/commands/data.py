@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON of squeue and scontrol on 24.11 and later, in one layout that we ask for by name.
+"""The JSON of squeue and scontrol on 24.11 and later, in a layout that we ask for by name.
 
-``--json`` alone gives each release's newest layout; ``--json=v0.0.42`` is one that 24.11 to 26.05
-all have, so one parser serves them. A release without it, or a Slurm without its JSON plugins, is
-read as text (parse.py). Into that file's names is translated here.
+``--json`` alone gives each release's newest layout, which may be one that nobody here has read.
+core/slurm/releases.JSON_LAYOUTS has those whose recorded answers this one parser reads, and which
+of them a release is asked for. A release without one, or a Slurm without its JSON plugins, is read
+as text (parse.py). Into that file's names is translated here.
 
 What is not read as JSON, and why (measured on 24.11 and 26.05, 1,000 pending jobs):
 
 - the listing of many jobs: squeue's columns are 4.0 MB, 34 ms, 11 ms to parse; its JSON 7.7 to
   8.3 MB, 300 to 350 ms (nearly all of it the command's CPU), 40 ms to parse;
-- partitions: v0.0.42 tells no PreemptMode, and asks slurmdbd, which may be away, for its TRES;
+- partitions: v0.0.42 to v0.0.45 tell no PreemptMode, and asks slurmdbd, which may be away, for its TRES;
 - ended jobs: `sacct --json` brings every step of every job; nothing else is worth its text.
 
 One job is asked of `squeue --json`, never of `scontrol show job --json`: that one answers "no jobs"
@@ -27,18 +28,17 @@ from typing import Any
 from slurm_coloc.adapters.slurm.commands.parse import tasks_in
 from slurm_coloc.errors import SlurmError
 
-LAYOUT = "v0.0.42"
 Item = Mapping[str, Any]
 
 
 def parse(text: str, key: str) -> list[Item]:
     """The items under ``key``; raises SlurmError where this is no such answer."""
     try:
-        answer = json.loads(text.encode("latin-1"))
+        answer = json.loads(text)
         found, errors = answer[key], answer.get("errors", [])
         assert isinstance(found, list)
     except (ValueError, LookupError, TypeError, AssertionError) as err:
-        raise SlurmError(f"no JSON of layout {LAYOUT}: {err}", "slurm-layout") from err
+        raise SlurmError(f"no JSON in the layout asked for: {err}", "slurm-layout") from err
     if errors:
         words = str(errors[0].get("description") or errors[0].get("error"))
         raise SlurmError(f"Slurm: {words}", "slurm-away")

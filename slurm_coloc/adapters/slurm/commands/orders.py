@@ -6,6 +6,7 @@ An order that got no answer may still be carried out later: ask what Slurm shows
 
 from pathlib import Path
 
+from slurm_coloc.adapters.slurm.commands import process
 from slurm_coloc.adapters.slurm.commands.accounting import Accounting
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
 from slurm_coloc.adapters.slurm.gate import Gate
@@ -23,6 +24,14 @@ class Orders(Accounting):
 
     async def _run(self, *argv: str) -> str:
         return await self._gate.through(lambda: self._command(*argv))
+
+    async def _columns(self, *argv: str) -> str:
+        """The text of squeue's columns (parse.Columns), one character a byte."""
+
+        async def command() -> str:
+            return (await process.run(argv, self._dir, self._timeout_s)).decode("latin-1")
+
+        return await self._gate.through(command)
 
     async def config(self) -> dict[str, str]:
         """slurm.conf as slurmctld runs it, under its own names."""

@@ -47,7 +47,9 @@ def listed(text: str) -> tuple[str, ...]:
 
 class Columns:
     """Columns of ``squeue --Format``, each with its width: ``JobID:14,State:20``. A value that
-    fills its column may be cut, so widths are generous."""
+    fills its column may be cut, so widths are generous.
+
+    squeue pads in bytes, so a line has one character a byte (latin-1); values are UTF-8."""
 
     def __init__(self, form: str) -> None:
         self.form = form
@@ -63,13 +65,17 @@ class Columns:
         values: dict[str, str] = {}
         start = 0
         for name, width in self.widths.items():
-            values[name] = given(line[start : start + width].strip())
+            values[name] = given(_utf8(line[start : start + width]).strip())
             start += width
         return values
 
     def rows(self, text: str) -> list[dict[str, str]]:
         """The values of each line."""
         return [self.parse(line) for line in text.split("\n") if line.strip()]
+
+
+def _utf8(text: str) -> str:
+    return text if text.isascii() else text.encode("latin-1").decode(errors="replace")
 
 
 JOB = Columns(
@@ -94,7 +100,7 @@ def parse_pairs(line: str) -> dict[str, str]:
 
 def parse_lines(text: str) -> list[dict[str, str]]:
     """The pairs of each line of ``scontrol show ... -o``."""
-    return [parse_pairs(line) for line in text.splitlines() if line.strip()]
+    return [parse_pairs(line) for line in text.split("\n") if line.strip()]
 
 
 def seconds(text: str) -> float | None:
@@ -224,7 +230,7 @@ def parse_jobs(text: str) -> list[JobView]:
 def parse_config(text: str) -> dict[str, str]:
     """``scontrol show config``: one ``Key = value`` a line."""
     pairs: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         key, sep, value = line.partition("=")
         if sep:
             pairs.setdefault(key.strip(), value.strip())

@@ -46,9 +46,9 @@ def environment() -> dict[str, str]:
 
 async def run(
     argv: tuple[str, ...], folder: Path | None, timeout_s: float, ends: tuple[int, ...] = (0,)
-) -> str:
-    """Standard output of a command, in latin-1: one character a byte, because squeue pads its
-    columns in bytes. ``ends``: exit codes of an answer (`scontrol ping` ends with 1 to say DOWN).
+) -> bytes:
+    """Standard output of a command. ``ends``: exit codes of an answer (`scontrol ping` ends with 1
+    to say DOWN).
 
     Raises SlurmError: ``slurm-away`` when it did not end in ``timeout_s`` (it is killed with all of
     its process group), cannot be started or found no slurmctld; ``slurm-refused`` otherwise.
@@ -78,7 +78,7 @@ async def run(
         lines = err_out.decode(errors="replace").strip().splitlines()
         text = f"{' '.join(argv[:3])}: {lines[-1] if lines else 'failed'}"
         raise SlurmError(text, "slurm-away" if is_away("\n".join(lines)) else "slurm-refused")
-    return out.decode("latin-1")
+    return out
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
