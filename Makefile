@@ -197,10 +197,14 @@ packages: ## .deb files for Debian bookworm, trixie and sid, each built in a con
 	@echo 'packages: $(SUITES)'
 	docker/packages $(SUITES)
 
+# The commit whose packages are upgraded: the first that had any.
+OLDER ?= 62aa6e5
+
 .PHONY: packages-test
 packages-test: export SLURM := $(SLURM)
-packages-test: .venv ## those packages on four hosts with systemd in Docker: install, observe, share, leave, purge (SLURM=trixie|sid)
-	@docker/packages $(SLURM)
+packages-test: .venv ## those packages on four hosts with systemd in Docker: install, share, leave, purge, upgrade (SLURM=trixie|sid)
+	@docker/packages $(SLURM) $(if $(filter trixie,$(SLURM)),sid)
+	docker/packages --older $(OLDER) $(SLURM)
 	docker/install test $(ARGS)
 
 .PHONY: docs

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm_coloc.errors import SlurmError
+from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
+from tests.harness import program
 
 RULE = "=" * 64
 THIN = "-" * 64
@@ -103,9 +107,30 @@ def own_slurm(lab: Lab, user: str, plugstack: str) -> dict[str, str]:
 
 
 def coloc(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
-    """A `coloc ... --json` of the lab's own program."""
-    done = lab.run(["coloc", *args, "--json"], user=user)
-    answer = json.loads(done.stdout)
+    """A `coloc ... --json`; SlurmError where it fails."""
+    done = _coloc(lab, args, user)
+    if done.returncode:
+        raise SlurmError(f"{done.args} ended with {done.returncode}: {done.stderr}")
+    return _object(done.stdout)
+
+
+def known(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
+    """The same; {} where it fails, as before colocd has seen a job."""
+    done = _coloc(lab, args, user)
+    return {} if done.returncode else _object(done.stdout)
+
+
+def _coloc(lab: Lab, args: tuple[str, ...], user: str | None) -> Done:
+    """What tests ask while they wait is asked without a program's start."""
+    words = ["coloc", *args, "--json"]
+    if args[0] not in program.FORKED:
+        return lab.run(words, user=user, check=False)
+    who = pwd.getpwnam(user) if user else pwd.getpwuid(0)
+    return program.run(words, lab.login_env(user), lab.home(user), who.pw_uid, who.pw_gid)
+
+
+def _object(text: str) -> dict[str, Any]:
+    answer = json.loads(text)
     assert isinstance(answer, dict)
     return answer
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, coloc, desk, until
+from tests.cluster.jobs import Desk, coloc, desk, known, until
 
 JOBS = int(os.environ.get("COLOC_LOOP_JOBS", "100"))
 MODELS = int(os.environ.get("COLOC_LOOP_MODELS", "20"))
@@ -128,9 +128,8 @@ def _estimate(me: Desk) -> int:
     """The estimate of this desk's model (MiB), from a job that never runs."""
     job_id = me.submit("--hold", wrap="true")
     # On a busy machine colocd has not yet seen the job that it decided on.
-    words = ["coloc", "explain", str(job_id), "--json"]
-    until(lambda: me.lab.run(words, user=me.user, check=False).returncode == 0, 30, "it is known")
-    found = me.explain(job_id)["decision"]["memory_mib"]
+    told = until(lambda: known(me.lab, "explain", str(job_id), user=me.user), 30, "it is known")
+    found = told["decision"]["memory_mib"]
     me.lab.run(["scancel", str(job_id)])
     assert isinstance(found, int)
     return found

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import coloc, train, until
+from tests.cluster.jobs import known, train, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "etc" / "examples"
 WAYS = {"plain": "torch", "torchrun": "torch", "hf-trainer": "transformers, accelerate",
@@ -61,8 +61,7 @@ def shared(lab: Lab, job_id: int) -> bool:
 
 
 def explained(lab: Lab, job_id: int) -> dict[str, dict[str, str]]:
-    done = lab.run(["coloc", "explain", str(job_id), "--json"], user=lab.users[0], check=False)
-    return coloc(lab, "explain", str(job_id), user=lab.users[0]) if not done.returncode else {}
+    return known(lab, "explain", str(job_id), user=lab.users[0])
 
 
 def stand_in(lab: Lab, **more: object) -> str:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc explain, jobs, history and doctor on a real Slurm: what binds a job, and where it runs."""
 
-import json
 from typing import Any
 
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, coloc, desk, until
+from tests.cluster.jobs import Desk, coloc, desk, known, until
 
 CPUS, MEMORY_MIB = 32, 128_000  # of the lab's one node
 
@@ -15,9 +14,8 @@ CPUS, MEMORY_MIB = 32, 128_000  # of the lab's one node
 def _told(me: Desk, job_id: int) -> dict[str, Any]:
     """The explanation, once colocd has seen the job (it looks once a second in a lab)."""
 
-    def seen() -> dict[str, Any] | None:
-        done = me.lab.run(["coloc", "explain", str(job_id), "--json"], user=me.user, check=False)
-        return me.explain(job_id) if done.returncode == 0 else None
+    def seen() -> dict[str, Any]:
+        return known(me.lab, "explain", str(job_id), user=me.user)
 
     found = until(seen, 20, "colocd sees the job")
     assert isinstance(found, dict)
@@ -48,10 +46,8 @@ def test_a_task_of_an_array_by_its_name(lab: Lab) -> None:
     array = me.submit("--mem=100", "--array=1-3%2", wrap="sleep 600")
     name = f"{array}_2"
 
-    def task(number: int) -> dict[str, Any] | None:
-        words = ["coloc", "explain", f"{array}_{number}", "--json"]
-        done = lab.run(words, user=me.user, check=False)
-        return json.loads(done.stdout) if done.returncode == 0 else None
+    def task(number: int) -> dict[str, Any]:
+        return known(lab, "explain", f"{array}_{number}", user=me.user)
 
     def started() -> dict[str, Any] | None:
         found = task(2)

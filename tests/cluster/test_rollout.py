@@ -10,7 +10,7 @@ import pytest
 
 from slurm_coloc.lab import parts
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import desk, until
+from tests.cluster.jobs import desk, known, until
 
 ETC = parts.SOURCES / "etc"
 SHARE = ("--gpus=1", "--mem=100")
@@ -84,9 +84,7 @@ def test_hooks_that_fail(lab: Lab, how: str) -> None:
     output = lab.output(job_id)
     assert "it runs" in output
     assert "coloc: not fenced and not measured, this node was not set up for the job: " in output
-    words = ["coloc", "explain", str(job_id), "--json"]
-    seen = lambda: lab.run(words, user=me.user, check=False).returncode == 0  # noqa: E731
-    until(seen, 30, "colocd has seen the job")
+    until(lambda: known(lab, "explain", str(job_id), user=me.user), 30, "colocd has seen the job")
     assert me.explain(job_id)["setup"].startswith("n1 told colocd nothing")
 
 

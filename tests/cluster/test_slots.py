@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, desk, until
+from tests.cluster.jobs import Desk, desk, known, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).parent / "scripts" / "slot_training.py"
@@ -56,10 +56,7 @@ def share(me: Desk, *args: str, wrap: str | None = None, script: str | None = No
 
 
 def explained(me: Desk, job_id: int) -> dict[str, str]:
-    words = ["coloc", "explain", str(job_id), "--json"]
-    if me.lab.run(words, user=me.user, check=False).returncode:
-        return {}
-    return dict(me.explain(job_id)["decision"])
+    return dict(known(me.lab, "explain", str(job_id), user=me.user).get("decision", {}))
 
 
 def story(me: Desk, job_id: int) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_coloc.admin.replay import replay
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, desk, until
+from tests.cluster.jobs import Desk, coloc, desk, known, until
 from tests.cluster.rules import QUIET, liar, told
 
 Make = Callable[..., Lab]
@@ -40,8 +40,7 @@ def steered(
 
 def fresh(lab: Lab) -> bool:
     """Whether figures of all GPUs came long enough ago that colocd has looked since."""
-    done = lab.run(["coloc", "gpus", "--json"], check=False)
-    heard = json.loads(done.stdout)["gpus"] if done.returncode == 0 else []
+    heard = known(lab, "gpus").get("gpus", [])
     looked = all(time.time() - one["at_s"] > 3.0 for one in heard)
     return looked and len(heard) == lab.spec.nodes * lab.spec.cards.gpus
 
@@ -121,7 +120,7 @@ def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
 
 
 def active(lab: Lab, index: int) -> float:
-    gpus = json.loads(lab.run(["coloc", "gpus", "--json"]).stdout)["gpus"]
+    gpus = coloc(lab, "gpus")["gpus"]
     return next(one["smact"] or 0.0 for one in gpus if one["index"] == index)
 
 
@@ -148,7 +147,7 @@ def test_without_telemetry_slurm_places(make_lab: Make) -> None:
 
 def stale(lab: Lab, young_s: float) -> bool:
     """Whether the last word of the node is younger than that."""
-    gpus = json.loads(lab.run(["coloc", "gpus", "--json"]).stdout)["gpus"]
+    gpus = coloc(lab, "gpus")["gpus"]
     return bool(gpus) and time.time() - gpus[0]["at_s"] < young_s
 
 

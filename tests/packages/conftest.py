@@ -2,6 +2,7 @@
 """The hosts of docker/install; skipped where they are not up. A failed test shows the logs."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.packages.hosts import Hosts
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,9 +30,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hosts() -> Hosts:
-    """The hosts with plain Slurm up and nothing of ours."""
+    """New hosts with plain Slurm up and nothing of ours."""
+    subprocess.run([ROOT / "docker" / "install", "up"], check=True)
     found = Hosts(os.environ["COLOC_INSTALL"])
     found.site()
     return found

@@ -159,6 +159,11 @@ class Hosts:
         runs = json.loads(self.run(CONTROLLER, "coloc history --json").stdout)["runs"]
         return jobs <= {run["job_id"] for run in runs if run["outcome"] == "completed"}
 
+    def outcomes(self, job_id: int) -> list[str | None]:
+        """How each of its runs ended, as colocd has it."""
+        told = self.run(CONTROLLER, f"coloc explain --json {job_id}", check=False).stdout
+        return [run["outcome"] for run in json.loads(told)["runs"]] if told else []
+
     def output(self, job_id: int, user: str = "ada") -> str:
         """What it wrote; the home is shared."""
         return self.run(LOGIN, f"cat /home/{user}/slurm-{job_id}.out").stdout

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from tests.packages.guide import SHARE, UP, linked
 from tests.packages.hosts import CONTROLLER, HOSTS, LOGIN, NODES, SITE, Hosts
-from tests.packages.test_install import SHARE, UP, linked, report
+from tests.packages.test_install import report
 from tests.rollout.hosts import until
 
 COLOC = "/opt/slurm-coloc/bin/coloc"

@@ -73,7 +73,7 @@ def next_step(view: JobView, goal: Goal) -> Step:
         return Step.WAIT
     if not same_gres(view.tres, goal.tres):
         return Step.SET_GRES
-    if not goal.ours:
+    if not goal.ours and not view.held_by_slurm:
         return Step.DONE  # its owner put it back, with his own hold, start and priority
     if goal.avoid:
         return Step.EXCLUDE

@@ -116,7 +116,8 @@ class JobView(_Job):
     """One job as slurmctld shows it. ``completing``: its COMPLETING flag.
 
     ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
-    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again.
+    ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again;
+    ``expedited``: Slurm puts it back by itself where it fails (--requeue=expedite).
     """
 
     completing: bool = False
@@ -128,6 +129,7 @@ class JobView(_Job):
     batch_host: str = ""
     requeue: bool = False
     batch: bool = False
+    expedited: bool = False
 
     @property
     def tres(self) -> str:
@@ -156,6 +158,11 @@ class JobView(_Job):
     def held_by_requeue(self) -> bool:
         """Whether that hold came with a requeue and was not released since."""
         return self.held and self.reason == REQUEUED_HELD
+
+    @property
+    def held_by_slurm(self) -> bool:
+        """Whether Slurm itself put it back, held: nobody else may be waited for."""
+        return self.expedited and self.held_by_requeue
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,6 +204,8 @@ class Recoverer:
         elif step is Step.RELEASE:
             if work.late:
                 await dependents.mend(self._store, self._slurm, work, view)
+            if not work.held:  # Slurm's own hold: the rest is ours as after our own requeue
+                self._store.recoveries.change(work, held=True)
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
             # In one update: a job that starts between two would refuse the second.

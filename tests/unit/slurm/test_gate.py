@@ -210,9 +210,7 @@ def test_names_beyond_ascii(tmp_path: Path) -> None:
     """squeue pads its columns in bytes; a letter of several does not shift what stands behind it,
     and 0x85, a letter's second byte here, ends no line."""
     wide = {"JobID": "7", "State": "PENDING", "Account": "\u00c5ngstr\u00f6m", "QOS": "normal"}
-    row = b"".join(
-        wide.get(name, "").encode().ljust(width) for name, width in JOB.widths.items()
-    )
+    row = b"".join(wide.get(name, "").encode().ljust(width) for name, width in JOB.widths.items())
     (tmp_path / "row").write_bytes(row + b"\n")
     script(tmp_path, "squeue", f"cat {tmp_path}/row")
     found = asyncio.run(SlurmCommands(30, tmp_path).all_jobs())

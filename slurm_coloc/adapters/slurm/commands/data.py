@@ -84,6 +84,7 @@ def job_values(job: Item) -> dict[str, str]:
         "BatchHost": job["batch_host"],
         "Requeue": str(int(job["requeue"])),
         "BatchFlag": str(int(job["batch_flag"])),
+        "Expedited": str(int("EXPEDITED_REQUEUE" in job["flags"])),  # from v0.0.44 on
     }
 
 

@@ -193,6 +193,7 @@ def job_view(values: Mapping[str, str]) -> JobView:
         batch_host=value("BatchHost"),
         requeue=value("Requeue") == "1",
         batch=value("BatchFlag") == "1",
+        expedited=value("Expedited") == "1",
         tres_per_task=value("tres-per-task"),
     )
 
