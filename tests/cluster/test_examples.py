@@ -51,7 +51,7 @@ def ended(lab: Lab, where: Path, job_id: int) -> str:
     job = lab.wait(job_id, ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"), 240)
     out = (where / f"slurm-{job_id}.out").read_text()
     assert job["JobState"] == "COMPLETED", out
-    assert shared(lab, job_id), coloc(lab, "explain", str(job_id), user=lab.users[0])
+    assert shared(lab, job_id), explained(lab, job_id)
     return out
 
 

@@ -76,9 +76,8 @@ class SlurmCommands(Orders):
     def __init__(self, timeout_s: float, command_dir: Path | None = None) -> None:
         super().__init__(timeout_s, command_dir)
         self._uids: dict[str, int | None] = {}  # of users with limits of their own
-        self._layout: str | None = (
-            ""  # of the JSON that the commands write; "": not asked yet; None: text
-        )
+        # Of the JSON that the commands write; "": not asked yet, None: text is read.
+        self._layout: str | None = ""
 
     async def _squeue(self, columns: Columns, *chosen: str) -> str:
         return await self._columns("squeue", "--noheader", *chosen, f"--Format={columns.form}")

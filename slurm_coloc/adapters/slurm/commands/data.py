@@ -10,7 +10,8 @@ What is not read as JSON, and why (measured on 24.11 and 26.05, 1,000 pending jo
 
 - the listing of many jobs: squeue's columns are 4.0 MB, 34 ms, 11 ms to parse; its JSON 7.7 to
   8.3 MB, 300 to 350 ms (nearly all of it the command's CPU), 40 ms to parse;
-- partitions: v0.0.42 to v0.0.45 tell no PreemptMode, and asks slurmdbd, which may be away, for its TRES;
+- partitions: v0.0.42 to v0.0.45 tell no PreemptMode, and asking for them asks slurmdbd, which may
+  be away, for its TRES;
 - ended jobs: `sacct --json` brings every step of every job; nothing else is worth its text.
 
 One job is asked of `squeue --json`, never of `scontrol show job --json`: that one answers "no jobs"
