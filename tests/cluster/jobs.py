@@ -106,6 +106,10 @@ def own_slurm(lab: Lab, user: str, plugstack: str) -> dict[str, str]:
     return {"SLURM_CONF": f"{home}/slurm.conf"}
 
 
+ASKED_EACH_S = 0.3
+_asked_s: dict[str | None, float] = {}  # when a user last asked so (monotonic seconds)
+
+
 def coloc(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
     """A `coloc ... --json`; SlurmError where it fails."""
     done = _coloc(lab, args, user)
@@ -121,10 +125,13 @@ def known(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
 
 
 def _coloc(lab: Lab, args: tuple[str, ...], user: str | None) -> Done:
-    """What tests ask while they wait is asked without a program's start."""
+    """What tests ask while they wait is asked without a program's start, and not as often as that
+    would allow: colocd answers a user five times a second."""
     words = ["coloc", *args, "--json"]
     if args[0] not in program.FORKED:
         return lab.run(words, user=user, check=False)
+    time.sleep(max(0.0, _asked_s.get(user, 0.0) + ASKED_EACH_S - time.monotonic()))
+    _asked_s[user] = time.monotonic()
     who = pwd.getpwnam(user) if user else pwd.getpwuid(0)
     return program.run(words, lab.login_env(user), lab.home(user), who.pw_uid, who.pw_gid)
 
