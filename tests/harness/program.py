@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +25,11 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """`coloc` with these words as this account, in ``folder`` with exactly this environment."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        if (child := os.fork()) == 0:
+        with warnings.catch_warnings():
+            # pytest-xdist has a thread that waits for its input; the child uses nothing of it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
             _become(argv, env, folder, (uid, gid), (out.fileno(), err.fileno()))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         out.seek(0)
