@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, until
+from tests.cluster.jobs import Desk, known, until
 from tests.cluster.rules import QUIET, fresh, liar, on_whole_gpu, outcomes, starts, told
 
 SETTINGS = {"daemon": {"idle_s": 1.0}}
@@ -39,10 +39,14 @@ def submit(me: Desk, script: str) -> int:
     return me.submit(*QUIET, "--requeue=expedite", script=script)
 
 
-def test_colocd_was_away_at_the_out_of_memory(lab: Lab) -> None:
+@pytest.mark.parametrize("seen", [True, False])
+def test_colocd_was_away_at_the_out_of_memory(lab: Lab, seen: bool) -> None:
+    """``seen``: it had followed the job before."""
     me = fresh(lab)
     job = submit(me, liar("true", 5))
     lab.wait(job, "RUNNING")
+    if seen:
+        until(lambda: known(lab, "explain", str(job), user=me.user).get("runs"), 4, "it is seen")
     lab.colocd.kill()
     put_back(lab, job)
     lab.colocd.start()

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.cluster.jobs import mlp_summary
 from tests.packages.guide import SHARE, UP
 from tests.packages.hosts import CONTROLLER, Hosts
 from tests.rollout.hosts import until
@@ -57,15 +58,15 @@ def all_end(hosts: Hosts, life: Life, limit_s: float) -> None:
     assert hosts.states() <= UP
 
 
-def together(hosts: Hosts, node: str, text: str) -> None:
+def together(hosts: Hosts, node: str, millions: int) -> None:
     """A share on ``node`` that is fenced, measured and recorded, and one that runs out of memory
-    there and comes back; ``text``: of a summary that no job has had before."""
-    model = f"/home/{node}-{abs(hash(text))}.txt"
-    hosts.put("login", model, text)
+    there and comes back; ``millions``: of parameters, of a model that no job has had before."""
+    model = f"/home/{millions}m.txt"
+    hosts.put("login", model, mlp_summary(millions))
     share = hosts.sbatch(f"{SHARE} -w {node}", "nvidia-smi -L; sleep 3")
     liar = hosts.sbatch(f"--coloc={model} --gpus=1 --mem=100 -w {node}", LIAR)
     hosts.wait(share, "COMPLETED")
-    assert "shard" in json.dumps(hosts.job(share)["tres_per_node"]), hosts.output(share)
+    assert "shard" in json.dumps(hosts.job(share)["tres_per_node"]), hosts.job(share)
     assert "GiB for this job" in hosts.output(share), hosts.output(share)
     hosts.wait(liar, "COMPLETED", limit_s=150)
     until(lambda: hosts.outcomes(liar) == ["oom-gpu", "completed"], 60,

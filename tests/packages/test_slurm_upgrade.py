@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.packages import guide
-from tests.packages.faults import ask, bad
+from tests.packages.faults import DOCTOR, ask, bad
 from tests.packages.hosts import CONTROLLER, HOSTS, LOGIN, NODES, Hosts
 from tests.packages.jobs import all_end, every_state, together
 from tests.rollout.hosts import until
@@ -50,13 +50,12 @@ def sound(hosts: Hosts, host: str) -> bool:
 
 def test_from_24_11_to_26_05(hosts: Hosts) -> None:
     for host in HOSTS:
-        hosts.run(host, "apt-get -qq update; cp /usr/bin/coloc /root/doctor")
+        hosts.run(host, "apt-get -qq update")
     guide.observe(hosts)
     guide.share(hosts)
     guide.settled(hosts)
     for host in HOSTS:
-        hosts.run(host, SOURCES)
-    text = hosts.model()
+        hosts.run(host, f"{SOURCES}\ncp /usr/bin/coloc {DOCTOR}")
     life = every_state(hosts, 300)
 
     # slurmctld alone, which does not work out, and back
@@ -81,16 +80,16 @@ def test_from_24_11_to_26_05(hosts: Hosts) -> None:
     until(lambda: slurmctld(hosts).startswith("26.05"), 60, "slurmctld 26.05")
     until(lambda: hosts.states() <= guide.UP, 60, f"the nodes are up: {hosts.states()}")
     guide.settled(hosts)
-    together(hosts, NODES[1], f"{text}\n")  # plugin, sbatch and slurmd are of 24.11
+    together(hosts, NODES[1], 140)  # plugin, sbatch and slurmd are of 24.11
     for host in (NODES[0], LOGIN):
         hosts.guide(host, FORWARD)
         assert release(hosts, host).startswith("26.05")
     until(lambda: hosts.states() <= guide.UP, 60, f"the nodes are up: {hosts.states()}")
-    together(hosts, NODES[0], f"{text}\n\n")
-    together(hosts, NODES[1], f"{text}\n\n\n")  # slurmd and plugin of 24.11, sbatch of 26.05
+    together(hosts, NODES[0], 141)
+    together(hosts, NODES[1], 142)  # slurmd and plugin of 24.11, sbatch of 26.05
     hosts.guide(NODES[1], FORWARD)
     until(lambda: hosts.states() <= guide.UP, 60, f"the nodes are up: {hosts.states()}")
-    together(hosts, NODES[1], f"{text}\n\n\n\n")
+    together(hosts, NODES[1], 143)
     for job_id in (*life.running, life.whole):
         shown = hosts.job(job_id)
         assert shown["job_state"][0] in ("RUNNING", "COMPLETED"), json.dumps(shown)

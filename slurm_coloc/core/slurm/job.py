@@ -117,7 +117,8 @@ class JobView(_Job):
 
     ``dependency`` is Slurm's own text (``afterok:7(unfulfilled)``), "" once nothing is waited for.
     ``requeue``: Requeue=1, the job may be put back; ``batch``: it has a script to run again;
-    ``expedited``: Slurm puts it back by itself where it fails (--requeue=expedite).
+    ``requeue_hold``: its flag REQUEUE_HOLD, which a job keeps where Slurm itself put it back, held
+    (--requeue=expedite), and loses at once after anybody's `scontrol requeuehold`.
     """
 
     completing: bool = False
@@ -129,7 +130,7 @@ class JobView(_Job):
     batch_host: str = ""
     requeue: bool = False
     batch: bool = False
-    expedited: bool = False
+    requeue_hold: bool = False
 
     @property
     def tres(self) -> str:
@@ -162,7 +163,7 @@ class JobView(_Job):
     @property
     def held_by_slurm(self) -> bool:
         """Whether Slurm itself put it back, held: nobody else may be waited for."""
-        return self.expedited and self.held_by_requeue
+        return self.requeue_hold and self.held_by_requeue and not self.completing
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ WHOLE_APART = Since(
 EXPEDITED = Since(
     (25, 11),
     "sbatch --requeue=expedite: Slurm itself puts a failed job back, held",
-    "tried on 26.05; Slurm's notes of 25.11",
+    "tried on 26.05: the job keeps its flag REQUEUE_HOLD; Slurm's notes of 25.11",
 )
 JSON_LAYOUT = Since(
     (24, 11), "--json=LAYOUT, one of JSON_LAYOUTS", "recorded answers of 24.11 and 26.05"

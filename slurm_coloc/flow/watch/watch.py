@@ -8,6 +8,7 @@ Everything follows from Slurm's present state, so it does not matter how long co
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -204,8 +205,14 @@ class Watcher:
         run = known.get((decision_id, view.restarts))
         if run is None:
             self._first_sight(decision_id, view)
+            if view.held_by_slurm and (decision_id, view.restarts - 1) not in known:
+                # It began, failed and was put back unseen: its log may say why.
+                self._see(decision_id, replace(view, restarts=view.restarts - 1, state="FAILED"))
         elif not run.open or (run.state, run.tres) == (view.state, view.tres):
             return
+        self._see(decision_id, view)
+
+    def _see(self, decision_id: str, view: JobView) -> None:
         array_job_id, array_task = view.task or (None, None)
         self._store.runs.see(
             Run(

@@ -64,6 +64,7 @@ def job_values(job: Item) -> dict[str, str]:
         "JobID": _number(job["job_id"]),
         "State": states[0],
         "Completing": "1" if "COMPLETING" in states else "",
+        "RequeueHold": "1" if "REQUEUE_HOLD" in states else "",
         "RestartCnt": _number(job["restart_cnt"]),
         "UserID": _number(job["user_id"]),
         "exit_code": f"{_number(code['return_code']) or 0}:{_number(code['signal']['id']) or 0}",
@@ -85,7 +86,6 @@ def job_values(job: Item) -> dict[str, str]:
         "BatchHost": job["batch_host"],
         "Requeue": str(int(job["requeue"])),
         "BatchFlag": str(int(job["batch_flag"])),
-        "Expedited": str(int("EXPEDITED_REQUEUE" in job["flags"])),  # from v0.0.44 on
     }
 
 

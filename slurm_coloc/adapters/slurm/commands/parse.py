@@ -152,6 +152,8 @@ _BELOW_COMPLETING = {
     "JobHeldUser": "PENDING",
     "BeginTime": "PENDING",
 }
+# A flag that squeue shows in place of the state below, as it does COMPLETING.
+_HELD = {"REQUEUE_HOLD": "PENDING"}
 
 
 def parse_reason(text: str) -> str:
@@ -168,9 +170,10 @@ def job_view(values: Mapping[str, str]) -> JobView:
 
     exit_code, ended_by = parse_exit(value("exit_code"))
     state, reason = value("State"), parse_reason(value("Reason"))
+    below = _HELD.get(state, state)
     return JobView(
         job_id=number(value("JobID")),
-        state=_BELOW_COMPLETING.get(reason, state) if state == "COMPLETING" else state,
+        state=_BELOW_COMPLETING.get(reason, state) if state == "COMPLETING" else below,
         completing=state == "COMPLETING" or bool(value("Completing")),
         restarts=number(value("RestartCnt")),
         uid=number(values.get("UserID", "-1")),
@@ -193,7 +196,7 @@ def job_view(values: Mapping[str, str]) -> JobView:
         batch_host=value("BatchHost"),
         requeue=value("Requeue") == "1",
         batch=value("BatchFlag") == "1",
-        expedited=value("Expedited") == "1",
+        requeue_hold=state == "REQUEUE_HOLD" or bool(value("RequeueHold")),
         tres_per_task=value("tres-per-task"),
     )
 
