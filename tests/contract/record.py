@@ -23,10 +23,9 @@ import time
 from pathlib import Path
 
 from slurm_coloc.adapters.slurm.commands.accounting import ENDED, SACCT
-from slurm_coloc.adapters.slurm.commands.data import LAYOUT
 from slurm_coloc.adapters.slurm.commands.parse import JOB
 from slurm_coloc.adapters.slurm.commands.use import NEED
-from slurm_coloc.core.slurm.releases import JSON_LAYOUT
+from slurm_coloc.core.slurm.releases import JSON_LAYOUTS
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
 
@@ -106,15 +105,15 @@ def scrub(text: str) -> str:
     return re.sub(r"OS=Linux.*?(?= RealMemory=)", "OS=Linux", text)
 
 
-def record_data(lab: Lab, folder: Path) -> None:
+def record_data(lab: Lab, folder: Path, layout: str) -> None:
     """The same in JSON."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     asked = {
         "jobs": ["squeue", "--states=all"],
         "nodes": ["scontrol", "show", "node", "-d"],
     }
     for name, argv in asked.items():
-        answer = json.loads(scrub(lab.run([*argv, f"--json={LAYOUT}"]).stdout))
+        answer = json.loads(scrub(lab.run([*argv, f"--json={layout}"]).stdout))
         for job in answer.get("jobs", []):
             for node in (job["job_resources"] or {}).get("nodes", {}).get("allocation", []):
                 node.pop("sockets")
@@ -160,8 +159,9 @@ def main() -> int:
         (folder / "unknown-job.json").write_text(json.dumps(told, indent=1) + "\n")
         jobs_file = {"slurm": lab.version, "jobs": jobs}
         (folder / "jobs.json").write_text(json.dumps(jobs_file, indent=1) + "\n")
-        if JSON_LAYOUT.holds(lab.release):
-            record_data(lab, folder / "data")
+        for first, layout in JSON_LAYOUTS.items():
+            if first <= lab.release:
+                record_data(lab, folder / "data" / layout, layout)
         print(folder)
     finally:
         lab.down()

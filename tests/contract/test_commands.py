@@ -37,8 +37,8 @@ from slurm_coloc.adapters.slurm.commands.use import (
 )
 from slurm_coloc.core.slurm.binding import Gpu, Need
 from slurm_coloc.core.slurm.cluster import Controller, active_controller
-from slurm_coloc.core.slurm.job import TERMINAL, JobView, decision_in
-from slurm_coloc.core.slurm.releases import parse_release, shown
+from slurm_coloc.core.slurm.job import REQUEUED_HELD, TERMINAL, JobView, decision_in
+from slurm_coloc.core.slurm.releases import JSON_LAYOUTS, parse_release, shown
 from slurm_coloc.errors import SlurmError
 
 RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() if path.is_dir())
@@ -46,10 +46,10 @@ RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() i
 
 @dataclass
 class Recorded:
-    """The answers of one release; ``data``: jobs and nodes are read from the JSON."""
+    """The answers of one release; ``layout``: of the JSON that jobs and nodes are read from."""
 
     folder: Path
-    data: bool
+    layout: str = ""
 
     @property
     def release(self) -> str:
@@ -62,10 +62,10 @@ class Recorded:
         return int(json.loads((self.folder / "jobs.json").read_text())["jobs"][name])
 
     def items(self, name: str) -> list[data.Item]:
-        return data.parse((self.folder / "data" / f"{name}.json").read_text("latin-1"), name)
+        return data.parse((self.folder / "data" / self.layout / f"{name}.json").read_text(), name)
 
     def jobs(self) -> list[JobView]:
-        if self.data:
+        if self.layout:
             return [job_view(data.job_values(job)) for job in self.items("jobs")]
         return parse_jobs(self.text("jobs"))
 
@@ -73,7 +73,7 @@ class Recorded:
         return next(job for job in self.jobs() if job.job_id == self.id_of(name))
 
     def nodes(self) -> list[Mapping[str, str]]:
-        if self.data:
+        if self.layout:
             return [data.node_pairs(node) for node in self.items("nodes")]
         return [parse_pairs(line) for line in self.text("nodes").splitlines()]
 
@@ -83,10 +83,9 @@ class Recorded:
 
 
 FORMS = {
-    f"{path.name}-{form}": Recorded(path, form == "json")
+    f"{path.name}-{layout or 'text'}": Recorded(path, layout)
     for path in RECORDED
-    for form in ("text", "json")
-    if form == "text" or (path / "data").is_dir()
+    for layout in ("", *sorted(one.name for one in (path / "data").glob("*")))
 }
 
 
@@ -97,7 +96,9 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
 
 
 def test_the_releases_are_recorded() -> None:
-    assert {"22.05-text", "24.11-text", "24.11-json", "26.05-text", "26.05-json"} <= set(FORMS)
+    """Every layout of JSON that a release may be asked for, as the newest of them writes it."""
+    assert {"22.05-text", "24.11-text", "24.11-v0.0.42", "26.05-text"} <= set(FORMS)
+    assert {f"26.05-{layout}" for layout in JSON_LAYOUTS.values()} <= set(FORMS)
 
 
 @pytest.mark.parametrize(
@@ -311,6 +312,15 @@ def test_placement() -> None:
     assert parse_placement(old) == "n1 GPU 0"
     assert parse_placement(new) == "n1 GPU 1"
     assert parse_placement(head) == ""
+
+
+def test_the_hold_of_an_expedited_requeue() -> None:
+    """Read on 26.05: squeue's text has the flag for a state, its JSON beside it."""
+    line = {"State": "REQUEUE_HOLD", "Reason": REQUEUED_HELD, "PriorityLong": "0"}
+    both = {**line, "State": "PENDING", "RequeueHold": "1"}
+    assert job_view(line) == job_view(both)
+    assert job_view(line).held_by_slurm and job_view(line).state == "PENDING"
+    assert not job_view({**line, "State": "PENDING"}).held_by_slurm
 
 
 def test_another_layout_is_an_error() -> None:

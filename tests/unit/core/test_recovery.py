@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.recover.outcome import Outcome, ended_for_overrun, outcome_of
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step, same_gres
-from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.core.slurm.job import REQUEUED_HELD, JobView
 
 GOAL = Goal(restart=0, tres="gres/gpu:1")
 FAILED = JobView(7, "FAILED", restarts=0, tres_per_node="gres/shard:12", priority=10)
@@ -63,6 +63,16 @@ def test_a_node_is_avoided_before_the_hold_ends() -> None:
     assert next_step(back, GOAL) is Step.RELEASE
     assert next_step(replace(back, state="RUNNING"), avoids) is Step.DONE
     assert next_step(back, replace(avoids, ours=False)) is Step.DONE, "its owner put it back"
+
+
+def test_the_hold_of_an_expedited_requeue_is_ended() -> None:
+    """Slurm put it back and holds it (--requeue=expedite): nobody else would release it."""
+    asks = replace(FAILED, state="PENDING", restarts=1, priority=0, reason=REQUEUED_HELD)
+    back = replace(asks, tres_per_node="gres/gpu:1")
+    theirs = replace(GOAL, ours=False)
+    assert next_step(replace(asks, requeue_hold=True), theirs) is Step.SET_GRES
+    assert next_step(replace(back, requeue_hold=True), theirs) is Step.RELEASE
+    assert next_step(back, theirs) is Step.DONE, "somebody's scontrol requeuehold"
 
 
 def test_a_completing_job_is_waited_for() -> None:
