@@ -62,11 +62,6 @@ WHOLE_APART = Since(
     "Slurm's repairs of shards end with 23.11.5; tried: in 160 random submissions 85 GPUs were both"
     " on 22.05, none on 24.11",
 )
-EXPEDITED = Since(
-    (25, 11),
-    "sbatch --requeue=expedite: Slurm itself puts a failed job back, held",
-    "tried on 26.05: the job keeps its flag REQUEUE_HOLD; Slurm's notes of 25.11",
-)
 JSON_LAYOUT = Since(
     (24, 11), "--json=LAYOUT, one of JSON_LAYOUTS", "recorded answers of 24.11 and 26.05"
 )
