@@ -156,7 +156,7 @@ def test_array_tasks(recorded: Recorded) -> None:
     array = recorded.id_of("array")
     tasks = [job for job in recorded.jobs() if job.array_job_id == array]
     # One record stands for all pending tasks; squeue --array makes a line of each.
-    expected = ["1", "2"] if recorded.data else ["1", "2", "3"]
+    expected = ["1", "2"] if recorded.layout else ["1", "2", "3"]
     assert sorted(job.array_task or "" for job in tasks) == expected
     assert all(job.handle == f"{array}_{job.array_task}" for job in tasks)
     started = next(job for job in tasks if job.array_task == "1")
@@ -232,7 +232,7 @@ def test_controllers(recorded: Recorded) -> None:
 
 
 def test_placement_in_data(recorded: Recorded) -> None:
-    if not recorded.data:
+    if not recorded.layout:
         return  # test_placement
     found = {job["job_id"]: placed(data.places(job)) for job in recorded.items("jobs")}
     assert {found[recorded.id_of(name)] for name in ("shards", "big")} == {"n1 GPU 0", "n1 GPU 1"}
