@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.cluster.jobs import mlp_summary
 from tests.packages.guide import SHARE, UP
-from tests.packages.hosts import CONTROLLER, Hosts
+from tests.packages.hosts import CONTROLLER, NODES, Hosts
 from tests.rollout.hosts import until
 
 #: runs out of memory in its first run; a model of its own, since one that did does not share again
@@ -30,10 +30,12 @@ class Life:
 
 
 def every_state(hosts: Hosts, sleep_s: int) -> Life:
-    """Two shares that run for ``sleep_s``, one held, one that begins later, one that depends on a
-    running one, and a whole GPU."""
-    running = [hosts.sbatch(SHARE, f"sleep {sleep_s}") for _ in range(2)]
-    whole = hosts.sbatch("--gres=gpu:1 --mem=100", f"sleep {sleep_s}", user="ben")
+    """Two shares on the first node that run for ``sleep_s``, one held, one that begins later, one
+    that depends on a running one, and a whole GPU of the second node: each node has one left."""
+    first, second = NODES
+    running = [hosts.sbatch(f"{SHARE} -w {first}", f"sleep {sleep_s}") for _ in range(2)]
+    words = f"--gres=gpu:1 --mem=100 -w {second}"
+    whole = hosts.sbatch(words, f"sleep {sleep_s}", user="ben")
     for job_id in (*running, whole):
         hosts.wait(job_id, "RUNNING")
     for job_id in running:

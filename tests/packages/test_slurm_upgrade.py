@@ -56,7 +56,7 @@ def test_from_24_11_to_26_05(hosts: Hosts) -> None:
     guide.settled(hosts)
     for host in HOSTS:
         hosts.run(host, f"{SOURCES}\ncp /usr/bin/coloc {DOCTOR}")
-    life = every_state(hosts, 300)
+    life = every_state(hosts, 200)
 
     # slurmctld alone, which does not work out, and back
     hosts.guide(CONTROLLER, f"systemctl stop slurmctld && cp -a {STATE} /root/slurmctld.before")
