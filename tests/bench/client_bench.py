@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a look at Slurm costs colocd: processor time by its commands and by pyslurm, on a private Slurm
-with many held jobs of one user.
+"""What a look at Slurm costs colocd: processor time by its commands and by pyslurm, on a private
+Slurm with many held jobs of one user.
 
 A look is `jobs_of`, as colocd does it once an interval for the owners of the runs that it follows;
-`job` is one job. The time is that of this process, of pyslurm's worker, and of the commands; that of
-slurmctld, which answers both, is told beside it. As root, where pyslurm of this Slurm can be imported:
+`job` is one job. The time is that of this process, of the commands, and of pyslurm's worker; that
+of slurmctld, which answers both, is told beside it. As root, where this Slurm's pyslurm is:
 
     PYTHONPATH=FOLDER .venv/bin/python -m tests.bench.client_bench 1000
 """
@@ -23,28 +23,29 @@ from slurm_coloc.adapters.slurm.commands import SlurmCommands
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.bench.agent_bench import children, cpu_s
+from tests.bench.agent_bench import cpu_s
 
 LOOKS = 15
 Look = Callable[[SlurmCommands], Awaitable[object]]
 
 
-def _own_s() -> float:
+def _own_s(client: SlurmCommands) -> float:
     """Of this process, its ended commands, and the worker that lives."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    living = sum(cpu_s(pid) for pid in children(os.getpid()))
+    worker = client._child._process if isinstance(client, SlurmBindings) else None
+    living = cpu_s(worker.pid) if worker else 0.0
     return time.process_time() + ended.ru_utime + ended.ru_stime + living
 
 
 async def _row(client: SlurmCommands, slurmctld: int, look: Look) -> tuple[float, float, float]:
     """Milliseconds a look in the median: wall-clock; and in the mean: ours, slurmctld's."""
     await look(client)
-    spent, own, theirs = [], _own_s(), cpu_s(slurmctld)
+    spent, own, theirs = [], _own_s(client), cpu_s(slurmctld)
     for _ in range(LOOKS):
         begin = time.perf_counter()
         await look(client)
         spent.append((time.perf_counter() - begin) * 1e3)
-    own, theirs = _own_s() - own, cpu_s(slurmctld) - theirs
+    own, theirs = _own_s(client) - own, cpu_s(slurmctld) - theirs
     return statistics.median(spent), own / LOOKS * 1e3, theirs / LOOKS * 1e3
 
 
