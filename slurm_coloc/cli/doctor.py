@@ -72,13 +72,9 @@ def _rollout(config: Path | None, slurm_file: Path | None) -> Iterator[Finding]:
 
 
 def _show(findings: list[Finding]) -> None:
-    console = render.console()
     for found in findings:
-        line = Text(f"{found.status:<14} ", style=COLOURS[found.status])
-        line.append(f"{found.check:<16} ", style="bold")
-        line.append(render.plain(found.found), style="default")
-        console.print(line, soft_wrap=True)
-        if found.todo and found.status is not Status.OK:
-            console.print(Text(f"{'':<14} -> {render.plain(found.todo)}"), soft_wrap=True)
+        todo = "" if found.status is Status.OK else found.todo
+        head = Text(f"{found.status:<14} ", style=COLOURS[found.status])
+        render.show_finding(head, f"{found.check:<16} ", found.found, todo)
     counts = [f"{sum(found.status is status for found in findings)} {status}" for status in Status]
-    console.print(", ".join(counts))
+    render.console().print(", ".join(counts))

@@ -107,12 +107,9 @@ def _busy(facts: Facts) -> bool:
 def _show(found: list[Step], yes: bool) -> None:
     console = render.console()
     for number, step in enumerate(found, 1):
-        line = Text(f"{step.state:<8} ", style=COLOURS[step.state])
-        line.append(f"{number} {step.name:<15} ", style="bold")
-        line.append(render.plain(step.found), style="default")
-        console.print(line, soft_wrap=True)
-        if step.todo and step.state is not State.DONE:
-            console.print(Text(f"{'':<8} -> {render.plain(step.todo)}"), soft_wrap=True)
+        todo = "" if step.state is State.DONE else step.todo
+        head = Text(f"{step.state:<8} ", style=COLOURS[step.state])
+        render.show_finding(head, f"{number} {step.name:<15} ", step.found, todo)
         for one in step.lines:
             console.print(Text(f"{'':<11} {render.plain(one)}"), soft_wrap=True)
     if not yes and any(step.state is State.NEXT for step in found):

@@ -44,6 +44,14 @@ def show(*parts: RenderableType) -> None:
     print("\n".join(line.rstrip() for line in caught.get().splitlines()))
 
 
+def show_finding(head: Text, name: str, found: str, todo: str) -> None:
+    """What was found, below it what to do. ``head``: the state, as wide as its column."""
+    line = head.copy().append(name, style="bold").append(plain(found), style="default")
+    console().print(line, soft_wrap=True)
+    if todo:
+        console().print(f"{'':<{len(head) - 1}} -> {plain(todo)}", soft_wrap=True, markup=False)
+
+
 def print_json(body: dict[str, Any]) -> None:
     """``body`` with the schema's number, on stdout."""
     print(json.dumps({"schema": SCHEMA, **body}))

@@ -14,6 +14,7 @@ from slurm_coloc.lab.procs import Proc
 from slurm_coloc.lab.spec import LabSpec
 
 START_TIMEOUT_S = 60.0
+SOCKETS = {"munged": "munge/socket", "mariadbd": "db/socket", "colocd": "coloc/colocd.sock"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +93,8 @@ class Daemons(Client):
 
     def _serves(self, name: str) -> bool:
         """Whether a daemon answers what its users ask of it; a pid file would not tell."""
-        sockets = {"munged": "munge/socket", "mariadbd": "db/socket", "colocd": "coloc/colocd.sock"}
-        if name in sockets:
-            return _connects(self.dir / sockets[name])
+        if name in SOCKETS:
+            return _connects(self.dir / SOCKETS[name])
         if name.startswith("agent-"):
             return True  # it links by itself, whenever colocd is there
         if name == "slurmdbd":
@@ -170,9 +170,12 @@ class Daemon:
         self.proc.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, and wait until it is gone. colocd's front takes connections until it has ended,
+        too, and ``start`` would take them for the new one's."""
         self.proc.signal(signal.SIGKILL)
         procs.wait_until(lambda: not self.proc.alive(), 10)
+        if self.name == "colocd":
+            procs.wait_until(lambda: not _connects(self.lab.dir / SOCKETS["colocd"]), 10)
 
     def term(self) -> None:
         """An orderly end by SIGTERM."""

@@ -96,7 +96,8 @@ def test_a_job_alone_and_idle(make_lab: Make) -> None:
     [gpu] = used["gpus"]
     assert (gpu["smact_how"], gpu["peak_mib"]) == ("alone", 3000)
     assert gpu["smact_max"] == pytest.approx(0.5, rel=0.02)
-    assert 0.3 < gpu["smact_mean"] <= 0.5 and used["sources"]["smact"] == "dcgm"
+    # Of the whole run: a full machine takes seconds to start and end it.
+    assert 0.1 < gpu["smact_mean"] <= 0.5 and used["sources"]["smact"] == "dcgm"
 
     idle = me.submit("--gpus=1", wrap=train(lab, memory_mib=3000, smact=0.0, work_s=40))
     until(

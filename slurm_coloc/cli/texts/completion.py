@@ -21,16 +21,18 @@ HEAD = f"""\
 # SPDX-License-Identifier: Apache-2.0
 # Made by {MADE_BY}; edit slurm_coloc/cli instead.
 """
+WORD = """\
+    case "$command $word" in
+@PATHS@
+        command=${command:+$command }$word
+        ;;
+    esac"""
 BASH = """\
 _coloc() {
   local current=${COMP_WORDS[COMP_CWORD]} command='' word words=''
   COMPREPLY=()
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case "$command $word" in
-@PATHS@
-        command=${command:+$command }$word
-        ;;
-    esac
+@WORD@
   done
   case $command in
 @WORDS@
@@ -45,11 +47,7 @@ ZSH = """\
 local command='' word
 local -a found
 for word in "${(@)words[2,CURRENT-1]}"; do
-    case "$command $word" in
-@PATHS@
-        command=${command:+$command }$word
-        ;;
-    esac
+@WORD@
 done
   case $command in
 @WORDS@
@@ -107,7 +105,8 @@ def _filled(text: str, tree: Tree, assign: str) -> str:
         f"    '{' '.join(path)}') {assign.format(' '.join(word for word, _ in found))} ;;"
         for path, found in tree.items()
     )
-    return text.replace("@PATHS@", known).replace("@WORDS@", cases)
+    text = text.replace("@WORD@", WORD).replace("@PATHS@", known)
+    return text.replace("@WORDS@", cases)
 
 
 def fish(tree: Tree) -> str:
