@@ -14,7 +14,7 @@ from slurm_coloc.adapters.link.client import Me, NetWire
 from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.lab import procs
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import Desk, ask, desk, until
+from tests.cluster.jobs import Desk, ask, desk, known, until
 from tests.harness.other_user import as_user
 
 
@@ -359,3 +359,17 @@ def test_a_lost_database_is_made_up_for_from_the_marks(linked: Lab) -> None:
     assert job["TresPerNode"].endswith(whole)
     story = " / ".join(line["text"] for line in told(lab, job_id)["story"])
     assert "taken over from its mark" in story
+
+
+def test_what_it_waits_for_on_the_node_that_it_asked_for(linked: Lab) -> None:
+    """The other node is free, and `coloc explain` does not say that the job would fit there."""
+    lab = linked
+    me = desk(lab, 211)
+    all_of_it = lab.sbatch("--exclusive", "--nodelist=n2", wrap="sleep 300", user=me.user)
+    lab.wait(all_of_it, "RUNNING")
+    asks = me.submit("--mem=100", "--nodelist=n2", wrap="sleep 300")
+    shuns = me.submit("--mem=100", "--exclude=n1", wrap="sleep 300")
+    for job_id in (asks, shuns):
+        bound = until(lambda: known(lab, "explain", str(job_id), user=me.user).get("binding"), 30)
+        assert bound["node"] == "n2" and "cpus on n2" in bound["text"], bound
+    lab.run(["scancel", *map(str, (all_of_it, asks, shuns))], user=me.user)

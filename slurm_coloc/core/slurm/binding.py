@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from slurm_coloc.core.slurm.cluster import features_fit
+from slurm_coloc.core.slurm.hosts import in_nodes
+
 
 class Resource(StrEnum):
     """What a node may lack."""
@@ -21,7 +24,8 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The job's request on one node; ``shards`` are those of each of ``shared_gpus`` GPUs."""
+    """The job's request on one node; ``shards`` are those of each of ``shared_gpus`` GPUs. The node
+    lists and the constraint are the owner's words, "" where there are none."""
 
     cpus: int = 1
     memory_mib: int = 0
@@ -29,6 +33,15 @@ class Need:
     gpus: int = 0
     gpu_type: str | None = None
     shared_gpus: int = 1
+    req_nodes: str = ""
+    exc_nodes: str = ""
+    features: str = ""
+
+    def may_get(self, node: "NodeUse") -> bool:
+        """Whether the owner's lists and constraint leave this node."""
+        if in_nodes(self.exc_nodes, node.name) or not features_fit(self.features, node.features):
+            return False
+        return not self.req_nodes or in_nodes(self.req_nodes, node.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,7 @@ class NodeUse:
     spread: bool = True
     devices: tuple[str, ...] = ()  # gres type of each GPU where each has its own
     extra: str = ""  # the node's Extra, as it stands
+    features: tuple[str, ...] = ()
     held_back: bool = False  # reserved, or in maintenance: not for everybody
 
     def of_type(self, kind: str | None) -> tuple[Gpu, ...]:
@@ -98,7 +112,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a job lacks. ``node``: the nearest node (None: the partitions have no node); ``shorts``
+    """What a job lacks. ``node``: the nearest node (None: the job may get no node); ``shorts``
     is empty where the job would fit there now, and jobs before it are the reason."""
 
     node: str | None
@@ -160,7 +174,7 @@ def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...])
     judged = [
         (node, shortages(need, node))
         for node in nodes
-        if node.usable and wanted & set(node.partitions)
+        if node.usable and wanted & set(node.partitions) and need.may_get(node)
     ]
     if not judged:
         return Binding(None, possible=False)
@@ -189,7 +203,7 @@ def _what(one: Short) -> str:
 def binding_text(found: Binding) -> str:
     """The binding in one line."""
     if found.node is None:
-        return "no node of its partitions is in service"
+        return "no node of its partitions that it may get is in service"
     if not found.shorts:
         return f"it would fit on {found.node} now: jobs before it in the queue come first"
     parts = ", ".join(

@@ -3,6 +3,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,3 +117,25 @@ def test_a_shortage_is_always_more_needed_than_free(
     for one in shortages(Need(cpus, memory, shards, gpus), node):
         assert one.needed > one.free >= 0
         assert isinstance(one.resource, Resource)
+
+
+FREE = replace(NODE, name="n1", features=("pcie",))
+FULL = replace(NODE, name="n2", gpus=(Gpu(39, 39),), features=("pcie", "nvlink"))
+
+
+@pytest.mark.parametrize(
+    "need",
+    [
+        Need(shards=10, req_nodes="n[2-9]"),
+        Need(shards=10, exc_nodes="n[1,3]"),
+        Need(shards=10, features="pcie&nvlink"),
+    ],
+)
+def test_only_nodes_that_it_may_get(need: Need) -> None:
+    """-w, --exclude, --constraint: it would not fit on a free node that it may not get."""
+    assert _bound(Need(shards=10), FREE, FULL) == Binding("n1")
+    found = _bound(need, FREE, FULL)
+    assert (found.node, _names(found)) == ("n2", ["shards"])
+    nowhere = _bound(need, FREE)
+    assert nowhere == Binding(None, possible=False)
+    assert "that it may get" in binding_text(nowhere)

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
@@ -21,6 +22,8 @@ NEED = Columns(
     "JobID:14,NumNodes:12,tres-alloc:1030,tres-per-node:1030,tres-per-job:1030,NodeList:256,"
     "NumTasks:12,tres-per-task:1030"
 )
+# A waiting job's, with the nodes that it may get.
+ASKED = Columns(f"{NEED.form},ReqNodes:4096,Feature:1024,ExcNodes:4096")
 
 # States of a node that only some jobs may use now, beside UNUSABLE.
 HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
@@ -57,6 +60,17 @@ def parse_need(line: str) -> Need:
         shared_gpus=tasks if each else 1,
         gpus=gpus,
         gpu_type=next((item.type for item in asked if item.type), None),
+    )
+
+
+def parse_asked(line: str) -> Need:
+    """The same with the nodes that it may get: one line with the columns of ASKED."""
+    values = ASKED.parse(line)
+    return replace(
+        parse_need(line),
+        req_nodes=values["ReqNodes"],
+        exc_nodes=values["ExcNodes"],
+        features=values["Feature"],
     )
 
 
@@ -120,6 +134,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         spread=shows_per_gpu(used),
         devices=shape.devices if shape else (),
         extra=given(pairs.get("Extra", "")),
+        features=listed(pairs.get("ActiveFeatures", "")),
         held_back=any(word in state for word in HELD_BACK),
     )
 
