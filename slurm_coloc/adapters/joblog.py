@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
-from slurm_coloc.adapters import forked
-
 PIDFD_GETFD = 438  # the same number on every architecture
 MOST = 400  # bytes of a line
 SAID = 80  # bytes of a reason
@@ -49,7 +47,7 @@ def append(
         said = os.read(readable, SAID) if ready else b"no answer in time"
     finally:
         os.close(readable)
-        forked.reap(pid, end_s)
+        _reap(pid, end_s)
     return "" if said == b"written" else said.decode("utf-8", "replace") or "it could not be opened"
 
 
@@ -102,3 +100,16 @@ def _borrow(libc: ctypes.CDLL, pid: int, inodes: set[int]) -> int:
     finally:
         os.close(pidfd)
     return -1
+
+
+def _reap(pid: int, end_s: float) -> None:
+    """End the child; one that the kernel holds (a dead file server) is not waited for."""
+    fd = os.pidfd_open(pid)
+    try:
+        for wait_s in (max(0.0, end_s - time.monotonic()), 0.2):
+            if select.select([fd], [], [], wait_s)[0]:
+                os.waitpid(pid, 0)
+                return
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(fd)

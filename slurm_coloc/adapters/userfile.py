@@ -9,6 +9,7 @@ folder entries and time. A child that hangs on a dead file server is killed and 
 kernel.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from slurm_coloc.adapters import forked
 from slurm_coloc.core.slurm.log_path import LogPath
 
 MAX_ENTRIES = 20000  # folder entries looked at in a search
@@ -82,7 +82,7 @@ def read_tails(owner: Owner, wants: Sequence[Want], limit: int, deadline_s: floa
         raw = _collect(readable, end, len(wants) * (limit + 2 * 8192))
     finally:
         os.close(readable)
-        forked.reap(pid, end)
+        _reap(pid, end)
     return _decode(raw, len(wants), limit)
 
 
@@ -234,6 +234,21 @@ def _collect(fd: int, end: float, most: int) -> bytes:
             break
         data += piece
     return bytes(data)
+
+
+def _reap(pid: int, end: float) -> None:
+    """End the child. One that the kernel holds (a dead file server) is not waited for."""
+    while time.monotonic() < end:
+        done, _ = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return
+        time.sleep(0.002)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+    for _ in range(50):
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return
+        time.sleep(0.002)
 
 
 def _decode(raw: bytes, count: int, limit: int) -> list[Tail]:

@@ -5,11 +5,11 @@ import sys
 import time
 from statistics import fmean
 
-from slurm_coloc.sim.bound import energy_bound_j
 from slurm_coloc.sim.search.clairvoyant import best_known
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.thesis import run_way
 from tests.paper.cases import exclusive
+from tests.paper.energy_bound import energy_bound_j
 from tests.paper.play import Lab
 from tests.paper.rows import Limits
 

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from slurm_coloc.adapters import forked
 from slurm_coloc.adapters.mps import processes
 
 OLD = ".old"
@@ -106,13 +105,20 @@ def _ending(work: Callable[[], object]) -> NoReturn:
 def _go_on_behind(mps: Path) -> None:
     """In a session of its own, without anything of the caller's: neither its locks nor its
     output."""
-    forked.close_all_but()
+    _close_all_but()
     processes.leave_caller()
     os.chdir("/")
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.nice(19)
     if os.fork() == 0:
         _ending(lambda: _round(mps))
+
+
+def _close_all_but(*needed: int) -> None:
+    for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if fd not in needed:
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(fd)
 
 
 def _round(mps: Path) -> None:
@@ -177,7 +183,7 @@ def _have_emptied(top: int, uid: int) -> None:
 
 
 def _empty_as(top: int, uid: int, gid: int) -> None:
-    forked.close_all_but(top)
+    _close_all_but(top)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     if os.geteuid() == 0:
         os.setgroups(())

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from slurm_coloc.adapters import confine, forked
+from slurm_coloc.adapters import confine
 from slurm_coloc.estimate.api import registry
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.request import WARM_UP, Defaults, Given
@@ -134,7 +134,7 @@ def _live(
     try:
         confine.end_with(parent)
         os.dup2(answer.fileno(), CONTROL)
-        forked.close_all_but(CONTROL, 1, 2)  # colocd's socket, and those of other users' texts
+        _close_all_but(CONTROL, 1, 2)  # colocd's socket, and those of other users' texts
         own = socket.socket(fileno=CONTROL)
         request = json.loads(_line(own))
         confine.confine(limits.cpu_s, memory)
@@ -154,6 +154,13 @@ def _answer(packed: str, given: Given, defaults: Defaults) -> dict[str, object]:
         where = traceback.extract_tb(err.__traceback__)[-1]
         text = f"{type(err).__name__} in {Path(where.filename).name}:{where.lineno}"
         return {"ended": Ended.CRASH, "status": text}
+
+
+def _close_all_but(*needed: int) -> None:
+    for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if fd not in needed:
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(fd)
 
 
 def _line(own: socket.socket) -> bytes:

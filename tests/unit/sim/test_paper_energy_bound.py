@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.placing import Conditions
-from slurm_coloc.sim.bound import bound_s, energy_bound_j
+from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import parse_machine
@@ -16,6 +16,7 @@ from slurm_coloc.sim.policies import policy
 from slurm_coloc.sim.power import PROFILES, THESIS
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
+from tests.paper.energy_bound import energy_bound_j
 
 JOB = st.builds(
     lambda submit_s, run_s, smact, drama, gib: (submit_s, run_s, Activity(smact, None, drama), gib),
