@@ -369,7 +369,11 @@ def test_what_it_waits_for_on_the_node_that_it_asked_for(linked: Lab) -> None:
     lab.wait(all_of_it, "RUNNING")
     asks = me.submit("--mem=100", "--nodelist=n2", wrap="sleep 300")
     shuns = me.submit("--mem=100", "--exclude=n1", wrap="sleep 300")
+
+    def bound_by(job_id: int) -> Any:
+        return known(lab, "explain", str(job_id), user=me.user).get("binding")
+
     for job_id in (asks, shuns):
-        bound = until(lambda: known(lab, "explain", str(job_id), user=me.user).get("binding"), 30)
+        bound = until(lambda job_id=job_id: bound_by(job_id), 30, "what it waits for")
         assert bound["node"] == "n2" and "cpus on n2" in bound["text"], bound
     lab.run(["scancel", *map(str, (all_of_it, asks, shuns))], user=me.user)

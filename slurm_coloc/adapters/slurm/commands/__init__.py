@@ -140,8 +140,10 @@ class SlurmCommands(Orders):
 
     async def need(self, job_id: int) -> Need | None:
         """What one node must give to a job; None when slurmctld no longer knows it."""
-        text = await _known(self._squeue(use.ASKED, "--states=all", f"--jobs={job_id}"), "")
-        return next(map(use.parse_asked, text.split("\n")), None) if text else None
+        text = await _known(
+            self._squeue(use.NEED_WITH_NODES, "--states=all", f"--jobs={job_id}"), ""
+        )
+        return next(map(use.parse_need_with_nodes, text.split("\n")), None) if text else None
 
     async def excluded(self, handle: str) -> str:
         """The nodes that a job must not get (ExcNodeList), in Slurm's notation; "" for none."""

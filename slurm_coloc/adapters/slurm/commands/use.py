@@ -23,7 +23,7 @@ NEED = Columns(
     "NumTasks:12,tres-per-task:1030"
 )
 # A waiting job's, with the nodes that it may get.
-ASKED = Columns(f"{NEED.form},ReqNodes:4096,Feature:1024,ExcNodes:4096")
+NEED_WITH_NODES = Columns(f"{NEED.form},ReqNodes:4096,Feature:1024,ExcNodes:4096")
 
 # States of a node that only some jobs may use now, beside UNUSABLE.
 HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
@@ -63,9 +63,9 @@ def parse_need(line: str) -> Need:
     )
 
 
-def parse_asked(line: str) -> Need:
-    """The same with the nodes that it may get: one line with the columns of ASKED."""
-    values = ASKED.parse(line)
+def parse_need_with_nodes(line: str) -> Need:
+    """The same with the nodes that it may get: one line with the columns of NEED_WITH_NODES."""
+    values = NEED_WITH_NODES.parse(line)
     return replace(
         parse_need(line),
         req_nodes=values["ReqNodes"],
