@@ -10,7 +10,7 @@ from slurm_coloc.estimate.lexing import bounded, fail
 _KEYWORD = re.compile(r"\b([a-z_0-9]{1,40})=\(?(\d{1,18})\b(?!\.)")
 _LEADING = re.compile(r"\(?(\d{1,18})(?:, (\d{1,18}))?")
 _PAIR = re.compile(r"\bkernel_size=\((\d{1,9})(?:, (\d{1,9}))?(?:, (\d{1,9}))?")
-_LONG = re.compile(r"\d{19}")
+_LONG = re.compile(r"(?<![\d.])\d{19}")  # no decimals: str() of a float has as many
 _SIZED = (Role.LINEAR, Role.CONV, Role.NORM, Role.EMBEDDING)
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -21,7 +21,7 @@ def attributes_of(kind: str, arguments: str) -> Attributes:
     """Integers of ``Linear(in_features=768, ...)``; linear in the text.
 
     ``width`` is the size of the last dimension that the module gives out, where it can be told.
-    Raises bad_shape for a size of zero, number_out_of_range for 19 digits and more.
+    Raises bad_shape for a size of zero, number_out_of_range for integers of 19 digits and more.
     """
     if not arguments:
         return ()

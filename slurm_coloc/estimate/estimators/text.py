@@ -51,11 +51,16 @@ PRECISION = {"fp32": Precision(4, 4, 0), "amp": Precision(2, 4, 2), "bf16": Prec
 RESTS = (0.25, 0.5, 0.75)
 
 
+#: shares of the trained bytes with a gradient in the rebuilt step, below which it is no figure,
+#: and below which the margin is the wider one
+REACHED = (0.5, 0.98)
+
+
 class Text:
     """See the module."""
 
     name = "text"
-    version = "5"
+    version = "6"
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""
@@ -70,15 +75,22 @@ class Text:
         ):
             reason = "blocks of the summary are not opened: print it at full depth"
             return Estimate(reason=reason, notes=notes)
-        memory = _memory_mib(shaped, options, stack, eager, rows)
+        step = step_of(shaped, options, _part(options), eager, rows)
+        share = f"the rebuilt step leads to {step.reached:.0%} of what is trained"
+        if step.reached < REACHED[0]:
+            return Estimate(reason=f"{share}: record it with coloc summarize", notes=notes)
+        memory = _memory_mib(step, shaped, options, stack, eager, rows)
         unknown = doubts(shaped)
         if unknown:
             notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
-        tier = _tier(shaped, rows, bool(unknown))
+        if step.reached < REACHED[1]:
+            notes += (f"wider margin: {share}",)
+        tier = _tier(shaped, rows, bool(unknown) or step.reached < REACHED[1])
         upper = upper_mib(memory, stack.context_mib, tier, options.level)
         if not eager and _may_be_eager(shaped):
             # The class does not say whether scores are stored: the bound takes them in.
-            worst = _memory_mib(shaped, options, stack, True, rows)
+            stored = step_of(shaped, options, _part(options), True, rows)
+            worst = _memory_mib(stored, shaped, options, stack, True, rows)
             upper = max(upper, int(worst * 1.02))
         return Estimate(memory, upper, notes=notes)
 
@@ -119,11 +131,15 @@ def _counted(summary: Summary) -> int:
 
 
 def _memory_mib(
-    summary: Summary, options: TrainingOptions, stack: Stack, eager: bool, rows: ResolvedBlocks
+    step: Recording,
+    summary: Summary,
+    options: TrainingOptions,
+    stack: Stack,
+    eager: bool,
+    rows: ResolvedBlocks,
 ) -> int:
     """MiB of the fullest GPU of the process; in the middle of RESTS where modules are plain."""
-    part = -(-(options.batch_size or 1) // options.gpus)
-    step = step_of(summary, options, part, eager, rows)
+    part = _part(options)
     plain = _plain(summary)
     # Nothing is beyond the replay where modules are plain: measured MLPs are exact.
     model = None if plain else lasting(step, options.optimizer)
@@ -142,6 +158,11 @@ def _memory_mib(
         )
         peaks.append(stack.peak_mib(events, model))
     return median_low(peaks)
+
+
+def _part(options: TrainingOptions) -> int:
+    """Samples a GPU."""
+    return -(-(options.batch_size or 1) // options.gpus)
 
 
 def _plain(summary: Summary) -> bool:

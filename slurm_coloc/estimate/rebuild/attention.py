@@ -13,6 +13,7 @@ from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.product import Scores, Sizes, eager, fused
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node
+from slurm_coloc.estimate.rebuild.words import embeds, tabled
 from slurm_coloc.estimate.summary import Layer
 
 #: gives the scores of positions, from the queries
@@ -58,7 +59,10 @@ def attention(scope: Scope, node: Node, x: Value, run: Run) -> Value:
         for more in (2 * x.size, x.size, x.size):  # keys of positions, queries with both biases
             made = scope.after(made, scope.run([made], made.shape, made.size, saves=[more]))
     for child in rows.rest:
-        made = scope.after(made, run(scope, [child], made, [made]))
+        if embeds(child):
+            made = tabled(scope, made, child.layer)
+        else:
+            made = scope.after(made, run(scope, [child], made, [made]))
     out = layer.outputs[0] if layer.outputs else x.shape
     if made.shape != out:
         made = scope.after(made, scope.reshaped(made, out))
@@ -105,7 +109,8 @@ def _parts(scope: Scope, node: Node, rows: _Rows, x: Value, run: Run) -> list[Va
         shape = (*x.shape[:-1], many * x.shape[-1])
         weights = scope.weights(node.layer)
         parts.append(scope.run([x], shape, many * x.size, saves_inputs=[x], weights=weights))
-    parts += [run(scope, [row], x, [x]) for row in rows.first]
+    read = _read(scope, rows.first, x)
+    parts += [run(scope, [row], one, [one]) for row, one in zip(rows.first, read, strict=True)]
     if not parts:
         parts.append(scope.same(x, x.shape))
     source = parts[0]
@@ -115,6 +120,15 @@ def _parts(scope: Scope, node: Node, rows: _Rows, x: Value, run: Run) -> list[Va
     if node.layer.kind.lower().startswith(ROTATED) and not scope.caches:
         parts += [scope.run([source], x.shape, x.size) for _ in range(2)]
     return parts
+
+
+def _read(scope: Scope, rows: tuple[Node, ...], x: Value) -> list[Value]:
+    """What each of the first matrices reads: of cross attention keys and values, the last two or
+    one for both, the encoder's output."""
+    memory = scope.memory if scope.crosses else None
+    if memory is None:
+        return [x] * len(rows)
+    return [x if place == 0 and len(rows) > 1 else memory for place in range(len(rows))]
 
 
 def _cached(scope: Scope, layer: Layer, parts: list[Value], x: Value) -> list[Value]:

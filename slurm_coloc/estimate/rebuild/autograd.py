@@ -106,6 +106,15 @@ class Tape:
         """Allocations that hold the parameters' gradients."""
         return frozenset(self._gradients)
 
+    @property
+    def gradient_bytes(self) -> int:
+        """Of all of them."""
+        return sum(self._sizes[index] for index in self._gradients)
+
+    def gradient(self, size: int) -> None:
+        """One more of ``size`` bytes, that no operator made."""
+        self._gradients.append(self.allocate(size))
+
     def operator(
         self,
         reads: Sequence[Value],
@@ -178,7 +187,7 @@ class Tape:
                 self.events.append(work)
         whole = self.allocate(made.size) if made.expanded else -1
         for size in made.weights:
-            self._gradients.append(self.allocate(size))
+            self.gradient(size)
         for work in made.scratch:
             if work.work is Work.WEIGHT and made.weights:
                 self.events.append(work)

@@ -19,6 +19,7 @@ from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
 from slurm_coloc.estimate.rebuild.meeting import gated, joined, multiplied, pooled, pools, widens
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node, unlisted
+from slurm_coloc.estimate.rebuild.words import crosses, embedded, embeds
 from slurm_coloc.estimate.summary import Layer
 
 _RESIDUAL = re.compile(r"block|bottleneck|residual|layer\Z|encoderlayer|unit\Z", re.IGNORECASE)
@@ -144,8 +145,14 @@ def run(
             scope.drop(current)
             current = _selected(scope, node, stack, past)
             continue
+        if embeds(node):
+            current = embedded(scope, rows, place, current)
+            past.add(current, x)
+            continue
         given = _given(scope, node, current, frame, product, past)
+        outside, scope.crosses = scope.crosses, crosses(scope, rows, place)
         made = call(scope, node, given)
+        scope.crosses = outside
         scope.drop(given)
         older = given.storage != current.storage
         if node.layer.kind in ASIDE and made.shape == current.shape:

@@ -39,12 +39,19 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
         for count, own in zip(scope.parameters, trained, strict=True)
     ]
     fixed.append(rest - int(rest * scope.trained))
+    reached = min(1.0, tape.gradient_bytes / sum(trained)) if any(trained) else 1.0
+    trained.append(int(rest * scope.trained))
+    # What is trained has a gradient, also where the rebuilt path does not lead to it: no answer is
+    # below parameters, gradients and states.
+    if (missing := sum(trained) - tape.gradient_bytes) > 0:
+        tape.gradient(missing)
     return Recording(
-        parameters=(*trained, int(rest * scope.trained)),
+        parameters=tuple(trained),
         constants=(*(size for size in fixed if size), *scope.constants),
         inputs=(batch.size,),
         events=tuple(tape.events),
         gradients=tape.gradients,
+        reached=reached,
     )
 
 

@@ -26,7 +26,8 @@ class Scope:
     attention stores its scores. ``inplace``: activations that can run in place do, as in vision
     models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
     queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
-    over their own output. ``pixels``: of the image that the model reads, 0 without one."""
+    over their own output. ``pixels``: of the image that the model reads, 0 without one. ``memory``:
+    what an encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it."""
 
     batch: int
     low: int = 4
@@ -40,6 +41,8 @@ class Scope:
     rotary: bool = False
     hidden: float = 0.0
     pixels: int = 0
+    memory: Value | None = None
+    crosses: bool = False
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)

@@ -21,6 +21,8 @@ def tree(summary: Summary) -> list[Node]:
     top: list[Node] = []
     path: list[Node] = []
     for layer in summary.layers:
+        if _aside(layer):
+            continue
         while path and path[-1].layer.depth >= layer.depth:
             path.pop()
         above = path[-1].layer.count if path else 1
@@ -32,6 +34,12 @@ def tree(summary: Summary) -> list[Node]:
             _words_first(node)
             _in_order(node)
     return top
+
+
+def _aside(layer: Layer) -> bool:
+    """Angles of positions, which attention multiplies queries and keys with: no value of the path
+    through the model goes through them (Llama prints them between its last norm and its head)."""
+    return "rotaryemb" in layer.kind.lower() and layer.leaf and not layer.parameters
 
 
 def _words_first(node: Node) -> None:

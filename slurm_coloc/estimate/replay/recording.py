@@ -60,7 +60,8 @@ class Recording:
     each that is not (frozen weights, buffers). ``inputs``: of a batch, which the loop brings to the
     GPU. ``gradients``: numbers of the allocations that hold gradients, which live until the
     optimizer frees them. Everything else that is not freed in ``events`` (the output, the loss)
-    lives until the next step has made the last of its own.
+    lives until the next step has made the last of its own. ``reached``: share of the trained bytes
+    that the backward made a gradient for; below 1 the path through the model is not whole.
     """
 
     parameters: tuple[int, ...]
@@ -68,6 +69,7 @@ class Recording:
     inputs: tuple[int, ...]
     events: tuple[Event, ...]
     gradients: frozenset[int]
+    reached: float = 1.0
 
     @property
     def left(self) -> list[int]:
