@@ -20,7 +20,7 @@ KNOWN = frozenset(
 #: that are capped, what cuDNN keeps of recurrent steps
 HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
-    "gru",
+    "gru", "esm",
 )  # fmt: skip
 #: rows that a lambda layer begins with
 LAMBDA = [Role.CONV, Role.NORM, Role.NORM]

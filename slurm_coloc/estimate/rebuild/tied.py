@@ -10,16 +10,19 @@ from slurm_coloc.estimate.summary import Layer, Summary
 
 #: classes of transformers whose configuration ties them by default (tie_word_embeddings)
 _TIED = re.compile(
-    r"(?:albert|bart|bert|bigbird|bloom|camembert|deberta|distilbert|electra|funnel|gemma|gpt2|"
-    r"gptneo(?!x)|layoutlm|led|longformer|marian|mbart|modernbert|mpnet|mt5|mvp|openaigpt|opt|"
-    r"pegasus|prophetnet|roberta|switchtransformers|t5|umt5|xglm|xlmroberta|xlnet)",
+    r"(?:albert|bart|bert|bigbird|biogpt|blenderbot|bloom|camembert|cohere|convbert|ctrl|data2vectext|"
+    r"deberta|distilbert|electra|esm|falcon(?!mamba)|fnet|funnel|gemma|gpt2|gptbigcode|gptneo(?!x)|"
+    r"layoutlm|led|longformer|longt5|luke|m2m100|mamba|marian|mbart|megatronbert|mobilebert|"
+    r"modernbert|mpnet|mpt|mt5|mvp|nllbmoe|nomicbert|openaigpt|opt|pegasus|plbart|prophetnet|roberta|"
+    r"roformer|smollm3|squeezebert|starcoder2|switchtransformers|t5|trocr|umt5|whisper|xglm|xlmroberta|"
+    r"xlnet)",
     re.IGNORECASE,
 )
 
 
 #: modules around a model, which add no layers
 _AROUND = frozenset({"DataParallel", "DistributedDataParallel", "OptimizedModule"})
-_TASK = re.compile(r"[a-z0-9]For[A-Z][A-Za-z]+\Z|LMHeadModel\Z|DoubleHeadsModel\Z")
+_TASK = re.compile(r"[a-z0-9]For[A-Z][A-Za-z]+\Z|MarianMTModel\Z|LMHeadModel\Z|DoubleHeadsModel\Z")
 
 _DECODER = re.compile(r"ForCausalLM\Z|LMHeadModel\Z|DoubleHeadsModel\Z")
 #: whose language model classes are decoders only where the configuration says so

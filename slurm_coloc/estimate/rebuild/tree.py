@@ -2,8 +2,9 @@
 """The rows of a summary as a tree, in the order of execution."""
 
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
-from slurm_coloc.estimate.kinds import Role
+from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.summary import Layer, Summary
 
 
@@ -58,7 +59,11 @@ def _in_order(node: Node) -> None:
     """print(model) lists modules as they were defined. A feed-forward block often defines its
     matrices before the activation that comes after the first of them (GPT-2, XLNet, Llama)."""
     rows = node.children
+    ready = list(takewhile(_before_layers, rows))  # RoBERTa's positions come after its norm
+    rows[: len(ready)] = sorted(ready, key=lambda row: row.layer.role is not Role.EMBEDDING)
     wide = [i for i, row in enumerate(rows) if row.layer.role is Role.LINEAR]
+    if len(wide) == 2 and is_attention(node.layer.kind):  # Phi-3's last projection comes first
+        rows[wide[0]], rows[wide[1]] = sorted((rows[i] for i in wide), key=_width, reverse=True)
     acts = [i for i, row in enumerate(rows) if row.layer.role in (Role.ACT_IN, Role.ACT_OUT)]
     if len(wide) in (2, 3) and len(acts) == 1 and not (wide[0] < acts[0] < wide[-1]):
         early = acts[0] < wide[0]
@@ -68,6 +73,14 @@ def _in_order(node: Node) -> None:
             rows.insert(wide[0] + (0 if early else 1), moved)
     for row in rows:
         _in_order(row)
+
+
+def _before_layers(node: Node) -> bool:
+    return not node.children and node.layer.role in (Role.EMBEDDING, Role.NORM, Role.DROPOUT)
+
+
+def _width(node: Node) -> int:
+    return node.layer.outputs[0][-1] if node.layer.outputs else 0
 
 
 def unlisted(nodes: list[Node]) -> list[Node]:
