@@ -51,6 +51,7 @@ local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
 local OPTIONS = {
   COLOC_V = "version", COLOC_SUMMARY = "summary", COLOC_TICKET = "ticket",
   COLOC_TEXT_SHA256 = "text_sha256", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
+  COLOC_INPUT = "input",
   COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
   COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
   COLOC_MAX_SLOWDOWN = "max_slowdown",
@@ -65,8 +66,8 @@ local FORMS = {
   text_sha256 = { "^" .. ("[0-9a-f]"):rep(64) .. "$", "hash" },
 }
 local OPTION_ORDER = {
-  "summary", "ticket", "text_sha256", "batch_size", "seq_len", "optimizer", "precision", "policy",
-  "kind", "auto", "slot", "max_slowdown",
+  "summary", "ticket", "text_sha256", "batch_size", "seq_len", "input", "optimizer", "precision",
+  "policy", "kind", "auto", "slot", "max_slowdown",
 }
 local ACCOUNT_PAUSE_S = 60
 

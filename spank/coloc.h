@@ -50,6 +50,7 @@ struct coloc_request {
 	const char *file;
 	const char *batch_size;
 	const char *seq_len;
+	const char *input;
 	const char *optimizer;
 	const char *precision;
 	const char *policy;

@@ -117,6 +117,7 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	put(spank, "COLOC_AUTO", automatic ? "1" : NULL);
 	put(spank, "COLOC_BATCH_SIZE", request->batch_size);
 	put(spank, "COLOC_SEQ_LEN", request->seq_len);
+	put(spank, "COLOC_INPUT", request->input);
 	put(spank, "COLOC_OPTIMIZER", request->optimizer);
 	put(spank, "COLOC_PRECISION", request->precision);
 	put(spank, "COLOC_POLICY", request->policy);

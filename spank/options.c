@@ -13,6 +13,7 @@ enum {
 	OPT_FILE,
 	OPT_BATCH_SIZE,
 	OPT_SEQ_LEN,
+	OPT_INPUT,
 	OPT_OPTIMIZER,
 	OPT_PRECISION,
 	OPT_POLICY,
@@ -49,6 +50,9 @@ static struct spank_option table[OPT_COUNT] = {
 	{ "coloc-batch-size", "N", "batch size of one process, for --coloc", 1, OPT_BATCH_SIZE,
 	  store },
 	{ "coloc-seq-len", "N", "tokens in a sequence, for --coloc", 1, OPT_SEQ_LEN, store },
+	{ "coloc-input", "SHAPE",
+	  "shape of one sample, channels first (3x224x224), for --coloc with print(model)", 1,
+	  OPT_INPUT, store },
 	{ "coloc-optimizer", "NAME",
 	  "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, adam|adamw with -fused or -for-loop, "
 	  "for --coloc",
@@ -67,9 +71,10 @@ static struct spank_option table[OPT_COUNT] = {
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
-	"coloc",           "coloc_batch_size",   "coloc_seq_len",
-	"coloc_optimizer", "coloc_precision",    "coloc_policy",
-	"coloc_slot",      "coloc_max_slowdown", NULL,
+	"coloc",        "coloc_batch_size", "coloc_seq_len",
+	"coloc_input",  "coloc_optimizer",  "coloc_precision",
+	"coloc_policy", "coloc_slot",       "coloc_max_slowdown",
+	NULL,
 };
 
 static const char *const optimizers[] = {
@@ -111,6 +116,7 @@ const struct coloc_request *coloc_options_get(void)
 	request.file = values[OPT_FILE];
 	request.batch_size = values[OPT_BATCH_SIZE];
 	request.seq_len = values[OPT_SEQ_LEN];
+	request.input = values[OPT_INPUT];
 	request.optimizer = values[OPT_OPTIMIZER];
 	request.precision = values[OPT_PRECISION];
 	request.policy = values[OPT_POLICY];
@@ -136,6 +142,32 @@ static bool check_number(const char *name, const char *value, char *error)
 	}
 	snprintf(error, COLOC_ERROR_MAX,
 	         "--%s=%s is not a whole number: give 1 to 2147483647, digits only", name,
+	         coloc_printable(value, shown));
+	return false;
+}
+
+/* One to four sizes of at most seven digits, as colocd takes them. */
+static bool check_shape(const char *value, char *error)
+{
+	char shown[256];
+	const char *rest = value;
+
+	if (!value)
+		return true;
+	for (int sizes = 1; sizes <= 4; sizes++) {
+		size_t digits = strspn(rest, "0123456789");
+
+		if (digits < 1 || digits > 7 || *rest == '0')
+			break;
+		rest += digits;
+		if (*rest == '\0')
+			return true;
+		if (*rest++ != 'x')
+			break;
+	}
+	snprintf(error, COLOC_ERROR_MAX,
+	         "--coloc-input=%s is no shape: give one to four sizes, channels first, such as "
+	         "3x224x224",
 	         coloc_printable(value, shown));
 	return false;
 }
@@ -210,7 +242,7 @@ bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_M
 {
 	if (!check_slot(r->slot, error) || !check_factor(r->max_slowdown, error) ||
 	    !check_number("coloc-batch-size", r->batch_size, error) ||
-	    !check_number("coloc-seq-len", r->seq_len, error) ||
+	    !check_number("coloc-seq-len", r->seq_len, error) || !check_shape(r->input, error) ||
 	    !check_word("coloc-optimizer", r->optimizer, optimizers, error) ||
 	    !check_word("coloc-precision", r->precision, precisions, error) ||
 	    !check_word("coloc-policy", r->policy, policies, error))
@@ -222,7 +254,7 @@ bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_M
 		         "--coloc-policy=collocate needs to know the model: add --coloc=FILE");
 	else
 		snprintf(error, COLOC_ERROR_MAX,
-		         "--coloc-batch-size, --coloc-seq-len, --coloc-optimizer, "
+		         "--coloc-batch-size, --coloc-seq-len, --coloc-input, --coloc-optimizer, "
 		         "--coloc-precision, --coloc-slot and --coloc-max-slowdown need a model: "
 		         "add --coloc=FILE");
 	return false;

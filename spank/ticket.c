@@ -64,6 +64,7 @@ static int compose(const struct coloc_request *request, const char *summary, boo
 		fprintf(out, "{\"v\":1,\"op\":\"ticket\",\"coloc\":{\"summary\":\"%s\"", summary);
 		put(out, "batch_size", request->batch_size);
 		put(out, "seq_len", request->seq_len);
+		put(out, "input", request->input);
 		put(out, "optimizer", request->optimizer);
 		put(out, "precision", request->precision);
 		put(out, "alloc_conf", batch ? allocator() : NULL);

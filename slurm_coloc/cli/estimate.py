@@ -23,6 +23,7 @@ from slurm_coloc.estimate.answer import Answer, Site, answer, error_json
 from slurm_coloc.estimate.api import PRECISIONS, TrainingOptions, registry, settled
 from slurm_coloc.estimate.reading import read_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
+from slurm_coloc.estimate.request import shape_of
 from slurm_coloc.flow.estimators.calibrations import Stacks, load_stacks
 from slurm_coloc.flow.estimators.networks import provide, require, runnable
 
@@ -43,6 +44,7 @@ class Request(BaseModel):
     text: Text | None = None
     batch_size: Count | None = None
     seq_len: Count | None = None
+    input: Text | None = None
     optimizer: Text | None = None
     precision: Text | None = None
     gpu: Text | None = None
@@ -104,6 +106,7 @@ def _options(config: Config, given: Request) -> TrainingOptions:
     return TrainingOptions(
         batch_size=given.batch_size,
         seq_len=given.seq_len,
+        shape=shape_of(given.input),
         optimizer=given.optimizer or config.estimate.default_optimizer,
         precision=given.precision or config.estimate.default_precision,
         gpus=given.gpus or 1,
@@ -238,6 +241,9 @@ def _estimate(
     summary: str | None = typer.Argument(None, help="Model summary, or - for standard input."),
     batch_size: int | None = typer.Option(None, min=1, max=2**31 - 1, help="Of one process."),
     seq_len: int | None = typer.Option(None, min=1, max=2**31 - 1, help="Tokens a sample."),
+    shape: str | None = typer.Option(
+        None, "--input", help="Shape of one sample, for a text without shapes: 3x224x224."
+    ),
     optimizer: str | None = typer.Option(None, help=" | ".join(OPTIMIZERS)),
     precision: str | None = typer.Option(None, help=" | ".join(PRECISIONS)),
     gpu: str | None = typer.Option(None, help=f"GPU type [default: {DEFAULT_GPU}]."),
@@ -273,6 +279,7 @@ def _estimate(
     given = Request(
         batch_size=batch_size,
         seq_len=seq_len,
+        input=shape,
         optimizer=optimizer,
         precision=precision,
         gpu=gpu,

@@ -14,7 +14,7 @@ from slurm_coloc.config import load_config
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
 
-OPTIONS = ("batch_size", "seq_len", "optimizer", "precision")
+OPTIONS = ("batch_size", "seq_len", "input", "optimizer", "precision")
 
 
 def register(app: typer.Typer) -> None:

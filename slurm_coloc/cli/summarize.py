@@ -17,6 +17,7 @@ from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.errors import SummaryError, UsageFault
 from slurm_coloc.estimate.api import PRECISIONS
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.request import shape_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # Our package comes last on the path: what the user's environment has is the user's own.
@@ -53,16 +54,6 @@ def _python(command: list[str]) -> str:
 def _has_torch(python: str) -> bool:
     done = subprocess.run([python, "-c", CHECK], capture_output=True, check=False)
     return done.returncode == 0
-
-
-def _shape(text: str | None) -> list[int] | None:
-    """3x224x224 as numbers. Raises UsageFault."""
-    if text is None:
-        return None
-    parts = text.lower().split("x")
-    if not all(part.isascii() and part.isdecimal() and 0 < int(part) < 2**31 for part in parts):
-        raise UsageFault(f"--input must be like 3x224x224, not {text!r}", "bad_option")
-    return [int(part) for part in parts]
 
 
 def _request(words: list[str], options: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +154,7 @@ def _summarize(
             raise UsageFault(f"{value!r} is none of {', '.join(known)}", "bad_option")
     options = {
         "batch_size": batch_size,
-        "shape": _shape(shape),
+        "shape": shape_of(shape),
         "seq_len": seq_len,
         "optimizer": optimizer,
         "precision": precision,

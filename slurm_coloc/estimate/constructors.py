@@ -9,6 +9,11 @@ from slurm_coloc.estimate.lexing import bounded, fail
 
 _KEYWORD = re.compile(r"\b([a-z_0-9]{1,40})=\(?(\d{1,18})\b(?!\.)")
 _LEADING = re.compile(r"\(?(\d{1,18})(?:, (\d{1,18}))?")
+_AXES = re.compile(
+    r"\b(kernel_size|stride|padding|dilation|output_padding)"
+    r"=\(\d{1,9}, (\d{1,9})(?:, (\d{1,9}))?\)"
+)
+_SCALE = re.compile(r"\bscale_factor=\(?(\d{1,9})(?:\.0)?\b")
 _PAIR = re.compile(r"\bkernel_size=\((\d{1,9})(?:, (\d{1,9}))?(?:, (\d{1,9}))?")
 _LONG = re.compile(r"(?<![\d.])\d{19}")  # no decimals: str() of a float has as many
 _SIZED = (Role.LINEAR, Role.CONV, Role.NORM, Role.EMBEDDING)
@@ -36,6 +41,15 @@ def attributes_of(kind: str, arguments: str) -> Attributes:
     pair = _PAIR.search(arguments)
     if pair:
         found["kernel_elements"] = bounded(prod(int(side) for side in pair.groups() if side))
+    for name, *more in _AXES.findall(arguments):  # of the second and third axis, where they differ
+        unlike = {f"{name}{axis}": int(size) for axis, size in enumerate(more, 1) if size}
+        found |= {key: size for key, size in unlike.items() if size != found.get(name)}
+    if scale := _SCALE.search(arguments):
+        found["scale_factor"] = int(scale[1])
+    if "padding=same" in arguments:
+        found["same"] = 1
+    if "ceil_mode=True" in arguments:
+        found["ceil"] = 1
     if "bias=False" in arguments:
         found["no_bias"] = 1
     if role(kind) is Role.NORM and "bias=True" in arguments:
@@ -49,7 +63,7 @@ def attributes_of(kind: str, arguments: str) -> Attributes:
     for key in ("in_features", "out_features", "nf", "nx", "first", "second"):
         if found.get(key) == 0 and role(kind) in _SIZED:
             raise fail("bad_shape", f"{kind} prints a size of zero")
-    if re.search(r"(?:features|channels)=-\d|\(-\d", arguments):
+    if role(kind) in _SIZED and re.search(r"(?:features|channels)=-\d|\(-\d", arguments):
         raise fail("bad_shape", f"{kind} prints a negative size")
     if (width := _width(kind, found)) > 0:
         found["width"] = width

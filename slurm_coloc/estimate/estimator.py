@@ -19,7 +19,8 @@ class TrainingOptions:
     """What the summary does not say.
 
     ``batch_size``: samples of one process in a step; None: the text's. ``seq_len``: tokens a
-    sample; None: the text's, else ``default_seq_len``. ``gpus``: GPUs of one process
+    sample; None: the text's, else ``default_seq_len``. ``shape``: of one sample of the input,
+    channels first, for texts without shapes. ``gpus``: GPUs of one process
     (DataParallel). ``assumed``: those of ``optimizer`` and ``precision`` that nobody named, so that
     a recording knows better. ``level``: probability that the bound holds. ``world_size``:
     data-parallel processes of the job, of which this is one; ``zero_stage``: what they divide among
@@ -36,6 +37,7 @@ class TrainingOptions:
     level: float = DEFAULT_LEVEL
     world_size: int = 1
     zero_stage: int = 0
+    shape: tuple[int, ...] | None = None
 
     @property
     def ranks(self) -> Ranks:
@@ -50,6 +52,11 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 1 <= value < 2**31:
                 raise UsageFault(f"{name} must be from 1 to 2147483647, not {value}", "bad_option")
+        if self.shape is not None and not (
+            1 <= len(self.shape) <= 4 and all(1 <= side < 2**24 for side in self.shape)
+        ):
+            text = "the input's shape must have one to four sizes, from 1 to 16777215 each"
+            raise UsageFault(text, "bad_option")
         if not 0 <= self.zero_stage <= 3:
             raise UsageFault(f"zero_stage must be from 0 to 3, not {self.zero_stage}", "bad_option")
         if self.optimizer not in OPTIMIZERS:

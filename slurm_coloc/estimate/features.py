@@ -11,7 +11,7 @@ SCHEMA = 1
 
 
 def features(summary: Summary, options: TrainingOptions) -> dict[str, int | float | str]:
-    """Counts by role and the options, schema 1. Strings are from closed sets only."""
+    """Counts by role and the options, schema 1. Strings are from closed sets, or a shape."""
     roles = dict.fromkeys((f"n_{kind.value}" for kind in Role), 0)
     widest = 0
     for layer in summary.layers:
@@ -30,6 +30,7 @@ def features(summary: Summary, options: TrainingOptions) -> dict[str, int | floa
         "widest": widest,
         "batch_size": options.batch_size or summary.batch_in_text or 0,
         "seq_len": options.seq_len or 0,
+        "input": "x".join(map(str, options.shape or ())),
         "optimizer": options.optimizer,
         "precision": options.precision,
         "gpus": options.gpus,

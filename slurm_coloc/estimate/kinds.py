@@ -62,7 +62,10 @@ _CONVS = ("conv1d", "conv2d", "conv3d", "convtranspose", "convolution", "separab
 
 @lru_cache(maxsize=4096)
 def role(kind: str) -> Role:
-    """The role of a class name; names are compared without case and underscores."""
+    """The role of a class name; names are compared without case and underscores, but for PyTorch's
+    Conv1d, which transformers has a matrix beside (Conv1D)."""
+    if kind == "Conv1d":
+        return Role.CONV
     name = kind.lower().replace("_", "")
     if name in _EXACT:
         return _EXACT[name]

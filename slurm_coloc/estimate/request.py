@@ -6,10 +6,12 @@ Plain data that crosses a process border; no estimator and no parser is loaded b
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from slurm_coloc.errors import UsageFault
 from slurm_coloc.estimate.replay.allocator import Rules
 from slurm_coloc.estimate.replay.stack import Stack
 
@@ -33,13 +35,27 @@ Non-trainable params: 0
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a user says of a training, None where nothing. ``alloc_conf``:
-    PYTORCH_CUDA_ALLOC_CONF."""
+    PYTORCH_CUDA_ALLOC_CONF. ``input``: shape of one sample, see shape_of."""
 
     batch_size: int | None = None
     seq_len: int | None = None
     optimizer: str | None = None
     precision: str | None = None
     alloc_conf: str | None = None
+    input: str | None = None
+
+
+#: an input's shape as the plugin takes it, too: one to four sizes, channels first
+SHAPE = r"^[1-9][0-9]{0,6}(x[1-9][0-9]{0,6}){0,3}$"
+
+
+def shape_of(text: str | None) -> tuple[int, ...] | None:
+    """3x224x224 as numbers. Raises UsageFault for what is not of the form SHAPE."""
+    if text is None:
+        return None
+    if not re.fullmatch(SHAPE, text.lower()):
+        raise UsageFault(f"an input's shape must be like 3x224x224, not {text!r}", "bad_option")
+    return tuple(int(size) for size in text.lower().split("x"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,21 @@
 """Shapes for Transformers whose text prints none (print(model)), and a changed sequence length."""
 
 from dataclasses import replace
+from math import prod
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.summary import Layer, Summary
 
+#: classes of vision models with products that no row shows where it has no shapes
+_MORE = (
+    "talkingheadattn", "classattn", "outlookattention", "relposattention", "gpsa",
+    "parallelscalingblock", "visiontransformersam", "tnt",
+)  # fmt: skip
 
-def with_tokens(summary: Summary, seq_len: int) -> Summary:
-    """The summary with ``(1, seq_len, width)`` as the output of every row.
+
+def with_tokens(summary: Summary, seq_len: int | None) -> Summary:
+    """The summary with ``(1, seq_len, width)`` as the output of every row; ``(1, width)`` without
+    tokens.
 
     Widths come from the constructors; a row without one (activation, dropout) keeps the width that
     stands before it.
@@ -16,6 +24,7 @@ def with_tokens(summary: Summary, seq_len: int) -> Summary:
     layers: list[Layer] = []
     known: dict[tuple[Layer, int], Layer] = {}  # the rows of repeated blocks are equal
     width = hidden = 0
+    lead = () if seq_len is None else (seq_len,)
     for layer in summary.layers:
         own = layer.attribute("width")
         if layer.role is Role.NORM and own:
@@ -31,10 +40,39 @@ def with_tokens(summary: Summary, seq_len: int) -> Summary:
             shown = 0  # a container gives out what its last row gives out
         made = known.get((layer, shown))
         if made is None:
-            outputs = ((1, seq_len, shown),) if shown else ()
+            outputs = ((1, *lead, shown),) if shown else ()
             made = known[layer, shown] = replace(layer, outputs=outputs)
         layers.append(made)
     return replace(summary, layers=tuple(layers), shapes=True)
+
+
+def with_features(summary: Summary) -> Summary:
+    """Of a network of matrices alone: the shapes that follow from these."""
+    shaped = with_tokens(summary, None)
+    place = next((i for i, x in enumerate(shaped.layers) if x.attribute("in_features")), 0)
+    first = shaped.layers[place]
+    first = replace(first, inputs=((1, max(1, first.attribute("in_features"))),))
+    return replace(shaped, layers=(*shaped.layers[:place], first, *shaped.layers[place + 1 :]))
+
+
+def not_one_size(summary: Summary) -> str:
+    """Why an image or audio Transformer's rows cannot be told by one number of tokens; empty for a
+    plain one: a single convolution makes the patches, and all layers are of one width. (Hybrids and
+    pyramids came out at a third of the truth.)"""
+    convs = sum(row.count for row in summary.layers if row.role is Role.CONV and row.leaf)
+    norms = {row.attribute("width") for row in summary.layers if row.role is Role.NORM}
+    norms = {width for width in norms if 2 * width >= max(norms)}  # not those of single heads
+    kinds = {row.kind.lower() for row in summary.layers}
+    if convs > 1 or len(norms) > 1 or not kinds.isdisjoint(_MORE):
+        return "an image or audio model whose rows differ in size: print it with torchinfo"
+    return ""
+
+
+def tokens_of(summary: Summary, shape: tuple[int, ...]) -> int:
+    """Patches of an input of ``shape`` by the convolution's stride, and a class token."""
+    row = next(row for row in summary.layers if row.role is Role.CONV and row.leaf)
+    step = max(1, row.attribute("stride", 1))
+    return prod(max(1, side // step) for side in shape[1:]) + 1
 
 
 def _width_of(parameters: int, reads: tuple[int, ...]) -> int:

@@ -28,7 +28,7 @@ from slurm_coloc.estimate.packed import unpack_summary
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
-from slurm_coloc.estimate.request import Defaults, Given
+from slurm_coloc.estimate.request import Defaults, Given, shape_of
 from slurm_coloc.estimate.summary import Summary
 
 BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
@@ -47,6 +47,7 @@ def training_options(given: Given, defaults: Defaults) -> TrainingOptions:
         precision=given.precision or defaults.precision,
         default_seq_len=defaults.seq_len,
         level=defaults.level,
+        shape=shape_of(given.input),
         assumed=tuple(name for name in ("optimizer", "precision") if getattr(given, name) is None),
     )
 
@@ -133,7 +134,8 @@ class _Model:
     def key(self) -> str:
         """The options without the batch size."""
         known = self.settled
-        return f"{known.seq_len or 0}/{known.optimizer}/{known.precision}"
+        size = "x".join(map(str, known.shape)) if known.shape else known.seq_len or 0
+        return f"{size}/{known.optimizer}/{known.precision}"
 
     @cached_property
     def known(self) -> dict[str, Any]:

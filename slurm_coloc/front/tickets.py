@@ -15,7 +15,7 @@ from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.per_user import PerUser
 from slurm_coloc.errors import ColocError, UsageFault
-from slurm_coloc.estimate.request import Given
+from slurm_coloc.estimate.request import SHAPE, Given
 from slurm_coloc.flow.prepare.estimates import Estimates
 from slurm_coloc.flow.queries.site import Main
 
@@ -39,11 +39,12 @@ class Options(BaseModel):
     optimizer: Optimizer | None = None
     precision: Literal["fp32", "amp", "bf16"] | None = None
     alloc_conf: Annotated[str, Field(max_length=512)] | None = None
+    input: Annotated[str, Field(pattern=SHAPE)] | None = None
 
     @property
     def given(self) -> Given:
         """The options without the text."""
-        return Given(self.batch_size, self.seq_len, self.optimizer, self.precision, self.alloc_conf)
+        return Given(**self.model_dump(exclude={"summary"}))
 
 
 class Tickets:

@@ -202,11 +202,30 @@ static void test_factor(struct coloc_request r)
 	}
 }
 
+static void test_shape(struct coloc_request r)
+{
+	static const char *const good[] = { "1", "3x224x224", "1x1x1x9999999", "3x32x32" };
+	static const char *const bad[] = { "",     "x",         "3x",     "x3",     "0x3",
+	                                   "3x0",  "3X3",       "3,224",  "3 x 3",  "10000000",
+	                                   "-3",   "1x2x3x4x5", "3x224x", "3xx224", "3x224x224 ",
+	                                   "03x3", "3.5" };
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		r.input = good[i];
+		CHECK(coloc_options_check(&r, error));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		r.input = bad[i];
+		CHECK(!coloc_options_check(&r, error) && says("--coloc-input="));
+	}
+}
+
 static void test_options(void)
 {
 	struct coloc_request r = { .file = "f",
 	                           .batch_size = "1",
 	                           .seq_len = "2147483647",
+	                           .input = "3x224x224",
 	                           .optimizer = "adam8bit",
 	                           .precision = "amp",
 	                           .policy = "collocate" };
@@ -235,6 +254,7 @@ static void test_options(void)
 	CHECK(!coloc_options_check(&r, error) && says("--coloc-slot=soon is not a time"));
 	r.slot = NULL;
 	test_factor(r);
+	test_shape(r);
 }
 
 static void test_duration(void)

@@ -14,6 +14,7 @@ from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, desk, other_text, own_slurm, shards
 
 MARK = "cannot use --coloc="
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -86,6 +87,7 @@ def test_what_does_not_compress_into_the_limit_is_refused(me: Desk) -> None:
     [
         ("--coloc-batch-size=0", "--coloc-batch-size=0 is not a whole number"),
         ("--coloc-seq-len=2147483648", "--coloc-seq-len=2147483648 is not a whole number"),
+        ("--coloc-input=224,224", "--coloc-input=224,224 is no shape"),
         ("--coloc-optimizer=Adam", "--coloc-optimizer=Adam is not known: give one of sgd, "),
         ("--coloc-precision=fp16", "--coloc-precision=fp16 is not known: give one of fp32, "),
         ("--coloc-policy=both", "--coloc-policy=both is not known: give one of collocate, "),
@@ -134,6 +136,20 @@ def forwarded(me: Desk, *args: str) -> dict[str, str]:
         for key, value in environment(done.stdout).items()
         if key.startswith("SLURM_SPANK_COLOC_")
     }
+
+
+@pytest.mark.smoke
+def test_print_of_an_image_model_shares_where_its_input_is_told(lab: Lab) -> None:
+    """By two users, with the ticket: the shape is part of what the ticket is for."""
+    text = (ROOT / "tests/unit/estimate/data/resnet50_repr.txt").read_text()
+    told = {}
+    for number, more in enumerate(([], ["--coloc-input=3x224x224"])):
+        me = desk(lab, user=number)
+        me.summary.write_text(text)
+        job = me.submit("--coloc-batch-size=32", *more, wrap="true")
+        told[shards(lab.job(job)) > 0] = me.explain(job)
+    assert set(told) == {False, True}, told
+    assert "--coloc-input=3x224x224" in str(told[False])
 
 
 @pytest.mark.smoke

@@ -114,7 +114,9 @@ def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
     until(lambda: active(lab, 1) > 0.7, 100, "the activity of the second GPU shows")
     waits = submit(me)
     assert lab.job(waits)["JobState"] == "PENDING"
-    until(lambda: "every GPU with room is too busy" in told(me, waits), 10, "why it waits is told")
+    deadline = time.monotonic() + 10
+    while "every GPU with room is too busy" not in (said := told(me, waits)):
+        assert time.monotonic() < deadline, (said, [active(lab, at) for at in (0, 1)])
     lab.wait(waits, "RUNNING", timeout=40)
     assert "it has waited long enough" in told(me, waits)
 

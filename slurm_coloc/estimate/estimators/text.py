@@ -11,6 +11,7 @@ from statistics import median_low
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.pixels.walk import with_pixels
 from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
@@ -22,7 +23,14 @@ from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import lasting, training
 from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
-from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
+from slurm_coloc.estimate.tokens import (
+    not_one_size,
+    resized,
+    tokens_in_text,
+    tokens_of,
+    with_features,
+    with_tokens,
+)
 
 #: models of transformers whose attention has no fused kernel (5.23), by their classes' beginnings
 _EAGER = re.compile(
@@ -49,6 +57,8 @@ PRECISION = {"fp32": Precision(4, 4, 0), "amp": Precision(2, 4, 2), "bf16": Prec
 #: (drop_last=False), and no summary tells the number of samples. All sizes are equally likely:
 #: these are the quartiles.
 RESTS = (0.25, 0.5, 0.75)
+#: rows of a text whose step is replayed at each of these; no MLP that trains has more
+MOST_ROWS = 2_000
 
 
 #: shares of the trained bytes with a gradient in the rebuilt step, below which it is no figure,
@@ -143,7 +153,8 @@ def _memory_mib(
     plain = _plain(summary)
     # Nothing is beyond the replay where modules are plain: measured MLPs are exact.
     model = None if plain else lasting(step, options.optimizer)
-    sizes = {int(part * share) for share in RESTS} - {0} if plain else set()
+    several = plain and len(summary.layers) <= MOST_ROWS
+    sizes = {int(part * share) for share in RESTS} - {0} if several else set()
     peaks = []
     for size in sorted(sizes) or [0]:
         rest = step_of(summary, options, size, eager, rows) if size else None
@@ -206,14 +217,7 @@ def step_of(
 def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, tuple[str, ...]]:
     """The summary with a shape for each row, or the reason why that cannot be."""
     if not summary.shapes:
-        if summary.family != "transformer":
-            return summary, "the summary shows no shapes: activations are unknown", ()
-        if options.seq_len is None and any(layer.role is Role.CONV for layer in summary.layers):
-            reason = "an image or audio Transformer without shapes: give --seq-len (tokens)"
-            return summary, reason, ()
-        tokens = options.seq_len or options.default_seq_len
-        note = f"sequence length {tokens}" + ("" if options.seq_len else " assumed (default)")
-        return with_tokens(summary, tokens), "", (note,)
+        return _without_shapes(summary, options)
     if any(NOT_KNOWN in shape for layer in summary.layers for shape in layer.outputs):
         return summary, "the summary has dimensions that are not known", ()
     if summary.format == "torchsummary" and any(
@@ -225,6 +229,34 @@ def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, t
         note = f"sequence length {options.seq_len} given, {text} in the summary: given wins"
         return resized(summary, text, options.seq_len), "", (note,)
     return summary, "", ()
+
+
+def _without_shapes(
+    summary: Summary, options: TrainingOptions
+) -> tuple[Summary, str, tuple[str, ...]]:
+    """Of print(model): from the input's shape, or from a number of tokens for all rows."""
+    if summary.family != "transformer":
+        shape = options.shape
+        if summary.family == "mlp" and not any(row.role is Role.CONV for row in summary.layers):
+            return with_features(summary), "", ()
+        if shape is None:
+            reason = "the summary shows no shapes: give the input's (--coloc-input=3x224x224)"
+            return summary, reason, ()
+        return with_pixels(summary, shape), "", (f"input {'x'.join(map(str, shape))}",)
+    tokens = options.seq_len
+    if any(layer.role is Role.CONV for layer in summary.layers):
+        if reason := not_one_size(summary):
+            return summary, reason, ()
+        tokens = tokens or (tokens_of(summary, options.shape) if options.shape else None)
+        if tokens is None:
+            reason = (
+                "an image Transformer without shapes: give the input's (--coloc-input=3x224x224)"
+            )
+            return summary, reason, ()
+    tokens = tokens or options.default_seq_len
+    given = options.seq_len or options.shape
+    note = f"sequence length {tokens}" + ("" if given else " assumed (default)")
+    return with_tokens(summary, tokens), "", (note,)
 
 
 def _drops(summary: Summary) -> bool:

@@ -20,9 +20,11 @@ from slurm_coloc.estimate.tables import footer_of, trainable_of
 
 _ROOT = re.compile(r"\s*[A-Za-z_][\w.]{0,127}\(\Z")
 _CHILD = re.compile(
-    r"\s*\([^():]{1,128}\): (?:(?P<times>\d{1,18}) x )?(?P<kind>[A-Za-z_][\w.]{0,127})"
+    r"\s*\((?P<name>[^():]{1,128})\): (?:(?P<times>\d{1,18}) x )?(?P<kind>[A-Za-z_][\w.]{0,127})"
     r"(?P<open>\()"
 )
+#: names of what carries a block's input around its other rows
+_SHORTCUT = re.compile(r"(?:conv_?)?(?:shortcut|downsample|skip|residual|identity)(?:_?conv)?\Z")
 _COUNT = re.compile(r",? *(?P<count>\d[\d,]{0,40}) params\Z")
 _PARAMETER = re.compile(
     r"\s*\([^():]{1,128}\): Parameter containing: \[.{1,80}?of size (?P<s>[\dx]{1,200})"
@@ -49,6 +51,7 @@ class Node:
     width: int = 0  # last normalised size seen inside
     attentions: int = 0
     place: int = -1
+    shortcut: bool = False
 
 
 class ReprTree:
@@ -144,7 +147,8 @@ class _Walk:
         if times == 0:
             raise fail("bad_row", "a module stands zero times in the tree")
         kind = match["kind"].rpartition(".")[2]
-        node = Node(kind, len(self._stack), times, _indent(line))
+        around = _SHORTCUT.match(match["name"]) is not None
+        node = Node(kind, len(self._stack), times, _indent(line), shortcut=around)
         self._open(node)
         rest = line[match.end() :]
         if not rest:
@@ -165,6 +169,8 @@ class _Walk:
             self._stack[-1].own = bounded(self._stack[-1].own + size)
         elif line.lstrip().startswith("(") and "): " in line:
             raise fail("bad_row", f"a line of the tree cannot be read: {line.strip()[:60]!r}")
+        elif not self._stack[-1].arguments:
+            self._stack[-1].arguments = line.strip()  # of a module with rows below it
 
     def _straight(self, line: str, indent: int) -> None:
         """A tree whose lines were lost shows it in its indentation."""
@@ -194,14 +200,15 @@ class _Walk:
                 raise fail("bad_row", f"a line of the tree cannot be read: {tail[:60]!r}")
         attributes = attributes_of(node.kind, node.arguments)
         own = self._own(node, attributes)
-        marks = (("attention", 1),) if is_attention(node.kind) and not node.attentions else ()
+        attends = is_attention(node.kind) and not node.attentions
+        marks = {"attention": attends, "shortcut": node.shortcut}
         self.layers[node.place] = Layer(
             kind=node.kind,
             depth=node.depth,
             parameters=own,
             count=times,
             leaf=node.children == 0,
-            attributes=(*attributes, *marks),
+            attributes=(*attributes, *((name, 1) for name, holds in marks.items() if holds)),
         )
         self.total = bounded(self.total + own * times)
         if self._stack:

@@ -7,12 +7,14 @@ of a residual block.
 """
 
 import re
+from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
-from slurm_coloc.estimate.rebuild.gathering import Past, gathered, split, stacked, weighed
+from slurm_coloc.estimate.rebuild.gathering import Past, branches, gathered, split, stacked, weighed
 from slurm_coloc.estimate.rebuild.joint import joint, run_joint
 from slurm_coloc.estimate.rebuild.lambdas import lambda_of, run_lambda
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
@@ -30,6 +32,8 @@ PARALLEL = ("mobileone", "repvgg", "reparam", "repconv")
 #: blocks whose last ReLU is a function, in no row (torchvision's and timm's Inceptions): it keeps
 #: what the block gives out, also where the next row is a concatenation
 ENDS_IN_RELU = frozenset({"BasicConv2d"})
+#: blocks whose branch a vector of their own scales (timm's and torchvision's ConvNeXt)
+SCALED = frozenset({"ConvNeXtBlock", "CNBlock"})
 _GATE = re.compile(r"gatingunit|glu", re.IGNORECASE)
 _SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
 
@@ -204,8 +208,9 @@ def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     apart = [node for node in nodes if node.children or node.layer.role is Role.NORM]
     lists = [node.children if node.layer.kind == "ModuleList" else [node] for node in apart]
     for node in chain.from_iterable(lists):
-        own = run(scope, [node], x, [x])
-        made = own if made is None else joined(scope, made, own)
+        for _ in range(node.times):
+            own = run(scope, [replace(node, times=1)], x, [x])
+            made = own if made is None else joined(scope, made, own)
     if made is None:
         made = scope.same(x, x.shape)
     rest = [node for node in nodes if node not in apart]
@@ -261,17 +266,20 @@ def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     layer = node.layer
     out = layer.outputs[0] if layer.outputs else made.shape
     if made.shape != out:
-        if out == x.shape and made.size < x.size:
+        if all_of := branches(scope, past, out):
+            shaped = all_of
+        elif out == x.shape and made.size < x.size:
             shaped = scope.run([x, made], out, x.size, saves_inputs=[x, made])
         else:
             shaped = gathered(scope, past, [x], out) or scope.reshaped(made, out)
         made = scope.after(made, shaped)
-    if layer.parameters and layer.role is Role.BLOCK:
+    own = layer.parameters or _unprinted(node, out)
+    if own and layer.role is Role.BLOCK:
         # A block's own vectors scale its branches (ConvNeXt, BEiT), one each: the last is applied
         # here, the others kept what they scaled before. Elsewhere they are added: a bias, a
         # position embedding.
         whole = dict.fromkeys((1, *out), 1) | {2 * side: 2 for side in out if side > 1}
-        scales = whole.get(layer.parameters, 0) if _adds(node, x) else 0
+        scales = whole.get(own, 0) if _adds(node, x) else 0
         kept, more = [made] if scales else [], [made.size] * (scales - 1)
         weights = scope.weights(layer)
         scaled = scope.run([made], out, made.size, saves_inputs=kept, saves=more, weights=weights)
@@ -279,10 +287,25 @@ def _end(scope: Scope, node: Node, x: Value, made: Value, past: Past) -> Value:
     return made
 
 
+def _unprinted(node: Node, out: Shape) -> int:
+    """Elements of the vector that scales a ConvNeXt block's branch, where print(model) hides it;
+    the second version normalises instead."""
+    scaled = (
+        node.layer.kind in SCALED
+        and node.children
+        and not any(row.layer.kind.startswith("GlobalResponse") for row in node.children)
+    )
+    return out[1] if scaled and len(out) == 4 else 0
+
+
 def _adds(node: Node, x: Value) -> bool:
     """A residual block, from its name; containers that only hold others are none."""
     layer = node.layer
-    kind = layer.kind.lower()
     if layer.outputs and layer.outputs[0] != x.shape:
         return False
+    return _residual(layer.kind.lower())
+
+
+@lru_cache(maxsize=4096)
+def _residual(kind: str) -> bool:
     return bool(_RESIDUAL.search(kind)) and not any(part in kind for part in _SEQUENCE)

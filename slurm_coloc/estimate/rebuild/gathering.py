@@ -41,11 +41,38 @@ def gathered(scope: Scope, past: Past, frame: list[Value], shape: Shape) -> Valu
     last = past.made[-1] if past.made else frame[-1]
     if _differs(shape, last.shape) is not None:
         return None  # a part of the last one
-    for values in (past.made, past.ends):
+    for values in (past.made, past.ends, _inner_first(past)):
         found = _parts([*frame[-1:], *values[-MOST:]], shape)
         if found:
             return scope.run(found, shape, parts=True)
+    return _beside_pool(scope, past, frame[-1], shape)
+
+
+def branches(scope: Scope, past: Past, shape: Shape) -> Value | None:
+    """The concatenation of three or more branches, where a block gives out as much as it reads."""
+    for values in (past.ends, _inner_first(past)):
+        if len(found := _parts(values, shape)) > 2:
+            return scope.run(found, shape, parts=True)
     return None
+
+
+def _inner_first(past: Past) -> list[Value]:
+    """Inception's last blocks: two convolutions read one value, and it is taken for a chain."""
+    return [*(value for value in past.made if value not in past.ends), *past.ends]
+
+
+def _beside_pool(scope: Scope, past: Past, x: Value, shape: Shape) -> Value | None:
+    """The concatenation of what the rows made with what a function pools of the block's input
+    (Inception's reductions)."""
+    ends = [value for value in past.ends if value.shape[2:] == shape[2:]]
+    left = shape[1] - sum(value.shape[1] for value in ends) if len(shape) == 4 else 0
+    if not ends or len(x.shape) != 4 or left != x.shape[1] or x.shape[2:] <= shape[2:]:
+        return None
+    small = (shape[0], left, *shape[2:])
+    pooled = scope.run([x], small, saves_inputs=[x], saves=[2 * scope.bytes(small, 4)])
+    made = scope.run([*ends, pooled], shape, parts=True)
+    scope.drop(pooled)
+    return made
 
 
 def _parts(values: list[Value], shape: Shape) -> list[Value]:

@@ -230,9 +230,10 @@ def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         more = [size] * (kept // size) + ([kept % size] if kept % size else [])
     elif layer.parameters:
         # Two vectors: a normalisation of single functions, which keeps what it scales, too.
-        more = [size] if out == x.shape and layer.parameters == 2 * out[-1] else []
+        pair = layer.parameters in (2 * out[-1], 2 * out[1] if len(out) == 4 else 0)
+        more = [size] if out == x.shape and pair else []
     elif out == x.shape:
-        more = []
+        more = [size] if layer.kind == "GlobalResponseNorm" else []  # print(model) has no vectors
     else:
         return scope.reshaped(x, out)
     return scope.run([x], out, saves_inputs=[x], saves=more, weights=scope.weights(layer))

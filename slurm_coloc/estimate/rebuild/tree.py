@@ -7,6 +7,8 @@ from itertools import takewhile
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.summary import Layer, Summary
 
+_ACTS = (Role.ACT_IN, Role.ACT_OUT)
+
 
 @dataclass(slots=True)
 class Node:
@@ -64,13 +66,17 @@ def _in_order(node: Node) -> None:
     wide = [i for i, row in enumerate(rows) if row.layer.role is Role.LINEAR]
     if len(wide) == 2 and is_attention(node.layer.kind):  # Phi-3's last projection comes first
         rows[wide[0]], rows[wide[1]] = sorted((rows[i] for i in wide), key=_width, reverse=True)
-    acts = [i for i, row in enumerate(rows) if row.layer.role in (Role.ACT_IN, Role.ACT_OUT)]
+    acts = [i for i, row in enumerate(rows) if row.layer.role in _ACTS]
     if len(wide) in (2, 3) and len(acts) == 1 and not (wide[0] < acts[0] < wide[-1]):
         early = acts[0] < wide[0]
         if not early or len(wide) == 2:  # Phi, BART: two matrices with nothing between make one
             moved = rows.pop(acts[0])
             moved.layer = replace(moved.layer, inputs=(), outputs=())  # of what it reads now
             rows.insert(wide[0] + (0 if early else 1), moved)
+    for place in range(1, len(rows)):
+        if rows[place].layer.attribute("shortcut") and rows[place - 1].layer.role in _ACTS:
+            rows.append(rows.pop(place - 1))  # ResNet's last activation comes after the sum
+            break
     for row in rows:
         _in_order(row)
 

@@ -34,6 +34,7 @@ def given_of(options: ColocOptions) -> Given:
         options.optimizer,
         options.precision,
         options.alloc_conf,
+        options.input,
     )
 
 

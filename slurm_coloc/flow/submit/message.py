@@ -14,6 +14,7 @@ from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.estimate.packed import MAX_PACKED
+from slurm_coloc.estimate.request import SHAPE
 
 MAX_SCRIPT = 65536  # characters of a batch script; the hook sends no longer one
 NO_SHAPE = ClusterShape("", ())
@@ -34,6 +35,7 @@ class ColocOptions(BaseModel):
     text_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     batch_size: Small | None = None
     seq_len: Small | None = None
+    input: Annotated[str, Field(pattern=SHAPE)] | None = None
     optimizer: Optimizer | None = None
     precision: Literal["fp32", "amp", "bf16"] | None = None
     alloc_conf: Annotated[str, Field(max_length=512)] | None = None  # PYTORCH_CUDA_ALLOC_CONF
@@ -48,7 +50,7 @@ class ColocOptions(BaseModel):
     @property
     def given(self) -> list[str]:
         """Training options that the user named; the others are assumed."""
-        names = ("batch_size", "seq_len", "optimizer", "precision")
+        names = ("batch_size", "seq_len", "input", "optimizer", "precision")
         return [name for name in names if getattr(self, name) is not None]
 
 

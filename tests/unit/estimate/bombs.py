@@ -79,6 +79,32 @@ def deep(levels: int = 198, rows: int = 50) -> str:
     return "\n".join([*lines, ")", ""])
 
 
+def convolutions(rows: int = 19_000) -> str:
+    """print(model) of convolutions none of which reads what the one before it makes."""
+    lines = ["Net("]
+    for at in range(rows):
+        reads, makes = (3, 64) if at % 2 == 0 else (64, 5)
+        lines.append(f"  ({at}): Conv2d({reads}, {makes}, kernel_size=(3, 3), stride=(1, 1))")
+    return "\n".join([*lines, ")", ""])
+
+
+def branches(deep: int = 60, wide: int = 60) -> str:
+    """Blocks in blocks, whose first rows may read the block's input or half of what is there."""
+    lines, pad = ["Net(", "  (stem): Conv2d(3, 64, kernel_size=(1, 1), stride=(1, 1))"], "  "
+    for _ in range(deep):
+        lines.append(f"{pad}(0): Block(")
+        pad += "  "
+        lines += [
+            f"{pad}({at}): Conv2d({reads}, {makes}, kernel_size=(1, 1), stride={stride})"
+            for at in range(wide)
+            for reads, makes, stride in ((64, 128, "(2, 2)"), (128, 64, "(1, 1)"))
+        ]
+    while len(pad) > 2:
+        pad = pad[:-2]
+        lines.append(f"{pad})")
+    return "\n".join([*lines, ")", ""])
+
+
 def table(rows: int = 45_000, kind: str = "Linear", shape: str = "[8, 64]", salt: str = "") -> str:
     """A torchinfo table."""
     rule = "=" * 90
@@ -181,6 +207,9 @@ BOMBS: dict[str, Callable[[], str]] = {
     "repeats in repeats": nested_repeats,
     "deep": deep,
     "deep as may be": lambda: deep(98, 150),
+    "convolutions that do not fit": convolutions,
+    "branches in branches": branches,
+    "branches as deep as may be": lambda: branches(90, 2),
     "layers that allocate nothing": loop,
     "table of convolutions": lambda: table(45_000, kind="Conv2d", shape="[8, 64, 8, 8]"),
     "table as long as may be": lambda: table(19_900),

@@ -29,7 +29,7 @@ MOST_CALLS = 10_000_000
 
 
 def estimated(text: str) -> Prepared:
-    return prepared(pack(text), Given(batch_size=8), DEFAULTS)
+    return prepared(pack(text), Given(batch_size=8, input="3x64x64"), DEFAULTS)
 
 
 def calls(work: Callable[[], Any]) -> int:

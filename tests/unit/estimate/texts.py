@@ -12,7 +12,7 @@ DATA = Path(__file__).parent / "data"
 SHARED = Path(os.environ.get("COLOC_SHARED", ROOT.parent / "shared"))
 
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.txt"))
-KERAS = sorted(path.name for path in DATA.glob("*.txt") if "unbuilt" not in path.name)
+KERAS = sorted(path.name for path in DATA.glob("keras*.txt") if "unbuilt" not in path.name)
 
 
 def example(name: str) -> str:

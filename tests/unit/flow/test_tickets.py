@@ -85,6 +85,7 @@ def test_a_ticket_is_its_user_s(desk: Desk) -> None:
         {"batch_size": 65},
         {"batch_size": None},
         {"seq_len": 8},
+        {"input": "3x224x224"},
         {"optimizer": "sgd"},
         {"precision": "amp"},
         {"alloc_conf": "expandable_segments:True"},
