@@ -54,8 +54,8 @@ static struct spank_option table[OPT_COUNT] = {
 	  "shape of one sample, channels first (3x224x224), for --coloc with print(model)", 1,
 	  OPT_INPUT, store },
 	{ "coloc-optimizer", "NAME",
-	  "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit, adam|adamw with -fused or -for-loop, "
-	  "for --coloc",
+	  "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit|rmsprop|rmsprop-momentum|adagrad|adamax|"
+	  "nadam|radam|lion, adam|adamw with -fused or -for-loop, for --coloc",
 	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
 	{ "coloc-policy", "collocate|exclusive",
@@ -77,10 +77,15 @@ static const char *const env_names[OPT_COUNT + 1] = {
 	NULL,
 };
 
-static const char *const optimizers[] = {
-	"sgd",        "sgd-momentum", "adam",          "adamw",          "adafactor", "adam8bit",
-	"adam-fused", "adamw-fused",  "adam-for-loop", "adamw-for-loop", NULL
-};
+static const char *const optimizers[] = { "sgd",           "sgd-momentum",
+                                          "adam",          "adamw",
+                                          "adafactor",     "adam8bit",
+                                          "adam-fused",    "adamw-fused",
+                                          "adam-for-loop", "adamw-for-loop",
+                                          "rmsprop",       "rmsprop-momentum",
+                                          "adagrad",       "adamax",
+                                          "nadam",         "radam",
+                                          "lion",          NULL };
 static const char *const precisions[] = { "fp32", "amp", "bf16", NULL };
 static const char *const policies[] = { "collocate", "exclusive", NULL };
 

@@ -25,7 +25,7 @@ def with_tokens(summary: Summary, seq_len: int | None) -> Summary:
     known: dict[tuple[Layer, int], Layer] = {}  # the rows of repeated blocks are equal
     width = hidden = 0
     lead = () if seq_len is None else (seq_len,)
-    for layer in summary.layers:
+    for place, layer in enumerate(summary.layers):
         own = layer.attribute("width")
         if layer.role is Role.NORM and own:
             hidden = own
@@ -36,6 +36,8 @@ def with_tokens(summary: Summary, seq_len: int | None) -> Summary:
             shown = width
         elif is_attention(layer.kind):
             shown = width
+        elif layer.role is Role.LINEAR and place + 1 < len(summary.layers):
+            shown = summary.layers[place + 1].attribute("width")  # a matrix with an adapter
         else:
             shown = 0  # a container gives out what its last row gives out
         made = known.get((layer, shown))

@@ -9,15 +9,22 @@ from typing import Any
 _NAMES = (
     ("8bit", "adam8bit"),
     ("adafactor", "adafactor"),
+    ("adamax", "adamax"),
+    ("nadam", "nadam"),
+    ("radam", "radam"),
     ("adamw", "adamw"),
     ("adam", "adam"),
     ("lamb", "adam"),
     ("sgd", "sgd"),
-    ("lion", "sgd-momentum"),
+    ("lion", "lion"),
     ("muon", "sgd-momentum"),
-    ("rmsprop", "sgd-momentum"),
-    ("adagrad", "sgd-momentum"),
+    ("rmsprop", "rmsprop"),
+    ("adagrad", "adagrad"),
     ("lars", "sgd-momentum"),
+)
+#: class names whose rule is their own
+_EXACT = frozenset(
+    ["sgd", "adam", "adamw", "adafactor", "adamax", "nadam", "radam", "rmsprop", "adagrad", "lion"]
 )
 
 
@@ -33,9 +40,9 @@ def name_of(optimizer: Any) -> tuple[str, str]:
     groups = getattr(optimizer, "param_groups", [])
     if name in ("adam", "adamw"):
         name += _implementation(plain, groups)
-    if name == "sgd" and any(group.get("momentum") for group in groups):
-        name = "sgd-momentum"
-    if plain in ("sgd", "adam", "adamw", "adafactor") or name == "adam8bit":
+    if name in ("sgd", "rmsprop") and any(group.get("momentum") for group in groups):
+        name += "-momentum"
+    if plain in _EXACT or name == "adam8bit":
         return name, ""
     return name, f"optimizer {kind} is counted as {name}"
 

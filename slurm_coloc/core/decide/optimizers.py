@@ -19,5 +19,12 @@ Optimizer = Literal[
     "adamw-fused",
     "adam-for-loop",
     "adamw-for-loop",
+    "rmsprop",
+    "rmsprop-momentum",
+    "adagrad",
+    "adamax",
+    "nadam",
+    "radam",
+    "lion",
 ]
 OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)

@@ -23,6 +23,8 @@ from slurm_coloc.estimate.activity.work import Step
 PASSES = {
     "sgd": 3, "sgd-momentum": 5, "adam": 12, "adamw": 12, "adafactor": 6, "adam8bit": 5,
     "adam-fused": 7, "adamw-fused": 7, "adam-for-loop": 14, "adamw-for-loop": 14,
+    "rmsprop": 9, "rmsprop-momentum": 14, "adagrad": 11, "adamax": 12, "nadam": 15, "radam": 13,
+    "lion": 7,
 }  # fmt: skip
 MOST = 0.93  #: SM activity of kernels that fill the card: the highest that was measured (0.92)
 

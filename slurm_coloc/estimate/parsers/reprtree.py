@@ -10,7 +10,7 @@ them.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_coloc.estimate.constructors import attributes_of, parameters_of
 from slurm_coloc.estimate.kinds import Role, is_attention, role
@@ -25,6 +25,10 @@ _CHILD = re.compile(
 )
 #: names of what carries a block's input around its other rows
 _SHORTCUT = re.compile(r"(?:conv_?)?(?:shortcut|downsample|skip|residual|identity)(?:_?conv)?\Z")
+#: names under which peft keeps what it trains; all else is frozen
+_TRAINED = frozenset(
+    {"lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "modules_to_save"}
+)
 _COUNT = re.compile(r",? *(?P<count>\d[\d,]{0,40}) params\Z")
 _PARAMETER = re.compile(
     r"\s*\([^():]{1,128}\): Parameter containing: \[.{1,80}?of size (?P<s>[\dx]{1,200})"
@@ -52,6 +56,7 @@ class Node:
     attentions: int = 0
     place: int = -1
     shortcut: bool = False
+    trained: bool = False  # an adapter's, or saved beside one
 
 
 class ReprTree:
@@ -89,6 +94,13 @@ class ReprTree:
             if not walk.counted:
                 parameters = max(total, footer.total)
         layers = tuple(walk.layers)
+        trainable = trainable_of(footer, parameters)
+        if walk.adapted:
+            layers = tuple(
+                replace(row, frozen=row.parameters > 0 and not trained)
+                for row, trained in zip(layers, walk.trained, strict=True)
+            )
+            trainable = sum(row.parameters * row.count for row in layers if not row.frozen)
         family = family_of(layers)
         if parameters == 0:
             raise fail("unknown_sizes", "the tree shows no parameters")
@@ -96,7 +108,7 @@ class ReprTree:
             format=self.name,
             family=family,
             parameters=parameters,
-            trainable=trainable_of(footer, parameters),
+            trainable=trainable,
             layers=layers,
             shapes=False,
             notes=tuple(notes),
@@ -115,6 +127,8 @@ class _Walk:
         self.notes: list[str] = []
         self.total = 0
         self.counted = False
+        self.adapted = False
+        self.trained: list[bool] = []  # of each row, whether an adapter is around it
         self._stack: list[Node] = []
         self._times = 1
         self._count = 0  # modules, each as often as it stands in the model
@@ -149,6 +163,8 @@ class _Walk:
         kind = match["kind"].rpartition(".")[2]
         around = _SHORTCUT.match(match["name"]) is not None
         node = Node(kind, len(self._stack), times, _indent(line), shortcut=around)
+        node.trained = parent.trained or match["name"] in _TRAINED
+        self.adapted = self.adapted or match["kind"].startswith("lora.")
         self._open(node)
         rest = line[match.end() :]
         if not rest:
@@ -185,6 +201,7 @@ class _Walk:
         bound_layers(self._count)
         node.place = len(self.layers)
         self.layers.append(Layer(node.kind, node.depth))  # replaced when it closes
+        self.trained.append(node.trained)
         self._stack.append(node)
 
     def _close(self, tail: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slurm_coloc.estimate.kinds import Role
+from slurm_coloc.estimate.rebuild.adapter import adapter, base_of
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.product import Scores, Sizes, eager, fused
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
@@ -78,7 +79,7 @@ def _rows(node: Node, x: Value) -> _Rows:
     if not wide:
         return _Rows((), (), (), own)
     last = wide[-1] if len(wide) > 1 or own else len(children)
-    alike = len({children[i].layer.parameters for i in wide}) == 1
+    alike = len({base_of(children[i]).parameters for i in wide}) == 1
     if (len(wide) == 3 and alike) or _width(children[wide[-1]]) != _width(node):
         # BERT's projection is another module's; halo and bottleneck attention have none.
         last = wide[-1] + 1
@@ -161,7 +162,8 @@ def _cached(scope: Scope, layer: Layer, parts: list[Value], x: Value) -> list[Va
 def _projects(node: Node) -> bool:
     """A matrix, or a container around one (LeViT's linear and norm)."""
     if node.children:
-        return sum(_projects(child) for child in node.children) == 1
+        inside = sum(_projects(child) for child in node.children)
+        return inside == 1 or adapter(node) is not None
     return node.layer.role in (Role.LINEAR, Role.CONV)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import chain
 
 from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.rebuild.adapter import adapter, run_adapter
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.gathering import Past, branches, gathered, split, stacked, weighed
@@ -53,6 +54,8 @@ def call(scope: Scope, node: Node, x: Value) -> Value:
             made = leaf(scope, layer, given)
         elif layer.role is Role.NORM and layer.parameters:
             made = _normalised(scope, node, given)
+        elif adapted := adapter(node):
+            made = run_adapter(scope, adapted, given)
         elif _attends(node):
             made = attention(scope, node, given, run)
         elif (layer_of := lambda_of(node)) is not None:

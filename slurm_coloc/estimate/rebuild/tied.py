@@ -31,7 +31,11 @@ _ENCODER = re.compile(r"(?:\w*Bert|\w*Roberta|Electra|XLM|XLNet|RemBert|RoFormer
 
 def of_class(summary: Summary) -> str:
     """The class of the model, without what is around it; empty where there are no rows."""
-    return next((row.kind for row in summary.layers[:3] if row.kind not in _AROUND), "")
+    return next((row.kind for row in summary.layers[:4] if not _wraps(row)), "")
+
+
+def _wraps(row: Layer) -> bool:
+    return row.kind in _AROUND or row.kind.startswith(("PeftModel", "LoraModel"))
 
 
 def computes_loss(summary: Summary) -> bool:
@@ -74,7 +78,7 @@ def headed(summary: Summary) -> Summary:
     last = summary.layers[-1]
     if last.role is not Role.LINEAR or not last.outputs or not last.leaf:
         return summary
-    around = [row for row in summary.layers[:3] if row.kind in _AROUND or _TASK.search(row.kind)]
+    around = [row for row in summary.layers[:4] if _wraps(row) or _TASK.search(row.kind)]
     if any(row.outputs for row in around):
         first = tuple(replace(row, outputs=()) for row in summary.layers[: len(around)])
         return replace(summary, layers=(*first, *summary.layers[len(around) :]))

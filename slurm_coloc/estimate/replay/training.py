@@ -20,24 +20,28 @@ Sizes = Callable[[Scratch], int]
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Bytes of an optimizer's tensors over those of the fp32 parameter: ``state`` for each tensor
-    that it keeps, ``copies`` of all gradients while it steps (PyTorch's foreach kernels).
-    ``in_turn``: it steps one parameter after the other (PyTorch's for-loop)."""
+    that it keeps, ``copies`` of all gradients at once while it steps (PyTorch's foreach kernels).
+    ``in_turn``: it steps one parameter after the other (PyTorch's for-loop). ``alone``: tensors of
+    each parameter's size that it makes and lets go of before the next parameter."""
 
     state: tuple[float, ...] = ()
     copies: int = 0
     in_turn: bool = False
+    alone: int = 0
 
 
 # PyTorch's foreach implementations, the default on CUDA: Adam's square roots are a copy of all
 # second moments, and SGD adds weight decay, which training with momentum has as a rule, to a copy
 # of all gradients (torch/optim/sgd.py: torch._foreach_add). Adafactor keeps rows and columns only;
-# bitsandbytes' moments are of one byte.
+# it makes the square of a gradient and what it updates with. bitsandbytes' moments are of one byte.
+# RMSprop with momentum is taken to have weight decay, too; Adagrad divides a copy of the gradients
+# by the roots of its sums; Lion has one moment.
 OPTIMIZERS = {
     "sgd": Rule(),
     "sgd-momentum": Rule((1.0,), 1),
     "adam": Rule((1.0, 1.0), 1),
     "adamw": Rule((1.0, 1.0), 1),
-    "adafactor": Rule((0.01, 0.01), 0),
+    "adafactor": Rule((0.01, 0.01), alone=2),
     "adam8bit": Rule((0.26, 0.26), 0),
     # fused=True, which today's Trainer of transformers sets, keeps no square roots; foreach=False,
     # and transformers' own AdamW of old, those of one parameter at a time.
@@ -45,6 +49,13 @@ OPTIMIZERS = {
     "adamw-fused": Rule((1.0, 1.0)),
     "adam-for-loop": Rule((1.0, 1.0), in_turn=True),
     "adamw-for-loop": Rule((1.0, 1.0), in_turn=True),
+    "rmsprop": Rule((1.0,), 1),
+    "rmsprop-momentum": Rule((1.0, 1.0), 2),
+    "adagrad": Rule((1.0,), 2),
+    "adamax": Rule((1.0, 1.0), 1),
+    "nadam": Rule((1.0, 1.0), 1),
+    "radam": Rule((1.0, 1.0), 1),
+    "lion": Rule((1.0,), 1),
 }
 
 
@@ -148,8 +159,10 @@ def training(
             for size in stepped:
                 for share in rule.state:
                     loop.new(int(size * share))
-        for _ in range(rule.copies):
-            for index in [loop.new(size) for size in stepped]:
+        for index in [loop.new(size) for size in stepped * rule.copies]:
+            loop.free(index)
+        for size in stepped if rule.alone else ():
+            for index in [loop.new(size) for _ in range(rule.alone)]:
                 loop.free(index)
         if rule.in_turn:
             loop.step_in_turn(stepped)

@@ -238,7 +238,7 @@ def test_a_file_without_permission_exits_7(coloc: Call, tmp_path: Path) -> None:
         [RESNET, "--jsonl", "-"],
         [RESNET, "--batch-size", "0"],
         [RESNET, "--batch-size", "x"],
-        [RESNET, "--optimizer", "lion"],
+        [RESNET, "--optimizer", "sophia"],
         [RESNET, "--precision", "fp8"],
         [RESNET, "--gpu", "voodoo2"],
         [RESNET, "--estimator", "none"],
@@ -276,7 +276,7 @@ def test_jsonl_keeps_order_and_answers_every_line(coloc: Call, tmp_path: Path) -
         ({"path": RESNET, "batch_size": 4.0}, "bad_request"),
         ({"path": RESNET, "batch_size": 2**31}, "bad_request"),
         ({"path": RESNET, "optimizer": 1}, "bad_request"),
-        ({"path": RESNET, "optimizer": "lion"}, "bad_option"),
+        ({"path": RESNET, "optimizer": "sophia"}, "bad_option"),
         ({"path": RESNET, "gpu": "voodoo2"}, "unknown_gpu"),
         ([1], "bad_request"),
     ]

@@ -244,7 +244,31 @@ def test_state_and_copies_of_an_optimizer() -> None:
     assert peak("sgd-momentum") - peak("sgd") == 8 * MIB
     assert peak("adam") - peak("sgd-momentum") >= 8 * MIB
     assert peak("adamw") == peak("adam")
-    assert peak("sgd") < peak("adafactor") < peak("adam8bit") < peak("sgd-momentum")
+    assert peak("sgd") < peak("adam8bit") < peak("sgd-momentum")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "copies"),
+    [
+        ("sgd", 2), ("lion", 4), ("rmsprop", 4), ("rmsprop-momentum", 6), ("adagrad", 5),
+        ("adamax", 5), ("nadam", 5), ("radam", 5),
+    ],
+)  # fmt: skip
+def test_parameters_gradients_states_and_what_the_step_makes(optimizer: str, copies: int) -> None:
+    """In sizes of the model; Adagrad has gradients and roots at once."""
+    sizes = (10 * MIB, 20 * MIB)
+    step = Recording(sizes, (), (), sizes, frozenset(range(2)))
+    found = replay(training(step, optimizer, Stack(0).workspace)).allocated
+    assert found == copies * 30 * MIB
+
+
+def test_adafactor_makes_two_of_its_largest_parameter() -> None:
+    sizes = (10 * MIB, 40 * MIB, 20 * MIB)
+    step = Recording(sizes, (), (), sizes, frozenset(range(3)))
+    alone, plain = (
+        replay(training(step, name, Stack(0).workspace)).allocated for name in ("adafactor", "sgd")
+    )
+    assert alone - plain == pytest.approx(80 * MIB, abs=2 * MIB)
 
 
 def test_implementations_of_adamw() -> None:

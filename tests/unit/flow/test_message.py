@@ -74,7 +74,7 @@ def test_job_fields_and_options_are_read() -> None:
         {"uid": 1, "tres_per_node": "x" * 20000},
         {"uid": 1, "coloc": {"batch_size": "0"}},
         {"uid": 1, "coloc": {"batch_size": str(2**63)}},
-        {"uid": 1, "coloc": {"optimizer": "lion"}},
+        {"uid": 1, "coloc": {"optimizer": "sophia"}},
         {"uid": 1, "coloc": {"summary": "A" * 70000}},
         {"uid": 1, "requeue": 7},
         {},

@@ -121,7 +121,7 @@ def test_values_bring_it_to_the_cpu(tmp_path: Path) -> None:
     done = script(tmp_path, "values.py")
     assert "once more on the CPU" in done.err
     assert done.recording.batch == 16
-    assert "RMSprop is counted as sgd-momentum" in done.err
+    assert "Rprop is counted as adam" in done.err
 
 
 def test_the_batch_can_be_another_one(tmp_path: Path) -> None:
