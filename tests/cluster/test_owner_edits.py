@@ -176,6 +176,7 @@ def test_the_owner_was_faster_than_the_recovery(me: Desk, how: str) -> None:
         assert lab.job(job_id)["JobState"] == "CANCELLED"
         return
     if how == "requeuehold":
+        until(lambda: ask(lab, op="status")["open_work"] == 0, 10, "colocd has seen the hold")
         looks(lab)
         assert lab.job(job_id)["Priority"] == "0", "a hold is its owner's"
         assert do(me, "scontrol", "release", str(job_id))
