@@ -51,9 +51,10 @@ local ALLOCATOR = { "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF" }
 local OPTIONS = {
   COLOC_V = "version", COLOC_SUMMARY = "summary", COLOC_TICKET = "ticket",
   COLOC_TEXT_SHA256 = "text_sha256", COLOC_BATCH_SIZE = "batch_size", COLOC_SEQ_LEN = "seq_len",
-  COLOC_INPUT = "input",
+  COLOC_INPUT = "input", COLOC_TRAINING = "training",
   COLOC_OPTIMIZER = "optimizer", COLOC_PRECISION = "precision", COLOC_POLICY = "policy",
   COLOC_KIND = "kind", COLOC_AUTO = "auto", COLOC_SLOT = "slot",
+  COLOC_MEMORY = "memory_mib",
   COLOC_MAX_SLOWDOWN = "max_slowdown",
 }
 local OPTION_MAX = 64 -- bytes; the longest of the SPANK plugin is the hash of a text
@@ -67,7 +68,7 @@ local FORMS = {
 }
 local OPTION_ORDER = {
   "summary", "ticket", "text_sha256", "batch_size", "seq_len", "input", "optimizer", "precision",
-  "policy", "kind", "auto", "slot", "max_slowdown",
+  "training", "policy", "kind", "auto", "memory_mib", "slot", "max_slowdown",
 }
 local ACCOUNT_PAUSE_S = 60
 

@@ -53,10 +53,14 @@ struct coloc_request {
 	const char *input;
 	const char *optimizer;
 	const char *precision;
+	const char *training;
 	const char *policy;
+	const char *memory;
 	const char *slot;
 	const char *max_slowdown;
-	const char *slot_s; /* the same in seconds, once coloc_options_check has passed it */
+	/* Once coloc_options_check has passed them: slot in seconds, memory in MiB. */
+	const char *slot_s;
+	const char *memory_mib;
 };
 
 /* Bytes of one or more summaries; text is malloc'ed and not NUL-terminated. */
@@ -78,6 +82,9 @@ const char *coloc_option_env_name(size_t i);
 
 /* duration.c: a time as sbatch's --time takes it, in seconds; -1 where it is none. */
 long coloc_seconds(const char *text);
+
+/* size.c: MiB of a size as --mem takes it; -1 where it is none. */
+long coloc_mib(const char *text);
 
 /* allocator.c (sbatch, salloc), local.c (srun), remote.c (slurmstepd) */
 void coloc_allocator_init(void);

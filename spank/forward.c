@@ -32,7 +32,9 @@ void coloc_say_not_recovered(const struct coloc_args *args, const char *program)
 {
 	static bool said; /* a heterogeneous job comes here once per component */
 
-	if (args->quiet || said || !coloc_options_get()->file)
+	const struct coloc_request *request = coloc_options_get();
+
+	if (args->quiet || said || !(request->file || request->memory))
 		return;
 	said = true;
 	slurm_spank_log("coloc: a job of %s that runs out of GPU memory is not put back; "
@@ -96,7 +98,8 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	char error[COLOC_ERROR_MAX], ticket[COLOC_TICKET_DIGITS + 1], hash[COLOC_SHA256_HEX + 1];
 	char *summary = NULL;
 	bool known = false;
-	bool automatic = request->file && strcmp(request->file, COLOC_AUTO) == 0;
+	/* Without a text the job is known by its script, also where its memory is told. */
+	bool automatic = request->file ? strcmp(request->file, COLOC_AUTO) == 0 : request->memory != NULL;
 
 	if (!coloc_options_check(request, error))
 		coloc_fail("%s", error);
@@ -120,7 +123,9 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	put(spank, "COLOC_INPUT", request->input);
 	put(spank, "COLOC_OPTIMIZER", request->optimizer);
 	put(spank, "COLOC_PRECISION", request->precision);
+	put(spank, "COLOC_TRAINING", request->training);
 	put(spank, "COLOC_POLICY", request->policy);
+	put(spank, "COLOC_MEMORY", request->memory_mib);
 	put(spank, "COLOC_SLOT", request->slot_s);
 	put(spank, "COLOC_MAX_SLOWDOWN", request->max_slowdown);
 	free(summary);

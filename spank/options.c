@@ -16,14 +16,17 @@ enum {
 	OPT_INPUT,
 	OPT_OPTIMIZER,
 	OPT_PRECISION,
+	OPT_TRAINING,
 	OPT_POLICY,
+	OPT_MEMORY,
 	OPT_SLOT,
 	OPT_MAX_SLOWDOWN,
 	OPT_COUNT
 };
 
 static char *values[OPT_COUNT];
-static char slot_s[24]; /* OPT_SLOT in seconds */
+static char slot_s[24];     /* OPT_SLOT in seconds */
+static char memory_mib[24]; /* OPT_MEMORY in MiB */
 static struct coloc_request request;
 
 static int store(int val, const char *optarg, int remote)
@@ -58,8 +61,15 @@ static struct spank_option table[OPT_COUNT] = {
 	  "nadam|radam|lion, adam|adamw with -fused or -for-loop, for --coloc",
 	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
+	{ "coloc-training", "WORD,...",
+	  "what else it does, for --coloc: accumulate, compile, and one of zero1|zero2|zero3|fsdp", 1,
+	  OPT_TRAINING, store },
 	{ "coloc-policy", "collocate|exclusive",
 	  "share a GPU (default with --coloc) or have a whole one", 1, OPT_POLICY, store },
+	{ "coloc-memory", "SIZE",
+	  "GPU memory of one process, as --mem is written (10G): reserved in place of an estimate; "
+	  "no model is needed",
+	  1, OPT_MEMORY, store },
 	{ "coloc-slot", "TIME",
 	  "run so long at a time (as --time is written), save, and go back into the queue; "
 	  "0: no slots",
@@ -71,10 +81,9 @@ static struct spank_option table[OPT_COUNT] = {
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
-	"coloc",        "coloc_batch_size", "coloc_seq_len",
-	"coloc_input",  "coloc_optimizer",  "coloc_precision",
-	"coloc_policy", "coloc_slot",       "coloc_max_slowdown",
-	NULL,
+	"coloc",           "coloc_batch_size", "coloc_seq_len", "coloc_input",
+	"coloc_optimizer", "coloc_precision",  "coloc_training", "coloc_policy",
+	"coloc_memory",    "coloc_slot",       "coloc_max_slowdown", NULL,
 };
 
 static const char *const optimizers[] = { "sgd",           "sgd-momentum",
@@ -87,6 +96,8 @@ static const char *const optimizers[] = { "sgd",           "sgd-momentum",
                                           "nadam",         "radam",
                                           "lion",          NULL };
 static const char *const precisions[] = { "fp32", "amp", "bf16", NULL };
+static const char *const trainings[] = { "accumulate", "compile", "zero1", "zero2",
+                                         "zero3",      "fsdp",    NULL };
 static const char *const policies[] = { "collocate", "exclusive", NULL };
 
 const char *coloc_option_env_name(size_t i)
@@ -124,7 +135,10 @@ const struct coloc_request *coloc_options_get(void)
 	request.input = values[OPT_INPUT];
 	request.optimizer = values[OPT_OPTIMIZER];
 	request.precision = values[OPT_PRECISION];
+	request.training = values[OPT_TRAINING];
 	request.policy = values[OPT_POLICY];
+	request.memory = values[OPT_MEMORY];
+	request.memory_mib = NULL;
 	request.slot = values[OPT_SLOT];
 	request.slot_s = NULL;
 	request.max_slowdown = values[OPT_MAX_SLOWDOWN];
@@ -177,6 +191,36 @@ static bool check_shape(const char *value, char *error)
 	return false;
 }
 
+/* Words between commas, three at most, one of ZeRO's: colocd takes no others. */
+static bool check_training(const char *value, char *error)
+{
+	char shown[256];
+	const char *rest = value;
+	int words = 0, stages = 0;
+
+	while (rest && words++ < 3) {
+		size_t len = strcspn(rest, ",");
+		int known = 0;
+
+		while (trainings[known] &&
+		       (strlen(trainings[known]) != len || strncmp(trainings[known], rest, len) != 0))
+			known++;
+		stages += known > 1;
+		if (!trainings[known] || stages > 1)
+			break;
+		if (rest[len] == '\0')
+			return true;
+		rest += len + 1;
+	}
+	if (!value)
+		return true;
+	snprintf(error, COLOC_ERROR_MAX,
+	         "--coloc-training=%s is not known: give accumulate, compile and one of zero1, zero2, "
+	         "zero3, fsdp, with commas between them",
+	         coloc_printable(value, shown));
+	return false;
+}
+
 static bool check_word(const char *name, const char *value, const char *const *words, char *error)
 {
 	char shown[256];
@@ -215,6 +259,25 @@ static bool check_slot(const char *value, char *error)
 	return false;
 }
 
+static bool check_memory(const char *value, char *error)
+{
+	char shown[256];
+	long mib = value ? coloc_mib(value) : 0;
+
+	if (!value)
+		return true;
+	if (mib > 0) {
+		snprintf(memory_mib, sizeof(memory_mib), "%ld", mib);
+		request.memory_mib = memory_mib;
+		return true;
+	}
+	snprintf(error, COLOC_ERROR_MAX,
+	         "--coloc-memory=%s is no size: give a whole number with K, M, G or T, such as 10G, "
+	         "at most 16T",
+	         coloc_printable(value, shown));
+	return false;
+}
+
 /* A factor from 1 to 100 with at most four digits behind the point. Read digit by digit: strtod
  * would take the user's locale, "inf" and 0x1p3. */
 static bool check_factor(const char *value, char *error)
@@ -246,21 +309,25 @@ static bool check_factor(const char *value, char *error)
 bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_MAX])
 {
 	if (!check_slot(r->slot, error) || !check_factor(r->max_slowdown, error) ||
+	    !check_memory(r->memory, error) ||
 	    !check_number("coloc-batch-size", r->batch_size, error) ||
 	    !check_number("coloc-seq-len", r->seq_len, error) || !check_shape(r->input, error) ||
 	    !check_word("coloc-optimizer", r->optimizer, optimizers, error) ||
 	    !check_word("coloc-precision", r->precision, precisions, error) ||
+	    !check_training(r->training, error) ||
 	    !check_word("coloc-policy", r->policy, policies, error))
 		return false;
-	if (r->file || (r->policy && strcmp(r->policy, "exclusive") == 0))
+	if (r->file || r->memory || (r->policy && strcmp(r->policy, "exclusive") == 0))
 		return true;
 	if (r->policy)
 		snprintf(error, COLOC_ERROR_MAX,
-		         "--coloc-policy=collocate needs to know the model: add --coloc=FILE");
+		         "--coloc-policy=collocate needs to know the model: add --coloc=FILE or "
+		         "--coloc-memory=SIZE");
 	else
 		snprintf(error, COLOC_ERROR_MAX,
 		         "--coloc-batch-size, --coloc-seq-len, --coloc-input, --coloc-optimizer, "
-		         "--coloc-precision, --coloc-slot and --coloc-max-slowdown need a model: "
-		         "add --coloc=FILE");
+		         "--coloc-precision, --coloc-training, --coloc-slot and --coloc-max-slowdown need "
+		         "a model: "
+		         "add --coloc=FILE or --coloc-memory=SIZE");
 	return false;
 }

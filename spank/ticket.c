@@ -67,6 +67,7 @@ static int compose(const struct coloc_request *request, const char *summary, boo
 		put(out, "input", request->input);
 		put(out, "optimizer", request->optimizer);
 		put(out, "precision", request->precision);
+		put(out, "training", request->training);
 		put(out, "alloc_conf", batch ? allocator() : NULL);
 		fputs("}}\n", out);
 		good = !ferror(out);

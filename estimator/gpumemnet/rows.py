@@ -49,7 +49,7 @@ def label(kept: Collected, batch: int, optimizer: str) -> float:
     """MiB that nvidia-smi would show, as estimators/traced.py has it."""
     stack, step = Stack(CONTEXT_MIB), at(kept.step, batch)
     plain = kept.summary.family == "mlp"
-    events = training(step, optimizer, stack.workspace, blas=stack.blas, ahead=not plain)
+    events = training(step, optimizer, stack.workspace, blas=stack.blas, ahead=not plain).sizes
     return float(stack.peak_mib(events, None if plain else lasting(step, optimizer)))
 
 

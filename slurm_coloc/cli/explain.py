@@ -11,6 +11,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson, JobId, job_wanted
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
+from slurm_coloc.core.decide.decision import BY_USER
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
 
@@ -140,7 +141,9 @@ def _decided(decision: dict[str, Any]) -> str:
     if decision["action"] == "collocate":
         of = f" of {decision['shards_per_gpu']}" if decision["shards_per_gpu"] else ""
         text += f"; {decision['shards']}{of} shards of {decision['shard_mib']} MiB reserved"
-    if decision["memory_mib"] is not None:
+    if decision["estimator"] == BY_USER:
+        text += f"; {decision['upper_mib']} MiB, as --coloc-memory says"
+    elif decision["memory_mib"] is not None:
         text += (
             f"; estimate {decision['memory_mib']} MiB, at most {decision['upper_mib']} MiB"
             f" (estimator {decision['estimator']})"

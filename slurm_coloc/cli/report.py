@@ -11,6 +11,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson, job_wanted
 from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
+from slurm_coloc.core.decide.decision import BY_USER
 from slurm_coloc.core.recover.outcome import WHOSE, Blame
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
@@ -125,7 +126,9 @@ def _memory(answer: dict[str, Any]) -> str:
     decision, peak = answer["decision"], answer["run"]["peak_mib"]
     unmeasured = NOT_YET if answer["run"]["end_s"] is None else "peak not measured"
     parts = [f"peak {render.gib(peak)} GiB" if peak is not None else unmeasured]
-    if decision["memory_mib"] is not None:
+    if decision["estimator"] == BY_USER:
+        parts.append(f"--coloc-memory {render.gib(decision['upper_mib'])} GiB")
+    elif decision["memory_mib"] is not None:
         bound = render.gib(decision["upper_mib"])
         parts.append(f"estimate {render.gib(decision['memory_mib'])} GiB, at most {bound}")
     reserved = answer["reserved_mib"]

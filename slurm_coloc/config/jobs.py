@@ -28,9 +28,10 @@ class EstimateConfig(Section):
     context_mib: int = Field(
         1900,
         ge=0,
-        description="MiB of the CUDA context and libraries of one process, on GPU types that were"
-        " not calibrated. 544 to 1900 were measured, depending on card and stack; the default is"
-        " the safe end. `coloc calibrate` measures a type.",
+        description="MiB of the CUDA context and libraries of one process that the bound allows"
+        " for, on GPU types that were not calibrated. 544 to 1900 were measured, depending on card"
+        " and stack; the default is the safe end. The estimate itself has what is typical for the"
+        " type (A100 1735, others 760), this at most. `coloc calibrate` measures a type.",
     )
     stacks_dir: Path = Field(
         Path("/etc/slurm-coloc/stacks"),

@@ -3,11 +3,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slurm_coloc.errors import ColocError
-from slurm_coloc.estimate.api import AUTO, Estimate, TrainingOptions, estimate_all
+from slurm_coloc.estimate.api import AUTO, Estimate, TrainingOptions, estimate, estimate_all
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
@@ -29,6 +29,7 @@ class Site:
     notes: tuple[str, ...] = ()
     compute_budget: float | None = None  # with pool.size_by_smact
     max_jobs_per_gpu: int | None = None  # None: a share may be as small as one shard
+    card_mib: int | None = None  # what a process sees of the GPU, where the user named its type
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,7 @@ class Answer:
     reason: str
 
     def as_json(self) -> dict[str, Any]:
-        """The object of schema 1. Where a whole GPU is the answer chosen has no figures."""
-        shared = self.shards is not None
+        """The object of schema 1. Where a whole GPU is the answer ``shards`` is null."""
         return {
             "schema": SCHEMA,
             "summary": {
@@ -59,12 +59,13 @@ class Answer:
             ],
             "chosen": {
                 "name": self.chosen.name,
-                "memory_mib": self.chosen.memory_mib if shared else None,
-                "upper_mib": self.chosen.upper_mib if shared else None,
+                "memory_mib": self.chosen.memory_mib,
+                "upper_mib": self.chosen.upper_mib,
                 **{key: getattr(self.chosen, key) for key in ACTIVITY},
                 "shards": self.shards,
                 "reason": self.reason,
-            },
+            }
+            | ({"parts": dict(self.chosen.parts)} if self.chosen.parts else {}),
         }
 
 
@@ -80,7 +81,10 @@ def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]
     the recording where it gives a figure, else the text.
     """
     summary = parse_summary(text)
-    estimates = estimate_all(summary, options, stack=site.stack, names=names)
+    estimates = [
+        _on_card(one, summary, options, site) if site.card_mib else one
+        for one in estimate_all(summary, options, stack=site.stack, names=names)
+    ]
     chosen = _chosen(estimates, site.estimator)
     shards, reason = _shards(chosen, site)
     notes = "; ".join((*chosen.notes, *site.notes))
@@ -91,6 +95,19 @@ def answer(text: str, options: TrainingOptions, site: Site, names: Sequence[str]
         shards=shards,
         reason=f"{reason}; {notes}" if notes else reason,
     )
+
+
+def _on_card(made: Estimate, summary: Summary, options: TrainingOptions, site: Site) -> Estimate:
+    """``made`` as the card's memory bounds it, where it is near that: the allocator then gives back
+    what it keeps. Where it does not fit at all the figure stays, with a note."""
+    if made.memory_mib is None or site.card_mib is None or made.memory_mib <= site.card_mib:
+        return made
+    stack = replace(site.stack, visible_mib=site.card_mib)
+    bounded = estimate(summary, options, stack=stack, estimator=made.name)
+    if bounded.memory_mib is not None:
+        return bounded
+    note = f"does not fit in the {site.card_mib} MiB of one {site.gpu}"
+    return replace(made, notes=(*made.notes, note))
 
 
 def _chosen(estimates: Sequence[Estimate], wanted: str) -> Estimate:

@@ -30,6 +30,9 @@ DRIVER_POOL_MARGIN = 1.15
 REPLAYED = ("text", "traced")
 #: For several processes, and MiB of NCCL's buffers: choices, nothing of it was measured.
 RANKS_MARGIN, NCCL_MIB = 1.1, 512
+#: A choice: torch.compile was never compared. Fused kernels keep less for backward as a rule; where
+#: its plan keeps more, or CUDA graphs have a pool of their own, this is for it.
+COMPILED_MARGIN = 1.25
 LARGEST_MIB = 2**40  # an answer above it is nonsense, not a GPU
 
 
@@ -157,6 +160,9 @@ def _less_sure(answer: Estimate, stack: Stack, options: TrainingOptions) -> Esti
     if stack.allocator.driver_pool:
         upper = int(upper * DRIVER_POOL_MARGIN)
         notes += ("wider margin: how cudaMallocAsync's pool splits and merges is not published",)
+    if options.compiled:
+        upper = int(upper * COMPILED_MARGIN)
+        notes += ("wider margin: torch.compile was never compared",)
     if options.world_size > 1:
         upper = int(upper * RANKS_MARGIN) + NCCL_MIB
         # Without ZeRO all numbers above one are alike, and flow/prepare counts on that.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an estimator is given and what it answers."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, LEVELS
@@ -24,7 +25,9 @@ class TrainingOptions:
     (DataParallel). ``assumed``: those of ``optimizer`` and ``precision`` that nobody named, so that
     a recording knows better. ``level``: probability that the bound holds. ``world_size``:
     data-parallel processes of the job, of which this is one; ``zero_stage``: what they divide among
-    them, see replay/parallel. Raises UsageFault for a value out of its range.
+    them, see replay/parallel. ``accumulate``: gradients live from batch to batch. ``compiled``: by
+    torch.compile. ``by_part``: tell what the memory is for, too. Raises UsageFault for a
+    value out of its range.
     """
 
     batch_size: int | None = None
@@ -38,6 +41,9 @@ class TrainingOptions:
     world_size: int = 1
     zero_stage: int = 0
     shape: tuple[int, ...] | None = None
+    accumulate: bool = False
+    compiled: bool = False
+    by_part: bool = False
 
     @property
     def ranks(self) -> Ranks:
@@ -72,6 +78,7 @@ class Estimate:
     ``memory_mib`` None: no figure, the job needs a whole GPU, ``reason`` says why. ``upper_mib``:
     the bound to reserve. ``smact``, ``dram``: SM and DRAM activity of the training alone on the GPU
     (0 to 1), ``smact_low`` and ``smact_high`` an interval; None where they are not predicted.
+    ``parts``: MiB by what they are for (replay/parts), {} where nobody asked.
     ``name``, ``version`` of the estimator and the ``seconds`` that it took are filled in by api.
     """
 
@@ -83,6 +90,7 @@ class Estimate:
     dram: float | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    parts: Mapping[str, int] = field(default_factory=dict)
     name: str = ""
     version: str = ""
     seconds: float = 0.0

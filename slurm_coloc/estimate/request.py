@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.estimate.replay.allocator import Rules
@@ -35,7 +35,8 @@ Non-trainable params: 0
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a user says of a training, None where nothing. ``alloc_conf``:
-    PYTORCH_CUDA_ALLOC_CONF. ``input``: shape of one sample, see shape_of."""
+    PYTORCH_CUDA_ALLOC_CONF. ``input``: shape of one sample, see shape_of. ``training``: see
+    training_of."""
 
     batch_size: int | None = None
     seq_len: int | None = None
@@ -43,6 +44,7 @@ class Given:
     precision: str | None = None
     alloc_conf: str | None = None
     input: str | None = None
+    training: str | None = None
 
 
 #: an input's shape as the plugin takes it, too: one to four sizes, channels first
@@ -56,6 +58,30 @@ def shape_of(text: str | None) -> tuple[int, ...] | None:
     if not re.fullmatch(SHAPE, text.lower()):
         raise UsageFault(f"an input's shape must be like 3x224x224, not {text!r}", "bad_option")
     return tuple(int(size) for size in text.lower().split("x"))
+
+
+#: what else a training does that no summary shows: gradients of several batches are added up, the
+#: model is compiled (torch.compile), ZeRO's stage or FSDP (stage 3) divides it among processes
+TRAINING = ("accumulate", "compile", "zero1", "zero2", "zero3", "fsdp")
+TRAINING_FORM = rf"^({'|'.join(TRAINING)})(,({'|'.join(TRAINING)})){{0,2}}$"
+
+
+class Training(NamedTuple):
+    """The words of TRAINING as an estimate takes them."""
+
+    accumulate: bool = False
+    compiled: bool = False
+    zero_stage: int = 0
+
+
+def training_of(text: str | None) -> Training:
+    """Words of TRAINING with commas between them. Raises UsageFault, also for two stages."""
+    words = (text or "").split(",") if text else []
+    stages = [3 if word == "fsdp" else int(word[-1]) for word in words if word in TRAINING[2:]]
+    if len(stages) > 1 or not set(words) <= set(TRAINING):
+        known = f"{', '.join(TRAINING[:2])} and one of {', '.join(TRAINING[2:])}"
+        raise UsageFault(f"a training may be {known}, not {text!r}", "bad_option")
+    return Training("accumulate" in words, "compile" in words, stages[0] if stages else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,14 @@ from slurm_coloc.estimate.packed import unpack_summary
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocconf import rules_of
 from slurm_coloc.estimate.replay.stack import DEFAULT_RULES, Stack
-from slurm_coloc.estimate.request import Defaults, Given, shape_of
+from slurm_coloc.estimate.request import Defaults, Given, shape_of, training_of
 from slurm_coloc.estimate.summary import Summary
 
 BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
 LARGER = 2**62
-SEVERAL = 2  # processes that stand for any number above one: with ZeRO stage 0 all are alike
+#: numbers of processes of a training; one in between has the estimate of the next smaller one, which
+#: is more. Without ZeRO all above one are alike.
+PROCESSES, DIVIDED = (1, 2), (1, 2, 4, 8)
 #: Different summaries of one array. Slurm's MaxArraySize is 1001 unless an admin raises it.
 MAX_TEXTS = 1024
 
@@ -48,6 +50,7 @@ def training_options(given: Given, defaults: Defaults) -> TrainingOptions:
         default_seq_len=defaults.seq_len,
         level=defaults.level,
         shape=shape_of(given.input),
+        **training_of(given.training)._asdict(),
         assumed=tuple(name for name in ("optimizer", "precision") if getattr(given, name) is None),
     )
 
@@ -85,9 +88,10 @@ def prepared(packed: str, given: Given, defaults: Defaults) -> Prepared:
         stacks = {
             name: with_allocator(stack, given.alloc_conf) for name, stack in defaults.stacks.items()
         }
-        cases = [_Case(name, several) for name in stacks for several in (False, True)]
+        numbers = DIVIDED if options.zero_stage else PROCESSES
+        cases = [_Case(name, processes) for name in stacks for processes in numbers]
         for text in texts:
-            model = _Model(parse_summary(text), options, defaults.estimator)
+            model = _Model(parse_summary(text), options, defaults.estimator, given.training or "")
             for case in cases:
                 case.add(model, stacks[case.stack].stack)
         made = [case.variant(stacks[case.stack]) for case in cases]
@@ -108,18 +112,21 @@ def _texts(text: str) -> list[str]:
 class _Model:
     """One text with the user's options. What is the same in all of its variants is made once."""
 
-    def __init__(self, summary: Summary, options: TrainingOptions, estimator: str) -> None:
+    def __init__(
+        self, summary: Summary, options: TrainingOptions, estimator: str, training: str
+    ) -> None:
         self.summary = summary
+        self._training = training
         self._options = options
         self._estimator = estimator
         self._none: Answer | None = None
 
-    def answer(self, stack: Stack, several: bool) -> Answer:
+    def answer(self, stack: Stack, processes: int) -> Answer:
         """The estimate on one stack. Where one process has none on the first, which sees all of its
         GPU's memory, no other case has one: most of what is hostile is tried once."""
         if self._none is not None:
             return self._none
-        options = replace(self._options, world_size=SEVERAL if several else 1)
+        options = replace(self._options, world_size=processes)
         found = estimate(self.summary, options, stack=stack, estimator=self._estimator)
         if found.memory_mib is None and stack.visible_mib is None:
             self._none = found
@@ -135,7 +142,8 @@ class _Model:
         """The options without the batch size."""
         known = self.settled
         size = "x".join(map(str, known.shape)) if known.shape else known.seq_len or 0
-        return f"{size}/{known.optimizer}/{known.precision}"
+        training = f"/{self._training}" if self._training else ""
+        return f"{size}/{known.optimizer}/{known.precision}{training}"
 
     @cached_property
     def known(self) -> dict[str, Any]:
@@ -159,7 +167,7 @@ class _Case:
     """One stack and number of processes, with the largest of the texts so far."""
 
     stack: str
-    several: bool
+    processes: int
     model: _Model | None = None
     answer: Answer = field(default_factory=Answer)
 
@@ -167,7 +175,7 @@ class _Case:
         """Take a text's estimate in."""
         if self.model is not None and self.answer.upper_mib is None:
             return  # one without an estimate is larger than any
-        found = model.answer(stack, self.several)
+        found = model.answer(stack, self.processes)
         if self.model is None or _upper_mib(found) > _upper_mib(self.answer):
             self.model, self.answer = model, found
 
@@ -191,7 +199,7 @@ class _Case:
             **model.known,
         )
         replayed = made is not None and answer.name in REPLAYED
-        return Variant(self.stack, self.several, estimated, model.activity if replayed else {})
+        return Variant(self.stack, self.processes, estimated, model.activity if replayed else {})
 
 
 def _upper_mib(answer: Answer) -> int:

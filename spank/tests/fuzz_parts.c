@@ -50,7 +50,8 @@ static void options(char *text, size_t len)
 	(void) len;
 	cut(text, words);
 	request = (struct coloc_request){ words[0], words[1], words[2], words[3], words[4],
-	                                  words[5], words[6], words[7], words[8], NULL };
+	                                  words[5], words[6], words[7], words[8], words[9],
+	                                  words[10], NULL, NULL };
 	error[0] = '\0';
 	HOLDS(coloc_options_check(&request, error) || error[0]);
 	HOLDS(memchr(error, '\0', sizeof(error)) && !strchr(error, '\n'));
@@ -83,6 +84,7 @@ static void words(char *text, size_t len)
 
 	(void) len;
 	HOLDS(coloc_seconds(text) >= -1);
+	HOLDS(coloc_mib(text) != 0 && coloc_mib(text) >= -1 && coloc_mib(text) <= 16777216);
 	HOLDS(strlen(coloc_printable(text, shown)) < sizeof(shown));
 	coloc_array_pattern(text);
 	HOLDS(!coloc_node_dir(text, folder, sizeof(folder)) || strlen(folder) < sizeof(folder));

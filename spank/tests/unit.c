@@ -220,6 +220,48 @@ static void test_shape(struct coloc_request r)
 	}
 }
 
+static void test_training(struct coloc_request r)
+{
+	static const char *const good[] = { "accumulate", "compile", "fsdp", "zero1",
+	                                    "accumulate,compile,zero3", "zero2,accumulate" };
+	static const char *const bad[] = { "",           ",",           "accumulate,", ",fsdp",
+	                                   "zero4",      "zero",        "fsdpx",       "FSDP",
+	                                   "zero1,fsdp", "accumulate,x", "accumulate,,fsdp",
+	                                   "accumulate,compile,zero3,accumulate", "compile " };
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		r.training = good[i];
+		CHECK(coloc_options_check(&r, error));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		r.training = bad[i];
+		CHECK(!coloc_options_check(&r, error) && says("--coloc-training="));
+	}
+}
+
+static void test_memory(struct coloc_request r)
+{
+	static const char *const bad[] = { "",     "0",   "G",      "10 G", "10G ",  "-1",
+	                                   "+1G",  "1e3", "17T",    "1.5G", "10Gb",  "10X",
+	                                   "0x10", "10 ", "16385G", "GB",   "10GBB", "9999999999999",
+	                                   "1G2" };
+
+	CHECK(coloc_mib("1") == 1 && coloc_mib("512") == 512 && coloc_mib("512M") == 512);
+	CHECK(coloc_mib("10G") == 10240 && coloc_mib("10g") == 10240);
+	CHECK(coloc_mib("8GB") == 8192 && coloc_mib("8GiB") == 8192);
+	CHECK(coloc_mib("1K") == 1 && coloc_mib("1024k") == 1 && coloc_mib("1025k") == 2);
+	CHECK(coloc_mib("16T") == 16777216 && coloc_mib("16384G") == 16777216);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK(coloc_mib(bad[i]) == -1);
+		r.memory = bad[i];
+		CHECK(!coloc_options_check(&r, error) && says("--coloc-memory="));
+	}
+	r.memory = "10G";
+	r.file = NULL;
+	r.policy = NULL;
+	CHECK(coloc_options_check(&r, error));
+}
+
 static void test_options(void)
 {
 	struct coloc_request r = { .file = "f",
@@ -255,6 +297,8 @@ static void test_options(void)
 	r.slot = NULL;
 	test_factor(r);
 	test_shape(r);
+	test_training(r);
+	test_memory(r);
 }
 
 static void test_duration(void)

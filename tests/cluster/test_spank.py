@@ -152,6 +152,19 @@ def test_print_of_an_image_model_shares_where_its_input_is_told(lab: Lab) -> Non
     assert "--coloc-input=3x224x224" in str(told[0])
 
 
+def test_memory_that_the_user_names_needs_no_model(lab: Lab) -> None:
+    """By two users: of sbatch with a script and of salloc; what is no size is refused at once."""
+    me, other = desk(lab), desk(lab, user=1)
+    job = lab.sbatch("--coloc-memory=10G", wrap="true", user=me.user)
+    decision = me.explain(job)["decision"]
+    assert (decision["action"], decision["shards"], decision["upper_mib"]) == ("collocate", 10, 10240)
+    done = lab.run(["salloc", "--gpus=1", "--coloc-memory=6000", "true"], user=other.user)
+    assert "6000 MiB, as --coloc-memory says" in done.stderr
+    refused = submit(me, "--coloc-memory=lots")
+    assert refused.status != 0
+    assert "--coloc-memory=lots is no size" in refused.stderr
+
+
 @pytest.mark.smoke
 def test_the_summary_travels_whole(me: Desk) -> None:
     options = ["--coloc-batch-size=32", "--coloc-optimizer=adam", "--coloc-precision=amp"]

@@ -12,6 +12,10 @@ from slurm_coloc.core.place.placing import ShareWith
 Method = Literal["auto", "mps", "streams", "mig"]
 
 
+#: name of an estimate that the user made (--coloc-memory)
+BY_USER = "user"
+
+
 class Action(StrEnum):
     """What happens to the request."""
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from slurm_coloc.core.decide.decision import Estimate, Reason
+from slurm_coloc.core.decide.decision import BY_USER, Estimate, Reason
 from slurm_coloc.errors import UsageFault
 
 SCHEMA = 1
-MAX_VARIANTS = 256  # two for each calibrated GPU type
+MAX_VARIANTS = 256  # two for each calibrated GPU type, with ZeRO four
 MAX_CARDS = 64  # of core/gpu/cards.py
 MAX_FEATURES = 64
 MAX_WORD = 64  # characters of a name
@@ -31,7 +31,8 @@ class Estimated:
 
     ``key``: the options without the batch size, under which measured runs are remembered; "" where
     a run says nothing of the model (an array whose tasks have different ones). ``batch``: 0 where
-    it is not known. ``estimator``: name and version. ``context_mib``: that of the estimate.
+    it is not known. ``estimator``: name and version. ``context_mib``: that of the estimate, which
+    has ``spare_mib`` more than is typical for the GPU.
     ``by_script``: it is a script that is known again (--coloc=auto), not a model.
     """
 
@@ -46,16 +47,38 @@ class Estimated:
     estimator: str = ""
     context_mib: int = 0
     by_script: bool = False
+    spare_mib: int = 0
+
+
+def typical(made: Estimated) -> Estimated:
+    """``made`` with the context in its estimate that is typical; its bound stays."""
+    known = made.estimate
+    if known is None or not made.spare_mib:
+        return made
+    return replace(made, estimate=replace(known, memory_mib=known.memory_mib - made.spare_mib))
+
+
+def with_memory(made: Estimated, mib: int) -> Estimated:
+    """``made`` with the memory (MiB) that the user named in place of the estimate's. An estimate
+    that is more is told beside it: the user may know better, or have forgotten something."""
+    known, detail = made.estimate, ""
+    if known and known.upper_mib > mib:
+        detail = f"without it {known.upper_mib} MiB would be reserved ({known.name})"
+    elif made.no_estimate is Reason.BAD_SUMMARY:
+        detail = f"{made.no_estimate.text}: {made.detail}"
+    return replace(
+        made, estimate=Estimate(BY_USER, mib, mib, known.smact if known else None), detail=detail
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """The estimate on one software stack: of the calibrated GPU type ``stack``, "" for the types
-    that were not calibrated; for one process or for ``several`` of one training. ``activity``: SM
+    that were not calibrated; for so many ``processes`` of one training. ``activity``: SM
     activity (0 to 1) by the card's name in estimate/activity/cards.py."""
 
     stack: str
-    several: bool
+    processes: int
     estimated: Estimated
     activity: Mapping[str, float] = field(default_factory=dict)
 
@@ -83,8 +106,8 @@ class Prepared:
         Stacks.choice) with so many processes of one training."""
         if not self.variants:
             return self.failed
-        wanted = (stack, processes > 1)
-        found = next((one for one in self.variants if (one.stack, one.several) == wanted), None)
+        near = [one for one in self.variants if one.stack == stack and one.processes <= processes]
+        found = max(near, key=lambda one: one.processes, default=None)
         if found is None:
             why = "the calibrations of GPU types have changed meanwhile"
             return Estimated(None, Reason.NO_ESTIMATE, why)
@@ -104,7 +127,7 @@ class Prepared:
             "variants": [
                 {
                     "stack": one.stack,
-                    "several": one.several,
+                    "processes": one.processes,
                     "estimated": _written(one.estimated),
                     "activity": dict(one.activity),
                 }
@@ -130,7 +153,7 @@ class Prepared:
 
 def _written(one: Estimated) -> dict[str, Any]:
     made = asdict(one)
-    del made["by_script"]
+    del made["by_script"], made["spare_mib"]  # they are known where it is used
     return made | {"no_estimate": str(one.no_estimate), "detail": one.detail[:MAX_DETAIL]}
 
 
@@ -177,7 +200,7 @@ def _variant(values: Mapping[str, Any]) -> Variant:
         raise _wrong("activity")
     return Variant(
         _word(values, "stack"),
-        _flag(values, "several"),
+        _count(values, "processes"),
         _read(_object(values.get("estimated"), "estimated")),
         {name: _ratio(value, "activity") for name, value in activity.items()},
     )

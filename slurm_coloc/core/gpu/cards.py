@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU types by name, and how a GPU's memory is cut into shards."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,8 +14,27 @@ class GpuType(NamedTuple):
     total_mib: int
 
 
-# Totals as nvidia-smi prints them for the data-centre boards (NVIDIA data sheets and drivers 5xx).
+# Totals as nvidia-smi prints them (NVIDIA's data sheets; public outputs of nvidia-smi, drivers 5xx).
+# Boards with ECC switched on, and other drivers, show up to 7 % less.
 _TOTAL_MIB = {
+    "gtx1080ti-11gb": 11264,
+    "rtx2070-8gb": 8192,
+    "rtx2080-8gb": 8192,
+    "rtx2080ti-11gb": 11264,
+    "rtx3060-12gb": 12288,
+    "rtx3070-8gb": 8192,
+    "rtx3080-10gb": 10240,
+    "rtx4060-8gb": 8188,
+    "rtx4060ti-16gb": 16380,
+    "rtx4070-12gb": 12282,
+    "rtx4080-16gb": 16376,
+    "rtx5080-16gb": 16303,
+    "rtx5090-32gb": 32607,
+    "rtx6000ada-48gb": 49140,
+    "a4000-16gb": 16376,
+    "a5000-24gb": 24564,
+    "a6000-48gb": 49140,
+    "p100-16gb": 16384,
     "t4-16gb": 15360,
     "v100-16gb": 16384,
     "v100-32gb": 32768,
@@ -35,6 +55,25 @@ _TOTAL_MIB = {
 GPU_TYPES: Mapping[str, GpuType] = MappingProxyType(
     {name: GpuType(name, mib) for name, mib in _TOTAL_MIB.items()}
 )
+
+
+#: MiB that a training takes beside its tensors, as nvidia-smi shows it, by a card's model: A100 with
+#: timm on a CUDA before 12.2, which loaded all kernels at once; H100 with torch 2.11 and CUDA 13
+_CONTEXT_MIB = {"a100": 1735, "h100": 760}
+#: of cards that were not measured: CUDA loads kernels when they are needed since 12.2, so the H100's
+USUAL_CONTEXT_MIB = 760
+
+
+def typical_context_mib(gpu_type: str) -> int | None:
+    """MiB of a process's CUDA context and libraries on a GPU type, as one training had them; None
+    where the type names no card that is known."""
+    words = re.split(r"[-_ ]", gpu_type.lower())  # a100, nvidia_a100-sxm4-80gb, a100_3g.20gb
+    models = [name for name in map(_model, GPU_TYPES) if name in words]
+    return _CONTEXT_MIB.get(models[0], USUAL_CONTEXT_MIB) if models else None
+
+
+def _model(name: str) -> str:
+    return name.partition("-")[0]
 
 
 def shards_of(total_mib: int, shard_mib: int, margin_mib: int) -> int:

@@ -7,7 +7,7 @@ models also in an epoch's last one: estimate/rebuild makes the steps, estimate/r
 
 import re
 from dataclasses import dataclass, replace
-from statistics import median_low
+from operator import itemgetter
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
@@ -21,7 +21,7 @@ from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.parallel import replicated
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.estimate.replay.training import lasting, training
+from slurm_coloc.estimate.replay.training import Loop, accumulating, lasting, parts_of, training
 from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
 from slurm_coloc.estimate.tokens import (
     not_one_size,
@@ -57,6 +57,13 @@ PRECISION = {"fp32": Precision(4, 4, 0), "amp": Precision(2, 4, 2), "bf16": Prec
 #: (drop_last=False), and no summary tells the number of samples. All sizes are equally likely:
 #: these are the quartiles.
 RESTS = (0.25, 0.5, 0.75)
+#: what the user is told of the texts whose margins are wide, whatever is in them
+WIDE = {
+    Tier.CUT: ("wider margin: rows below the depth limit are not shown (torchinfo: depth=20)",),
+    **dict.fromkeys(
+        (Tier.FLAT, Tier.FLAT_TOKENS), ("wider margin: torchsummary shows no tree, torchinfo does",)
+    ),
+}
 #: rows of a text whose step is replayed at each of these; no MLP that trains has more
 MOST_ROWS = 2_000
 
@@ -89,20 +96,22 @@ class Text:
         share = f"the rebuilt step leads to {step.reached:.0%} of what is trained"
         if step.reached < REACHED[0]:
             return Estimate(reason=f"{share}: record it with coloc summarize", notes=notes)
-        memory = _memory_mib(step, shaped, options, stack, eager, rows)
+        memory, loop = _memory_mib(step, shaped, options, stack, eager, rows)
         unknown = doubts(shaped)
         if unknown:
             notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
         if step.reached < REACHED[1]:
             notes += (f"wider margin: {share}",)
         tier = _tier(shaped, rows, bool(unknown) or step.reached < REACHED[1])
-        upper = upper_mib(memory, stack.context_mib, tier, options.level)
+        notes += WIDE.get(tier, ())
+        upper = upper_mib(memory, stack.context_mib, tier, options.level) + stack.spare_mib
         if not eager and _may_be_eager(shaped):
             # The class does not say whether scores are stored: the bound takes them in.
             stored = step_of(shaped, options, _part(options), True, rows)
-            worst = _memory_mib(stored, shaped, options, stack, True, rows)
-            upper = max(upper, int(worst * 1.02))
-        return Estimate(memory, upper, notes=notes)
+            worst, _ = _memory_mib(stored, shaped, options, stack, True, rows)
+            upper = max(upper, int(worst * 1.02) + stack.spare_mib)
+        parts = parts_of(loop, memory, stack.context_mib) if options.by_part else {}
+        return Estimate(memory, upper, notes=notes, parts=parts)
 
 
 def _lost(summary: Summary, rows: ResolvedBlocks) -> bool:
@@ -147,18 +156,19 @@ def _memory_mib(
     stack: Stack,
     eager: bool,
     rows: ResolvedBlocks,
-) -> int:
-    """MiB of the fullest GPU of the process; in the middle of RESTS where modules are plain."""
+) -> tuple[int, Loop]:
+    """MiB of the fullest GPU of the process, and its training; in the middle of RESTS where modules
+    are plain."""
     part = _part(options)
     plain = _plain(summary)
     # Nothing is beyond the replay where modules are plain: measured MLPs are exact.
     model = None if plain else lasting(step, options.optimizer)
     several = plain and len(summary.layers) <= MOST_ROWS
     sizes = {int(part * share) for share in RESTS} - {0} if several else set()
-    peaks = []
+    peaks: list[tuple[int, Loop]] = []
     for size in sorted(sizes) or [0]:
         rest = step_of(summary, options, size, eager, rows) if size else None
-        events = training(
+        loop = training(
             step,
             options.optimizer,
             stack.workspace,
@@ -167,8 +177,8 @@ def _memory_mib(
             ahead=not plain,
             rest=rest,
         )
-        peaks.append(stack.peak_mib(events, model))
-    return median_low(peaks)
+        peaks.append((stack.peak_mib(loop.sizes, model), loop))
+    return sorted(peaks, key=itemgetter(0))[(len(peaks) - 1) // 2]
 
 
 def _part(options: TrainingOptions) -> int:
@@ -211,7 +221,7 @@ def step_of(
     step = replace(step, constants=(*step.constants, *more))
     if options.gpus > 1:
         step = replicated(step, options.gpus, not computes_loss(summary))
-    return step
+    return accumulating(step) if options.accumulate else step
 
 
 def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, tuple[str, ...]]:

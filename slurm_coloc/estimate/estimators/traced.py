@@ -9,16 +9,13 @@ tensors autograd keeps, in which order they come and go.
 95 % within 5 %, 99.6 % within 10 %. The bound is replay/margin's.
 """
 
-from dataclasses import replace
-
 from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.rebuild.tied import computes_loss
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.parallel import replicated
-from slurm_coloc.estimate.replay.recording import Event, Recording
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.estimate.replay.training import lasting, training
+from slurm_coloc.estimate.replay.training import accumulating, lasting, parts_of, training
 from slurm_coloc.estimate.summary import Summary
 
 #: events of a loop that are replayed at most: some seconds
@@ -42,10 +39,10 @@ class Recorded:
         step = recording.at(-(-batch // options.gpus))
         if options.gpus > 1:
             step = replicated(step, options.gpus, not computes_loss(summary))
-        if recording.accumulate > 1:
+        if recording.accumulate > 1 or options.accumulate:
             step = accumulating(step)
         plain = recording.family == "mlp"  # as in text: measured MLPs are exact
-        events = training(
+        loop = training(
             step,
             options.optimizer,
             stack.workspace,
@@ -53,11 +50,13 @@ class Recorded:
             ranks=options.ranks,
             ahead=not plain,
         )
-        if len(events) > MAX_EVENTS:
+        if len(loop.sizes) > MAX_EVENTS:
             return Estimate(reason="the recorded step is too long to be replayed")
-        memory = stack.peak_mib(events, None if plain else lasting(step, options.optimizer))
+        memory = stack.peak_mib(loop.sizes, None if plain else lasting(step, options.optimizer))
         upper = upper_mib(memory, stack.context_mib, Tier.RECORDED, options.level)
-        return Estimate(memory, upper, notes=_notes(recording))
+        upper += stack.spare_mib
+        parts = parts_of(loop, memory, stack.context_mib) if options.by_part else {}
+        return Estimate(memory, upper, notes=_notes(recording), parts=parts)
 
 
 def unfit(recording: Traced | None, options: TrainingOptions) -> str:
@@ -81,26 +80,6 @@ def _notes(recording: Traced) -> tuple[str, ...]:
     if recording.accumulate > 1:
         return (f"gradients are accumulated over {recording.accumulate} batches",)
     return ()
-
-
-def accumulating(step: Recording) -> Recording:
-    """A step that finds the gradients of the step before: each new one is added to the old one in
-    place and goes at once."""
-    events: list[Event] = []
-    sizes: list[int] = []
-    count = 0
-    for event in step.events:
-        if isinstance(event, int) and event < 0 and -1 - event in step.gradients:
-            continue  # it went when it was added
-        events.append(event)
-        if isinstance(event, int) and event >= 0:
-            if count in step.gradients:
-                sizes.append(event)
-                events.append(-1 - count)
-            count += 1
-    return replace(
-        step, constants=(*step.constants, *sizes), events=tuple(events), gradients=frozenset()
-    )
 
 
 ESTIMATORS = (Recorded(),)

@@ -7,10 +7,11 @@ peak: it leaves other free blocks behind, into which tensors of the next epoch d
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from slurm_coloc.estimate.replay.parallel import ALONE, Ranks, spread
+from slurm_coloc.estimate.replay.parts import Marks, Part, at_peak, in_mib
 from slurm_coloc.estimate.replay.recording import Event, Numbered, Recording, Scratch
 
 STEPS = 2
@@ -60,11 +61,22 @@ OPTIMIZERS = {
 
 
 class Loop(Numbered):
-    """Steps one after another; a convolution's scratch is a workspace that comes and goes."""
+    """Steps one after another; a convolution's scratch is a workspace that comes and goes.
+    ``marks``: what its allocations are for."""
 
     def __init__(self, workspace: Sizes) -> None:
         super().__init__()
         self._workspace = workspace
+        self.marks = Marks()
+
+    @property
+    def sizes(self) -> list[int]:
+        """The events as allocator.replay takes them: what was scratch has become sizes."""
+        return cast("list[int]", self.events)
+
+    def begin(self, part: Part) -> None:
+        """What comes next is for ``part``."""
+        self.marks.begin(self.count, part)
 
     def play(
         self,
@@ -83,7 +95,7 @@ class Loop(Numbered):
             if isinstance(event, int):
                 if event >= 0:
                     if len(where) == before:
-                        self.new(kept)
+                        self.marks.scratch.append(self.new(kept))
                     out.append(event)
                     where.append(self.count)
                     self.count += 1
@@ -96,6 +108,7 @@ class Loop(Numbered):
                         out.append(-1 - held)
                         where[-1 - event] = None
             elif size := self._workspace(event):
+                self.marks.scratch.append(self.count)
                 self.free(self.new(size))
         return where
 
@@ -123,8 +136,8 @@ def training(
     ranks: Ranks = ALONE,
     ahead: bool = True,
     rest: Recording | None = None,
-) -> list[int]:
-    """Events of a process that trains, without scratch: see allocator.replay. ``blas``: see Stack;
+) -> Loop:
+    """A process that trains, ``sizes`` for allocator.replay. ``blas``: see Stack;
     the forward's thread and autograd's own take one each, which none of them gives back. ``ranks``:
     of how many processes this is one. ``ahead``: a batch comes to the GPU before the last one goes,
     as image pipelines fetch them; a plain loop over a DataLoader lets go of the last one first.
@@ -137,15 +150,20 @@ def training(
         rest = spread(rest, ranks)
         epoch = [*epoch, (rest, rest.loss), *epoch]
     loop = Loop(workspace)
-    for size in (*step.parameters, *step.constants):
+    loop.begin(Part.WEIGHTS)
+    for size in step.parameters:
+        loop.new(size)
+    loop.begin(Part.KEPT)
+    for size in step.constants:
         loop.new(size)
     if blas:
-        loop.new(blas)
+        loop.marks.scratch.append(loop.new(blas))
     backward = min(step.gradients, default=-1) if blas else -1
     batch: list[int] = []
     left: list[int] = []
     gradients: list[int] = []
     for number, (one, last) in enumerate(epoch):
+        loop.begin(Part.ACTIVATIONS)
         fresh = [loop.new(size) for size in one.inputs] if ahead else []
         for index in batch:
             loop.free(index)
@@ -154,11 +172,14 @@ def training(
             loop.free(index)
         where = loop.play(one.events, -1 if number else backward, blas, last, left)
         gradients = [at for i, at in enumerate(where) if at is not None and i in one.gradients]
+        loop.marks.gradients += gradients
         left = [at for i, at in enumerate(where) if at is not None and i not in one.gradients]
         if number == 0:
+            loop.begin(Part.STATES)
             for size in stepped:
                 for share in rule.state:
                     loop.new(int(size * share))
+        loop.begin(Part.STEP)
         for index in [loop.new(size) for size in stepped * rule.copies]:
             loop.free(index)
         for size in stepped if rule.alone else ():
@@ -166,7 +187,32 @@ def training(
                 loop.free(index)
         if rule.in_turn:
             loop.step_in_turn(stepped)
-    return cast("list[int]", loop.events)  # what was scratch has become sizes
+    return loop
+
+
+def accumulating(step: Recording) -> Recording:
+    """A step that finds the gradients of the step before: each new one is added to the old one in
+    place and goes at once."""
+    events: list[Event] = []
+    sizes: list[int] = []
+    count = 0
+    for event in step.events:
+        if isinstance(event, int) and event < 0 and -1 - event in step.gradients:
+            continue  # it went when it was added
+        events.append(event)
+        if isinstance(event, int) and event >= 0:
+            if count in step.gradients:
+                sizes.append(event)
+                events.append(-1 - count)
+            count += 1
+    return replace(
+        step, constants=(*step.constants, *sizes), events=tuple(events), gradients=frozenset()
+    )
+
+
+def parts_of(loop: Loop, memory_mib: int, context_mib: int) -> dict[str, int]:
+    """MiB of an estimate of ``memory_mib`` by what they are for: see parts."""
+    return in_mib(at_peak(loop.sizes, loop.marks), memory_mib, context_mib)
 
 
 def lasting(step: Recording, optimizer: str) -> int:

@@ -2,7 +2,8 @@
 """Calibrations: a file a GPU type, <stacks_dir>/<type>.toml, that `coloc calibrate` writes.
 
 What a process takes beside its tensors depends on card, driver and libraries: 544 to 1900 MiB were
-seen. A type without a file has the configuration's ``estimate.context_mib``.
+seen. A type without a file has what is typical for its card in the estimate, and the configuration's
+``estimate.context_mib`` in the bound.
 """
 
 import re
@@ -15,6 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.config import EstimateConfig
+from slurm_coloc.core.gpu.cards import typical_context_mib
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.activity.cards import name_of
 from slurm_coloc.estimate.replay.stack import Stack
@@ -103,8 +105,20 @@ class Stacks:
         return self.by_type.get(self.name_of(gpu_type))
 
     def of(self, gpu_type: str) -> Stack:
-        """The stack of one type."""
-        return replace(self.named(self.name_of(gpu_type)), card=gpu_type)
+        """The stack of one type: as calibrated, else with the context that is typical for it, and
+        the configured one in the bound."""
+        spare = self.spare_mib(gpu_type)
+        stack = self.named(self.name_of(gpu_type))
+        context = stack.context_mib - spare
+        return replace(stack, context_mib=context, spare_mib=spare, card=gpu_type)
+
+    def spare_mib(self, gpu_type: str) -> int:
+        """MiB that the configured context has above what is typical for a GPU type; 0 where it was
+        calibrated, or is not known."""
+        typical = typical_context_mib(gpu_type)
+        if typical is None or self.name_of(gpu_type):
+            return 0
+        return max(0, self.default.context_mib - typical)
 
     def named(self, name: str) -> Stack:
         """The stack of a calibration, "" for none, for no certain card."""
@@ -119,7 +133,11 @@ class Stacks:
                 found.append(Choice(self.name_of(gpu_type), gpu_type))
             else:
                 found += [Choice(name, name) for name in self.by_type] or [Choice()]
-        return max(found, key=lambda one: self.named(one.stack).context_mib, default=Choice())
+        return max(found, key=self._context, default=Choice())
+
+    def _context(self, one: Choice) -> tuple[int, int]:
+        """By what the bound has, then by what is typical."""
+        return self.named(one.stack).context_mib, -self.spare_mib(one.gpu_type)
 
 
 def read_calibration(path: Path) -> Calibration:

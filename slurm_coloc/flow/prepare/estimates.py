@@ -34,7 +34,7 @@ COSTLY_USER_S = 600.0
 WALL = 10
 #: MiB of address space that onnxruntime and numpy take, where a network is to run
 NETWORK_MIB = 2048
-GIVEN = ("batch_size", "seq_len", "optimizer", "precision", "alloc_conf", "input")
+GIVEN = ("batch_size", "seq_len", "optimizer", "precision", "alloc_conf", "input", "training")
 
 
 class Options(Protocol):
@@ -52,6 +52,8 @@ class Options(Protocol):
     def alloc_conf(self) -> str | None: ...
     @property
     def input(self) -> str | None: ...
+    @property
+    def training(self) -> str | None: ...
 
 
 def limits_of(config: EstimateConfig) -> Limits:

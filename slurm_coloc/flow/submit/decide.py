@@ -12,9 +12,17 @@ import structlog
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide.decide import decide
-from slurm_coloc.core.decide.decision import Action, Decision, Question, Reason, Rules, Sizing
+from slurm_coloc.core.decide.decision import (
+    BY_USER,
+    Action,
+    Decision,
+    Question,
+    Reason,
+    Rules,
+    Sizing,
+)
 from slurm_coloc.core.decide.learned import HISTORY
-from slurm_coloc.core.decide.prepared import Estimated
+from slurm_coloc.core.decide.prepared import Estimated, typical, with_memory
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
@@ -98,6 +106,10 @@ class Decider:
         estimated, by = self._lookup.of(job)
         estimated = replace(estimated, features=estimated.features | {"given": job.coloc.given})
         estimated, note = self._learning.corrected(job, estimated)
+        if note is None or not note.why:  # what was measured has the context that it had
+            estimated = typical(estimated)
+        if job.coloc.memory_mib is not None:
+            estimated = with_memory(estimated, job.coloc.memory_mib)
         decision = self._decide(job, estimated, limits)
         if note and note.why and decision.reason is Reason.FILLS_GPU:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")
@@ -242,7 +254,9 @@ def _text(decision: Decision, estimated: Estimated) -> str:
     found = estimated.estimate
     assert found is not None  # a job is collocated only with an estimate
     figures = f"at most {found.upper_mib} MiB expected"
-    if found.name != HISTORY:
+    if found.name == BY_USER:
+        figures = f"{found.upper_mib} MiB, as --coloc-memory says"
+    elif found.name != HISTORY:
         figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
     more = f"; {estimated.detail}" if estimated.detail else ""
     if decision.slice_mib:

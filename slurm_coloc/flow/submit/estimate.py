@@ -2,6 +2,7 @@
 """The estimate for a submission: looked up, never made. slurmctld waits for it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from slurm_coloc.config import EstimateConfig
@@ -35,6 +36,7 @@ def given_of(options: ColocOptions) -> Given:
         options.precision,
         options.alloc_conf,
         options.input,
+        options.training,
     )
 
 
@@ -67,7 +69,8 @@ class Lookup:
             return Found(Estimated(None, Reason.NOT_PREPARED, late), "none")
         chosen = self._stacks.choose(job.gpu_types)
         # Processes of one job are taken for one training by DDP, which needs more than each alone.
-        return Found(made.of(chosen.stack, chosen.card, job.request.demand.processes), by)
+        found = made.of(chosen.stack, chosen.card, job.request.demand.processes)
+        return Found(replace(found, spare_mib=self._stacks.spare_mib(chosen.gpu_type)), by)
 
     def _made(self, ticket: str | None, uid: int, key: Key) -> tuple[Prepared | None, str]:
         if ticket is not None and (made := self._texts.take(ticket, uid, key)) is not None:
@@ -83,7 +86,13 @@ class Lookup:
             return Estimated(None, Reason.NO_ESTIMATE, "--coloc=auto needs estimate.history")
         key = "/".join(
             str(one or "")
-            for one in (options.seq_len, options.optimizer, options.precision, options.alloc_conf)
+            for one in (
+                options.seq_len,
+                options.optimizer,
+                options.precision,
+                options.alloc_conf,
+                *filter(None, [options.training]),
+            )
         )
         batch = options.batch_size or 0
         return Estimated(

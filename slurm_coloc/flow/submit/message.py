@@ -14,7 +14,7 @@ from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.slurm.cluster import ClusterShape, shared_gpus, wanted_partitions
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.estimate.packed import MAX_PACKED
-from slurm_coloc.estimate.request import SHAPE
+from slurm_coloc.estimate.request import SHAPE, TRAINING_FORM
 
 MAX_SCRIPT = 65536  # characters of a batch script; the hook sends no longer one
 NO_SHAPE = ClusterShape("", ())
@@ -36,6 +36,7 @@ class ColocOptions(BaseModel):
     batch_size: Small | None = None
     seq_len: Small | None = None
     input: Annotated[str, Field(pattern=SHAPE)] | None = None
+    training: Annotated[str, Field(pattern=TRAINING_FORM)] | None = None
     optimizer: Optimizer | None = None
     precision: Literal["fp32", "amp", "bf16"] | None = None
     alloc_conf: Annotated[str, Field(max_length=512)] | None = None  # PYTORCH_CUDA_ALLOC_CONF
@@ -43,6 +44,7 @@ class ColocOptions(BaseModel):
     script: Annotated[str, Field(max_length=MAX_SCRIPT)] | None = None
     arguments: tuple[Annotated[str, Field(max_length=MAX_SCRIPT)], ...] = Field((), max_length=4096)
     policy: Annotated[str, Field(max_length=32)] = "collocate"
+    memory_mib: Annotated[int, Field(ge=1, le=2**24)] | None = None  # --coloc-memory
     kind: Literal["batch", "salloc", "srun"] = "batch"
     slot: Annotated[int, Field(ge=0, le=366 * 86400)] | None = None  # seconds; 0: none wanted
     max_slowdown: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] | None = None
@@ -50,7 +52,7 @@ class ColocOptions(BaseModel):
     @property
     def given(self) -> list[str]:
         """Training options that the user named; the others are assumed."""
-        names = ("batch_size", "seq_len", "input", "optimizer", "precision")
+        names = ("batch_size", "seq_len", "input", "optimizer", "precision", "training")
         return [name for name in names if getattr(self, name) is not None]
 
 

@@ -21,9 +21,9 @@ def estimated(mib: int, **more: Any) -> Estimated:
 
 PREPARED = Prepared(
     (
-        Variant("", False, estimated(1000), {"a100-40gb": 0.5}),
-        Variant("", True, estimated(1200), {"a100-40gb": 0.4}),
-        Variant("h100", False, estimated(900)),
+        Variant("", 1, estimated(1000), {"a100-40gb": 0.5}),
+        Variant("", 2, estimated(1200), {"a100-40gb": 0.4}),
+        Variant("h100", 1, estimated(900)),
     )
 )
 
@@ -42,7 +42,7 @@ def test_the_variant_of_the_job() -> None:
 
 
 def test_without_a_key_several_processes_have_none() -> None:
-    array = Prepared((Variant("", True, estimated(1, key="")),))
+    array = Prepared((Variant("", 2, estimated(1, key="")),))
     assert array.of("", "", 2).key == ""
 
 

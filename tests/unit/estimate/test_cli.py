@@ -49,14 +49,16 @@ def check_answer(answer: dict[str, Any]) -> None:
         assert set(item) == {"name", "version", "memory_mib", "upper_mib", "seconds"}
         assert isinstance(item["seconds"], float)
     chosen = answer["chosen"]
-    assert set(chosen) == {
+    parts = chosen.get("parts", {})
+    assert not parts or sum(parts.values()) == chosen["memory_mib"]
+    assert set(chosen) - {"parts"} == {
         "name", "memory_mib", "upper_mib", "smact", "smact_low", "smact_high", "dram", "shards",
         "reason",
     }  # fmt: skip
     assert chosen["name"] in {item["name"] for item in answer["estimates"]}
     assert chosen["reason"]
-    if chosen["memory_mib"] is None:
-        assert chosen["shards"] is None and chosen["reason"].startswith("whole GPU")
+    if chosen["shards"] is None:
+        assert chosen["reason"].startswith("whole GPU")
     else:
         assert isinstance(chosen["memory_mib"], int)
         per_gpu = int(chosen["reason"].split(" of ")[1].split()[0])
@@ -81,14 +83,14 @@ def test_all_estimators(coloc: Call) -> None:
     assert json.loads(out)["chosen"]["name"] == "horus"
 
 
-def test_whole_gpu_has_no_figure(coloc: Call) -> None:
+def test_a_whole_gpu_has_its_figure_all_the_same(coloc: Call) -> None:
     for arguments in (["--batch-size", "4096"], ["--batch-size", "128", "--gpu", "t4-16gb"]):
         code, out, _ = coloc(RESNET, "--json", *arguments)
         answer = json.loads(out)
         check_answer(answer)
         assert code == 0
-        assert answer["chosen"]["memory_mib"] is None
-        assert answer["estimates"][0]["memory_mib"] > 0
+        assert answer["chosen"]["shards"] is None
+        assert answer["chosen"]["memory_mib"] == answer["estimates"][0]["memory_mib"] > 0
 
 
 def test_without_batch_a_whole_gpu(coloc: Call) -> None:
@@ -172,7 +174,8 @@ def test_calibration_allocator_processes_and_a_slice(
         return chosen
 
     plain, mine = told(), told("--gpu", "mine")
-    assert plain["memory_mib"] - mine["memory_mib"] == 1400
+    assert plain["memory_mib"] - mine["memory_mib"] == 1235  # the A100's typical context is 1735
+    assert plain["upper_mib"] - mine["upper_mib"] == 1400  # its bound has the configured one
     assert "of 19 shards of one mine" in mine["reason"]
     assert told("--alloc-conf", "expandable_segments:True")["memory_mib"] < plain["memory_mib"]
     assert told("--world-size", "2")["memory_mib"] > plain["memory_mib"]
@@ -182,6 +185,72 @@ def test_calibration_allocator_processes_and_a_slice(
     (folder / "mine.toml").write_text('context_mib = "much"\n')
     code, _, err = coloc(RESNET)
     assert code == 3 and "mine.toml" in err and "context_mib" in err
+
+
+def test_a_card_s_memory_bounds_what_is_kept(coloc: Call) -> None:
+    """What fits only because the allocator gives back what it keeps, and what does not fit."""
+
+    def told(batch: int, *arguments: str) -> dict[str, Any]:
+        code, out, err = coloc(RESNET, "--json", "--batch-size", str(batch), *arguments)
+        assert code == 0, err
+        chosen: dict[str, Any] = json.loads(out)["chosen"]
+        return chosen
+
+    for batch in range(8, 200, 8):
+        alone, there = told(batch, "--gpu", "h100-80gb"), told(batch, "--gpu", "rtx3060-12gb")
+        assert there["memory_mib"] <= alone["memory_mib"]  # both have the same typical context
+        if there["memory_mib"] > 12288:
+            assert "does not fit in the 12288 MiB of one rtx3060-12gb" in there["reason"]
+            assert there["memory_mib"] == alone["memory_mib"] and there["shards"] is None
+            break
+    else:
+        pytest.fail("ResNet-50 with 199 images fits 12 GiB")
+
+
+def test_which_gpus_it_fits(coloc: Call) -> None:
+    code, out, err = coloc(RESNET, "--fit", "--json", "--batch-size", "64")
+    assert code == 0, err
+    found = {one["gpu"]: one for one in json.loads(out)["fit"]}
+    assert found["t4-16gb"]["fits"] == "yes" and found["a100-40gb 1g.5gb"]["fits"] == "no"
+    sizes = [(one["mib"], one["largest_batch"]) for one in found.values() if one["gpu"][0] == "h"]
+    assert sizes == sorted(sizes) and len(sizes) > 6
+    largest = found["a100-80gb"]["largest_batch"]
+    uppers = []
+    for batch in (largest, largest + 1):
+        _, out, _ = coloc(RESNET, "--json", "--gpu", "a100-80gb", "--batch-size", str(batch))
+        uppers.append(json.loads(out)["estimates"][0]["upper_mib"])
+    assert uppers[0] <= found["a100-80gb"]["mib"] < uppers[1]
+    code, out, _ = coloc(RESNET, "--fit", "--gpu", "a100-40gb")
+    assert code == 0 and "a100-40gb 3g.20gb" in out and "t4" not in out
+
+
+def test_a_line_for_each_batch_size(coloc: Call) -> None:
+    code, out, err = coloc(RESNET, "--batch-sizes", "8,64,4096", "--json")
+    assert code == 0, err
+    sweep = json.loads(out)["sweep"]
+    assert [one["batch_size"] for one in sweep] == [8, 64, 4096]
+    assert [one["shards"] is None for one in sweep] == [False, False, True]
+    _, out, _ = coloc(RESNET, "--batch-size", "64", "--json")
+    alone = json.loads(out)["chosen"]
+    assert sweep[1]["upper_mib"] == alone["upper_mib"]
+    code, out, _ = coloc(RESNET, "--batch-sizes", "8,64,4096")
+    assert code == 0 and "whole GPU" in out.splitlines()[-1]
+
+
+def test_what_the_memory_is_for(coloc: Call) -> None:
+    _, out, _ = coloc(RESNET, "--batch-size", "64", "--optimizer", "adam", "--json")
+    chosen = json.loads(out)["chosen"]
+    parts = chosen["parts"]
+    assert sum(parts.values()) == chosen["memory_mib"]
+    weights = 25_557_032 * 4 / 2**20
+    assert parts["context"] == 1735
+    assert abs(parts["weights"] - weights) < 1 and abs(parts["optimizer states"] - 2 * weights) < 1
+    assert parts["activations"] > chosen["memory_mib"] / 2
+    code, out, _ = coloc(RESNET, "--batch-size", "64")
+    assert code == 0
+    bar = next(line for line in out.splitlines() if line.startswith("cccc"))
+    assert len(bar) == 76 and set(bar) <= set("cWkSGAswr")
+    assert all(len(line) <= 80 for line in out.splitlines() if line.startswith(("c ", "A ")))
 
 
 def test_standard_input(coloc: Call) -> None:
@@ -245,6 +314,11 @@ def test_a_file_without_permission_exits_7(coloc: Call, tmp_path: Path) -> None:
         [RESNET, "--no-such-option"],
         ["--jsonl", "/no/such/file"],
         ["--jsonl", "/"],
+        ["--jsonl", "-", "--fit"],
+        ["--jsonl", "-", "--batch-sizes", "8"],
+        [RESNET, "--batch-sizes", "8,"],
+        [RESNET, "--batch-sizes", "0"],
+        [RESNET, "--batch-sizes", ",".join(["8"] * 65)],
     ],
 )
 def test_usage_exits_2(coloc: Call, arguments: list[str]) -> None:

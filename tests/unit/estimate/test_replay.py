@@ -233,13 +233,13 @@ STEP = Recording(
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_loop_frees_nothing_twice(optimizer: str) -> None:
-    found = replay(training(STEP, optimizer, Stack(0).workspace))
+    found = replay(training(STEP, optimizer, Stack(0).workspace).sizes)
     assert found.allocated >= 16 * MIB
 
 
 def test_state_and_copies_of_an_optimizer() -> None:
     def peak(optimizer: str) -> int:
-        return replay(training(STEP, optimizer, Stack(0).workspace)).allocated
+        return replay(training(STEP, optimizer, Stack(0).workspace).sizes).allocated
 
     assert peak("sgd-momentum") - peak("sgd") == 8 * MIB
     assert peak("adam") - peak("sgd-momentum") >= 8 * MIB
@@ -258,7 +258,7 @@ def test_parameters_gradients_states_and_what_the_step_makes(optimizer: str, cop
     """In sizes of the model; Adagrad has gradients and roots at once."""
     sizes = (10 * MIB, 20 * MIB)
     step = Recording(sizes, (), (), sizes, frozenset(range(2)))
-    found = replay(training(step, optimizer, Stack(0).workspace)).allocated
+    found = replay(training(step, optimizer, Stack(0).workspace).sizes).allocated
     assert found == copies * 30 * MIB
 
 
@@ -266,7 +266,7 @@ def test_adafactor_makes_two_of_its_largest_parameter() -> None:
     sizes = (10 * MIB, 40 * MIB, 20 * MIB)
     step = Recording(sizes, (), (), sizes, frozenset(range(3)))
     alone, plain = (
-        replay(training(step, name, Stack(0).workspace)).allocated for name in ("adafactor", "sgd")
+        replay(training(step, name, Stack(0).workspace).sizes).allocated for name in ("adafactor", "sgd")
     )
     assert alone - plain == pytest.approx(80 * MIB, abs=2 * MIB)
 
@@ -277,7 +277,7 @@ def test_implementations_of_adamw() -> None:
     step = Recording(sizes, (), (), sizes, frozenset(range(4)))
 
     def peak(optimizer: str) -> int:
-        return replay(training(step, optimizer, Stack(0).workspace)).allocated
+        return replay(training(step, optimizer, Stack(0).workspace).sizes).allocated
 
     assert peak("adamw-fused") == 4 * 60 * MIB
     assert peak("adamw") - peak("adamw-fused") == 60 * MIB
@@ -289,10 +289,10 @@ def test_the_output_goes_when_the_next_is_there() -> None:
     """Output of 8 MiB and loss live on; the backward of 32 MiB does not meet two outputs."""
     step = Recording((), (), (), (8 * MIB, 512, 32 * MIB, -3), frozenset())
     assert step.left == [0, 1]
-    assert replay(training(step, "sgd", Stack(0).workspace)).allocated == 40 * MIB + 512
+    assert replay(training(step, "sgd", Stack(0).workspace).sizes).allocated == 40 * MIB + 512
     # The next output and loss are made while the last ones are held.
     step = Recording((), (), (), (8 * MIB, 512, MIB, -3), frozenset())
-    assert replay(training(step, "sgd", Stack(0).workspace)).allocated == 16 * MIB + 2 * 512
+    assert replay(training(step, "sgd", Stack(0).workspace).sizes).allocated == 16 * MIB + 2 * 512
 
 
 def test_every_optimizer_has_a_rule() -> None:
@@ -302,7 +302,7 @@ def test_every_optimizer_has_a_rule() -> None:
 def test_a_workspace_lives_while_its_convolution_runs() -> None:
     work = Scratch(Work.FORWARD, 8 * MIB, 8 * MIB, MIB, 9, 1, 64)
     step = Recording((), (), (), (work, 8 * MIB, -1), frozenset())
-    events = training(step, "sgd", lambda given: given.read * 3)
+    events = training(step, "sgd", lambda given: given.read * 3).sizes
     assert events[:2] == [24 * MIB, -1]
     assert replay(events).allocated == 24 * MIB
 
@@ -332,8 +332,8 @@ def test_narrow_convolutions_take_no_workspace() -> None:
 def test_workspaces_of_cublas_are_kept() -> None:
     """One before the first batch, one before the first gradient of a weight: not in later steps."""
     blas = 8 * MIB + 2**17
-    bare = training(STEP, "sgd", Stack(0).workspace)
-    events = training(STEP, "sgd", Stack(0).workspace, blas=blas)
+    bare = training(STEP, "sgd", Stack(0).workspace).sizes
+    events = training(STEP, "sgd", Stack(0).workspace, blas=blas).sizes
     assert events.count(blas) == 2 and len(events) == len(bare) + 2
     assert events.index(blas) == len(STEP.parameters) + len(STEP.constants)
     assert events[events.index(blas) + 4] == blas  # after the batch and two activations
@@ -352,7 +352,7 @@ def test_margins_rise_with_the_level_and_their_99_percent_is_the_tiers_own() -> 
 def test_a_plain_loop_lets_the_last_batch_go_first() -> None:
     batch = STEP.inputs[0]
     for ahead in (True, False):
-        events = training(STEP, "sgd", Stack(0).workspace, ahead=ahead)
+        events = training(STEP, "sgd", Stack(0).workspace, ahead=ahead).sizes
         first, second = (at for at, event in enumerate(events) if event == batch)
         number = sum(event >= 0 for event in events[:first])
         gone = events.index(-1 - number)
@@ -361,14 +361,14 @@ def test_a_plain_loop_lets_the_last_batch_go_first() -> None:
 
 def test_a_smaller_last_batch_is_played_between_two_epochs() -> None:
     rest = replace(STEP, inputs=(MIB,), events=(4 * MIB, 8 * MIB, *STEP.events[2:]))
-    events = training(STEP, "sgd", Stack(0).workspace, ahead=False, rest=rest)
+    events = training(STEP, "sgd", Stack(0).workspace, ahead=False, rest=rest).sizes
     assert [event for event in events if event in {2 * MIB, MIB}] == [
         *[2 * MIB] * 2, MIB, *[2 * MIB] * 2,
     ]  # fmt: skip
     frees = [event for event in events if event < 0]
     assert len(frees) == len(set(frees))
     # As many tensors as without it, which may not fit into what it leaves.
-    plain = training(STEP, "sgd", Stack(0).workspace, ahead=False)
+    plain = training(STEP, "sgd", Stack(0).workspace, ahead=False).sizes
     assert replay(events).allocated == replay(plain).allocated
     assert replay(events).reserved >= replay(plain).reserved
 

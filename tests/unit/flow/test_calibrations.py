@@ -40,6 +40,28 @@ def test_without_files_the_configuration_counts(tmp_path: Path) -> None:
     assert chosen(found) == chosen(found, None) == Stack(1234)
 
 
+@pytest.mark.parametrize(
+    ("gpu_type", "context"),
+    [
+        ("a100-40gb", 1735),
+        ("nvidia_a100-sxm4-80gb", 1735),
+        ("a100_3g.20gb", 1735),
+        ("h100", 760),
+        ("rtx3060-12gb", 760),
+        ("voodoo2", 1900),
+        ("", 1900),
+    ],
+)
+def test_a_typical_context_in_the_estimate_and_the_configured_one_in_the_bound(
+    tmp_path: Path, gpu_type: str, context: int
+) -> None:
+    found = stacks(tmp_path, v100="context_mib = 700\n")
+    stack = found.of(gpu_type)
+    assert (stack.context_mib, stack.context_mib + stack.spare_mib) == (context, 1900)
+    assert found.of("v100").spare_mib == 0
+    assert found.choose(["h100", "a100"]).gpu_type == "a100"
+
+
 def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
     found = stacks(tmp_path, a100_40gb=A100, h100=H100)
     assert (
@@ -48,7 +70,7 @@ def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
         == Stack(500, weight=1.2, card="a100")
     )
     assert found.of("h100").context_mib == 700
-    assert found.of("v100") == Stack(1900, card="v100")
+    assert found.of("v100") == Stack(760, card="v100", spare_mib=1140)
 
 
 def test_of_several_types_the_largest_context(tmp_path: Path) -> None:

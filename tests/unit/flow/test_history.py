@@ -214,6 +214,48 @@ def taken(*memory_mib: int) -> dict[str, object]:
     }  # fmt: skip
 
 
+def test_memory_that_the_user_names(desk: Desk) -> None:
+    """In place of the estimate, of none, and of what history says; a run is remembered all the same,
+    and an out-of-memory keeps out of such a share."""
+    plain, _ = desk.submit()
+    assert plain.upper_mib is not None
+    less, line = desk.submit(memory_mib=100)
+    assert (less.action, less.shards, less.upper_mib, less.estimator) == ("collocate", 5, 100, "user")
+    assert "(100 MiB, as --coloc-memory says; without it" in line
+    assert f"{plain.upper_mib} MiB would be reserved (text)" in line
+    more, line = desk.submit(memory_mib=20_000)
+    assert (more.shards, "without it" in line) == (20, False)
+    assert desk.submit(memory_mib=39_500)[0].reason == "fills-gpu"
+    desk.run(more, 9_000)
+    learned, line = desk.submit()
+    assert learned.memory_mib == 9_000
+    assert desk.submit(memory_mib=20_000)[0].shards == 20
+    failed = desk.submit(uid=1001, memory_mib=6_000)[0]
+    desk.run(failed, 6_000, Outcome.OOM_GPU)
+    assert desk.submit(uid=1001, memory_mib=6_000)[0].reason == "history-oom"
+    assert desk.submit(uid=1001, memory_mib=12_000)[0].shards == 12
+
+
+def test_memory_without_a_model(desk: Desk) -> None:
+    auto = {"summary": None, "auto": True, "batch_size": None, "script": SCRIPT}
+    assert desk.submit(**auto)[0].reason == "first-run"
+    named, line = desk.submit(**auto, memory_mib=10_240)
+    assert (named.action, named.shards) == ("collocate", 10)
+    assert "10 of 39 shards reserved (10240 MiB, as --coloc-memory says)" in line
+    desk.run(named, 3_000)
+    assert desk.submit(**auto)[0].memory_mib == 3_000
+    assert desk.submit(**auto, memory_mib=10_240)[0].shards == 10
+    bare = {"summary": None, "auto": True, "batch_size": None, "kind": "salloc"}
+    assert desk.submit(**bare, memory_mib=10_240)[0].shards == 10
+
+
+def test_memory_beside_a_summary_that_cannot_be_used(desk: Desk) -> None:
+    broken = base64.b64encode(zlib.compress(b"no summary")).decode()
+    named, line = desk.submit(summary=broken, memory_mib=10_240)
+    assert (named.action, named.shards) == ("collocate", 10)
+    assert "the model summary cannot be used" in line
+
+
 def test_a_card_that_a_framework_took_at_once_is_not_learned(desk: Desk) -> None:
     """JAX with its preallocation: what the model needs is not known, and its owner is told."""
     asked: dict[str, object] = {"summary": None, "batch_size": None, "auto": True}

@@ -8,6 +8,7 @@ import signal
 import sys
 import textwrap
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,32 @@ def test_all_gpu_types_that_were_calibrated_have_theirs(tmp_path: Path) -> None:
     found = with_estimates(
         lambda made: made.prepare(ADA, pack(WARM_UP), GIVEN), stacks_dir=tmp_path
     )
-    assert {(one.stack, one.several) for one in found.variants} == {
-        (name, several) for name in ("", "a100", "h100") for several in (False, True)
+    assert {(one.stack, one.processes) for one in found.variants} == {
+        (name, processes) for name in ("", "a100", "h100") for processes in (1, 2)
     }
     uppers = [found.of(name, "", 1).estimate for name in ("a100", "h100", "")]
     assert all(uppers) and uppers == sorted(uppers, key=lambda one: one.upper_mib if one else 0)
+
+
+def test_what_else_a_training_does() -> None:
+    """Gradients that live on, a compiled model, and what is divided among processes."""
+
+    def asked(training: str | None, processes: int = 1) -> tuple[int, int, str]:
+        given = replace(GIVEN, training=training)
+        found = with_estimates(lambda made: made.prepare(ADA, pack(example("vit_small_torchinfo.txt")), given))
+        one = found.of("", "", processes)
+        assert one.estimate is not None, one.detail
+        return one.estimate.memory_mib, one.estimate.upper_mib, one.key
+
+    plain, kept = asked(None), asked("accumulate")
+    assert plain[0] < kept[0] and kept[2] == f"{plain[2]}/accumulate"
+    compiled = asked("compile")
+    assert (compiled[0], compiled[1] > 1.2 * plain[1]) == (plain[0], True)
+    assert asked("fsdp")[0] == plain[0]  # nothing is divided by one
+    divided = [asked("fsdp", processes)[0] for processes in (2, 3, 4, 8, 16)]
+    assert divided[0] == divided[1] > divided[2] > divided[3] == divided[4]
+    assert asked("zero1", 8)[0] > divided[3]
+    assert asked("zero3", 8)[:2] == asked("fsdp", 8)[:2]
 
 
 def test_what_is_wrong_with_a_text_is_told() -> None:
