@@ -175,6 +175,11 @@ gpu-estimates: .venv ## 534 trainings measured on the GPU here, beside all estim
 	@echo 'gpu-estimates: needs the packages of slurm-coloc[gpu-estimates]'
 	$(TORCH) -m estimator.measure $(ARGS)
 
+.PHONY: generated-models
+generated-models: .venv ## 500 models that nobody chose: their texts' estimates beside their recordings' (goes on where it stopped)
+	@echo 'generated-models: needs the packages of slurm-coloc[generated-models] in TORCH=PYTHON; an hour or so a core'
+	$(TORCH) -m estimator.generated build/generated-models $(ARGS)
+
 # As root: daemons and trainings run as another user. A Python with torch: TORCH=/path/to/python.
 .PHONY: test-gpu
 test-gpu: .venv ## MPS, the fence, NVML and sharing on the GPU that is here; on the emulated one elsewhere

@@ -120,8 +120,8 @@ def test_a_busy_gpu_gets_no_other_job(make_lab: Make) -> None:
 
 
 def known_busy(lab: Lab, index: int) -> bool:
-    """Whether a round has seen the GPU above the gate. Figures come every 20 s (agent.beat_s), and a
-    submission is placed by those of the last round."""
+    """Whether a round has seen the GPU above the gate. Figures come every 20 s (agent.beat_s), and
+    a submission is placed by those of the last round."""
     gpus = coloc(lab, "gpus")["gpus"]
     one = next(one for one in gpus if one["index"] == index)
     return (one["smact"] or 0.0) > 0.5 and time.time() - one["at_s"] > 5.0
