@@ -99,7 +99,8 @@ void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kin
 	char *summary = NULL;
 	bool known = false;
 	/* Without a text the job is known by its script, also where its memory is told. */
-	bool automatic = request->file ? strcmp(request->file, COLOC_AUTO) == 0 : request->memory != NULL;
+	bool automatic =
+	    request->file ? strcmp(request->file, COLOC_AUTO) == 0 : request->memory != NULL;
 
 	if (!coloc_options_check(request, error))
 		coloc_fail("%s", error);

@@ -62,8 +62,8 @@ static struct spank_option table[OPT_COUNT] = {
 	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
 	{ "coloc-training", "WORD,...",
-	  "what else it does, for --coloc: accumulate, compile, and one of zero1|zero2|zero3|fsdp", 1,
-	  OPT_TRAINING, store },
+	  "what else it does, for --coloc: accumulate, compile, and one of zero1|zero2|zero3|fsdp",
+	  1, OPT_TRAINING, store },
 	{ "coloc-policy", "collocate|exclusive",
 	  "share a GPU (default with --coloc) or have a whole one", 1, OPT_POLICY, store },
 	{ "coloc-memory", "SIZE",
@@ -81,8 +81,8 @@ static struct spank_option table[OPT_COUNT] = {
 };
 
 static const char *const env_names[OPT_COUNT + 1] = {
-	"coloc",           "coloc_batch_size", "coloc_seq_len", "coloc_input",
-	"coloc_optimizer", "coloc_precision",  "coloc_training", "coloc_policy",
+	"coloc",           "coloc_batch_size", "coloc_seq_len",      "coloc_input",
+	"coloc_optimizer", "coloc_precision",  "coloc_training",     "coloc_policy",
 	"coloc_memory",    "coloc_slot",       "coloc_max_slowdown", NULL,
 };
 
@@ -202,8 +202,8 @@ static bool check_training(const char *value, char *error)
 		size_t len = strcspn(rest, ",");
 		int known = 0;
 
-		while (trainings[known] &&
-		       (strlen(trainings[known]) != len || strncmp(trainings[known], rest, len) != 0))
+		while (trainings[known] && (strlen(trainings[known]) != len ||
+		                            strncmp(trainings[known], rest, len) != 0))
 			known++;
 		stages += known > 1;
 		if (!trainings[known] || stages > 1)
@@ -214,10 +214,11 @@ static bool check_training(const char *value, char *error)
 	}
 	if (!value)
 		return true;
-	snprintf(error, COLOC_ERROR_MAX,
-	         "--coloc-training=%s is not known: give accumulate, compile and one of zero1, zero2, "
-	         "zero3, fsdp, with commas between them",
-	         coloc_printable(value, shown));
+	snprintf(
+	    error, COLOC_ERROR_MAX,
+	    "--coloc-training=%s is not known: give accumulate, compile and one of zero1, zero2, "
+	    "zero3, fsdp, with commas between them",
+	    coloc_printable(value, shown));
 	return false;
 }
 
@@ -271,10 +272,11 @@ static bool check_memory(const char *value, char *error)
 		request.memory_mib = memory_mib;
 		return true;
 	}
-	snprintf(error, COLOC_ERROR_MAX,
-	         "--coloc-memory=%s is no size: give a whole number with K, M, G or T, such as 10G, "
-	         "at most 16T",
-	         coloc_printable(value, shown));
+	snprintf(
+	    error, COLOC_ERROR_MAX,
+	    "--coloc-memory=%s is no size: give a whole number with K, M, G or T, such as 10G, "
+	    "at most 16T",
+	    coloc_printable(value, shown));
 	return false;
 }
 
@@ -326,7 +328,8 @@ bool coloc_options_check(const struct coloc_request *r, char error[COLOC_ERROR_M
 	else
 		snprintf(error, COLOC_ERROR_MAX,
 		         "--coloc-batch-size, --coloc-seq-len, --coloc-input, --coloc-optimizer, "
-		         "--coloc-precision, --coloc-training, --coloc-slot and --coloc-max-slowdown need "
+		         "--coloc-precision, --coloc-training, --coloc-slot and "
+		         "--coloc-max-slowdown need "
 		         "a model: "
 		         "add --coloc=FILE or --coloc-memory=SIZE");
 	return false;

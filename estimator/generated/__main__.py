@@ -70,7 +70,9 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="K/N: this process' share of the making")
     parser.add_argument("--for-s", type=float, default=1e9, help="seconds to make texts at most")
     parser.add_argument("--only-judge", action="store_true")
-    parser.add_argument("--all", action="store_true", help="name every answer that breaks a promise")
+    parser.add_argument(
+        "--all", action="store_true", help="name every answer that breaks a promise"
+    )
     given = parser.parse_args()
     if not given.only_judge:
         first, _, last = given.part.partition("/")

@@ -75,7 +75,9 @@ def _of_timm(seed: int) -> Iterator[Case]:
     names = timm.list_models()
     Random(f"{seed} timm").shuffle(names)
     for name in names:
-        if any(word in name for word in ("_giant", "_huge", "gigantic", "_so400m", "_7b", "_large")):
+        if any(
+            word in name for word in ("_giant", "_huge", "gigantic", "_so400m", "_7b", "_large")
+        ):
             continue
 
         def job(name: str = name) -> Job:

@@ -64,7 +64,9 @@ def judged(cache: Path) -> list[Judged]:
 
 
 def _of_case(case: dict[str, Any], name: str, cache: Path) -> Iterable[Judged]:
-    options = TrainingOptions(case["batch"], optimizer=case["optimizer"], precision=case["precision"])
+    options = TrainingOptions(
+        case["batch"], optimizer=case["optimizer"], precision=case["precision"]
+    )
     known = parse_summary((cache / f"{name}.recorded").read_text(encoding="utf-8"))
     answer = estimate(known, options, stack=BARE, estimator="traced")
     if answer.memory_mib is None or known.recording is None:
@@ -139,7 +141,11 @@ def _line(rows: Sequence[Judged]) -> str:
 
 def worst(rows: Sequence[Judged], many: int = 40) -> str:
     """The answers that break a promise, the worst first."""
-    bad = [row for row in rows if row.above or row.below_floor or (abs(row.off) > APART and not row.unsure)]
+    bad = [
+        row
+        for row in rows
+        if row.above or row.below_floor or (abs(row.off) > APART and not row.unsure)
+    ]
     bad.sort(key=lambda row: (not row.below_floor, not row.above, row.off))
     lines = []
     for row in bad[:many]:

@@ -94,7 +94,9 @@ class Diffuser(nn.Module):
         super().__init__()
         time = 4 * width
         self.conv_in = nn.Conv2d(3, width, 3, padding=1)
-        self.time_embedding = nn.Sequential(nn.Linear(width, time), nn.SiLU(), nn.Linear(time, time))
+        self.time_embedding = nn.Sequential(
+            nn.Linear(width, time), nn.SiLU(), nn.Linear(time, time)
+        )
         self.downs, self.shrink = nn.ModuleList(), nn.ModuleList()
         read, sides = width, [width]
         for level, factor in enumerate(grow):

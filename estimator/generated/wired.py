@@ -65,7 +65,9 @@ def draw(random: Random) -> Drawn:
 
     return Drawn(
         "wired",
-        lambda: Wired(width, [(how, left, right, node(what)) for how, left, right, what in plan], head),
+        lambda: Wired(
+            width, [(how, left, right, node(what)) for how, left, right, what in plan], head
+        ),
         lambda batch: (torch.randn(batch, 3, size, size),),
         cross_entropy,
         {"kind": "wired"},

@@ -33,8 +33,8 @@ from slurm_coloc.estimate.summary import Summary
 
 BETWEEN = "\f\n"  # what the SPANK plugin puts between the summaries of an array
 LARGER = 2**62
-#: numbers of processes of a training; one in between has the estimate of the next smaller one, which
-#: is more. Without ZeRO all above one are alike.
+#: numbers of processes of a training; one in between has the estimate of the next smaller one,
+#: which is more. Without ZeRO all above one are alike.
 PROCESSES, DIVIDED = (1, 2), (1, 2, 4, 8)
 #: Different summaries of one array. Slurm's MaxArraySize is 1001 unless an admin raises it.
 MAX_TEXTS = 1024

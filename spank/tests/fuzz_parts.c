@@ -49,9 +49,9 @@ static void options(char *text, size_t len)
 
 	(void) len;
 	cut(text, words);
-	request = (struct coloc_request){ words[0], words[1], words[2], words[3], words[4],
-	                                  words[5], words[6], words[7], words[8], words[9],
-	                                  words[10], NULL, NULL };
+	request = (struct coloc_request){ words[0],  words[1], words[2], words[3], words[4],
+	                                  words[5],  words[6], words[7], words[8], words[9],
+	                                  words[10], NULL,     NULL };
 	error[0] = '\0';
 	HOLDS(coloc_options_check(&request, error) || error[0]);
 	HOLDS(memchr(error, '\0', sizeof(error)) && !strchr(error, '\n'));

@@ -222,12 +222,23 @@ static void test_shape(struct coloc_request r)
 
 static void test_training(struct coloc_request r)
 {
-	static const char *const good[] = { "accumulate", "compile", "fsdp", "zero1",
-	                                    "accumulate,compile,zero3", "zero2,accumulate" };
-	static const char *const bad[] = { "",           ",",           "accumulate,", ",fsdp",
-	                                   "zero4",      "zero",        "fsdpx",       "FSDP",
-	                                   "zero1,fsdp", "accumulate,x", "accumulate,,fsdp",
-	                                   "accumulate,compile,zero3,accumulate", "compile " };
+	static const char *const good[] = {
+		"accumulate",      "compile", "fsdp", "zero1", "accumulate,compile,zero3",
+		"zero2,accumulate"
+	};
+	static const char *const bad[] = { "",
+	                                   ",",
+	                                   "accumulate,",
+	                                   ",fsdp",
+	                                   "zero4",
+	                                   "zero",
+	                                   "fsdpx",
+	                                   "FSDP",
+	                                   "zero1,fsdp",
+	                                   "accumulate,x",
+	                                   "accumulate,,fsdp",
+	                                   "accumulate,compile,zero3,accumulate",
+	                                   "compile " };
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		r.training = good[i];
@@ -241,10 +252,11 @@ static void test_training(struct coloc_request r)
 
 static void test_memory(struct coloc_request r)
 {
-	static const char *const bad[] = { "",     "0",   "G",      "10 G", "10G ",  "-1",
-	                                   "+1G",  "1e3", "17T",    "1.5G", "10Gb",  "10X",
-	                                   "0x10", "10 ", "16385G", "GB",   "10GBB", "9999999999999",
-	                                   "1G2" };
+	static const char *const bad[] = {
+		"",       "0",   "G",     "10 G",          "10G ", "-1",   "+1G",
+		"1e3",    "17T", "1.5G",  "10Gb",          "10X",  "0x10", "10 ",
+		"16385G", "GB",  "10GBB", "9999999999999", "1G2"
+	};
 
 	CHECK(coloc_mib("1") == 1 && coloc_mib("512") == 512 && coloc_mib("512M") == 512);
 	CHECK(coloc_mib("10G") == 10240 && coloc_mib("10g") == 10240);

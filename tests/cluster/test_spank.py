@@ -157,7 +157,11 @@ def test_memory_that_the_user_names_needs_no_model(lab: Lab) -> None:
     me, other = desk(lab), desk(lab, user=1)
     job = lab.sbatch("--coloc-memory=10G", wrap="true", user=me.user)
     decision = me.explain(job)["decision"]
-    assert (decision["action"], decision["shards"], decision["upper_mib"]) == ("collocate", 10, 10240)
+    assert (decision["action"], decision["shards"], decision["upper_mib"]) == (
+        "collocate",
+        10,
+        10240,
+    )
     done = lab.run(["salloc", "--gpus=1", "--coloc-memory=6000", "true"], user=other.user)
     assert "6000 MiB, as --coloc-memory says" in done.stderr
     refused = submit(me, "--coloc-memory=lots")

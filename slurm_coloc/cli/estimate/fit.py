@@ -14,7 +14,8 @@ from slurm_coloc.estimate.answer import Answer
 from slurm_coloc.estimate.fit import Device, Fitted, fitted
 
 MOST_SIZES = 64
-_SIZES = re.compile(r"[1-9][0-9]{0,9}(?:,[1-9][0-9]{0,9}){0,%d}" % (MOST_SIZES - 1))
+_SIZE = "[1-9][0-9]{0,8}"
+_SIZES = re.compile(f"{_SIZE}(?:,{_SIZE}){{0,{MOST_SIZES - 1}}}")
 
 
 def sizes_of(text: str | None) -> tuple[int, ...]:

@@ -92,7 +92,7 @@ def _gpu(setting: Setting, given: Request) -> str:
 
 
 def _bar(parts: Mapping[str, int]) -> Iterator[Text]:
-    """One bar of ``parts`` (MiB), each as wide as it is large, and below it what its letters are."""
+    """One bar of ``parts`` (MiB), each as wide as it is large, then what its letters are."""
     total = sum(parts.values())
     bar, done = Text(), 0
     legend = [Text()]
@@ -113,7 +113,8 @@ def show_fit(found: Sequence[Fitted], batch: int | None) -> None:
     """Which GPUs it fits."""
     columns = ("GPU", "MiB>", f"batch {batch or '?'}", "largest batch>")
     rows = [
-        (one.device.name, f"{one.device.mib:,}", str(one.fits), one.largest or None) for one in found
+        (one.device.name, f"{one.device.mib:,}", str(one.fits), one.largest or None)
+        for one in found
     ]
     render.show(render.table("", columns, rows))
     render.show(

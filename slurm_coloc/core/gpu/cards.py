@@ -14,8 +14,8 @@ class GpuType(NamedTuple):
     total_mib: int
 
 
-# Totals as nvidia-smi prints them (NVIDIA's data sheets; public outputs of nvidia-smi, drivers 5xx).
-# Boards with ECC switched on, and other drivers, show up to 7 % less.
+# Totals as nvidia-smi prints them (NVIDIA's data sheets; public outputs of drivers 5xx). Boards
+# with ECC switched on, and other drivers, show up to 7 % less.
 _TOTAL_MIB = {
     "gtx1080ti-11gb": 11264,
     "rtx2070-8gb": 8192,
@@ -57,10 +57,10 @@ GPU_TYPES: Mapping[str, GpuType] = MappingProxyType(
 )
 
 
-#: MiB that a training takes beside its tensors, as nvidia-smi shows it, by a card's model: A100 with
-#: timm on a CUDA before 12.2, which loaded all kernels at once; H100 with torch 2.11 and CUDA 13
+#: MiB that a training takes beside its tensors, as nvidia-smi shows it, by a card's model: A100
+#: with timm on a CUDA before 12.2, which loaded all kernels at once; H100 with torch 2.11, CUDA 13
 _CONTEXT_MIB = {"a100": 1735, "h100": 760}
-#: of cards that were not measured: CUDA loads kernels when they are needed since 12.2, so the H100's
+#: of cards that were not measured: the H100's, for since 12.2 CUDA loads kernels when needed
 USUAL_CONTEXT_MIB = 760
 
 

@@ -20,8 +20,8 @@ DEFAULT_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """``context_mib``: CUDA context and libraries, as nvidia-smi shows them (MiB). ``spare_mib``: how
-    much more of it the bound allows for, where the card was not calibrated.
+    """``context_mib``: CUDA context and libraries, as nvidia-smi shows them (MiB). ``spare_mib``:
+    how much more of it the bound allows for, where the card was not calibrated.
 
     ``forward``, ``data``, ``weight``: cuDNN's workspace over the bytes that a convolution reads and
     writes, for its copies of both in the order that tensor cores read (channels last); ``grouped``:

@@ -2,8 +2,8 @@
 """Calibrations: a file a GPU type, <stacks_dir>/<type>.toml, that `coloc calibrate` writes.
 
 What a process takes beside its tensors depends on card, driver and libraries: 544 to 1900 MiB were
-seen. A type without a file has what is typical for its card in the estimate, and the configuration's
-``estimate.context_mib`` in the bound.
+seen. A type without a file has what is typical for its card in the estimate, and in the bound the
+configuration's ``estimate.context_mib``.
 """
 
 import re

@@ -266,7 +266,8 @@ def test_adafactor_makes_two_of_its_largest_parameter() -> None:
     sizes = (10 * MIB, 40 * MIB, 20 * MIB)
     step = Recording(sizes, (), (), sizes, frozenset(range(3)))
     alone, plain = (
-        replay(training(step, name, Stack(0).workspace).sizes).allocated for name in ("adafactor", "sgd")
+        replay(training(step, name, Stack(0).workspace).sizes).allocated
+        for name in ("adafactor", "sgd")
     )
     assert alone - plain == pytest.approx(80 * MIB, abs=2 * MIB)
 

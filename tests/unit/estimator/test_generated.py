@@ -58,7 +58,10 @@ def test_each_broken_promise_is_named(tmp_path: Path) -> None:
 
 def test_a_cut_table_says_that_it_is_unsure() -> None:
     options = TrainingOptions(8)
-    for name, unsure in (("resnet50_depth3_torchinfo.txt", True), ("resnet50_torchinfo.txt", False)):
+    for name, unsure in (
+        ("resnet50_depth3_torchinfo.txt", True),
+        ("resnet50_torchinfo.txt", False),
+    ):
         answer = estimate(parse_summary(example(name)), options, stack=BARE, estimator="text")
         assert is_unsure(answer) is unsure, (name, answer)
 

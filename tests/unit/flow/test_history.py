@@ -215,12 +215,17 @@ def taken(*memory_mib: int) -> dict[str, object]:
 
 
 def test_memory_that_the_user_names(desk: Desk) -> None:
-    """In place of the estimate, of none, and of what history says; a run is remembered all the same,
-    and an out-of-memory keeps out of such a share."""
+    """In place of the estimate, of none, and of what history says; a run is remembered all the
+    same, and an out-of-memory keeps out of such a share."""
     plain, _ = desk.submit()
     assert plain.upper_mib is not None
     less, line = desk.submit(memory_mib=100)
-    assert (less.action, less.shards, less.upper_mib, less.estimator) == ("collocate", 5, 100, "user")
+    assert (less.action, less.shards, less.upper_mib, less.estimator) == (
+        "collocate",
+        5,
+        100,
+        "user",
+    )
     assert "(100 MiB, as --coloc-memory says; without it" in line
     assert f"{plain.upper_mib} MiB would be reserved (text)" in line
     more, line = desk.submit(memory_mib=20_000)

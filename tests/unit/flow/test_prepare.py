@@ -72,7 +72,9 @@ def test_what_else_a_training_does() -> None:
 
     def asked(training: str | None, processes: int = 1) -> tuple[int, int, str]:
         given = replace(GIVEN, training=training)
-        found = with_estimates(lambda made: made.prepare(ADA, pack(example("vit_small_torchinfo.txt")), given))
+        found = with_estimates(
+            lambda made: made.prepare(ADA, pack(example("vit_small_torchinfo.txt")), given)
+        )
         one = found.of("", "", processes)
         assert one.estimate is not None, one.detail
         return one.estimate.memory_mib, one.estimate.upper_mib, one.key
