@@ -37,7 +37,7 @@ _coloc() {
   done
   case $command in
     '') words='estimate summarize calibrate serve agent jobs gpus history explain report init doctor replay limits leave simulate config mig lab' ;;
-    'estimate') words='--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --alloc-conf --level --estimator --jsonl --json' ;;
+    'estimate') words='--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json' ;;
     'summarize') words='--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout' ;;
     'calibrate') words='--gpu --device --python --out --dry-run --json' ;;
     'serve') words='--config' ;;

@@ -37,7 +37,7 @@ for word in "${(@)words[2,CURRENT-1]}"; do
 done
   case $command in
     '') found=(estimate summarize calibrate serve agent jobs gpus history explain report init doctor replay limits leave simulate config mig lab) ;;
-    'estimate') found=(--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --alloc-conf --level --estimator --jsonl --json) ;;
+    'estimate') found=(--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json) ;;
     'summarize') found=(--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout) ;;
     'calibrate') found=(--gpu --device --python --out --dry-run --json) ;;
     'serve') found=(--config) ;;

@@ -60,25 +60,25 @@ def fitted(
     for device in devices:
         plain = replace(device.stack, visible_mib=None, card="")
         if plain not in known:
-            known[plain] = Bounds(_asked(summary, options, plain, name))
+            known[plain] = Bounds(_by_batch(summary, options, plain, name))
         bounds = known[plain]
-        narrow = _asked(summary, options, replace(plain, visible_mib=device.mib), name)
+        narrow = _by_batch(summary, options, replace(plain, visible_mib=device.mib), name)
         fits = _fits(bounds, narrow, batch, device.mib) if batch else Fit.UNKNOWN
         found.append(Fitted(device, fits, bounds.largest(device.mib)))
     return found
 
 
-Asked = Callable[[int], Estimate]
+ByBatch = Callable[[int], Estimate]
 
 
-def _asked(summary: Summary, options: TrainingOptions, stack: Stack, name: str) -> Asked:
+def _by_batch(summary: Summary, options: TrainingOptions, stack: Stack, name: str) -> ByBatch:
     """The estimate by batch."""
     return lambda batch: estimate(
         summary, replace(options, batch_size=batch), stack=stack, estimator=name
     )
 
 
-def _fits(bounds: "Bounds", narrow: Asked, batch: int, mib: int) -> Fit:
+def _fits(bounds: "Bounds", narrow: ByBatch, batch: int, mib: int) -> Fit:
     upper = bounds.of(batch)
     if upper is None:
         return Fit.UNKNOWN
@@ -91,14 +91,14 @@ def _fits(bounds: "Bounds", narrow: Asked, batch: int, mib: int) -> Fit:
 class Bounds:
     """Bounds (MiB) by batch, remembered; they rise with it."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, by_batch: ByBatch) -> None:
+        self._by_batch = by_batch
         self._known: dict[int, int | None] = {}
 
     def of(self, batch: int) -> int | None:
         """None where there is no figure."""
         if batch not in self._known:
-            self._known[batch] = self._asked(batch).upper_mib
+            self._known[batch] = self._by_batch(batch).upper_mib
         return self._known[batch]
 
     def largest(self, mib: int) -> int:

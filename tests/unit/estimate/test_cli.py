@@ -116,11 +116,12 @@ def test_the_level_moves_the_bound_alone(coloc: Call, tmp_path: Path) -> None:
         code, out, _ = coloc(RESNET, "--json", "--level", level)
         assert code == 0
         found.append(json.loads(out)["chosen"])
+        assert found[-1].pop("parts")["context"] == 1735
     assert len({one["memory_mib"] for one in found}) == 1
     assert found[0]["upper_mib"] < found[1]["upper_mib"] < found[2]["upper_mib"]
-    assert json.loads(coloc(RESNET, "--json")[1])["chosen"] == found[1]
+    assert json.loads(coloc(RESNET, "--json")[1])["chosen"].items() >= found[1].items()
     (tmp_path / "coloc.toml").write_text("version = 1\n[estimate]\nlevel = 0.9\n")
-    assert json.loads(coloc(RESNET, "--json")[1])["chosen"] == found[0]
+    assert json.loads(coloc(RESNET, "--json")[1])["chosen"].items() >= found[0].items()
     lines = [{"path": RESNET, "level": level} for level in (0.999, 1.5, 1, "x", 0.2)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     answers = coloc("--jsonl", "-", stdin=text.encode())[1].splitlines()
