@@ -41,6 +41,11 @@ class Judged:
         return (self.memory or 0) / self.recorded - 1
 
     @property
+    def misleads(self) -> bool:
+        """Whether an answer is far off and did not say that it is unsure."""
+        return self.memory is not None and abs(self.off) > APART and not self.unsure
+
+    @property
     def above(self) -> bool:
         """Whether the recording is above the answer's bound."""
         return self.upper is not None and self.recorded > self.upper
@@ -123,7 +128,7 @@ def _line(rows: Sequence[Judged]) -> str:
         return f"0 of {len(rows)}" + " | -" * 7
     above = [row for row in told if row.above]
     near = sum(abs(row.off) <= APART for row in told)
-    sure = sum(abs(row.off) > APART and not row.unsure for row in told)
+    sure = sum(row.misleads for row in told)
     spare = [(row.upper or 0) - row.recorded for row in told]
     return " | ".join(
         [
@@ -141,18 +146,14 @@ def _line(rows: Sequence[Judged]) -> str:
 
 def worst(rows: Sequence[Judged], many: int = 40) -> str:
     """The answers that break a promise, the worst first."""
-    bad = [
-        row
-        for row in rows
-        if row.above or row.below_floor or (abs(row.off) > APART and not row.unsure)
-    ]
+    bad = [row for row in rows if row.above or row.below_floor or row.misleads]
     bad.sort(key=lambda row: (not row.below_floor, not row.above, row.off))
     lines = []
     for row in bad[:many]:
         words = [
             word
             for word, true in (
-                ("BELOW THE FLOOR", row.below_floor and row.memory is not None),
+                ("BELOW THE FLOOR", row.below_floor),
                 ("above the bound", row.above),
                 ("sure", not row.unsure),
             )

@@ -22,6 +22,10 @@ extern char error[COLOC_ERROR_MAX];
 
 void put(const char *path, const void *bytes, size_t len);
 
+/* unit_options.c */
+void test_options(void);
+void test_duration(void);
+
 /* unit_sha256.c */
 void test_sha256(void);
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU types by name, and how a GPU's memory is cut into shards."""
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -55,25 +54,6 @@ _TOTAL_MIB = {
 GPU_TYPES: Mapping[str, GpuType] = MappingProxyType(
     {name: GpuType(name, mib) for name, mib in _TOTAL_MIB.items()}
 )
-
-
-#: MiB that a training takes beside its tensors, as nvidia-smi shows it, by a card's model: A100
-#: with timm on a CUDA before 12.2, which loaded all kernels at once; H100 with torch 2.11, CUDA 13
-_CONTEXT_MIB = {"a100": 1735, "h100": 760}
-#: of cards that were not measured: the H100's, for since 12.2 CUDA loads kernels when needed
-USUAL_CONTEXT_MIB = 760
-
-
-def typical_context_mib(gpu_type: str) -> int | None:
-    """MiB of a process's CUDA context and libraries on a GPU type, as one training had them; None
-    where the type names no card that is known."""
-    words = re.split(r"[-_ ]", gpu_type.lower())  # a100, nvidia_a100-sxm4-80gb, a100_3g.20gb
-    models = [name for name in map(_model, GPU_TYPES) if name in words]
-    return _CONTEXT_MIB.get(models[0], USUAL_CONTEXT_MIB) if models else None
-
-
-def _model(name: str) -> str:
-    return name.partition("-")[0]
 
 
 def shards_of(total_mib: int, shard_mib: int, margin_mib: int) -> int:

@@ -16,7 +16,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurm_coloc.config import EstimateConfig
-from slurm_coloc.core.gpu.cards import typical_context_mib
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.activity.cards import name_of
 from slurm_coloc.estimate.replay.stack import Stack
@@ -26,6 +25,13 @@ SUFFIX = ".toml"
 #: A GPU type in a file's name, as in gres.conf or `coloc estimate --gpu`.
 TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 DEFAULT = Stack(0)
+#: MiB that a training takes beside its tensors, as nvidia-smi shows it, by a card's model: A100
+#: with timm on a CUDA before 12.2, which loaded all kernels at once; H100 with torch 2.11, CUDA 13
+CONTEXT_MIB = {"a100": 1735, "h100": 760}
+#: of cards that were not measured: the H100's, for since 12.2 CUDA loads kernels when needed
+USUAL_CONTEXT_MIB = 760
+#: the model in a type's name, as NVIDIA names its cards
+MODEL = re.compile(r"(?:rtx|gtx) ?[0-9]{4}(?:ti|ada)?|[abhlptv][0-9]{1,4}s?")
 
 
 class Workspace(BaseModel):
@@ -138,6 +144,14 @@ class Stacks:
     def _context(self, one: Choice) -> tuple[int, int]:
         """By what the bound has, then by what is typical."""
         return self.named(one.stack).context_mib, -self.spare_mib(one.gpu_type)
+
+
+def typical_context_mib(gpu_type: str) -> int | None:
+    """MiB of a process's CUDA context and libraries on a GPU type, as one training had them; None
+    where the type (a100, nvidia_a100-sxm4-80gb, a100_3g.20gb) names no card of NVIDIA's."""
+    words = re.split(r"[-_]", gpu_type.lower())
+    model = next((word for word in words if MODEL.fullmatch(word)), None)
+    return CONTEXT_MIB.get(model, USUAL_CONTEXT_MIB) if model else None
 
 
 def read_calibration(path: Path) -> Calibration:

@@ -56,10 +56,10 @@ def test_each_broken_promise_is_named(tmp_path: Path) -> None:
     assert worst([replace(good, memory=good.recorded * 2, unsure=True)]) == ""
 
 
-def test_a_cut_table_says_that_it_is_unsure() -> None:
+def test_a_flat_table_says_that_it_is_unsure() -> None:
     options = TrainingOptions(8)
     for name, unsure in (
-        ("resnet50_depth3_torchinfo.txt", True),
+        ("resnet18_cifar_torchsummary.txt", True),
         ("resnet50_torchinfo.txt", False),
     ):
         answer = estimate(parse_summary(example(name)), options, stack=BARE, estimator="text")
