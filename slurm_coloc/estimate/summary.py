@@ -125,7 +125,8 @@ _TRANSFORMER = re.compile(
 
 
 def family_of(layers: tuple[Layer, ...]) -> str:
-    """mlp, cnn, transformer or other, from the roles of the rows weighted by parameters."""
+    """mlp, cnn, transformer, recurrent or other, from the roles of the rows weighted by
+    parameters."""
     weight: dict[Role, int] = {}
     attention = False
     for layer in layers:
@@ -135,7 +136,7 @@ def family_of(layers: tuple[Layer, ...]) -> str:
     linear, conv = weight.get(Role.LINEAR, 0), weight.get(Role.CONV, 0)
     blocks = weight.get(Role.BLOCK, 0)
     if Role.RECURRENT in weight:
-        return "other"
+        return "recurrent"
     if attention and linear + blocks >= conv:
         return "transformer"
     if conv:
@@ -172,7 +173,7 @@ def merge(models: list[Summary]) -> Summary:
 
 def _worst_family(families: set[str]) -> str:
     """Families of a mixed text: one that cannot be estimated wins, then the heaviest."""
-    for name in ("other", "transformer", "cnn"):
+    for name in ("other", "recurrent", "transformer", "cnn"):
         if name in families:
             return name
     return "mlp"

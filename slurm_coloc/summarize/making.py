@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from slurm_coloc.errors import SummaryError, UsageFault
-from slurm_coloc.estimate.block.text import block
+from slurm_coloc.estimate.block.text import FAMILIES, block
 from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.summarize.cuda.devices import OnCpu
@@ -114,7 +114,8 @@ def finished(tables: Sequence[str], first: Taken, second: Taken | None, facts: F
     notes: list[str] = []
     tables = [shown for shown in tables if _readable(shown)]
     summary = parse_summary("\n".join(tables)) if tables else None
-    family = summary.family if summary else "other"
+    # A colocd of an older release knows these families of recordings alone.
+    family = summary.family if summary and summary.family in FAMILIES else "other"
     facts = replace(facts, family=family, models=summary.models if summary else 1)
     recording = traced(first, second, facts)
     if not recording.scales:

@@ -5,7 +5,6 @@
 Its age is a part of its priority only with slurmdbd; when it began counts without one too.
 """
 
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -17,7 +16,7 @@ from tests.cluster.rules import QUIET
 from tests.cluster.test_gate import foreigner, story
 from tests.cluster.test_node_gate import PARAMETERS, extra
 from tests.cluster.test_order import no_accounting
-from tests.cluster.test_steered import active, fresh, gpu, steered, submit
+from tests.cluster.test_steered import fresh, gpu, known_busy, steered, submit
 
 AGE = "PriorityWeightAge=1000000\nPriorityMaxAge=0-1\nPriorityCalcPeriod=1"
 
@@ -103,8 +102,7 @@ def occupy(lab: Lab, me: Desk) -> int:
     """A job that keeps the GPU busy, and colocd has seen that."""
     busy = submit(me, wrap=me.train(memory_mib=2000, smact=0.95, work_s=900))
     lab.wait(busy, "RUNNING")
-    until(lambda: active(lab, 0) > 0.35, 60, "the activity shows")
-    time.sleep(2.5)  # two looks
+    until(lambda: known_busy(lab, 0), 100, "colocd has looked at a busy GPU")
     return busy
 
 

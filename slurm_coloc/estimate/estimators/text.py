@@ -7,6 +7,7 @@ models also in an epoch's last one: estimate/rebuild makes the steps, estimate/r
 
 import re
 from dataclasses import dataclass, replace
+from math import prod
 from operator import itemgetter
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
@@ -38,6 +39,19 @@ _EAGER = re.compile(
     r"megatronbert|mpnet|mpt|mvp|nystrom|prophetnet|reformer|rembert|roformer|squeezebert|"
     r"switchtransformers|t5|tapas|xglm|xlnet)",
     re.IGNORECASE,
+)
+
+
+#: widths of heads that are taken where no row tells: of published models, of one's own
+HEAD, OWN_HEAD = 64, 32
+#: what stored scores may add to an estimate, as a factor, before it is no figure any more
+MOST = 2.0
+#: torch.nn.MultiheadAttention, which has its own rule
+TORCH = "MultiheadAttention"
+#: names that people give attention of their own, whatever their PyTorch prints
+OWN = frozenset(
+    "attention selfattention multiheadattention multiheadedattention multiheadselfattention"
+    " causalselfattention crossattention attn mhsa headattention attentionlayer".split()
 )
 
 
@@ -105,11 +119,20 @@ class Text:
         tier = _tier(shaped, rows, bool(unknown) or step.reached < REACHED[1])
         notes += WIDE.get(tier, ())
         upper = upper_mib(memory, stack.context_mib, tier, options.level) + stack.spare_mib
-        if not eager and _may_be_eager(shaped):
+        if not eager and (may := _may_be_eager(shaped)):
             # The class does not say whether scores are stored: the bound takes them in.
-            stored = step_of(shaped, options, _part(options), True, rows)
-            worst, _ = _memory_mib(stored, shaped, options, stack, True, rows)
-            upper = max(upper, int(worst * 1.02) + stack.spare_mib)
+            kind, head = may
+            stored = step_of(shaped, options, _part(options), head, rows)
+            worst, _ = _memory_mib(stored, shaped, options, stack, head, rows)
+            if head == OWN_HEAD and worst - stack.context_mib > MOST * (memory - stack.context_mib):
+                reason = f"whether {kind} stores its scores is in no row: record it"
+                return Estimate(reason=f"{reason} with coloc summarize", notes=notes)
+            more = int(worst * 1.02)
+            if head == OWN_HEAD:
+                more = upper_mib(worst, stack.context_mib, tier, options.level)
+            if (more := more + stack.spare_mib) > upper:
+                upper = more
+                notes += (f"wider margin: {kind} may store its scores",)
         parts = parts_of(loop, memory, stack.context_mib) if options.by_part else {}
         return Estimate(memory, upper, notes=notes, parts=parts)
 
@@ -154,7 +177,7 @@ def _memory_mib(
     summary: Summary,
     options: TrainingOptions,
     stack: Stack,
-    eager: bool,
+    eager: int,
     rows: ResolvedBlocks,
 ) -> tuple[int, Loop]:
     """MiB of the fullest GPU of the process, and its training; in the middle of RESTS where modules
@@ -194,9 +217,10 @@ def _plain(summary: Summary) -> bool:
 
 
 def step_of(
-    summary: Summary, options: TrainingOptions, batch: int, eager: bool, rows: ResolvedBlocks
+    summary: Summary, options: TrainingOptions, batch: int, eager: int, rows: ResolvedBlocks
 ) -> Recording:
-    """What one step of ``batch`` samples allocates on the first GPU."""
+    """What one step of ``batch`` samples allocates on the first GPU. ``eager``: the width of heads
+    whose scores are stored, 0 where they are not."""
     precision = PRECISION[options.precision]
     # Rows that are marked as frozen are left out; of the others a footer may know a share.
     marked = sum(row.parameters * row.count for row in summary.layers if row.frozen)
@@ -206,10 +230,12 @@ def step_of(
         batch=batch,
         low=precision.low,
         high=4 if options.precision == "amp" else precision.low,
+        loss=precision.low if options.precision == "bf16" and not computes_loss(summary) else 4,
         weight=precision.weight,
         trained=share,
         drops=_drops(summary),
-        eager=eager,
+        eager=bool(eager),
+        head=eager or HEAD,
         inplace=not _plain(summary),
         caches=caches(summary),
         rotary=any("rotary" in row.kind.lower() for row in summary.layers),
@@ -247,6 +273,9 @@ def _without_shapes(
     """Of print(model): from the input's shape, or from a number of tokens for all rows."""
     if summary.family != "transformer":
         shape = options.shape
+        if summary.family == "recurrent" and options.seq_len:
+            note = f"sequence length {options.seq_len}"
+            return with_tokens(summary, options.seq_len), "", (note,)
         if summary.family == "mlp" and not any(row.role is Role.CONV for row in summary.layers):
             return with_features(summary), "", ()
         if shape is None:
@@ -273,26 +302,43 @@ def _drops(summary: Summary) -> bool:
     """Whether Dropout rows drop anything. Language models train with dropout; vision models list
     rows with a probability of 0. Tables do not show it; print(model) does, for each row."""
     embeds = any(layer.role is Role.EMBEDDING for layer in summary.layers)
-    return embeds or summary.family == "mlp" or summary.format == "reprtree"
+    if embeds or summary.family in ("mlp", "recurrent") or summary.format == "reprtree":
+        return True
+    # Who drops channels of a map in a convolutional net means it; before a head it is a vector.
+    return summary.family == "cnn" and any(
+        layer.role is Role.DROPOUT
+        and any(len(out) == 4 and prod(out[2:]) > 1 for out in layer.outputs)
+        for layer in summary.layers
+    )
 
 
-def _eager(summary: Summary) -> bool:
-    """Whether the model has an attention class that always stores its scores."""
-    return any(is_attention(layer.kind) and _EAGER.match(layer.kind) for layer in summary.layers)
+def _eager(summary: Summary) -> int:
+    """The width of a head where the model has an attention class that always stores its scores;
+    0 where it has none."""
+    rows = summary.layers
+    return HEAD * any(is_attention(row.kind) and _EAGER.match(row.kind) for row in rows)
 
 
-def _may_be_eager(summary: Summary) -> bool:
-    """A language model whose text does not tell whether its attention stores scores: transformers
-    names the class alike for both. Vision models of timm use the fused kernel."""
-    if not any(layer.role is Role.EMBEDDING for layer in summary.layers):
-        return False
-    names = {layer.kind.lower() for layer in summary.layers if is_attention(layer.kind)}
-    if not names and not summary.collapsed:
-        return False
+def _may_be_eager(summary: Summary) -> tuple[str, int] | None:
+    """The class whose text does not tell whether it stores scores, and how wide its heads are
+    taken: transformers names the class alike for both, and so does who writes attention for
+    himself. Vision models of timm use the fused kernel."""
+    names = {row.kind.lower(): row.kind for row in summary.layers if is_attention(row.kind)}
+    words = any(row.role is Role.EMBEDDING for row in summary.layers)
+    own = [kind for name, kind in names.items() if name in OWN and kind != TORCH]
+    if not words:
+        own = [kind for kind in own if kind != "Attention"]  # timm's
+        return (own[0], OWN_HEAD) if own else None
     if any("sdpa" in name or "flash" in name for name in names):
-        return False
+        return None
+    if own:
+        return own[0], OWN_HEAD
+    if not names and not summary.collapsed:
+        return None
     # A PyTorch that prints a normalisation's bias is of a time when the fused kernel is the rule.
-    return not any(layer.attribute("shows_bias") for layer in summary.layers)
+    if any(layer.attribute("shows_bias") for layer in summary.layers):
+        return None
+    return next(iter(names.values()), "its attention"), HEAD
 
 
 ESTIMATORS = (Text(),)

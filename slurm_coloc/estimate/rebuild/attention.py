@@ -240,7 +240,8 @@ def _scores(scope: Scope, node: Node, rows: _Rows, x: Value) -> Scores | None:
             return Scores(child.layer.outputs[0], bias=2)
         name = child.layer.kind.lower()
         for shape in (*child.layer.inputs, *child.layer.outputs):
-            square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
+            # As wide as there are tokens: then a row of the tokens is square, too.
+            square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens) != x.shape[-2:]
             dropped = child.layer.role is Role.DROPOUT and len(shape) == 4 > len(x.shape)
             if "softmax" in name or square or dropped:
                 # As many parameters as heads: a temperature, which queries and keys of length one
@@ -265,7 +266,7 @@ def _scores(scope: Scope, node: Node, rows: _Rows, x: Value) -> Scores | None:
         return _levit(node, _width(first), x)
     if scope.eager and tokens > 1:
         # Head size 64 is the rule from BERT to Llama's 128: the smaller gives more scores.
-        return Scores((1, max(1, x.shape[-1] // 64), tokens, tokens))
+        return Scores((1, max(1, x.shape[-1] // scope.head), tokens, tokens))
     return None
 
 

@@ -4,6 +4,8 @@
 from collections.abc import Sequence
 
 from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.rebuild.given import given
+from slurm_coloc.estimate.rebuild.scope import elements
 from slurm_coloc.estimate.summary import Layer, Summary
 
 #: attention whose rebuilt step came within 5 % of the recorded one (timm 1.0, torch 2.13)
@@ -20,8 +22,10 @@ KNOWN = frozenset(
 #: that are capped, what cuDNN keeps of recurrent steps
 HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
-    "gru", "esm",
+    "gru", "rnn", "esm",
 )  # fmt: skip
+#: what inputs that no row shows may be of all outputs
+SMALL = 0.005
 #: rows that a lambda layer begins with
 LAMBDA = [Role.CONV, Role.NORM, Role.NORM]
 
@@ -36,6 +40,20 @@ def unseen(summary: Summary) -> str:
             return f"{row.kind} makes products that no row shows: record it with coloc summarize"
         if summary.format == "reprtree" and name.startswith("albertlayergroup"):
             return f"how often {row.kind} runs is in no row: record it with coloc summarize"
+    return _unseen_input(summary)
+
+
+def _unseen_input(summary: Summary) -> str:
+    """Why, where the footer counts inputs that no row shows: a graph's neighbours, a second picture.
+    What is computed with them shows in no row either. Masks and times are small beside the rest."""
+    rows = summary.layers
+    if not rows[0].inputs and next(x.role for x in rows if x.parameters) is not Role.LINEAR:
+        return ""  # what it reads is guessed
+    shown = 4 * elements(given(summary)) * (summary.batch_in_text or 1)
+    more = summary.input_bytes - shown
+    outputs = 4 * (summary.activations + summary.hidden_outputs) * (summary.batch_in_text or 1)
+    if more > max(0.05 * shown + 10_000, SMALL * outputs):
+        return f"the model reads {more:,} bytes that no row shows: record it with coloc summarize"
     return ""
 
 

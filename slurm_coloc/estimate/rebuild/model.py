@@ -27,7 +27,13 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     batch = Value(-1, scope.bytes(shape), shape)
     made = run(scope, rows.top, batch, [batch])
     tape = scope.tape
-    logits = scope.run([made], made.shape, made.size, saves_output=True)  # log-softmax
+    size = made.size * scope.loss // scope.low
+    scores = made
+    if size > made.size:  # autocast, and transformers' own loss, compute it in 32 bits
+        scores = scope.run([made], made.shape, size)
+    logits = scope.run([scores], made.shape, size, saves_output=True)  # log-softmax
+    if scores is not made:
+        scope.drop(scores)
     loss = scope.run([logits], (1,), 4, saves_inputs=[logits])
     scope.drop(logits)  # only its operator holds it; `made` has a name in the loop
     tape.backward(loss)

@@ -20,10 +20,11 @@ def elements(shape: Shape) -> int:
 
 @dataclass(slots=True)
 class Scope:
-    """``low``, ``high``: bytes of what autocast lowers and of what it leaves. ``weight``: bytes of
+    """``low``, ``high``: bytes of what autocast lowers and of what it leaves; ``loss``: of what the
+    loss computes with. ``weight``: bytes of
     an element of a parameter and of its gradient. ``trained``: the share that is trained of the
     parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
-    attention stores its scores. ``inplace``: activations that can run in place do, as in vision
+    attention stores its scores, of heads ``head`` wide where no row tells. ``inplace``: activations that can run in place do, as in vision
     models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
     queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
     over their own output. ``pixels``: of the image that the model reads, 0 without one. ``memory``:
@@ -32,10 +33,12 @@ class Scope:
     batch: int
     low: int = 4
     high: int = 4
+    loss: int = 4
     weight: int = 4
     trained: float = 1.0
     drops: bool = False
     eager: bool = False
+    head: int = 64
     inplace: bool = True
     caches: bool = False
     rotary: bool = False
