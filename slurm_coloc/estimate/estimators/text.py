@@ -241,10 +241,9 @@ def step_of(
         rotary=any("rotary" in row.kind.lower() for row in summary.layers),
     )
     step = rebuild(summary, scope, rows)
-    more: tuple[int, ...] = tuple(
-        size * precision.copy // precision.weight for size in step.parameters if precision.copy
-    )
-    step = replace(step, constants=(*step.constants, *more))
+    # Of parameters in rows that are not understood autocast is taken to copy all.
+    left = max(0, sum(step.parameters) // precision.weight - scope.copied) * precision.copy
+    step = replace(step, constants=(*step.constants, left) if left else step.constants)
     if options.gpus > 1:
         step = replicated(step, options.gpus, not computes_loss(summary))
     return accumulating(step) if options.accumulate else step

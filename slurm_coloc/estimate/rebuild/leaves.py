@@ -33,7 +33,9 @@ def leaf(scope: Scope, layer: Layer, x: Value) -> Value:
                 return scope.same(x, out)
             return scope.run([x], out, saves=[scope.bytes(out, 1)])
         case Role.EMBEDDING:
-            return scope.run([], out, weights=scope.weights(layer))
+            size = scope.bytes(out, scope.high)
+            scope.copied += layer.parameters
+            return scope.run([], out, size, weights=scope.weights(layer))
         case Role.RECURRENT:
             return _recurrent(scope, layer, x, out)
         case Role.ALIAS | Role.INPUT if not layer.parameters:
@@ -52,11 +54,15 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     weight = (layer.parameters - bias) * 4
     size = scope.bytes(out)
     scratch = [Scratch(work, x.size, size, weight, kernel, groups, channels) for work in Work]
-    x = _padded(scope, layer, x, out, kernel)
+    given = _padded(scope, layer, x, out, kernel)
+    x = scope.after(given, scope.lowered(given))
     kept = [] if layer.frozen else [x]
     copy = [weight] if "stdconv" in layer.kind.lower() else []  # the weight, standardised
+    copy += scope.copy(layer)
     weights = scope.weights(layer, bias)
-    made = scope.run([x], out, saves_inputs=kept, saves=copy, weights=weights, scratch=scratch)
+    made = scope.run(
+        [x], out, size, saves_inputs=kept, saves=copy, weights=weights, scratch=scratch
+    )
     return scope.after(x, made)
 
 
@@ -137,15 +143,21 @@ def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input. A flattening before it may be in no row."""
     reads = (x.shape[-1], elements(x.shape))
     bias = out[-1] if any(layer.parameters == (n + 1) * out[-1] for n in reads) else 0
+    x = scope.lowered(x)
     kept = [] if layer.frozen else [x]  # what it reads is for its weight's gradient
     weights = scope.weights(layer, bias)
-    return scope.run([x], out, saves_inputs=kept, weights=weights)
+    saves = scope.copy(layer)
+    made = scope.run([x], out, scope.bytes(out), saves_inputs=kept, saves=saves, weights=weights)
+    return scope.after(x, made)
 
 
 def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """Saves its input, and mean and deviation of each channel, row or group."""
     name = layer.kind.lower()
-    size = scope.bytes(out, None if "batch" in name else scope.high)
+    own = "batch" in name or name.endswith(WRITTEN) or "evonorm" in name
+    size = scope.bytes(out, scope.unit(x) if own else scope.high)
+    x = scope.same(x, x.shape) if own else scope.lifted(x)
+    scope.copied += layer.parameters
     # Evolved normalisations are written in single functions; the third vector is the activation's
     # (torchsummary counts two).
     evolved = 0
@@ -158,7 +170,7 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         rows = scope.bytes((out[0], 32), 4)
     else:
         rows = scope.bytes(out[:-1], 4)
-    return scope.run(
+    made = scope.run(
         [x],
         out,
         size,
@@ -166,6 +178,7 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         saves=[rows, rows, *_written(scope, name, out), *([size] * evolved)],
         weights=scope.weights(layer, layer.parameters // 2),
     )
+    return scope.after(x, made)
 
 
 #: normalisations that are one function, whose names end as those of WRITTEN do
@@ -208,13 +221,13 @@ def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     _prelu_kernel_backward)."""
     name = layer.kind.lower()
     if layer.role is Role.ACT_OUT:
-        size = scope.bytes(out, scope.high if "softmax" in name else None)
+        size = scope.bytes(out, scope.high if "softmax" in name else scope.unit(x))
         if not scope.inplace and name in NOT_THEN:
             return scope.run([x], out, size, saves_inputs=[x])
         can = "softmax" not in name and "tanh" not in name and "sigmoid" not in name
         inplace = can and scope.inplace
         return scope.run([x], out, size, saves_output=True, inplace=inplace)
-    more = [scope.bytes(out)] * composed(layer)
+    more = [scope.bytes(out, scope.unit(x))] * composed(layer)
     kept = [] if name == "starrelu" else [x]  # its first function saves its own result
     weights, expanded = scope.weights(layer), name == "prelu"
     return scope.run([x], out, saves_inputs=kept, saves=more, weights=weights, expanded=expanded)
@@ -224,7 +237,7 @@ def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     """A module that is not known. With parameters it may hide rows below a depth limit, else it
     scales what it reads (LayerScale); without, it is taken for an activation where the shape
     stays."""
-    size = scope.bytes(out)
+    size = scope.bytes(out, scope.unit(x))
     if layer.parameters > 2 * max(out) and scope.hidden:
         kept = int(size * scope.hidden)
         more = [size] * (kept // size) + ([kept % size] if kept % size else [])

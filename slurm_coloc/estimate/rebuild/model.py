@@ -24,7 +24,7 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     shape = given(summary)
     scope.hidden = _hidden(summary, rows)
     scope.pixels = shape[-1] * shape[-2] if len(shape) == 4 else 0
-    batch = Value(-1, scope.bytes(shape), shape)
+    batch = Value(-1, scope.bytes(shape, scope.high), shape)
     made = run(scope, rows.top, batch, [batch])
     tape = scope.tape
     size = made.size * scope.loss // scope.low

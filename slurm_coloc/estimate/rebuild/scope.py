@@ -28,7 +28,8 @@ class Scope:
     models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
     queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
     over their own output. ``pixels``: of the image that the model reads, 0 without one. ``memory``:
-    what an encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it."""
+    what an encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it.
+    ``copied``: parameters of rows of which it is known what autocast copies."""
 
     batch: int
     low: int = 4
@@ -50,10 +51,31 @@ class Scope:
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
     frozen: int = 0
+    copied: int = 0
 
     def bytes(self, shape: Shape, unit: int | None = None) -> int:
         """Of a tensor of the batch, from its shape for one sample."""
         return bounded(self.batch * (unit or self.low) * prod(shape))
+
+    def unit(self, value: Value) -> int:
+        """Bytes of an element of ``value``: operators that autocast leaves alone keep it."""
+        if self.high == self.low:
+            return self.low
+        each = self.batch * prod(value.shape)
+        return self.high if each and value.size >= self.high * each else self.low
+
+    def lowered(self, value: Value) -> Value:
+        """What autocast gives a convolution or a matrix to read: a copy where the value is not as
+        low; with a holder."""
+        if self.unit(value) == self.low:
+            return self.same(value, value.shape)
+        return self.run([value], value.shape, self.bytes(value.shape))
+
+    def lifted(self, value: Value) -> Value:
+        """What it gives a normalisation or a softmax to read, likewise."""
+        if self.unit(value) == self.high:
+            return self.same(value, value.shape)
+        return self.run([value], value.shape, self.bytes(value.shape, self.high))
 
     def weights(self, layer: Layer, bias: int = 0) -> tuple[int, ...]:
         """Bytes of the gradients of a row's parameters. ``bias``: elements of a bias, if there is
@@ -68,11 +90,21 @@ class Scope:
         self.parameters.extend(parts)
         return tuple(int(part * self.weight * self.trained) for part in parts)
 
+    def copy(self, layer: Layer) -> list[int]:
+        """Bytes of the copy that autocast makes of a matrix or a convolution, and that backward
+        reads."""
+        if self.high == self.low:
+            return []
+        self.copied += layer.parameters
+        return [layer.parameters * self.low]
+
     def run(
         self, reads: Sequence[Value], shape: Shape, size: int | None = None, **how: Any
     ) -> Value:
-        """An operator on the tape, see Tape.operator. ``size``: bytes, else ``shape``'s."""
-        size = self.bytes(shape) if size is None else size
+        """An operator on the tape, see Tape.operator. ``size``: bytes, else ``shape``'s in the
+        widest of what it reads."""
+        if size is None:
+            size = self.bytes(shape, max(map(self.unit, reads), default=self.low))
         return self.tape.operator(reads, size, shape, **how)
 
     def drop(self, *values: Value) -> None:
