@@ -77,6 +77,8 @@ def _width(kind: str, found: dict[str, int]) -> int:
     match role(kind):
         case Role.EMBEDDING | Role.CONV:
             return found.get("second", 0)
+        case Role.RECURRENT:
+            return found.get("second", 0) * found.get("directions", 1)
         case Role.NORM:
             return found.get("second", 0) if "group" in kind.lower() else found.get("first", 0)
     return 0

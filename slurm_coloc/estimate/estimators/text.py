@@ -13,7 +13,7 @@ from operator import itemgetter
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.pixels.walk import with_pixels
-from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
+from slurm_coloc.estimate.rebuild.doubt import doubts, meeting, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
@@ -160,8 +160,9 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     stored = not _eager(summary) and any(_EAGER.match(row.kind) for row in summary.layers)
     if summary.collapsed and (missing or rows.closed or stored):
         return Tier.CUT
-    if all(row.depth == 0 for row in summary.layers) and any(
-        not row.leaf for row in summary.layers
+    flat = all(row.depth == 0 for row in summary.layers)
+    if (flat and any(not row.leaf for row in summary.layers)) or (
+        summary.format == "torchsummary" and summary.family != "mlp"
     ):
         return Tier.FLAT_TOKENS if summary.family == "transformer" else Tier.FLAT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
@@ -276,6 +277,11 @@ def _without_shapes(
             note = f"sequence length {options.seq_len}"
             return with_tokens(summary, options.seq_len), "", (note,)
         if summary.family == "mlp" and not any(row.role is Role.CONV for row in summary.layers):
+            if kind := meeting(summary):
+                return summary, f"what {kind} does is in no row: record it with coloc summarize", ()
+            if shape and len(shape) > 1:
+                note = f"input {'x'.join(map(str, shape))}"
+                return with_tokens(summary, prod(shape[:-1])), "", (note,)
             return with_features(summary), "", ()
         if shape is None:
             reason = "the summary shows no shapes: give the input's (--coloc-input=3x224x224)"
@@ -303,12 +309,21 @@ def _drops(summary: Summary) -> bool:
     embeds = any(layer.role is Role.EMBEDDING for layer in summary.layers)
     if embeds or summary.family in ("mlp", "recurrent") or summary.format == "reprtree":
         return True
-    # Who drops channels of a map in a convolutional net means it; before a head it is a vector.
-    return summary.family == "cnn" and any(
-        layer.role is Role.DROPOUT
-        and any(len(out) == 4 and prod(out[2:]) > 1 for out in layer.outputs)
-        for layer in summary.layers
-    )
+    return summary.family == "cnn" and _drops_maps(summary)
+
+
+def _drops_maps(summary: Summary) -> bool:
+    """Whether a sequence of a convolutional net has a Dropout of maps: who puts it there means it.
+    Published blocks (Mlp) list it with a probability of 0, and before a head it is a vector."""
+    parents: list[str] = []
+    for row in summary.layers:
+        del parents[row.depth :]
+        parent = parents[-1] if parents else ""
+        maps = any(len(out) == 4 and prod(out[2:]) > 1 for out in row.outputs)
+        if row.role is Role.DROPOUT and maps and parent in ("Sequential", ""):
+            return True
+        parents.append(row.kind)
+    return False
 
 
 def _eager(summary: Summary) -> int:

@@ -16,6 +16,7 @@ from slurm_coloc.estimate.pixels.frame import MOST, At, Frame, joined
 from slurm_coloc.estimate.pixels.inside import GATES, inside
 from slurm_coloc.estimate.pixels.modules import BLUR, halved, leaf
 from slurm_coloc.estimate.rebuild.blocks import PARALLEL
+from slurm_coloc.estimate.rebuild.doubt import LIST, by_number
 from slurm_coloc.estimate.rebuild.tree import Node, tree, unlisted
 from slurm_coloc.estimate.summary import Layer, Summary
 
@@ -76,6 +77,11 @@ class _Walk:
         for node in nodes:
             if any("List" in child.layer.kind == node.layer.kind for child in node.children):
                 raise _untold(node.layer)  # the code takes rows of them by number (HRNet)
+            if by_number(node):
+                raise _untold(node.layer)
+        lists = [node.layer for node in nodes if node.layer.kind == LIST]
+        if len(lists) > 1:
+            raise _untold(lists[0])  # it takes one of each in turn (a U-Net's ways down and up)
         for node in unlisted(nodes):
             if node.layer.attribute("shortcut") and residual:
                 frame.made.append(self._row(node, frame.reads))
@@ -173,6 +179,8 @@ class _Walk:
             return current
         if inside.matrix and need == current.channels * current.pixels:
             return current
+        if current.last:  # a matrix beside another one: what meets what is the code's
+            raise _unclear(node.layer, need, current)
         frame = self._frames[-1]
         last = (*reversed(frame.made[-MOST:]), frame.reads)
         older = [one for one in last if one.channels == need and one.sides]
@@ -210,4 +218,4 @@ class _Walk:
 def _is_block(node: Node) -> bool:
     """Whether a row of such a name goes around the other rows: in a stage it goes before them."""
     kind = node.layer.kind.lower()
-    return any(part in kind for part in ("block", "bottleneck", "residual", "unit"))
+    return any(part in kind for part in ("block", "bottleneck", "residual", "unit", "xception"))

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules whose functions cannot be told from their rows: their estimate needs a wider margin."""
 
+import re
 from collections.abc import Sequence
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.given import given
 from slurm_coloc.estimate.rebuild.scope import elements
+from slurm_coloc.estimate.rebuild.tree import Node
 from slurm_coloc.estimate.summary import Layer, Summary
 
 #: attention whose rebuilt step came within 5 % of the recorded one (timm 1.0, torch 2.13)
@@ -22,10 +24,16 @@ KNOWN = frozenset(
 #: that are capped, what cuDNN keeps of recurrent steps
 HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
-    "gru", "rnn", "esm",
+    "gru", "rnn", "esm", "dualpath",
 )  # fmt: skip
 #: what inputs that no row shows may be of all outputs
 SMALL = 0.005
+#: holds modules, and runs none of them
+LIST = "ModuleList"
+#: what a model is made of where its code runs modules one by one
+SINGLE = frozenset(
+    {Role.CONV, Role.NORM, Role.ACT_IN, Role.ACT_OUT, Role.POOL, Role.MAXPOOL, Role.DROPOUT}
+)
 #: rows that a lambda layer begins with
 LAMBDA = [Role.CONV, Role.NORM, Role.NORM]
 
@@ -40,7 +48,24 @@ def unseen(summary: Summary) -> str:
             return f"{row.kind} makes products that no row shows: record it with coloc summarize"
         if summary.format == "reprtree" and name.startswith("albertlayergroup"):
             return f"how often {row.kind} runs is in no row: record it with coloc summarize"
+        if summary.format == "torchsummary" and row.role is Role.RECURRENT and not row.parameters:
+            return f"torchsummary counts no weights of {row.kind}: use torchinfo"
+    if kind := _weighs(summary):
+        return f"what {kind} weighs is in no row: record it with coloc summarize"
     return _unseen_input(summary)
+
+
+def _weighs(summary: Summary) -> str:
+    """An attention whose matrix gives one number for each token: pairs of them weigh (graphs)."""
+    inside, depth = "", 0
+    for row in summary.layers:
+        if inside and row.depth <= depth:
+            inside = ""
+        if not row.leaf and is_attention(row.kind):
+            inside, depth = row.kind, row.depth
+        if inside and row.role is Role.LINEAR and row.outputs and row.outputs[0][-1] == 1:
+            return inside
+    return ""
 
 
 def _unseen_input(summary: Summary) -> str:
@@ -57,6 +82,42 @@ def _unseen_input(summary: Summary) -> str:
     return ""
 
 
+#: parts of the names of classes whose rows meet others' values: of neighbours, of tokens
+_MEETING = re.compile(
+    r"atten|attn|graph|gat(?:conv|layer)?$|gcn|gnn|sage|messagepass|conv|transformer|mixer|pointnet",
+    re.IGNORECASE,
+)
+
+
+def meeting(summary: Summary) -> str:
+    """A class in print(model) of matrices alone whose name says that it does more with them; "" for
+    a network of one after another."""
+    return next((row.kind for row in summary.layers if _MEETING.search(row.kind)), "")
+
+
+def by_number(node: Node) -> bool:
+    """Whether a list holds single modules of several kinds: then the code around it says which
+    reads what."""
+    if node.layer.kind != LIST:
+        return False
+    return len({child.layer.role for child in node.children if not child.children} & SINGLE) > 2
+
+
+def _wired(rows: Sequence[Layer]) -> bool:
+    """The same, of a table's rows."""
+    seen: dict[int, set[Role]] = {}
+    for row in rows:
+        for depth in [depth for depth in seen if row.depth < depth - 1]:
+            del seen[depth]
+        if row.kind == LIST:
+            seen.setdefault(row.depth + 1, set())
+        elif row.leaf and row.depth in seen:
+            seen[row.depth].add(row.role)
+            if len(seen[row.depth] & SINGLE) > 2:
+                return True
+    return False
+
+
 def doubts(summary: Summary) -> tuple[str, ...]:
     """Class names that are not understood, each once."""
     # Language models name their class after the model (BertSelfAttention); they are built alike.
@@ -65,7 +126,7 @@ def doubts(summary: Summary) -> tuple[str, ...]:
     found = (
         row.kind for place, row in enumerate(rows) if _doubtful(rows, place, row.kind, language)
     )
-    return tuple(dict.fromkeys(found))
+    return (*dict.fromkeys(found), *([LIST] if _wired(rows) else []))
 
 
 def _doubtful(rows: Sequence[Layer], place: int, kind: str, language: bool) -> bool:

@@ -20,7 +20,7 @@ def given(summary: Summary) -> Shape:
     row = next((x for x in summary.layers if x.leaf and x.outputs and x.parameters), None)
     if row is not None and row.role is Role.EMBEDDING and len(row.outputs[0]) > 1:
         return row.outputs[0][:-1]  # numbers of words
-    if row is not None and summary.format == "torchinfo":
+    if row is not None and summary.format in ("torchinfo", "torchsummary"):
         found = _image(row, summary) if row.role is Role.CONV else _features(row)
         if found:
             return found

@@ -66,16 +66,32 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     return scope.after(x, made)
 
 
-#: tensors of the output's size that one step's gates and state are
-GATES = {"lstm": 5, "gru": 4}
+#: matrices of a step, and tensors of the output's size that its gates and state are
+GATES = {"lstm": (4, 5), "gru": (3, 4)}
 
 
 def _recurrent(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
-    """Keeps its input, its output and the gates of each step (cuDNN's reserve)."""
-    gates = next((many for name, many in GATES.items() if name in layer.kind.lower()), 1)
+    """Keeps its input, its output and the gates of each step (cuDNN's reserve), of all layers."""
+    name = layer.kind.lower()
+    matrices, gates = next((many for key, many in GATES.items() if key in name), (1, 1))
+    layers = _layers(layer.parameters, matrices, x.shape[-1], out[-1])
     weights = scope.weights(layer)
-    kept = [scope.bytes(out)] * gates
+    kept = [scope.bytes(out)] * (gates * layers + layers - 1)
     return scope.run([x], out, saves_inputs=[x], saves_output=True, saves=kept, weights=weights)
+
+
+def _layers(parameters: int, matrices: int, read: int, made: int) -> int:
+    """Layers of a recurrent row, by its parameters: in both directions, else in one; with two
+    biases a matrix (PyTorch), one (Keras) or none. 1 where none fits."""
+    for sides in (2, 1):
+        width = made // sides
+        for biases in (2, 1, 0):
+            first = sides * matrices * width * (read + width + biases)
+            further = sides * matrices * width * (made + width + biases)
+            more, odd = divmod(parameters - first, further) if further else (0, 1)
+            if not odd and 0 <= more < 64 and made % sides == 0:
+                return 1 + more
+    return 1
 
 
 def _conditional(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
@@ -163,9 +179,13 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     evolved = 0
     if "evonorm" in name:
         evolved = 4 if layer.parameters == 3 * out[1] else 3
+    if "filterresponse" in name:  # what is divided by its mean square, and what is then scaled
+        evolved = 2 if "tlu" in name else 1
     if "batch" in name:
         scope.constants.extend((2 * layer.parameters, 2 * layer.parameters, 8))
         rows = 4 * (out[1] if len(out) > 1 else out[0])
+    elif "filterresponse" in name:
+        rows = scope.bytes((out[1],), 4)
     elif "group" in name or "instance" in name:
         rows = scope.bytes((out[0], 32), 4)
     else:
