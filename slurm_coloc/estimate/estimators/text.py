@@ -42,6 +42,7 @@ _EAGER = re.compile(
 )
 
 
+_CAUSAL = re.compile(r"CausalLM|LMHeadModel|DoubleHeads")
 #: widths of heads that are taken where no row tells: of published models, of one's own
 HEAD, OWN_HEAD = 64, 32
 #: what stored scores may add to an estimate, as a factor, before it is no figure any more
@@ -50,8 +51,12 @@ MOST = 2.0
 TORCH = "MultiheadAttention"
 #: names that people give attention of their own, whatever their PyTorch prints
 OWN = frozenset(
-    "attention selfattention multiheadattention multiheadedattention multiheadselfattention"
-    " causalselfattention crossattention attn mhsa headattention attentionlayer".split()
+    {
+        "attention", "selfattention", "multiheadattention", "multiheadedattention",
+        "multiheadselfattention", "causalselfattention", "crossattention", "attn", "mhsa",
+        "headattention", "attentionlayer",
+    }
+)  # fmt: skip
 )
 
 
@@ -231,7 +236,7 @@ def step_of(
         batch=batch,
         low=precision.low,
         high=4 if options.precision == "amp" else precision.low,
-        loss=precision.low if options.precision == "bf16" and not computes_loss(summary) else 4,
+        loss=precision.low if options.precision == "bf16" and not _lifts(summary) else 4,
         weight=precision.weight,
         trained=share,
         drops=_drops(summary),
@@ -248,6 +253,12 @@ def step_of(
     if options.gpus > 1:
         step = replicated(step, options.gpus, not computes_loss(summary))
     return accumulating(step) if options.accumulate else step
+
+
+def _lifts(summary: Summary) -> bool:
+    """Whether the model's own loss is computed in 32 bits whatever its weights have: causal
+    language models of transformers (loss/loss_utils.py: ForCausalLMLoss)."""
+    return any(_CAUSAL.search(row.kind) for row in summary.layers[:1])
 
 
 def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, tuple[str, ...]]:

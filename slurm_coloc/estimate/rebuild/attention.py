@@ -241,7 +241,8 @@ def _scores(scope: Scope, node: Node, rows: _Rows, x: Value) -> Scores | None:
         name = child.layer.kind.lower()
         for shape in (*child.layer.inputs, *child.layer.outputs):
             # As wide as there are tokens: then a row of the tokens is square, too.
-            square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens) != x.shape[-2:]
+            square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
+            square = square and shape[-2:] != x.shape[-2:]
             dropped = child.layer.role is Role.DROPOUT and len(shape) == 4 > len(x.shape)
             if "softmax" in name or square or dropped:
                 # As many parameters as heads: a temperature, which queries and keys of length one

@@ -69,8 +69,8 @@ def _weighs(summary: Summary) -> str:
 
 
 def _unseen_input(summary: Summary) -> str:
-    """Why, where the footer counts inputs that no row shows: a graph's neighbours, a second picture.
-    What is computed with them shows in no row either. Masks and times are small beside the rest."""
+    """Why, where the footer counts inputs that no row shows: a graph's neighbours, a second
+    picture. What is computed with them shows in no row either. Masks and times are small beside the rest."""
     rows = summary.layers
     if not rows[0].inputs and next(x.role for x in rows if x.parameters) is not Role.LINEAR:
         return ""  # what it reads is guessed
@@ -84,7 +84,7 @@ def _unseen_input(summary: Summary) -> str:
 
 #: parts of the names of classes whose rows meet others' values: of neighbours, of tokens
 _MEETING = re.compile(
-    r"atten|attn|graph|gat(?:conv|layer)?$|gcn|gnn|sage|messagepass|conv|transformer|mixer|pointnet",
+    r"atten|attn|graph|gat(?:layer)?$|gcn|gnn|sage|messagepass|conv|transformer|mixer|pointnet",
     re.IGNORECASE,
 )
 

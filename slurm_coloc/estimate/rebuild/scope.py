@@ -21,15 +21,15 @@ def elements(shape: Shape) -> int:
 @dataclass(slots=True)
 class Scope:
     """``low``, ``high``: bytes of what autocast lowers and of what it leaves; ``loss``: of what the
-    loss computes with. ``weight``: bytes of
-    an element of a parameter and of its gradient. ``trained``: the share that is trained of the
-    parameters that no row calls frozen. ``drops``: whether Dropout rows drop anything. ``eager``:
-    attention stores its scores, of heads ``head`` wide where no row tells. ``inplace``: activations that can run in place do, as in vision
-    models. ``caches``: keys and values stay until the next step has made its own. ``rotary``:
-    queries and keys are turned by their positions. ``hidden``: what rows that were not opened keep,
-    over their own output. ``pixels``: of the image that the model reads, 0 without one. ``memory``:
-    what an encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it.
-    ``copied``: parameters of rows of which it is known what autocast copies."""
+    loss computes with. ``weight``: bytes of an element of a parameter and of its gradient.
+    ``trained``: the share that is trained of the parameters that no row calls frozen. ``drops``:
+    whether Dropout rows drop anything. ``eager``: attention stores its scores, of heads ``head``
+    wide where no row tells. ``inplace``: activations that can run in place do, as in vision models.
+    ``caches``: keys and values stay until the next step has made its own. ``rotary``: queries and
+    keys are turned by their positions. ``hidden``: what rows that were not opened keep, over their
+    own output. ``pixels``: of the image that the model reads, 0 without one. ``memory``: what an
+    encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it. ``copied``:
+    parameters of rows of which it is known what autocast copies."""
 
     batch: int
     low: int = 4

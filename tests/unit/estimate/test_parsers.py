@@ -157,7 +157,7 @@ def test_repr_convolutions_and_recurrence() -> None:
     lstm = 4 * 4 * (8 + 4 + 2) + 4 * 4 * (4 + 4 + 2)
     found = parse_summary(text)
     assert found.parameters == 216 + 16 + 80 + lstm
-    assert found.family == "other"  # recurrent: no figure
+    assert found.family == "recurrent"
 
 
 def test_two_models_are_added() -> None:

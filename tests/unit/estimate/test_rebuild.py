@@ -245,13 +245,15 @@ def test_a_container_of_a_flat_table_makes_nothing() -> None:
     assert kept(rebuild(_flat(*rows, ("Block", TOKENS, 0)), Scope(batch=1))) == bare
 
 
-def test_a_flat_table_with_blocks_has_the_wider_margin() -> None:
-    rows = [("Conv2d", IMAGE, 576), ("ReLU", IMAGE, 0)]
+def test_a_table_of_torchsummary_has_the_wider_margin() -> None:
+    """With blocks or without: what its rows sum and gate is in none of them."""
+    rows = [("Conv2d", (64, 128, 128), 1792), ("ReLU", (64, 128, 128), 0)]
     options, stack = TrainingOptions(batch_size=64), Stack(1000)
-    plain = estimate(_flat(*rows), options, stack=stack, estimator="text")
-    blocks = estimate(_flat(*rows, ("Block", IMAGE, 0)), options, stack=stack, estimator="text")
-    assert plain.memory_mib == blocks.memory_mib
-    assert plain.upper_mib and blocks.upper_mib and plain.upper_mib < blocks.upper_mib
+    for more in ((), (("Block", (64, 128, 128), 0),)):
+        answer = estimate(_flat(*rows, *more), options, stack=stack, estimator="text")
+        assert answer.memory_mib and answer.upper_mib
+        assert answer.upper_mib == 1000 + int((answer.memory_mib - 1000) * 1.28) + 64
+        assert any(note.startswith("wider margin") for note in answer.notes)
 
 
 def test_attentions_product_in_a_flat_table() -> None:
