@@ -57,7 +57,6 @@ OWN = frozenset(
         "headattention", "attentionlayer",
     }
 )  # fmt: skip
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,11 @@ def _weighs(summary: Summary) -> str:
 
 def _unseen_input(summary: Summary) -> str:
     """Why, where the footer counts inputs that no row shows: a graph's neighbours, a second
-    picture. What is computed with them shows in no row either. Masks and times are small beside the rest."""
+    picture. What is computed with them shows in no row either. Masks and times are small beside
+    the rest."""
     rows = summary.layers
-    if not rows[0].inputs and next(x.role for x in rows if x.parameters) is not Role.LINEAR:
+    first = next((row.role for row in rows if row.parameters), None)
+    if not rows[0].inputs and first is not Role.LINEAR:
         return ""  # what it reads is guessed
     shown = 4 * elements(given(summary)) * (summary.batch_in_text or 1)
     more = summary.input_bytes - shown
