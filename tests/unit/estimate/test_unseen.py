@@ -70,7 +70,7 @@ def test_autocast_computes_the_loss_in_32_bits() -> None:
     }
     # The scores in 16 bits, and of 32: their logarithms, and two gradients.
     assert 3.4 * logits < memory["amp"] < 5 * logits
-    assert memory["bf16"] < 2.5 * logits
+    assert memory["bf16"] < 3 * logits
     causal = text.replace("Model(", "GPT2LMHeadModel(", 1)
     named = asked(causal, seq_len=128, precision="bf16", optimizer="sgd").memory_mib or 0
     assert named > memory["bf16"] + logits, "transformers computes it in 32 bits by itself"
