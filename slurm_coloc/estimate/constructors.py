@@ -56,6 +56,8 @@ def attributes_of(kind: str, arguments: str) -> Attributes:
         found["shows_bias"] = 1
     if "elementwise_affine=False" in arguments or "affine=False" in arguments:
         found["no_affine"] = 1
+    if "inplace=True" in arguments:
+        found["inplace"] = 1
     if "bidirectional=True" in arguments:
         found["directions"] = 2
     if role(kind) is Role.DROPOUT and re.match(r"(?:p=)?0(?:\.0+)?(?:,|\Z)", arguments):

@@ -44,7 +44,7 @@ _EAGER = re.compile(
 
 _CAUSAL = re.compile(r"CausalLM|LMHeadModel|DoubleHeads")
 #: widths of heads that are taken where no row tells: of published models, of one's own
-HEAD, OWN_HEAD = 64, 32
+HEAD, OWN_HEAD = 64, 8
 #: what stored scores may add to an estimate, as a factor, before it is no figure any more
 MOST = 2.0
 #: torch.nn.MultiheadAttention, which has its own rule
@@ -54,7 +54,8 @@ OWN = frozenset(
     {
         "attention", "selfattention", "multiheadattention", "multiheadedattention",
         "multiheadselfattention", "causalselfattention", "crossattention", "attn", "mhsa",
-        "headattention", "attentionlayer",
+        "headattention", "attentionlayer", "attentionblock", "selfattentionblock",
+        "crossattentionblock",
     }
 )  # fmt: skip
 
@@ -243,6 +244,8 @@ def step_of(
         head=eager or HEAD,
         inplace=not _plain(summary),
         caches=caches(summary),
+        printed=summary.format == "reprtree",
+        own=_sequences(summary),
         rotary=any("rotary" in row.kind.lower() for row in summary.layers),
     )
     step = rebuild(summary, scope, rows)
@@ -320,6 +323,12 @@ def _drops(summary: Summary) -> bool:
     if embeds or summary.family in ("mlp", "recurrent") or summary.format == "reprtree":
         return True
     return summary.family == "cnn" and _drops_maps(summary)
+
+
+def _sequences(summary: Summary) -> bool:
+    """Whether its modules stand in sequences alone, below a class of its own: no published one."""
+    holders = {row.kind for row in summary.layers if not row.leaf and row.depth > 0}
+    return bool(holders) and holders <= {"Sequential", "ModuleList"}
 
 
 def _drops_maps(summary: Summary) -> bool:

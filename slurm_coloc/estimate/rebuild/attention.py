@@ -240,9 +240,10 @@ def _scores(scope: Scope, node: Node, rows: _Rows, x: Value) -> Scores | None:
             return Scores(child.layer.outputs[0], bias=2)
         name = child.layer.kind.lower()
         for shape in (*child.layer.inputs, *child.layer.outputs):
-            # As wide as there are tokens: then a row of the tokens is square, too.
+            # A matrix may make tokens as wide as there are many: they are square, too.
+            wide = child.layer.role is Role.LINEAR and len(shape) == len(x.shape)
             square = tokens > 1 and len(shape) > 2 and shape[-2:] == (tokens, tokens)
-            square = square and shape[-2:] != x.shape[-2:]
+            square = square and not (wide or scope.printed) and shape[-2:] != x.shape[-2:]
             dropped = child.layer.role is Role.DROPOUT and len(shape) == 4 > len(x.shape)
             if "softmax" in name or square or dropped:
                 # As many parameters as heads: a temperature, which queries and keys of length one

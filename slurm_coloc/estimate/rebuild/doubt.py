@@ -24,7 +24,7 @@ KNOWN = frozenset(
 #: that are capped, what cuDNN keeps of recurrent steps
 HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
-    "gru", "rnn", "esm", "dualpath",
+    "gru", "rnn", "esm", "dualpath", "convbert", "branchseparables",
 )  # fmt: skip
 #: what inputs that no row shows may be of all outputs
 SMALL = 0.005
@@ -50,6 +50,8 @@ def unseen(summary: Summary) -> str:
             return f"how often {row.kind} runs is in no row: record it with coloc summarize"
         if summary.format == "torchsummary" and row.role is Role.RECURRENT and not row.parameters:
             return f"torchsummary counts no weights of {row.kind}: use torchinfo"
+    if _wired(summary.layers):
+        return f"what {LIST} runs in which order is in no row: record it with coloc summarize"
     if kind := _weighs(summary):
         return f"what {kind} weighs is in no row: record it with coloc summarize"
     return _unseen_input(summary)
@@ -128,7 +130,9 @@ def doubts(summary: Summary) -> tuple[str, ...]:
     found = (
         row.kind for place, row in enumerate(rows) if _doubtful(rows, place, row.kind, language)
     )
-    return (*dict.fromkeys(found), *([LIST] if _wired(rows) else []))
+    # XLNet's positions have rows of their own in tables alone.
+    plain = summary.format == "reprtree" and any(row.kind.startswith("XLNet") for row in rows)
+    return (*dict.fromkeys(found), *(["XLNet"] if plain else []))
 
 
 def _doubtful(rows: Sequence[Layer], place: int, kind: str, language: bool) -> bool:

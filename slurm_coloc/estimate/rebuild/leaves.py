@@ -190,12 +190,15 @@ def norm(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
         rows = scope.bytes((out[0], 32), 4)
     else:
         rows = scope.bytes(out[:-1], 4)
+    more = [size] * evolved
+    if evolved and "evonorm" in name and scope.low < 4:
+        more.append(scope.bytes(out, 4))  # its variance is computed in 32 bits
     made = scope.run(
         [x],
         out,
         size,
         saves_inputs=[x],
-        saves=[rows, rows, *_written(scope, name, out), *([size] * evolved)],
+        saves=[rows, rows, *_written(scope, name, out), *more],
         weights=scope.weights(layer, layer.parameters // 2),
     )
     return scope.after(x, made)
@@ -230,6 +233,8 @@ def composed(layer: Layer) -> int:
     return COMPOSED.get(layer.kind.lower(), 0)
 
 
+#: activations that autocast computes in 32 bits and that save what they read
+LIFTED = ("softplus",)
 #: classes that save their result only where they run in place
 NOT_THEN = ("leakyrelu", "elu", "threshold")
 
@@ -240,9 +245,14 @@ def activation(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     weight for each element, frozen or not (aten/src/ATen/native/Activation.cpp:
     _prelu_kernel_backward)."""
     name = layer.kind.lower()
+    if name in LIFTED:
+        x = scope.lifted(x)
+        made = scope.run([x], out, scope.bytes(out, scope.high), saves_inputs=[x])
+        return scope.after(x, made)
     if layer.role is Role.ACT_OUT:
         size = scope.bytes(out, scope.high if "softmax" in name else scope.unit(x))
-        if not scope.inplace and name in NOT_THEN:
+        told = scope.printed and not layer.attribute("inplace")
+        if (told or scope.own or not scope.inplace) and name in NOT_THEN:
             return scope.run([x], out, size, saves_inputs=[x])
         can = "softmax" not in name and "tanh" not in name and "sigmoid" not in name
         inplace = can and scope.inplace

@@ -29,7 +29,9 @@ class Scope:
     keys are turned by their positions. ``hidden``: what rows that were not opened keep, over their
     own output. ``pixels``: of the image that the model reads, 0 without one. ``memory``: what an
     encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it. ``copied``:
-    parameters of rows of which it is known what autocast copies."""
+    parameters of rows of which it is known what autocast copies. ``printed``: by print(model),
+    which tells what runs in place and no shapes; ``own``: of sequences alone, so that activations
+    are as PyTorch makes them."""
 
     batch: int
     low: int = 4
@@ -47,6 +49,8 @@ class Scope:
     pixels: int = 0
     memory: Value | None = None
     crosses: bool = False
+    printed: bool = False
+    own: bool = False
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
