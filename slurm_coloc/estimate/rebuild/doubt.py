@@ -60,10 +60,11 @@ def unseen(summary: Summary) -> str:
 def _weighs(summary: Summary) -> str:
     """An attention whose matrix gives one number for each token: pairs of them weigh (graphs)."""
     inside, depth = "", 0
+    published = KNOWN - {"attention"}  # which everybody calls it
     for row in summary.layers:
         if inside and row.depth <= depth:
             inside = ""
-        if not row.leaf and is_attention(row.kind):
+        if not row.leaf and is_attention(row.kind) and row.kind.lower() not in published:
             inside, depth = row.kind, row.depth
         if inside and row.role is Role.LINEAR and row.outputs and row.outputs[0][-1] == 1:
             return inside
@@ -108,12 +109,13 @@ def by_number(node: Node) -> bool:
 
 
 def _wired(rows: Sequence[Layer]) -> bool:
-    """The same, of a table's rows."""
+    """The same, of a table's rows; of the model's own list. (Blocks of published models have a list
+    of convolutions and one of norms, whose rows come in turn.)"""
     seen: dict[int, set[Role]] = {}
     for row in rows:
         for depth in [depth for depth in seen if row.depth < depth - 1]:
             del seen[depth]
-        if row.kind == LIST:
+        if row.kind == LIST and row.depth < 2:
             seen.setdefault(row.depth + 1, set())
         elif row.leaf and row.depth in seen:
             seen[row.depth].add(row.role)
