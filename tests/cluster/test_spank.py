@@ -102,7 +102,9 @@ def test_a_bad_value_ends_sbatch_with_one_line(me: Desk, option: str, words: str
 
 def test_options_without_a_summary(me: Desk) -> None:
     done = submit(me, "--coloc-batch-size=8")
-    assert done.returncode == 1 and done.stderr.rstrip().endswith("--coloc=FILE or --coloc-memory=SIZE")
+    assert done.returncode == 1 and done.stderr.rstrip().endswith(
+        "--coloc=FILE or --coloc-memory=SIZE"
+    )
     assert submit(me, "--coloc-policy=exclusive", "--gpus=1").returncode == 0
 
 

@@ -96,7 +96,7 @@ class Text:
     """See the module."""
 
     name = "text"
-    version = "6"
+    version = "7"
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""

@@ -218,4 +218,6 @@ class _Walk:
 def _is_block(node: Node) -> bool:
     """Whether a row of such a name goes around the other rows: in a stage it goes before them."""
     kind = node.layer.kind.lower()
-    return any(part in kind for part in ("block", "bottleneck", "residual", "unit", "xception"))
+    return any(
+        part in kind for part in ("block", "bottleneck", "residual", "unit", "xception", "preact")
+    )

@@ -53,14 +53,15 @@ def fused(scope: Scope, parts: list[Value], sizes: Sizes, copied: bool = False) 
 
 def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Value:
     """Scores are stored: q scaled, the product, its softmax, and the product with the values."""
-    size = scope.bytes(scores.shape, scope.high)
     kept = parts if scores.held else []
     values = sizes.query + sizes.key + sizes.value if scores.whole else sizes.value
     copied = scope.run(
         parts, sizes.shape, sizes.query, saves=[sizes.key, values], saves_inputs=kept
     )
-    product = scope.run([copied], scores.shape, size, saves_inputs=[copied])
+    product = scope.run([copied], scores.shape, scope.bytes(scores.shape), saves_inputs=[copied])
     scope.drop(copied)
+    product = scope.after(product, scope.lifted(product))
+    size = scope.bytes(scores.shape, scope.high)
     if scores.bias is not None:
         bias = [sizes.query] * scores.bias
         product = scope.after(product, scope.run([product], scores.shape, size, saves=bias))
@@ -70,4 +71,5 @@ def eager(scope: Scope, parts: list[Value], sizes: Sizes, scores: Scores) -> Val
     if scope.drops:
         mask = scope.bytes(scores.shape, 1)
         made = scope.after(made, scope.run([made], scores.shape, size, saves=[mask]))
+    made = scope.after(made, scope.lowered(made))
     return scope.after(made, scope.run([made], sizes.shape, sizes.made, saves_inputs=[made]))

@@ -133,7 +133,7 @@ def test_table_for_people(coloc: Call) -> None:
     code, out, err = coloc(BERT, "--batch-size", "4", "--optimizer", "adamw")
     assert code == 0
     for part in (
-        "text 6",
+        "text 7",
         "optimizer adamw,",
         "precision fp32 (default)",
         "GPU a100-40gb (default)",
