@@ -84,6 +84,7 @@ def role(kind: str) -> Role:
 
 
 @lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)
 def is_attention(kind: str) -> bool:
     """Self- or cross-attention over tokens (not the channel attention of squeeze-excitation)."""
     name = kind.lower()

@@ -18,12 +18,15 @@ def _flat(nodes: Sequence[Node], depth: int = 0, times: int = 1) -> Iterator[Lay
     """Rows of a tree whose closed rows were opened, in order; what is below a row counts there."""
     for node in nodes:
         layer, many = node.layer, times * node.times
+        as_it_is = layer.depth == depth and layer.count == many  # a copy costs more than all else
         if node.children:
-            own = 0 if layer.leaf else layer.parameters
-            yield replace(layer, depth=depth, count=many, leaf=False, parameters=own)
+            if layer.leaf:
+                yield replace(layer, depth=depth, count=many, leaf=False, parameters=0)
+            else:
+                yield layer if as_it_is else replace(layer, depth=depth, count=many)
             yield from _flat(node.children, depth + 1, many)
         else:
-            yield replace(layer, depth=depth, count=many)
+            yield layer if as_it_is else replace(layer, depth=depth, count=many)
 
 
 def predicted(summary: Summary, options: TrainingOptions, card: str) -> Predicted | None:

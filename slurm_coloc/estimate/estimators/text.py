@@ -327,13 +327,20 @@ def _drops(summary: Summary) -> bool:
 
 def _sequences(summary: Summary) -> bool:
     """Whether its modules stand in sequences alone, below a class of its own: no published one."""
-    holders = {row.kind for row in summary.layers if not row.leaf and row.depth > 0}
-    return bool(holders) and holders <= {"Sequential", "ModuleList"}
+    holders = False
+    for row in summary.layers:
+        if not row.leaf and row.depth > 0:
+            if row.kind not in ("Sequential", "ModuleList"):
+                return False
+            holders = True
+    return holders
 
 
 def _drops_maps(summary: Summary) -> bool:
     """Whether a sequence of a convolutional net has a Dropout of maps: who puts it there means it.
     Published blocks (Mlp) list it with a probability of 0, and before a head it is a vector."""
+    if not any(row.role is Role.DROPOUT for row in summary.layers):
+        return False
     parents: list[str] = []
     for row in summary.layers:
         del parents[row.depth :]
@@ -352,11 +359,26 @@ def _eager(summary: Summary) -> int:
     return HEAD * any(is_attention(row.kind) and _EAGER.match(row.kind) for row in rows)
 
 
+def _attentions(summary: Summary) -> list[str]:
+    """Classes of attention, of several around one another the innermost."""
+    found: list[str] = []
+    depth = -1  # of the last one, as long as its rows come
+    for row in summary.layers:
+        if row.depth <= depth:
+            depth = -1
+        if is_attention(row.kind):
+            if depth >= 0:
+                found.pop()
+            found.append(row.kind)
+            depth = row.depth
+    return found
+
+
 def _may_be_eager(summary: Summary) -> tuple[str, int] | None:
     """The class whose text does not tell whether it stores scores, and how wide its heads are
     taken: transformers names the class alike for both, and so does who writes attention for
     himself. Vision models of timm use the fused kernel."""
-    names = {row.kind.lower(): row.kind for row in summary.layers if is_attention(row.kind)}
+    names = {kind.lower(): kind for kind in _attentions(summary)}
     words = any(row.role is Role.EMBEDDING for row in summary.layers)
     own = [kind for name, kind in names.items() if name in OWN and kind != TORCH]
     if not words:

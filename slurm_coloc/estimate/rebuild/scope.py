@@ -108,7 +108,8 @@ class Scope:
         """An operator on the tape, see Tape.operator. ``size``: bytes, else ``shape``'s in the
         widest of what it reads."""
         if size is None:
-            size = self.bytes(shape, max(map(self.unit, reads), default=self.low))
+            wide = self.high > self.low and any(self.unit(one) > self.low for one in reads)
+            size = self.bytes(shape, self.high if wide else self.low)
         return self.tape.operator(reads, size, shape, **how)
 
     def drop(self, *values: Value) -> None:

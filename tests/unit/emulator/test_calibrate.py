@@ -125,7 +125,7 @@ def test_a_file_that_the_estimate_uses(node: Node, coloc: Caller) -> None:
     shown = coloc(None, "estimate", str(summary))
     assert "context 570 MiB (calibrated" in shown.stdout
     other = coloc(None, "estimate", str(summary), "--gpu", "h100-80gb")
-    assert "context 1900 MiB (not calibrated)" in other.stdout
+    assert "context 760 MiB (typical; 1900 in the bound)" in other.stdout
 
 
 def test_without_torch_the_configuration_s_context_stays(node: Node, coloc: Caller) -> None:
