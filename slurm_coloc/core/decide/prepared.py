@@ -50,6 +50,15 @@ class Estimated:
     spare_mib: int = 0
 
 
+def wider(made: Estimated, share: float) -> Estimated:
+    """``made`` with a bound that allows for ``share`` more of what is above the context."""
+    known = made.estimate
+    if known is None:
+        return made
+    more = int(share * max(0, known.memory_mib - made.context_mib))
+    return replace(made, estimate=replace(known, upper_mib=known.upper_mib + more))
+
+
 def typical(made: Estimated) -> Estimated:
     """``made`` with the context in its estimate that is typical; its bound stays."""
     known = made.estimate

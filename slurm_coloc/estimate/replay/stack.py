@@ -21,7 +21,9 @@ DEFAULT_RULES = Rules()
 @dataclass(frozen=True, slots=True)
 class Stack:
     """``context_mib``: CUDA context and libraries, as nvidia-smi shows them (MiB). ``spare_mib``:
-    how much more of it the bound allows for, where the card was not calibrated.
+    how much more of it the bound allows for, where the card was not calibrated. ``wider``: what the
+    bound allows for beside, over what is above the context, on a card that no margin was compared
+    on.
 
     ``forward``, ``data``, ``weight``: cuDNN's workspace over the bytes that a convolution reads and
     writes, for its copies of both in the order that tensor cores read (channels last); ``grouped``:
@@ -51,6 +53,7 @@ class Stack:
     visible_mib: int | None = None
     card: str = ""
     spare_mib: int = 0
+    wider: float = 0.0
 
     def workspace(self, work: Scratch) -> int:
         """Bytes while the convolution runs."""

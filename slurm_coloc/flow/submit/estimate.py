@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Reason
-from slurm_coloc.core.decide.prepared import Estimated, Prepared
+from slurm_coloc.core.decide.prepared import Estimated, Prepared, wider
 from slurm_coloc.core.slurm.script import script_fingerprint
 from slurm_coloc.estimate.features import SCHEMA
 from slurm_coloc.estimate.request import Given
-from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
+from slurm_coloc.flow.estimators.calibrations import OTHER_CARD, defaults_of, is_other, load_stacks
 from slurm_coloc.flow.submit.message import ColocOptions, Submission
 from slurm_coloc.flow.submit.tickets import Key, Texts, hash_of
 
@@ -70,6 +70,8 @@ class Lookup:
         chosen = self._stacks.choose(job.gpu_types)
         # Processes of one job are taken for one training by DDP, which needs more than each alone.
         found = made.of(chosen.stack, chosen.card, job.request.demand.processes)
+        if is_other(chosen.gpu_type):
+            found = wider(found, OTHER_CARD)
         return Found(replace(found, spare_mib=self._stacks.spare_mib(chosen.gpu_type)), by)
 
     def _made(self, ticket: str | None, uid: int, key: Key) -> tuple[Prepared | None, str]:

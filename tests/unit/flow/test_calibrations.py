@@ -9,6 +9,8 @@ import pytest
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import ConfigError
+from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocator import Rules
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.variants import with_allocator
@@ -62,6 +64,30 @@ def test_a_typical_context_in_the_estimate_and_the_configured_one_in_the_bound(
     assert found.choose(["h100", "a100"]).gpu_type == "a100"
 
 
+def test_a_card_that_no_margin_was_compared_on_has_a_wider_bound(tmp_path: Path) -> None:
+    found = stacks(tmp_path, mine="context_mib = 700\n")
+    for kind, wider in (("a100", 0.0), ("h100-80gb", 0.0), ("rtx4060-8gb", 0.05), ("mine", 0.0)):
+        assert found.of(kind).wider == wider
+    summary, options = parse_summary(example("resnet50_torchinfo.txt")), TrainingOptions(64)
+    known, other = (
+        estimate(summary, options, stack=replace(found.of("h100"), wider=wider))
+        for wider in (0.0, 0.05)
+    )
+    assert known.memory_mib == other.memory_mib and known.upper_mib and other.upper_mib
+    assert other.upper_mib == known.upper_mib + int(0.05 * (other.memory_mib - 760))
+
+
+def test_sixteen_bits_have_a_wider_bound(tmp_path: Path) -> None:
+    summary, stack = parse_summary(example("resnet50_torchinfo.txt")), Stack(0)
+    margins = []
+    for precision in ("fp32", "amp", "bf16"):
+        found = estimate(summary, TrainingOptions(64, precision=precision), stack=stack)
+        assert found.memory_mib and found.upper_mib
+        margins.append((found.upper_mib - 64) / found.memory_mib)
+    assert margins[1] == pytest.approx(margins[0] + 0.05, abs=0.002)
+    assert margins[2] == pytest.approx(margins[0] + 0.05, abs=0.002)
+
+
 def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
     found = stacks(tmp_path, a100_40gb=A100, h100=H100)
     assert (
@@ -70,7 +96,7 @@ def test_a_type_by_its_file_and_by_its_card(tmp_path: Path) -> None:
         == Stack(500, weight=1.2, card="a100")
     )
     assert found.of("h100").context_mib == 700
-    assert found.of("v100") == Stack(760, card="v100", spare_mib=1140)
+    assert found.of("v100") == Stack(760, card="v100", spare_mib=1140, wider=0.05)
 
 
 def test_of_several_types_the_largest_context(tmp_path: Path) -> None:
