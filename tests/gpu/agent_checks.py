@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.gpu import work
 from tests.gpu.place import ROOT, Place
-from tests.gpu.verdict import Found, judged, measured
+from tests.gpu.verdict import Found, judged, measured, untested
 
 HONEST, GREEDY = 7, 8
 HONEST_MIB, GREEDY_MIB = 1500, 6000
@@ -27,6 +27,9 @@ LIMIT_S = 60.0
 
 def agent(place: Place) -> list[Found]:
     """What its records say of both, with ``fence.overrun = end``."""
+    if not _may_trace():
+        why = "root may not read others' processes here (no CAP_SYS_PTRACE, as in a container)"
+        return [untested("the agent's samples of a job", why)]
     run_dir = place.scratch / "agent"
     run_dir.mkdir(mode=0o755)
     with work.mps(place) as (folder, _), _running(place, run_dir):
@@ -65,6 +68,12 @@ def agent(place: Place) -> list[Found]:
             f"{'it trains' if lives else 'it ended'}; noted: {_states(first)}",
         ),
     ]
+
+
+def _may_trace() -> bool:
+    """Whether this process has CAP_SYS_PTRACE (number 19)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> 19 & 1)
 
 
 @contextmanager
