@@ -67,9 +67,13 @@ def typical(made: Estimated) -> Estimated:
     return replace(made, estimate=replace(known, memory_mib=known.memory_mib - made.spare_mib))
 
 
-def with_memory(made: Estimated, mib: int) -> Estimated:
+def with_memory(made: Estimated, mib: int, uid: int) -> Estimated:
     """``made`` with the memory (MiB) that the user named in place of the estimate's. An estimate
-    that is more is told beside it: the user may know better, or have forgotten something."""
+    that is more is told beside it: the user may know better, or have forgotten something. Without
+    a model and a script (salloc) a run is known by its user and by what he named: else nothing that
+    it does would count for his next one."""
+    if not made.fingerprint:
+        made = replace(made, fingerprint=f"memory named by {uid}", options=f"{mib} MiB")
     known, detail = made.estimate, ""
     if known and known.upper_mib > mib:
         detail = f"without it {known.upper_mib} MiB would be reserved ({known.name})"

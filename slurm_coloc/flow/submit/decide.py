@@ -109,7 +109,7 @@ class Decider:
         if note is None or not note.why:  # what was measured has the context that it had
             estimated = typical(estimated)
         if job.coloc.memory_mib is not None:
-            estimated = with_memory(estimated, job.coloc.memory_mib)
+            estimated = with_memory(estimated, job.coloc.memory_mib, job.request.uid)
         decision = self._decide(job, estimated, limits)
         if note and note.why and decision.reason is Reason.FILLS_GPU:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")

@@ -70,7 +70,7 @@ class Lookup:
         chosen = self._stacks.choose(job.gpu_types)
         # Processes of one job are taken for one training by DDP, which needs more than each alone.
         found = made.of(chosen.stack, chosen.card, job.request.demand.processes)
-        if is_other(chosen.gpu_type):
+        if any(map(is_other, filter(None, job.gpu_types))):
             found = wider(found, OTHER_CARD)
         return Found(replace(found, spare_mib=self._stacks.spare_mib(chosen.gpu_type)), by)
 

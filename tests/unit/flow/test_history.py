@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
+from slurm_coloc.core.records.culprits import NamedCulprit
 from slurm_coloc.core.records.runs import OfRun, Report, Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
@@ -252,6 +253,28 @@ def test_memory_without_a_model(desk: Desk) -> None:
     assert desk.submit(**auto, memory_mib=10_240)[0].shards == 10
     bare = {"summary": None, "auto": True, "batch_size": None, "kind": "salloc"}
     assert desk.submit(**bare, memory_mib=10_240)[0].shards == 10
+
+
+def test_who_names_memory_without_a_model_is_known_again(desk: Desk) -> None:
+    """salloc has no script: what such a run did to a neighbour, and an out-of-memory, count for
+    this user's next one, and for nobody else's."""
+    blame = {"version": 1, "mode": {"default": "on"}, "blame": {"culprit": "exclusive"}}
+    desk.decider = Decider(parse_config(blame, "test"), desk.store, texts=desk.texts)
+    bare = {"summary": None, "auto": True, "batch_size": None, "kind": "salloc"}
+    small = desk.submit(uid=1002, **bare, memory_mib=6_000)[0]
+    desk.run(small, 6_000, Outcome.OOM_GPU)
+    assert desk.submit(uid=1002, **bare, memory_mib=6_000)[0].reason == "history-oom"
+    assert desk.submit(uid=1002, **bare, memory_mib=8_000)[0].action == "collocate"
+    first = desk.submit(**bare, memory_mib=6_000)[0]
+    desk.store.culprits.add(
+        NamedCulprit(
+            decision=first.id, job_id=1, restart=0, uid=1000, fingerprint=first.fingerprint or "",
+            victim_decision="v", victim_job=2, victim_restart=0, held_mib=30_000,
+            promised_mib=6_144, at_s=time.time(),
+        )
+    )  # fmt: skip
+    assert desk.submit(**bare, memory_mib=7_000)[0].reason == "held-more"
+    assert desk.submit(uid=1001, **bare, memory_mib=7_000)[0].action == "collocate"
 
 
 def test_memory_beside_a_summary_that_cannot_be_used(desk: Desk) -> None:
