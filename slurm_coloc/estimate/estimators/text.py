@@ -5,59 +5,33 @@ memory = context + what the caching allocator takes from the driver in two train
 models also in an epoch's last one: estimate/rebuild makes the steps, estimate/replay plays them.
 """
 
-import re
 from dataclasses import dataclass, replace
-from math import prod
 from operator import itemgetter
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
-from slurm_coloc.estimate.kinds import Role, is_attention
-from slurm_coloc.estimate.pixels.walk import with_pixels
-from slurm_coloc.estimate.rebuild.doubt import doubts, meeting, unseen
+from slurm_coloc.estimate.rebuild.conventions import drops, lifts_loss, of_sequences
+from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
+from slurm_coloc.estimate.rebuild.stored import (
+    EAGER,
+    HEAD,
+    OWN_HEAD,
+    may_store_scores,
+    stores_scores,
+)
 from slurm_coloc.estimate.rebuild.tied import caches, computes_loss, headed, once
 from slurm_coloc.estimate.replay.margin import Tier, upper_mib
 from slurm_coloc.estimate.replay.parallel import replicated
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.replay.training import Loop, accumulating, lasting, parts_of, training
-from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
-from slurm_coloc.estimate.tokens import (
-    not_one_size,
-    resized,
-    tokens_in_text,
-    tokens_of,
-    with_features,
-    with_tokens,
-)
+from slurm_coloc.estimate.shaped import with_shapes
+from slurm_coloc.estimate.summary import Summary
 
-#: models of transformers whose attention has no fused kernel (5.23), by their classes' beginnings
-_EAGER = re.compile(
-    r"(?:bigbird|bloom|convbert|funnel|gptj|gptneo(?!x)|ibert|led[ade]|longformer|luke|markuplm|"
-    r"megatronbert|mpnet|mpt|mvp|nystrom|prophetnet|reformer|rembert|roformer|squeezebert|"
-    r"switchtransformers|t5|tapas|xglm|xlnet)",
-    re.IGNORECASE,
-)
-
-
-_CAUSAL = re.compile(r"CausalLM|LMHeadModel|DoubleHeads")
-#: widths of heads that are taken where no row tells: of published models, of one's own
-HEAD, OWN_HEAD = 64, 8
 #: what stored scores may add to an estimate, as a factor, before it is no figure any more
 MOST = 2.0
-#: torch.nn.MultiheadAttention, which has its own rule
-TORCH = "MultiheadAttention"
-#: names that people give attention of their own, whatever their PyTorch prints
-OWN = frozenset(
-    {
-        "attention", "selfattention", "multiheadattention", "multiheadedattention",
-        "multiheadselfattention", "causalselfattention", "crossattention", "attn", "mhsa",
-        "headattention", "attentionlayer", "attentionblock", "selfattentionblock",
-        "crossattentionblock",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +74,11 @@ class Text:
 
     def estimate(self, summary: Summary, options: TrainingOptions, stack: Stack) -> Estimate:
         """See Estimator.estimate."""
-        shaped, reason, notes = _shaped(summary, options)
+        shaped, reason, notes = with_shapes(summary, options)
         if reason := reason or unseen(shaped):
             return Estimate(reason=reason, notes=notes)
         shaped = headed(once(shaped))
-        eager, rows = _eager(shaped), opened(shaped)
+        eager, rows = stores_scores(shaped), opened(shaped)
         missing = _counted(shaped) < 0.98 * shaped.parameters
         if shaped.collapsed and (
             _lost(shaped, rows) or (not shaped.hidden_outputs and (rows.closed or missing))
@@ -124,7 +98,7 @@ class Text:
         tier = _tier(shaped, rows, bool(unknown) or step.reached < REACHED[1])
         notes += WIDE.get(tier, ())
         upper = upper_mib(memory, stack.context_mib, tier, options.level) + stack.spare_mib
-        if not eager and (may := _may_be_eager(shaped)):
+        if not eager and (may := may_store_scores(shaped)):
             # The class does not say whether scores are stored: the bound takes them in.
             kind, head = may
             stored = step_of(shaped, options, _part(options), head, rows)
@@ -162,7 +136,7 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     unlike = bool(rows.found) and abs(rows.found - summary.hidden_outputs) > 0.05 * outputs
     missing = _counted(summary) < 0.98 * summary.parameters or unlike
     # Rows that were opened are not known to store scores.
-    stored = not _eager(summary) and any(_EAGER.match(row.kind) for row in summary.layers)
+    stored = not stores_scores(summary) and any(EAGER.match(row.kind) for row in summary.layers)
     if summary.collapsed and (missing or rows.closed or stored):
         return Tier.CUT
     flat = all(row.depth == 0 for row in summary.layers)
@@ -236,16 +210,16 @@ def step_of(
         batch=batch,
         low=precision.low,
         high=4 if options.precision == "amp" else precision.low,
-        loss=precision.low if options.precision == "bf16" and not _lifts(summary) else 4,
+        loss=precision.low if options.precision == "bf16" and not lifts_loss(summary) else 4,
         weight=precision.weight,
         trained=share,
-        drops=_drops(summary),
+        drops=drops(summary),
         eager=bool(eager),
         head=eager or HEAD,
         inplace=not _plain(summary),
         caches=caches(summary),
         printed=summary.format == "reprtree",
-        own=_sequences(summary),
+        own=of_sequences(summary),
         rotary=any("rotary" in row.kind.lower() for row in summary.layers),
     )
     step = rebuild(summary, scope, rows)
@@ -255,145 +229,6 @@ def step_of(
     if options.gpus > 1:
         step = replicated(step, options.gpus, not computes_loss(summary))
     return accumulating(step) if options.accumulate else step
-
-
-def _lifts(summary: Summary) -> bool:
-    """Whether the model's own loss is computed in 32 bits whatever its weights have: causal
-    language models of transformers (loss/loss_utils.py: ForCausalLMLoss)."""
-    return any(_CAUSAL.search(row.kind) for row in summary.layers[:1])
-
-
-def _shaped(summary: Summary, options: TrainingOptions) -> tuple[Summary, str, tuple[str, ...]]:
-    """The summary with a shape for each row, or the reason why that cannot be."""
-    if not summary.shapes:
-        return _without_shapes(summary, options)
-    if any(NOT_KNOWN in shape for layer in summary.layers for shape in layer.outputs):
-        return summary, "the summary has dimensions that are not known", ()
-    if summary.format == "torchsummary" and any(
-        is_attention(layer.kind) and "window" in layer.kind.lower() for layer in summary.layers
-    ):
-        return summary, "torchsummary hides the number of windows: use torchinfo", ()
-    text = tokens_in_text(summary)
-    if text and options.seq_len and options.seq_len != text:
-        note = f"sequence length {options.seq_len} given, {text} in the summary: given wins"
-        return resized(summary, text, options.seq_len), "", (note,)
-    return summary, "", ()
-
-
-def _without_shapes(
-    summary: Summary, options: TrainingOptions
-) -> tuple[Summary, str, tuple[str, ...]]:
-    """Of print(model): from the input's shape, or from a number of tokens for all rows."""
-    if summary.family != "transformer":
-        shape = options.shape
-        if summary.family == "recurrent" and options.seq_len:
-            note = f"sequence length {options.seq_len}"
-            return with_tokens(summary, options.seq_len), "", (note,)
-        if summary.family == "mlp" and not any(row.role is Role.CONV for row in summary.layers):
-            if kind := meeting(summary):
-                return summary, f"what {kind} does is in no row: record it with coloc summarize", ()
-            if shape and len(shape) > 1:
-                note = f"input {'x'.join(map(str, shape))}"
-                return with_tokens(summary, prod(shape[:-1])), "", (note,)
-            return with_features(summary), "", ()
-        if shape is None:
-            reason = "the summary shows no shapes: give the input's (--coloc-input=3x224x224)"
-            return summary, reason, ()
-        return with_pixels(summary, shape), "", (f"input {'x'.join(map(str, shape))}",)
-    tokens = options.seq_len
-    if any(layer.role is Role.CONV for layer in summary.layers):
-        if reason := not_one_size(summary):
-            return summary, reason, ()
-        tokens = tokens or (tokens_of(summary, options.shape) if options.shape else None)
-        if tokens is None:
-            reason = (
-                "an image Transformer without shapes: give the input's (--coloc-input=3x224x224)"
-            )
-            return summary, reason, ()
-    tokens = tokens or options.default_seq_len
-    given = options.seq_len or options.shape
-    note = f"sequence length {tokens}" + ("" if given else " assumed (default)")
-    return with_tokens(summary, tokens), "", (note,)
-
-
-def _drops(summary: Summary) -> bool:
-    """Whether Dropout rows drop anything. Language models train with dropout; vision models list
-    rows with a probability of 0. Tables do not show it; print(model) does, for each row."""
-    embeds = any(layer.role is Role.EMBEDDING for layer in summary.layers)
-    if embeds or summary.family in ("mlp", "recurrent") or summary.format == "reprtree":
-        return True
-    return summary.family == "cnn" and _drops_maps(summary)
-
-
-def _sequences(summary: Summary) -> bool:
-    """Whether its modules stand in sequences alone, below a class of its own: no published one."""
-    holders = False
-    for row in summary.layers:
-        if not row.leaf and row.depth > 0:
-            if row.kind not in ("Sequential", "ModuleList"):
-                return False
-            holders = True
-    return holders
-
-
-def _drops_maps(summary: Summary) -> bool:
-    """Whether a sequence of a convolutional net has a Dropout of maps: who puts it there means it.
-    Published blocks (Mlp) list it with a probability of 0, and before a head it is a vector."""
-    if not any(row.role is Role.DROPOUT for row in summary.layers):
-        return False
-    parents: list[str] = []
-    for row in summary.layers:
-        del parents[row.depth :]
-        parent = parents[-1] if parents else ""
-        maps = any(len(out) == 4 and prod(out[2:]) > 1 for out in row.outputs)
-        if row.role is Role.DROPOUT and maps and parent in ("Sequential", ""):
-            return True
-        parents.append(row.kind)
-    return False
-
-
-def _eager(summary: Summary) -> int:
-    """The width of a head where the model has an attention class that always stores its scores;
-    0 where it has none."""
-    rows = summary.layers
-    return HEAD * any(is_attention(row.kind) and _EAGER.match(row.kind) for row in rows)
-
-
-def _attentions(summary: Summary) -> list[str]:
-    """Classes of attention, of several around one another the innermost."""
-    found: list[str] = []
-    depth = -1  # of the last one, as long as its rows come
-    for row in summary.layers:
-        if row.depth <= depth:
-            depth = -1
-        if is_attention(row.kind):
-            if depth >= 0:
-                found.pop()
-            found.append(row.kind)
-            depth = row.depth
-    return found
-
-
-def _may_be_eager(summary: Summary) -> tuple[str, int] | None:
-    """The class whose text does not tell whether it stores scores, and how wide its heads are
-    taken: transformers names the class alike for both, and so does who writes attention for
-    himself. Vision models of timm use the fused kernel."""
-    names = {kind.lower(): kind for kind in _attentions(summary)}
-    words = any(row.role is Role.EMBEDDING for row in summary.layers)
-    own = [kind for name, kind in names.items() if name in OWN and kind != TORCH]
-    if not words:
-        own = [kind for kind in own if kind != "Attention"]  # timm's
-        return (own[0], OWN_HEAD) if own else None
-    if any("sdpa" in name or "flash" in name for name in names):
-        return None
-    if own:
-        return own[0], OWN_HEAD
-    if not names and not summary.collapsed:
-        return None
-    # A PyTorch that prints a normalisation's bias is of a time when the fused kernel is the rule.
-    if any(layer.attribute("shows_bias") for layer in summary.layers):
-        return None
-    return next(iter(names.values()), "its attention"), HEAD
 
 
 ESTIMATORS = (Text(),)
