@@ -62,7 +62,8 @@ static struct spank_option table[OPT_COUNT] = {
 	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp|bf16, for --coloc", 1, OPT_PRECISION, store },
 	{ "coloc-training", "WORD,...",
-	  "what else it does, for --coloc: accumulate, compile, and one of zero1|zero2|zero3|fsdp",
+	  "what else it does, for --coloc: accumulate, compile, checkpoint, one of "
+	  "zero1|zero2|zero3|fsdp",
 	  1, OPT_TRAINING, store },
 	{ "coloc-policy", "collocate|exclusive",
 	  "share a GPU (default with --coloc) or have a whole one", 1, OPT_POLICY, store },
@@ -96,8 +97,10 @@ static const char *const optimizers[] = { "sgd",           "sgd-momentum",
                                           "nadam",         "radam",
                                           "lion",          NULL };
 static const char *const precisions[] = { "fp32", "amp", "bf16", NULL };
-static const char *const trainings[] = { "accumulate", "compile", "zero1", "zero2",
-                                         "zero3",      "fsdp",    NULL };
+static const char *const trainings[] = { "accumulate", "compile", "checkpoint", "zero1",
+                                         "zero2",      "zero3",   "fsdp",       NULL };
+/* Of those, the ones before the stages, of which there is one at most. */
+#define FREE_TRAININGS 3
 static const char *const policies[] = { "collocate", "exclusive", NULL };
 
 const char *coloc_option_env_name(size_t i)
@@ -191,21 +194,21 @@ static bool check_shape(const char *value, char *error)
 	return false;
 }
 
-/* Words between commas, three at most, one of ZeRO's: colocd takes no others. */
+/* Words between commas, four at most, one of ZeRO's: colocd takes no others. */
 static bool check_training(const char *value, char *error)
 {
 	char shown[256];
 	const char *rest = value;
 	int words = 0, stages = 0;
 
-	while (rest && words++ < 3) {
+	while (rest && words++ < 4) {
 		size_t len = strcspn(rest, ",");
 		int known = 0;
 
 		while (trainings[known] && (strlen(trainings[known]) != len ||
 		                            strncmp(trainings[known], rest, len) != 0))
 			known++;
-		stages += known > 1;
+		stages += known >= FREE_TRAININGS;
 		if (!trainings[known] || stages > 1)
 			break;
 		if (rest[len] == '\0')
@@ -214,11 +217,10 @@ static bool check_training(const char *value, char *error)
 	}
 	if (!value)
 		return true;
-	snprintf(
-	    error, COLOC_ERROR_MAX,
-	    "--coloc-training=%s is not known: give accumulate, compile and one of zero1, zero2, "
-	    "zero3, fsdp, with commas between them",
-	    coloc_printable(value, shown));
+	snprintf(error, COLOC_ERROR_MAX,
+	         "--coloc-training=%s is not known: give accumulate, compile, checkpoint and one "
+	         "of zero1, zero2, zero3, fsdp, with commas between them",
+	         coloc_printable(value, shown));
 	return false;
 }
 

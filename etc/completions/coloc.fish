@@ -29,7 +29,7 @@ complete -c coloc -n '__fish_seen_subcommand_from estimate' -l gpus -d 'GPUs of 
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l visible-mib -d 'GPU memory that the process sees: a MIG slice, a cap'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l world-size -d 'Data-parallel processes of the job; this is one of them'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l zero-stage -d 'What they divide: 0 nothing (DDP), 1 to 3 as ZeRO, FSDP is 3'
-complete -c coloc -n '__fish_seen_subcommand_from estimate' -l training -d 'What else it does: accumulate, compile, and one of zero1, zero2, zero3, fsdp'
+complete -c coloc -n '__fish_seen_subcommand_from estimate' -l training -d 'What else it does: accumulate, compile, checkpoint, and one of zero1, zero2, zero3, fsdp'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l alloc-conf -d 'The job\'s PYTORCH_CUDA_ALLOC_CONF, as expandable_segments:True'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l level -d 'Probability that the job stays below the upper bound'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l estimator -d 'Name of an estimator, auto, or all'

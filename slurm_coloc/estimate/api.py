@@ -101,7 +101,7 @@ def estimate(
     begin = time.perf_counter()
     resolved, notes, reason = _resolve(summary, options)
     if not reason and summary.family == "other" and not getattr(chosen, "any_family", False):
-        reason = "unknown model family"
+        reason = summary.unopened if summary.collapsed else "unknown model family"
     answer = Estimate(reason=reason) if reason else _answer(chosen, summary, resolved, stack)
     return replace(
         answer,

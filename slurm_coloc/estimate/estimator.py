@@ -26,8 +26,8 @@ class TrainingOptions:
     a recording knows better. ``level``: probability that the bound holds. ``world_size``:
     data-parallel processes of the job, of which this is one; ``zero_stage``: what they divide among
     them, see replay/parallel. ``accumulate``: gradients live from batch to batch. ``compiled``: by
-    torch.compile. ``by_part``: tell what the memory is for, too. Raises UsageFault for a
-    value out of its range.
+    torch.compile. ``checkpointed``: blocks run again in the backward. ``by_part``: tell what the
+    memory is for, too. Raises UsageFault for a value out of its range.
     """
 
     batch_size: int | None = None
@@ -43,6 +43,7 @@ class TrainingOptions:
     shape: tuple[int, ...] | None = None
     accumulate: bool = False
     compiled: bool = False
+    checkpointed: bool = False
     by_part: bool = False
 
     @property

@@ -61,9 +61,11 @@ def shape_of(text: str | None) -> tuple[int, ...] | None:
 
 
 #: what else a training does that no summary shows: gradients of several batches are added up, the
-#: model is compiled (torch.compile), ZeRO's stage or FSDP (stage 3) divides it among processes
-TRAINING = ("accumulate", "compile", "zero1", "zero2", "zero3", "fsdp")
-TRAINING_FORM = rf"^({'|'.join(TRAINING)})(,({'|'.join(TRAINING)})){{0,2}}$"
+#: model is compiled (torch.compile), its blocks are run again in the backward (gradient
+#: checkpointing); ZeRO's stage or FSDP (stage 3) divides it among processes
+FREE, STAGES = ("accumulate", "compile", "checkpoint"), ("zero1", "zero2", "zero3", "fsdp")
+TRAINING = (*FREE, *STAGES)
+TRAINING_FORM = rf"^({'|'.join(TRAINING)})(,({'|'.join(TRAINING)})){{0,3}}$"
 
 
 class Training(NamedTuple):
@@ -71,17 +73,19 @@ class Training(NamedTuple):
 
     accumulate: bool = False
     compiled: bool = False
+    checkpointed: bool = False
     zero_stage: int = 0
 
 
 def training_of(text: str | None) -> Training:
     """Words of TRAINING with commas between them. Raises UsageFault, also for two stages."""
     words = (text or "").split(",") if text else []
-    stages = [3 if word == "fsdp" else int(word[-1]) for word in words if word in TRAINING[2:]]
+    stages = [3 if word == "fsdp" else int(word[-1]) for word in words if word in STAGES]
     if len(stages) > 1 or not set(words) <= set(TRAINING):
-        known = f"{', '.join(TRAINING[:2])} and one of {', '.join(TRAINING[2:])}"
+        known = f"{', '.join(FREE)} and one of {', '.join(STAGES)}"
         raise UsageFault(f"a training may be {known}, not {text!r}", "bad_option")
-    return Training("accumulate" in words, "compile" in words, stages[0] if stages else 0)
+    accumulate, compiled, checkpointed = (word in words for word in FREE)
+    return Training(accumulate, compiled, checkpointed, stages[0] if stages else 0)
 
 
 @dataclass(frozen=True, slots=True)

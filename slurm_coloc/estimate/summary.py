@@ -104,6 +104,13 @@ class Summary:
     input_bytes: int = 0
 
     @property
+    def unopened(self) -> str:
+        """What the user is told where blocks of the text hide what is in them."""
+        keras = self.format.startswith("keras")
+        how = "summary(expand_nested=True)" if keras else "full depth"
+        return f"blocks of the summary are not opened: print it {'with' if keras else 'at'} {how}"
+
+    @property
     def activations(self) -> int:
         """Elements per sample of the outputs of all leaf rows; 0 where no shapes are printed.
 

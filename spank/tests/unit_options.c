@@ -50,10 +50,14 @@ static void test_shape(struct coloc_request r)
 
 static void test_training(struct coloc_request r)
 {
-	static const char *const good[] = {
-		"accumulate",      "compile", "fsdp", "zero1", "accumulate,compile,zero3",
-		"zero2,accumulate"
-	};
+	static const char *const good[] = { "accumulate",
+	                                    "compile",
+	                                    "fsdp",
+	                                    "zero1",
+	                                    "accumulate,compile,zero3",
+	                                    "zero2,accumulate",
+	                                    "checkpoint",
+	                                    "accumulate,compile,checkpoint,zero3" };
 	static const char *const bad[] = { "",
 	                                   ",",
 	                                   "accumulate,",
@@ -65,7 +69,7 @@ static void test_training(struct coloc_request r)
 	                                   "zero1,fsdp",
 	                                   "accumulate,x",
 	                                   "accumulate,,fsdp",
-	                                   "accumulate,compile,zero3,accumulate",
+	                                   "accumulate,compile,checkpoint,zero3,compile",
 	                                   "compile " };
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {

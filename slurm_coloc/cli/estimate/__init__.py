@@ -39,7 +39,9 @@ def _estimate(
         None, min=0, max=3, help="What they divide: 0 nothing (DDP), 1 to 3 as ZeRO, FSDP is 3."
     ),
     training: str | None = typer.Option(
-        None, help="What else it does: accumulate, compile, and one of zero1, zero2, zero3, fsdp."
+        None,
+        help="What else it does: accumulate, compile, checkpoint, and one of zero1, zero2, zero3, "
+        "fsdp.",
     ),
     alloc_conf: str | None = typer.Option(
         None, help="The job's PYTORCH_CUDA_ALLOC_CONF, as expandable_segments:True."

@@ -108,6 +108,8 @@ def names_of(config: Config, wanted: str | None) -> tuple[str, ...]:
 def options_of(config: Config, given: Request) -> TrainingOptions:
     """Options with the site's defaults. Raises UsageFault."""
     training = training_of(given.training)
+    if given.zero_stage is not None:
+        training = training._replace(zero_stage=given.zero_stage)
     return TrainingOptions(
         batch_size=given.batch_size,
         seq_len=given.seq_len,
@@ -116,9 +118,7 @@ def options_of(config: Config, given: Request) -> TrainingOptions:
         precision=given.precision or config.estimate.default_precision,
         gpus=given.gpus or 1,
         world_size=given.world_size or 1,
-        zero_stage=training.zero_stage if given.zero_stage is None else given.zero_stage,
-        accumulate=training.accumulate,
-        compiled=training.compiled,
+        **training._asdict(),
         default_seq_len=config.estimate.default_seq_len,
         level=given.level or config.estimate.level,
         assumed=tuple(name for name in ("optimizer", "precision") if not getattr(given, name)),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
+from slurm_coloc.estimate.rebuild.again import classes
 from slurm_coloc.estimate.rebuild.conventions import drops, lifts_loss, of_sequences
 from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
@@ -83,8 +84,7 @@ class Text:
         if shaped.collapsed and (
             _lost(shaped, rows) or (not shaped.hidden_outputs and (rows.closed or missing))
         ):
-            reason = "blocks of the summary are not opened: print it at full depth"
-            return Estimate(reason=reason, notes=notes)
+            return Estimate(reason=shaped.unopened, notes=notes)
         step = step_of(shaped, options, _part(options), eager, rows)
         share = f"the rebuilt step leads to {step.reached:.0%} of what is trained"
         if step.reached < REACHED[0]:
@@ -95,7 +95,10 @@ class Text:
             notes += (f"wider margin: what {', '.join(unknown[:3])} does inside is not known",)
         if step.reached < REACHED[1]:
             notes += (f"wider margin: {share}",)
-        tier = _tier(shaped, rows, bool(unknown) or step.reached < REACHED[1])
+        if options.checkpointed:
+            notes += (_recomputed(rows),)
+        doubtful = bool(unknown) or step.reached < REACHED[1] or options.checkpointed
+        tier = _tier(shaped, rows, doubtful)
         notes += WIDE.get(tier, ())
         upper = upper_mib(memory, stack.context_mib, tier, options.level) + stack.spare_mib
         if not eager and (may := may_store_scores(shaped)):
@@ -114,6 +117,14 @@ class Text:
                 notes += (f"wider margin: {kind} may store its scores",)
         parts = parts_of(loop, memory, stack.context_mib) if options.by_part else {}
         return Estimate(memory, upper, notes=notes, parts=parts)
+
+
+def _recomputed(rows: ResolvedBlocks) -> str:
+    """What the user is told of gradient checkpointing."""
+    kinds = classes(rows.top)
+    if not kinds:
+        return "no block stands beside one of its class: none is taken to be recomputed"
+    return f"wider margin: each {', '.join(kinds[:3])} is taken to be recomputed in the backward"
 
 
 def _lost(summary: Summary, rows: ResolvedBlocks) -> bool:
@@ -220,6 +231,7 @@ def step_of(
         caches=caches(summary),
         printed=summary.format == "reprtree",
         own=of_sequences(summary),
+        checkpoints=options.checkpointed,
         rotary=any("rotary" in row.kind.lower() for row in summary.layers),
     )
     step = rebuild(summary, scope, rows)

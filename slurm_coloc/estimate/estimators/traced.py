@@ -56,7 +56,7 @@ class Recorded:
         upper = upper_mib(memory, stack.context_mib, Tier.RECORDED, options.level)
         upper += stack.spare_mib
         parts = parts_of(loop, memory, stack.context_mib) if options.by_part else {}
-        return Estimate(memory, upper, notes=_notes(recording), parts=parts)
+        return Estimate(memory, upper, notes=_notes(recording, options), parts=parts)
 
 
 def unfit(recording: Traced | None, options: TrainingOptions) -> str:
@@ -76,10 +76,13 @@ def unfit(recording: Traced | None, options: TrainingOptions) -> str:
     return ""
 
 
-def _notes(recording: Traced) -> tuple[str, ...]:
+def _notes(recording: Traced, options: TrainingOptions) -> tuple[str, ...]:
+    notes: tuple[str, ...] = ()
     if recording.accumulate > 1:
-        return (f"gradients are accumulated over {recording.accumulate} batches",)
-    return ()
+        notes += (f"gradients are accumulated over {recording.accumulate} batches",)
+    if options.checkpointed:
+        notes += ("the step is as it was recorded: record it with checkpointing on",)
+    return notes
 
 
 ESTIMATORS = (Recorded(),)

@@ -10,6 +10,7 @@ tensor are summed in place if nothing else holds the first (torch/csrc/autograd/
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.lexing import fail
@@ -30,6 +31,18 @@ class Value:
     maker: "Operator | None" = None
 
 
+class Segment(Protocol):
+    """Operators that saved nothing in the forward (rebuild/again)."""
+
+    def gradient_comes(self) -> None:
+        """An operator of them is about to make its gradients."""
+        ...
+
+    def passed(self, operator: "Operator") -> None:
+        """The backward has left ``operator`` behind."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Operator:
     """One step of the tape. ``reads``: inputs that get a gradient. ``through``: the gradient that
@@ -38,7 +51,7 @@ class Operator:
     they come as large as the result and are summed after it."""
 
     reads: Sequence[Value]
-    saved: Sequence[int]
+    saved: list[int]
     size: int
     weights: Sequence[int] = ()
     through: bool = False
@@ -46,6 +59,7 @@ class Operator:
     expanded: bool = False
     scratch: Sequence[Scratch] = ()
     gradient: int | None = None
+    segment: Segment | None = None
 
 
 def _too_many() -> SummaryError:
@@ -57,10 +71,11 @@ class Tape:
     """See the module."""
 
     events: list[Event] = field(default_factory=list)
-    _operators: list[Operator] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
     _holders: list[int] = field(default_factory=list)
     _sizes: list[int] = field(default_factory=list)
     _gradients: list[int] = field(default_factory=list)
+    _cached: list[int] = field(default_factory=list)
     _calls: int = 0
 
     def call(self) -> None:
@@ -102,6 +117,11 @@ class Tape:
         return self._holders[storage] if storage >= 0 else 2
 
     @property
+    def count(self) -> int:
+        """Number of storages so far."""
+        return len(self._holders)
+
+    @property
     def gradients(self) -> frozenset[int]:
         """Allocations that hold the parameters' gradients."""
         return frozenset(self._gradients)
@@ -124,6 +144,7 @@ class Tape:
         saves_inputs: Sequence[Value] = (),
         saves_output: bool = False,
         saves: Sequence[int] = (),
+        copies: Sequence[int] = (),
         weights: Sequence[int] = (),
         inplace: bool = False,
         view: bool = False,
@@ -134,8 +155,9 @@ class Tape:
     ) -> Value:
         """Run one. ``size``: bytes of the result, which takes the storage of the first input where
         it is ``inplace`` or a ``view``. ``saves``: bytes of further tensors that it makes and saves
-        (masks, indices). Where no gradient is asked for, of what it reads or of its weights, it
-        saves nothing, and neither does what comes after it."""
+        (masks, indices), ``copies``: of its weights, which autocast keeps until the forward is
+        over where they are trained. Where no gradient is asked for, of what it reads or of its
+        weights, it saves nothing, and neither does what comes after it."""
         if inplace or view:
             storage = reads[0].storage
             self.hold(storage)
@@ -146,7 +168,7 @@ class Tape:
             (self.events if work.work is Work.FORWARD else later).append(work)
         asked = [value for value in reads if value.maker is not None]
         if not asked and not any(weights):
-            for more in saves:
+            for more in (*saves, *copies):
                 self.drop(self.allocate(more))
             return Value(storage, size, shape)
         kept = [value.storage for value in saves_inputs]
@@ -156,23 +178,33 @@ class Tape:
             self.hold(index)
         for more in saves:
             kept.append(self.allocate(more))
+        for more in copies:
+            kept.append(self.allocate(more))
+            if any(weights):
+                self.hold(kept[-1])
+                self._cached.append(kept[-1])
         made = Operator(asked, kept, size, weights, through or view, parts, expanded, later)
-        self._operators.append(made)
+        self.operators.append(made)
         return Value(storage, size, shape, made)
 
     def backward(self, of: Value) -> None:
         """The gradients of everything that led to ``of``; none where nothing is trained."""
         if of.maker is None:
             return
+        for index in self._cached:
+            self.drop(index)
         of.maker.gradient = self.allocate(of.size)
-        for made in reversed(self._operators):
-            if made.gradient is None:
-                self._let_go(made)
-                continue
-            self._step(made, made.gradient)
-            made.gradient = None
-            self._let_go(made)
-        self._operators.clear()
+        for made in reversed(self.operators):
+            if made.gradient is not None:
+                if made.segment:
+                    made.segment.gradient_comes()
+                self._step(made, made.gradient)
+                made.gradient = None
+            for index in made.saved:
+                self.drop(index)
+            if made.segment:
+                made.segment.passed(made)
+        self.operators.clear()
 
     def _step(self, made: Operator, gradient: int) -> None:
         given: list[int] = []
@@ -207,7 +239,3 @@ class Tape:
             to.gradient = self.allocate(size)
             self.drop(before)
             self.drop(own)
-
-    def _let_go(self, made: Operator) -> None:
-        for index in made.saved:
-            self.drop(index)

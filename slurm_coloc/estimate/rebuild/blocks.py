@@ -13,6 +13,7 @@ from itertools import chain
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.adapter import adapter, run_adapter
+from slurm_coloc.estimate.rebuild.again import Recomputed, recomputed
 from slurm_coloc.estimate.rebuild.attention import attention
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.gathering import Past, branches, gathered, split, stacked, weighed
@@ -39,36 +40,47 @@ _GATE = re.compile(r"gatingunit|glu", re.IGNORECASE)
 _SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
 
 
-def call(scope: Scope, node: Node, x: Value) -> Value:
-    """Run a row and what is below it on ``x``. The result has one holder: the caller."""
-    layer = node.layer
+def call(scope: Scope, node: Node, x: Value, again: bool = False) -> Value:
+    """Run a row and what is below it on ``x``. The result has one holder: the caller. ``again``: it
+    is run once more in the backward."""
     result = None
     for _ in range(node.times):
         scope.tape.call()
         given = result or x
-        if not node.children and not layer.leaf and layer.outputs:
-            # A container of a flat table stands after its rows: it passes on what they made.
-            same = layer.outputs[0] == given.shape
-            made = (scope.same if same else scope.reshaped)(given, layer.outputs[0])
-        elif not node.children or composed(layer):
-            made = leaf(scope, layer, given)
-        elif layer.role is Role.NORM and layer.parameters:
-            made = _normalised(scope, node, given)
-        elif adapted := adapter(node):
-            made = run_adapter(scope, adapted, given)
-        elif _attends(node):
-            made = attention(scope, node, given, run)
-        elif (layer_of := lambda_of(node)) is not None:
-            made = run_lambda(scope, node, layer_of, given)
-        elif block := joint(node):
-            made = run_joint(scope, node, block, given)
+        if again:
+            block = Recomputed(scope.tape, given)
+            scope.checkpoints = False
+            made = _once(scope, node, given)
+            scope.checkpoints = True
+            block.forward_over()
         else:
-            made = container(scope, node, given)
+            made = _once(scope, node, given)
         if result is not None:
             scope.drop(result)
         result = made
     assert result is not None
     return result
+
+
+def _once(scope: Scope, node: Node, x: Value) -> Value:
+    layer = node.layer
+    if not node.children and not layer.leaf and layer.outputs:
+        # A container of a flat table stands after its rows: it passes on what they made.
+        same = layer.outputs[0] == x.shape
+        return (scope.same if same else scope.reshaped)(x, layer.outputs[0])
+    if not node.children or composed(layer):
+        return leaf(scope, layer, x)
+    if layer.role is Role.NORM and layer.parameters:
+        return _normalised(scope, node, x)
+    if adapted := adapter(node):
+        return run_adapter(scope, adapted, x)
+    if _attends(node):
+        return attention(scope, node, x, run)
+    if (layer_of := lambda_of(node)) is not None:
+        return run_lambda(scope, node, layer_of, x)
+    if block := joint(node):
+        return run_joint(scope, node, block, x)
+    return container(scope, node, x)
 
 
 def _attends(node: Node) -> bool:
@@ -158,7 +170,7 @@ def run(
             continue
         given = _given(scope, node, current, frame, product, past)
         outside, scope.crosses = scope.crosses, crosses(scope, rows, place)
-        made = call(scope, node, given)
+        made = call(scope, node, given, scope.checkpoints and recomputed(rows, place))
         scope.crosses = outside
         scope.drop(given)
         older = given.storage != current.storage

@@ -58,10 +58,17 @@ def convolution(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     x = scope.after(given, scope.lowered(given))
     kept = [] if layer.frozen else [x]
     copy = [weight] if "stdconv" in layer.kind.lower() else []  # the weight, standardised
-    copy += scope.copy(layer)
+    copies = scope.copy(layer)
     weights = scope.weights(layer, bias)
     made = scope.run(
-        [x], out, size, saves_inputs=kept, saves=copy, weights=weights, scratch=scratch
+        [x],
+        out,
+        size,
+        saves_inputs=kept,
+        saves=copy,
+        copies=copies,
+        weights=weights,
+        scratch=scratch,
     )
     return scope.after(x, made)
 
@@ -162,8 +169,8 @@ def linear(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     x = scope.lowered(x)
     kept = [] if layer.frozen else [x]  # what it reads is for its weight's gradient
     weights = scope.weights(layer, bias)
-    saves = scope.copy(layer)
-    made = scope.run([x], out, scope.bytes(out), saves_inputs=kept, saves=saves, weights=weights)
+    copies = scope.copy(layer)
+    made = scope.run([x], out, scope.bytes(out), saves_inputs=kept, copies=copies, weights=weights)
     return scope.after(x, made)
 
 

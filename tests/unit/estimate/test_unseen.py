@@ -9,6 +9,7 @@ import pytest
 from slurm_coloc.estimate.api import Estimate, TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
+from tests.unit.estimate.texts import keras
 
 MIB = 2**20
 
@@ -225,3 +226,9 @@ def test_dropout_of_maps_drops() -> None:
         asked(text.format(parent=name)).memory_mib or 0 for name in ("Sequential", "Mlp")
     )
     assert own - published > 32 * 64 * 64 * 64 * 4 // MIB - 2
+
+
+def test_a_closed_block_of_keras_says_how_it_opens() -> None:
+    """Before, a model of closed blocks alone was of an "unknown family"."""
+    assert "summary(expand_nested=True)" in asked(keras("keras3_nested.txt")).reason
+    assert asked(keras("keras3_expanded.txt")).memory_mib

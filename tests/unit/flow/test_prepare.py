@@ -68,7 +68,7 @@ def test_all_gpu_types_that_were_calibrated_have_theirs(tmp_path: Path) -> None:
 
 
 def test_what_else_a_training_does() -> None:
-    """Gradients that live on, a compiled model, and what is divided among processes."""
+    """Gradients that live on, a compiled model, blocks run again, and what is divided."""
 
     def asked(training: str | None, processes: int = 1) -> tuple[int, int, str]:
         given = replace(GIVEN, training=training)
@@ -81,6 +81,7 @@ def test_what_else_a_training_does() -> None:
 
     plain, kept = asked(None), asked("accumulate")
     assert plain[0] < kept[0] and kept[2] == f"{plain[2]}/accumulate"
+    assert asked("checkpoint")[0] < 0.8 * plain[0]
     compiled = asked("compile")
     assert (compiled[0], compiled[1] > 1.2 * plain[1]) == (plain[0], True)
     assert asked("fsdp")[0] == plain[0]  # nothing is divided by one
