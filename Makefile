@@ -37,6 +37,12 @@ torch: ## .venv-torch: an environment with torch for the tests that train (they 
 	@[ -x .venv-torch/bin/python ] || "$$(etc/setup/venv --find-python)" -m venv .venv-torch
 	.venv-torch/bin/python -c 'import torch' 2>/dev/null || .venv-torch/bin/pip install -q --disable-pip-version-check '$(TORCH_WHEEL)'
 
+.PHONY: test-torch
+test-torch: torch ## the tests that run PyTorch in their own process: coloc summarize, checkpoints, what estimator/ makes
+	@echo 'test-torch: on fake tensors and small networks (a minute)'
+	.venv-torch/bin/python -c 'import hypothesis, torchinfo' 2>/dev/null || .venv-torch/bin/pip install -q --disable-pip-version-check -e '.[dev]' 'torchinfo>=1.8'
+	.venv-torch/bin/python -m pytest -p no:cacheprovider tests/unit/summarize tests/unit/checkpoint tests/unit/estimator $(ARGS)
+
 TORCH_WHEEL ?= torch>=2.2
 TORCH_PYTHON = $(or $(COLOC_TORCH_PYTHON),$(wildcard $(CURDIR)/.venv-torch/bin/python))
 

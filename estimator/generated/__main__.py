@@ -17,9 +17,12 @@ from estimator.generated.judging import judged, table, worst
 COUNT, SEED = 500, 1
 
 
-def make(cache: Path, wanted: int, seed: int, part: tuple[int, int], until_s: float) -> None:
+def make(
+    cache: Path, wanted: int, seed: int, part: tuple[int, int], until_s: float, checkpointed: bool
+) -> None:
     """NAME.FORMAT and NAME.json in ``cache``, until there are ``wanted``; a model that cannot be
-    made is named on stderr and another takes its place. ``part``: this process' share (k, n)."""
+    made is named on stderr and another takes its place. ``part``: this process' share (k, n).
+    ``checkpointed``: see cases."""
     from estimator.evaluate.recorded import prepared
 
     prepared()
@@ -30,7 +33,7 @@ def make(cache: Path, wanted: int, seed: int, part: tuple[int, int], until_s: fl
 
     torch.set_num_threads(1)
     cache.mkdir(parents=True, exist_ok=True)
-    for number, case in enumerate(cases(seed)):
+    for number, case in enumerate(cases(seed, checkpointed)):
         if len(list(cache.glob("*.json"))) >= wanted or time.monotonic() > until_s:
             return
         path = cache / f"{case.name}.json"
@@ -54,6 +57,7 @@ def make(cache: Path, wanted: int, seed: int, part: tuple[int, int], until_s: fl
             "batch": case.batch,
             "precision": case.precision,
             "optimizer": case.optimizer,
+            "checkpointed": case.checkpointed,
             "formats": [kind for kind in found if kind != RECORDED],
             **more,
         }
@@ -71,6 +75,9 @@ def main() -> None:
     parser.add_argument("--for-s", type=float, default=1e9, help="seconds to make texts at most")
     parser.add_argument("--only-judge", action="store_true")
     parser.add_argument(
+        "--checkpointed", action="store_true", help="models of libraries, with checkpointing on"
+    )
+    parser.add_argument(
         "--all", action="store_true", help="name every answer that breaks a promise"
     )
     given = parser.parse_args()
@@ -78,7 +85,7 @@ def main() -> None:
         first, _, last = given.part.partition("/")
         make(
             given.cache, given.count, given.seed, (int(first), int(last)),
-            time.monotonic() + given.for_s,
+            time.monotonic() + given.for_s, given.checkpointed,
         )  # fmt: skip
     rows = judged(given.cache)
     if not rows:

@@ -6,7 +6,7 @@ are those of timm and transformers, a name once.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 from typing import Any
@@ -35,7 +35,8 @@ BATCHES = (1, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Case:
-    """A model and how it is trained. ``job`` makes it where it is called: fake, meta or real."""
+    """A model and how it is trained. ``job`` makes it where it is called: fake, meta or real.
+    ``checkpointed``: its blocks are run again in the backward, where it is recorded."""
 
     name: str
     family: str
@@ -43,6 +44,18 @@ class Case:
     batch: int
     precision: str
     optimizer: str
+    checkpointed: bool = False
+
+
+def checkpointing(job: Job) -> Job:
+    """``job`` with gradient checkpointing as its library turns it on. Raises what the model raises
+    that has none."""
+    model: Any = job.model.train()
+    on = getattr(model, "gradient_checkpointing_enable", None) or model.set_grad_checkpointing
+    on()
+    if getattr(model, "config", None) is not None:
+        model.config.use_cache = False  # transformers turns it off with a warning
+    return job
 
 
 def _trained(random: Random) -> dict[str, Any]:
@@ -112,9 +125,14 @@ def _of_transformers(seed: int) -> Iterator[Case]:
         yield Case(f"transformers-{name}", "transformers", job, **_trained(random))
 
 
-def cases(seed: int) -> Iterator[Case]:
-    """Without an end: two that are drawn, one of timm, and of transformers as long as there are."""
+def cases(seed: int, checkpointed: bool = False) -> Iterator[Case]:
+    """Without an end: two that are drawn, one of timm, and of transformers as long as there are.
+    ``checkpointed``: of the libraries alone, which have a switch for it."""
     drawn, of_timm, of_transformers = _drawn(seed), _of_timm(seed), _of_transformers(seed)
+    while checkpointed:
+        for more in (of_timm, of_transformers):
+            if found := next(more, None):
+                yield replace(found, checkpointed=True)
     while True:
         yield next(drawn)
         yield next(drawn)

@@ -70,7 +70,10 @@ def judged(cache: Path) -> list[Judged]:
 
 def _of_case(case: dict[str, Any], name: str, cache: Path) -> Iterable[Judged]:
     options = TrainingOptions(
-        case["batch"], optimizer=case["optimizer"], precision=case["precision"]
+        case["batch"],
+        optimizer=case["optimizer"],
+        precision=case["precision"],
+        checkpointed=case.get("checkpointed", False),
     )
     known = parse_summary((cache / f"{name}.recorded").read_text(encoding="utf-8"))
     answer = estimate(known, options, stack=BARE, estimator="traced")
@@ -85,6 +88,7 @@ def _of_case(case: dict[str, Any], name: str, cache: Path) -> Iterable[Judged]:
         case["optimizer"],
         case["precision"],
         shape=tuple(case["shape"]) if "shape" in case else None,
+        checkpointed=options.checkpointed,
     )
     for kind in case["formats"]:
         # A user gives the input only where the text does not show it.

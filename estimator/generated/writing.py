@@ -11,7 +11,7 @@ import torch
 import torchinfo
 
 from estimator.evaluate.texts import KINDS, real_linspace
-from estimator.generated.cases import LARGEST, Case
+from estimator.generated.cases import LARGEST, Case, checkpointing
 from slurm_coloc.summarize.jobs import Job, Wish, arguments
 from slurm_coloc.summarize.making import made
 
@@ -41,7 +41,8 @@ def texts(case: Case) -> Iterator[tuple[str, str]]:
     if elements <= REAL and (text := _flat(case)):
         yield FLAT, text
     wish = Wish(batch_size=SAMPLES, precision=case.precision, seq_len=job.seq_len or None)
-    yield RECORDED, made(case.job, wish).text
+    trained = (lambda: checkpointing(case.job())) if case.checkpointed else case.job
+    yield RECORDED, made(trained, wish).text
 
 
 def _tables(job: Job, device: str, elements: int) -> dict[str, str]:

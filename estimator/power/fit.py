@@ -16,12 +16,12 @@ from pathlib import Path
 from random import Random
 
 from estimator.interference.leastsquares import minimise
+from estimator.power.thesis import Way, run_way, thesis_way
 from slurm_coloc.core.place.interference import FITTED, REFERENCE, Interference
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.power import POWERS, PROFILES, THESIS, Power
 from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.simulate import Jitter
-from slurm_coloc.sim.thesis import Way, run_way, thesis_way
 from slurm_coloc.sim.trace import TraceJob
 
 RUNS = 10

@@ -65,4 +65,5 @@ def leave(environ: Mapping[str, str] | None = None) -> NoReturn:
     if job and (not first or _requeued(job)):
         # The others wait too: an srun whose first task has ended might kill the one that asks.
         time.sleep(KILLED_S if first else COMMAND_S)
+    ranks.part_at_exit()
     raise SystemExit(EXIT_CODE)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes of one training (torch.distributed), where there are several."""
 
+import atexit
+import contextlib
 import sys
 from typing import Any
 
@@ -31,6 +33,20 @@ def barrier() -> None:
     group = _group()
     if group is not None and size() > 1:
         group.barrier()
+
+
+def part_at_exit() -> None:
+    """Where all of them leave together: take the group down when the program ends. gloo's threads
+    otherwise may end a process by SIGABRT, and its exit code is no longer that of a slot's end."""
+    group = _group()
+    if group is not None:
+        atexit.register(_part, group)
+
+
+def _part(group: Any) -> None:
+    if group.is_initialized():  # the program's own code may have done so
+        with contextlib.suppress(Exception):
+            group.destroy_process_group()
 
 
 def anyone(flag: bool) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, nullcontext
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -30,6 +31,10 @@ def tensors(*given: Any) -> list[torch.Tensor]:
     return [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
 
 
+#: by which PyTorch's functions ask whether they are to be handed to a mode
+_OVERRIDES = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
 def _no_mode(*tensors: Any) -> bool:
     return False
 
@@ -51,14 +56,11 @@ class Session:
         gc.disable()
         self._stack.enter_context(self._recorder)
         # torch.nn.functional would hand its own functions to the modes and run what is in them
-        # without: nn.MultiheadAttention's dropout and attention would not be seen.
-        for name in (
-            "has_torch_function",
-            "has_torch_function_unary",
-            "has_torch_function_variadic",
-        ):
-            if hasattr(F, name):
-                self._stack.enter_context(mock.patch.object(F, name, _no_mode))
+        # without: nn.MultiheadAttention's dropout and attention would not be seen. torch.autograd
+        # would the backward, in which gradient checkpointing runs blocks once more.
+        for place, name in product((F, torch.autograd), _OVERRIDES):
+            if hasattr(place, name):
+                self._stack.enter_context(mock.patch.object(place, name, _no_mode))
         self._stack.enter_context(AsGpu())
         for tensor in (*self._parameters(), *self._buffers(), *self._given):
             self._recorder.forget(tensor)

@@ -4,10 +4,10 @@
 import re
 from dataclasses import dataclass, replace
 
+from estimator.power.thesis import Way, carma_way, thesis_way
 from slurm_coloc.sim.policies import BEST
 from slurm_coloc.sim.setting import Pace
 from slurm_coloc.sim.telemetry import Monitor
-from slurm_coloc.sim.thesis import Way, carma_way, thesis_way
 from tests.paper.facts import Published
 
 #: as the tables name them -> our policies

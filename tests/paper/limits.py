@@ -5,9 +5,9 @@ import sys
 import time
 from statistics import fmean
 
+from estimator.power.thesis import run_way
 from slurm_coloc.sim.search.clairvoyant import best_known
 from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.thesis import run_way
 from tests.paper.cases import exclusive
 from tests.paper.energy_bound import energy_bound_j
 from tests.paper.play import Lab

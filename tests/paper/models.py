@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import fmean
 
+from estimator.power.thesis import run_way
 from slurm_coloc.core.place.interference import REFERENCE, Interference, Reference, model
 from slurm_coloc.sim.setting import Setting
-from slurm_coloc.sim.thesis import run_way
 from tests.paper.cases import Case, exclusive, of_words, oracle
 from tests.paper.play import Lab
 from tests.paper.sensitivity import RUNS

@@ -10,12 +10,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
 
+from estimator.power.thesis import run_way
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.policies import BEST, best_policy, best_setting, policy
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, Jitter, play, variation
-from slurm_coloc.sim.thesis import run_way
 from slurm_coloc.sim.trace import TraceJob
 from tests.paper.cases import Case, baseline, exclusive
 from tests.paper.facts import TRACES, trace

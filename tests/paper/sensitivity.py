@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from estimator.power.thesis import run_way
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.telemetry import Monitor
-from slurm_coloc.sim.thesis import run_way
 from slurm_coloc.sim.trace import TraceJob
 from tests.paper.cases import of_row
 from tests.paper.facts import Published

@@ -2,8 +2,9 @@
 """Stage finish, what the run used: the agent's record, brought up to the end.
 
 The agent writes at least every five seconds and where something changed, so the record may be a
-second old. The driver's accounting is asked once more here, and nothing is lost in between; without
-an agent there is no record, and the report is as it was without one.
+second old. The driver's accounting is asked once more here, and nothing is lost in between; of a
+run that ended before the agent's first sample it is all there is. Without an agent there is no
+record, and the report is as it was without one.
 """
 
 import contextlib
@@ -40,9 +41,10 @@ def used(
         job = (int(state["job_id"]), int(state["restart"]), float(state["started_s"]))
     except (KeyError, TypeError, ValueError):
         return None
-    record = records.load(run_dir, *job)
+    seen = records.load(run_dir, *job)
+    unseen = None if seen else _unseen(run_dir, state, job)
+    record = seen or (unseen.record() if unseen else None)
     if record is None:
-        _leave_trace(run_dir, state, job, ended_s)
         return None
     others = Others(run_dir, job[0])
     try:
@@ -50,21 +52,28 @@ def used(
     except (KeyError, TypeError, ValueError) as err:
         notes.append(f"record of use: {err!r}"[:200])
         return None
+    finally:
+        if unseen:
+            _leave_trace(run_dir, unseen, ended_s)
     return small(found)
 
 
-def _leave_trace(
-    run_dir: Path, state: Mapping[str, Any], job: tuple[int, int, float], ended_s: float
-) -> None:
-    """Tell the Epilogs of its neighbours that a run was here which the agent never saw: it ended
-    within a second or two. Without an agent there are no records, and nobody removes any."""
+def _unseen(run_dir: Path, state: Mapping[str, Any], job: tuple[int, int, float]) -> RunUse | None:
+    """A run that the agent has no sample of: it ended within a second or two. None without an
+    agent, when nobody would remove its record."""
     if not (run_dir / records.FOLDER).is_dir():
-        return
+        return None
     run = RunUse(*job)
-    run.until_s, run.gap_s = ended_s, max(GAP_S + 1.0, ended_s - run.began_s)
+    run.until_s, run.gap_s = run.began_s, GAP_S + 1.0
     found = state.get("gpu") or {}
     uuids = [one.get("uuid") for one in found.get("devices", ()) if isinstance(one, dict)]
     run.gpus = {uuid: OnGpu() for uuid in uuids if isinstance(uuid, str)}
+    return run
+
+
+def _leave_trace(run_dir: Path, run: RunUse, ended_s: float) -> None:
+    """Tell the Epilogs of its neighbours that a run was here which the agent never saw."""
+    run.until_s, run.gap_s = ended_s, max(run.gap_s, ended_s - run.began_s)
     with contextlib.suppress(ColocError, OSError):
         records.write(run_dir, run.record())
 

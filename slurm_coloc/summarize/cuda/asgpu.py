@@ -26,11 +26,25 @@ class AsGpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.Tensor.backward:
+            with self:  # which is off while a function runs, and blocks may run again in this one
+                return torch.autograd.backward(*_in_order(*args, **kwargs))
         own = _OWN.get(func)
         run = func if own is None else partial(own, func)
         if args and enabled():
             return in_fp32(func, run, args, kwargs)
         return run(*args, **kwargs)
+
+
+def _in_order(
+    of: torch.Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> tuple[Any, ...]:
+    """Arguments of torch.autograd.backward, from those of Tensor.backward."""
+    return of, gradient, retain_graph, create_graph, None, inputs
 
 
 def _dropout(

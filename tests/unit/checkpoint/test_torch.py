@@ -101,6 +101,7 @@ with Checkpointer("run.ckpt", model=model) as run:
                 run.slot.end()  # one rank alone is told
             run.step()
     print("rank", rank, "ended at", run.steps, flush=True)
+torch.distributed.destroy_process_group()
 """
 
 

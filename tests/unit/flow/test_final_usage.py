@@ -42,11 +42,25 @@ def test_a_neighbour_that_no_sample_met_leaves_a_trace(tmp_path: Path) -> None:
     notes: list[str] = []
     state = {"job_id": 8, "restart": 0, "started_s": NOW_S - 2.0,
              "gpu": {"devices": [{"uuid": GPU}]}}  # fmt: skip
-    assert used(tmp_path, state, {GPU: [BRIEF]}, NOW_S, notes) is None
+    assert used(tmp_path, state, {GPU: [BRIEF]}, NOW_S, notes)
     assert notes == []
     assert Others(tmp_path, 7).job_of(GPU, BRIEF) is None
     [left] = records.every(tmp_path)
     assert left["until_s"] == pytest.approx(NOW_S, abs=0.01) and not left["complete"]
+
+
+@pytest.mark.parametrize("accounting", [True, False])
+def test_a_run_that_no_sample_met_has_what_the_driver_knows(
+    tmp_path: Path, accounting: bool
+) -> None:
+    """A job that ran out of memory at once: its report said of no limit what held it."""
+    (tmp_path / records.FOLDER).mkdir(mode=0o755)
+    state = {"job_id": 8, "restart": 0, "started_s": NOW_S - 2.0,
+             "gpu": {"devices": [{"uuid": GPU}]}}  # fmt: skip
+    found = used(tmp_path, state, {GPU: [BRIEF]} if accounting else None, NOW_S, [])
+    assert found is not None and found["samples"] == 0
+    assert found["complete"] is accounting
+    assert [one["peak_mib"] for one in found["gpus"]] == [34_200 if accounting else 0]
 
 
 def test_without_an_agent_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Small(nn.Module):
@@ -105,6 +106,31 @@ def odd() -> tuple[nn.Module, torch.Tensor]:
 def attention() -> tuple[nn.Module, torch.Tensor]:
     layer = nn.TransformerEncoderLayer(32, 4, 48, dropout=0.1, batch_first=True)
     return nn.Sequential(nn.Linear(32, 32), layer), torch.randn(8, 64, 32)
+
+
+class Again(nn.Module):
+    """Layers of a stack that run once more in the backward, as transformers' do."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+        made = (nn.TransformerEncoderLayer(32, 4, 48, 0.1, batch_first=True) for _ in range(4))
+        self.layers = nn.ModuleList(made)
+        self.again = again
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
+        return x
+
+
+def not_again() -> tuple[nn.Module, torch.Tensor]:
+    return Again(False), torch.randn(8, 64, 32)
+
+
+def again() -> tuple[nn.Module, torch.Tensor]:
+    return Again(True), torch.randn(8, 64, 32)
 
 
 def rms_norms() -> tuple[nn.Module, torch.Tensor]:

@@ -34,6 +34,18 @@ def asked(found: Made, **options: object) -> Estimate:
     return estimate(parse_summary(found.text), given, stack=Stack(0), estimator=AUTO)
 
 
+def peak(found: Traced) -> int:
+    """Bytes of activations at the fullest moment, of 512 samples."""
+    sizes: list[int] = []
+    now = most = 0
+    for event in found.at(512).events:
+        if isinstance(event, int):
+            now += event if event >= 0 else -sizes[-1 - event]
+            sizes += [event] if event >= 0 else []
+            most = max(most, now)
+    return most
+
+
 def held(traced: Traced, batch: int) -> int:
     """Bytes of everything that the step leaves behind, parameters included."""
     step = traced.at(batch)
@@ -199,6 +211,17 @@ def test_attention_and_dropout_inside_functions_are_as_on_cuda() -> None:
     grows = [event.sample for event in found.events if isinstance(event, Size)]
     assert tokens * tokens * heads * 4 not in grows
     assert grows.count(tokens * width) >= 2 and tokens * inner in grows
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp"])
+def test_a_block_that_runs_again_does_what_it_did_before(precision: str) -> None:
+    """Attention was the CPU's in the backward, where PyTorch refused: other tensors were saved."""
+    plain, again = (
+        summarized(name, precision=precision).recording for name in ("not_again", "again")
+    )
+    sizes = [[e.sample for e in found.events if isinstance(e, Size)] for found in (plain, again)]
+    assert len(sizes[1]) > len(sizes[0]) and 64 * 64 * 4 * 4 not in sizes[1]
+    assert peak(again) < 0.6 * peak(plain)
 
 
 def test_rms_norm_is_one_kernel_that_keeps_its_input() -> None:
