@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
-from slurm_coloc.estimate.rebuild.again import classes
+from slurm_coloc.estimate.rebuild.again import BLOCKS, STAGES, classes
 from slurm_coloc.estimate.rebuild.conventions import drops, lifts_loss, of_sequences
 from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
@@ -101,6 +101,11 @@ class Text:
         tier = _tier(shaped, rows, doubtful)
         notes += WIDE.get(tier, ())
         upper = upper_mib(memory, stack.context_mib, tier, options.level) + stack.spare_mib
+        if options.checkpointed:
+            stages = step_of(shaped, options, _part(options), eager, rows, STAGES)
+            worst, _ = _memory_mib(stages, shaped, options, stack, eager, rows)
+            more = upper_mib(worst, stack.context_mib, tier, options.level) + stack.spare_mib
+            upper = max(upper, more)
         if not eager and (may := may_store_scores(shaped)):
             # The class does not say whether scores are stored: the bound takes them in.
             kind, head = may
@@ -208,10 +213,16 @@ def _plain(summary: Summary) -> bool:
 
 
 def step_of(
-    summary: Summary, options: TrainingOptions, batch: int, eager: int, rows: ResolvedBlocks
+    summary: Summary,
+    options: TrainingOptions,
+    batch: int,
+    eager: int,
+    rows: ResolvedBlocks,
+    again: str = BLOCKS,
 ) -> Recording:
     """What one step of ``batch`` samples allocates on the first GPU. ``eager``: the width of heads
-    whose scores are stored, 0 where they are not."""
+    whose scores are stored, 0 where they are not. ``again``: what gradient checkpointing runs once
+    more, see rebuild/again."""
     precision = PRECISION[options.precision]
     # Rows that are marked as frozen are left out; of the others a footer may know a share.
     marked = sum(row.parameters * row.count for row in summary.layers if row.frozen)
@@ -231,7 +242,7 @@ def step_of(
         caches=caches(summary),
         printed=summary.format == "reprtree",
         own=of_sequences(summary),
-        checkpoints=options.checkpointed,
+        checkpoints=again if options.checkpointed else "",
         rotary=any("rotary" in row.kind.lower() for row in summary.layers),
     )
     step = rebuild(summary, scope, rows)

@@ -4,7 +4,7 @@ and runs once more before its gradients are made (torch/utils/checkpoint.py).
 
 Which blocks a script recomputes is in no summary. transformers recomputes the layers of a stack,
 timm and torchvision the blocks of a stage: rows of one class, one after another, that have rows
-below them or could have.
+below them or could have. Some of timm's recompute whole stages (ByobNet), which keeps more.
 """
 
 import re
@@ -15,21 +15,35 @@ from slurm_coloc.estimate.rebuild.autograd import Operator, Tape, Value
 from slurm_coloc.estimate.rebuild.tree import Node, unlisted
 from slurm_coloc.estimate.replay.recording import Event
 
+#: what is recomputed: each block, or each stage of them
+BLOCKS, STAGES = "blocks", "stages"
+_STAGE = re.compile(r"(sequential|stage)\Z", re.IGNORECASE)
 #: what holds blocks and is no block itself
 _HOLDS = re.compile(r"(sequential|modulelist|stage|encoder|decoder|stack|model)\Z", re.IGNORECASE)
 
 
-def recomputed(rows: list[Node], place: int) -> bool:
-    """Whether the row at ``place`` is a block that checkpointing recomputes."""
+def recomputed(rows: list[Node], place: int, what: str = BLOCKS) -> bool:
+    """Whether the row at ``place`` is recomputed. ``what``: BLOCKS, STAGES, "" for nothing."""
     row = rows[place]
     layer = row.layer
+    if what == STAGES and _STAGE.search(layer.kind):
+        inner = unlisted(row.children)
+        return any(recomputed(inner, each) for each in range(len(inner)))
+    if not what:
+        return False
     # A row without rows below it is a block that a depth limit closed, or, in a flat table, one
     # that stands after its rows.
     closed = layer.role is Role.BLOCK and layer.leaf and layer.parameters > 0
-    if _HOLDS.search(layer.kind) or not (row.children or closed):
+    if _HOLDS.search(layer.kind) or not (closed or _layers(row) > 1):
         return False
     beside = rows[max(0, place - 1) : place] + rows[place + 1 : place + 2]
     return row.times > 1 or any(one.layer.kind == layer.kind for one in beside)
+
+
+def _layers(row: Node) -> int:
+    """Matrices and convolutions below a row. A stem's rows of one each are not recomputed."""
+    own = row.layer.role in (Role.CONV, Role.LINEAR) and not row.children
+    return own + sum(map(_layers, row.children))
 
 
 def classes(nodes: list[Node]) -> list[str]:

@@ -49,9 +49,9 @@ def call(scope: Scope, node: Node, x: Value, again: bool = False) -> Value:
         given = result or x
         if again:
             block = Recomputed(scope.tape, given)
-            scope.checkpoints = False
+            outside, scope.checkpoints = scope.checkpoints, ""
             made = _once(scope, node, given)
-            scope.checkpoints = True
+            scope.checkpoints = outside
             block.forward_over()
         else:
             made = _once(scope, node, given)
@@ -170,7 +170,7 @@ def run(
             continue
         given = _given(scope, node, current, frame, product, past)
         outside, scope.crosses = scope.crosses, crosses(scope, rows, place)
-        made = call(scope, node, given, scope.checkpoints and recomputed(rows, place))
+        made = call(scope, node, given, recomputed(rows, place, scope.checkpoints))
         scope.crosses = outside
         scope.drop(given)
         older = given.storage != current.storage

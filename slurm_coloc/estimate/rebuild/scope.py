@@ -31,7 +31,7 @@ class Scope:
     encoder gave out, once a decoder runs; ``crosses``: the attention at hand reads it. ``copied``:
     parameters of rows of which it is known what autocast copies. ``printed``: by print(model),
     which tells what runs in place and no shapes; ``own``: of sequences alone, so that activations
-    are as PyTorch makes them. ``checkpoints``: blocks are run again in the backward
+    are as PyTorch makes them. ``checkpoints``: what is run again in the backward
     (rebuild/again)."""
 
     batch: int
@@ -52,7 +52,7 @@ class Scope:
     crosses: bool = False
     printed: bool = False
     own: bool = False
-    checkpoints: bool = False
+    checkpoints: str = ""
     tape: Tape = field(default_factory=Tape)
     parameters: list[int] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.rebuild.again import BLOCKS, STAGES
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.recording import Recording
@@ -17,18 +18,19 @@ BLOCK = "DoubleConv"  # no residual block: its name says nothing of a sum
 
 
 def blocks(count: int, name: str = BLOCK, norms: int = 1) -> Summary:
-    """A convolution, then blocks of a convolution, normalisations and a GELU, then a head."""
+    """A convolution, then blocks of two convolutions, normalisations and a GELU, then a head."""
     rows = [row("Conv2d", IMAGE, 576)]
     for _ in range(count):
         rows.append(row(name, IMAGE))
-        rows.append(row("Conv2d", IMAGE, 576, depth=2))
+        rows += [row("Conv2d", IMAGE, 576, depth=2)] * 2
         rows += [row("BatchNorm2d", IMAGE, 16, depth=2)] * norms
         rows.append(row("GELU", IMAGE, depth=2))
     return model(*rows, row("Linear", (1, 10), 81_930, reads=(1, 8192)))
 
 
 def step(summary: Summary, again: bool, batch: int = 1, **how: int) -> Recording:
-    return rebuild(summary, Scope(batch=batch, checkpoints=again, inplace=False, **how))
+    what = BLOCKS if again else ""
+    return rebuild(summary, Scope(batch=batch, checkpoints=what, inplace=False, **how))
 
 
 def most(found: Recording) -> int:
@@ -44,18 +46,18 @@ def most(found: Recording) -> int:
 
 
 def test_a_block_keeps_what_it_read_alone() -> None:
-    # Three tensors a block: what the norm and the GELU read, and the result. And the first.
-    assert kept(step(blocks(4), False))[ONE] == 1 + 4 * 3
+    # Four tensors a block: what the second convolution, the norm and the GELU read, and the result.
+    assert kept(step(blocks(4), False))[ONE] == 1 + 4 * 4
     assert kept(step(blocks(4), True))[ONE] == 1 + 4
 
 
 def test_one_block_is_there_once_more() -> None:
-    """In the backward: the inputs of all, the three tensors of the last block, and gradients of
+    """In the backward: the inputs of all, the four tensors of the last block, and gradients of
     one tensor and the one before it."""
     found = most(step(blocks(12), True))
-    assert (1 + 12 + 3) * ONE <= found <= (1 + 12 + 3 + 2) * ONE
+    assert (1 + 12 + 4) * ONE <= found <= (1 + 12 + 4 + 2) * ONE
     assert found == most(step(blocks(11), True)) + ONE
-    assert most(step(blocks(12), False)) >= (1 + 12 * 3) * ONE
+    assert most(step(blocks(12), False)) >= (1 + 12 * 4) * ONE
 
 
 @settings(max_examples=100, deadline=None)
@@ -81,9 +83,9 @@ def test_each_step_is_whole(count: int, norms: int, batch: int, residual: bool) 
 def test_copies_that_autocast_made_stay_until_the_loss() -> None:
     """They are of the cache, not of the block; in the backward each block makes its own."""
     found = kept(step(blocks(4), True, low=2))
-    assert found[576 * 2] == 5  # of the four blocks, and of the first convolution
+    assert found[576 * 2] == 9  # two of each block, and of the first convolution
     sizes = [event for event in step(blocks(4), True, low=2).events if isinstance(event, int)]
-    assert sizes.count(576 * 2) == 5 + 4
+    assert sizes.count(576 * 2) == 9 + 8
 
 
 @pytest.mark.parametrize(
@@ -91,6 +93,14 @@ def test_copies_that_autocast_made_stay_until_the_loss() -> None:
 )
 def test_what_holds_blocks_or_stands_alone_is_not_recomputed(name: str, count: int) -> None:
     summary = blocks(count, name)
+    assert step(summary, True).events == step(summary, False).events
+
+
+def test_rows_of_one_convolution_each_are_a_stem() -> None:
+    rows = [row("Conv2d", IMAGE, 576)]
+    for _ in range(3):
+        rows += [row("ConvNormAct", IMAGE), row("Conv2d", IMAGE, 576, depth=2)]
+    summary = model(*rows, row("Linear", (1, 10), 81_930, reads=(1, 8192)))
     assert step(summary, True).events == step(summary, False).events
 
 
@@ -111,3 +121,19 @@ def test_the_user_is_told_what_is_taken_to_be_recomputed(known: bool) -> None:
         assert f"each {BLOCK} is taken to be recomputed" in again[2]
     else:
         assert again[0] == plain[0] and "none is taken to be recomputed" in again[2]
+
+
+def test_the_bound_holds_where_whole_stages_are_recomputed() -> None:
+    """timm's ByobNet: within a stage nothing goes before its own backward is over."""
+    rows = [row("Conv2d", IMAGE, 576)]
+    for _ in range(3):
+        rows.append(row("Sequential", IMAGE))
+        for _ in range(6):
+            rows += [row(BLOCK, IMAGE, depth=2), *[row("Conv2d", IMAGE, 576, depth=3)] * 2]
+            rows += [row("BatchNorm2d", IMAGE, 16, depth=3), row("GELU", IMAGE, depth=3)]
+    summary = model(*rows, row("Linear", (1, 10), 81_930, reads=(1, 8192)))
+    by_stage = rebuild(summary, Scope(batch=1, checkpoints=STAGES, inplace=False))
+    assert kept(by_stage)[ONE] == 1 + 3
+    assert most(by_stage) > most(step(summary, True))
+    found = estimate(summary, TrainingOptions(2_000, checkpointed=True), stack=Stack(0))
+    assert found.upper_mib and found.upper_mib >= 2_000 * most(by_stage) / 2**20
