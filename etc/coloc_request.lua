@@ -33,6 +33,7 @@ local STRINGS = {
   { "cpus_per_tres", 4096 }, { "mem_per_tres", 4096 },
 }
 local ARRAY_MAX = 16384
+local JOB_NAME_MAX = 128 -- bytes of --job-name; a longer one is not shown
 -- Number fields and the smallest value that means "unset".
 local NUMBERS = {
   { "time_limit", 4294967294 }, { "num_tasks", 4294967294 }, { "ntasks_per_node", 65534 },
@@ -216,6 +217,8 @@ function request.fields(job_desc, options, loaded_ms, ignored)
   add("gid", job_desc.group_id)
   add_numbers(job_desc, entries)
   if array ~= "" then add("array", array) end
+  local name = job_desc.name
+  if name and name ~= "" and #name <= JOB_NAME_MAX then add("name", name) end
   add("het", (job_desc.het_job_offset or 4294967294) < 4294967294)
   add("exclusive_node", job_desc.shared == 0)
   add("batch", text ~= nil)

@@ -42,10 +42,10 @@ _coloc() {
     'calibrate') words='--gpu --device --python --out --dry-run --json' ;;
     'serve') words='--config' ;;
     'agent') words='--node --config' ;;
-    'jobs') words='--all --user --limit --json' ;;
-    'gpus') words='--json' ;;
-    'history') words='--limit --json' ;;
-    'explain') words='--json' ;;
+    'jobs') words='--all --user --jobs --limit --watch --json' ;;
+    'gpus') words='--watch --json' ;;
+    'history') words='--since --jobs --limit --watch --json' ;;
+    'explain') words='--code --json' ;;
     'report') words='--days --json' ;;
     'init') words='--config --share --apply --edit --role --dry-run --json' ;;
     'doctor') words='--config --rollout --slurm-conf --json' ;;

@@ -42,10 +42,10 @@ done
     'calibrate') found=(--gpu --device --python --out --dry-run --json) ;;
     'serve') found=(--config) ;;
     'agent') found=(--node --config) ;;
-    'jobs') found=(--all --user --limit --json) ;;
-    'gpus') found=(--json) ;;
-    'history') found=(--limit --json) ;;
-    'explain') found=(--json) ;;
+    'jobs') found=(--all --user --jobs --limit --watch --json) ;;
+    'gpus') found=(--watch --json) ;;
+    'history') found=(--since --jobs --limit --watch --json) ;;
+    'explain') found=(--code --json) ;;
     'report') found=(--days --json) ;;
     'init') found=(--config --share --apply --edit --role --dry-run --json) ;;
     'doctor') found=(--config --rollout --slurm-conf --json) ;;

@@ -47,6 +47,7 @@ def build() -> typer.Typer:
         help="GPU sharing for deep-learning training on Slurm.",
         no_args_is_help=True,
         add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     )
 

@@ -2,13 +2,14 @@
 """coloc explain: one job's size, place, wait, story and future."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson, JobId, job_wanted
+from slurm_coloc.cli.options import AsJson, JobIds, jobs_wanted, one_for_json
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import BY_USER
@@ -23,27 +24,54 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def explain(
-        job_id: JobId,
+        job_id: JobIds = None,
+        code: str | None = typer.Option(
+            None, "--code", metavar="WORD", help="What a word of an answer or a log means."
+        ),
         as_json: AsJson = False,
     ) -> None:
         """Why a job has its size, which GPU it got, why it waits, why it was put back.
 
         Ends with 1 where there is no such --coloc job, or it is somebody else's.
         """
-        answer = call(load_config(), "explain", job_wanted(job_id))
-        del answer["v"], answer["ok"]
-        if as_json:
-            render.print_json(answer)
+        if code is not None:
+            _explain_code(code)
             return
-        if answer.get("source") == "observe":
-            render.show(render.facts(_observed(answer)))
-            return
-        if answer.get("source") == "slurmdbd":
-            render.show(render.facts(_accounted(answer)))
-            return
-        told = render.facts(_lines(answer))
-        story = [(render.moment(one["at_s"]), one["text"]) for one in answer["story"]]
-        render.show(told, Text("\nStory", style="bold"), render.facts(story))
+        if job_id is None:
+            raise typer.BadParameter("name a job, or a word with --code", param_hint="JOBID")
+        wanted = one_for_json(jobs_wanted(job_id), as_json)
+        for number, each in enumerate(wanted):
+            answer = call(load_config(), "explain", each)
+            del answer["v"], answer["ok"]
+            if as_json:
+                render.print_json(answer)
+                return
+            if number:
+                print()
+            _show(answer)
+
+
+def _explain_code(code: str) -> None:
+    from slurm_coloc.cli.texts.codes import every_code, meanings
+
+    found = [*meanings(code)]
+    if not found:
+        near = get_close_matches(code, every_code(), n=3)
+        hint = f"; near it are {', '.join(near)}" if near else ""
+        raise typer.BadParameter(f"{code[:40]!r} is no word of ours{hint}", param_hint="--code")
+    render.show(render.facts(found))
+
+
+def _show(answer: dict[str, Any]) -> None:
+    if answer.get("source") == "observe":
+        render.show(render.facts(_observed(answer)))
+        return
+    if answer.get("source") == "slurmdbd":
+        render.show(render.facts(_accounted(answer)))
+        return
+    told = render.facts(_lines(answer))
+    story = [(render.moment(one["at_s"]), one["text"]) for one in answer["story"]]
+    render.show(told, Text("\nStory", style="bold"), render.facts(story))
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:

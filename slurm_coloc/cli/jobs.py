@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc jobs: the --coloc jobs that wait or run."""
 
+import os
 import pwd
 import sys
 from typing import Any
@@ -8,42 +9,90 @@ from typing import Any
 import typer
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson
+from slurm_coloc.cli.listing import Column, show_listing
+from slurm_coloc.cli.names import names_of
+from slurm_coloc.cli.options import AsJson, Watch, repeated
 from slurm_coloc.cli.tries import came_by, overran
 from slurm_coloc.config import load_config
+from slurm_coloc.core.decide.decision import TEXTS, Reason
+from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.client.request import call
 
-COLUMNS = (
-    *("JOB>", "USER", "STATE", "GPU", "SHARE"),
-    *("ESTIMATE>", "UPPER>", "PEAK>", "OUTCOME", "WHY", "AGE>"),
-)
+ENDED = {
+    Outcome.COMPLETED: "completed",
+    Outcome.OOM_GPU: "out of GPU memory",
+    Outcome.OVERRUN: "held too much",
+    Outcome.OOM_HOST: "out of host memory",
+    Outcome.FAILED: "failed",
+    Outcome.CANCELLED: "cancelled",
+    Outcome.TIMEOUT: "time limit",
+    Outcome.PREEMPTED: "preempted",
+    Outcome.NODE_FAIL: "node failed",
+    Outcome.REQUEUED: "put back",
+    Outcome.PUT_BACK: "put back, GPU unfit",
+    Outcome.SLOT: "end of its slot",
+    Outcome.GONE: "end not seen",
+}
+#: the usual reasons: nothing is told of them
+USUAL = (Reason.FITS, Reason.FITS_SLICE)
 
 
-def row_of(run: render.Row) -> tuple[object, ...]:
-    """One run as the cells of COLUMNS."""
-    restart = f"+{run['restart']}" if run["restart"] else ""
-    return (
-        f"{render.job(run)}{restart}",
-        render.user_name(run["uid"]),
-        _state(run),
-        render.gpu(run),
-        render.share(run),
-        render.gib(run["memory_mib"]),
-        render.gib(run["upper_mib"]),
-        render.gib(run["peak_mib"]),
-        run["outcome"],
-        overran(run) or came_by(run) or run["reason"],
-        render.ago(run["end_s"] if run["outcome"] else run["start_s"] or run["submit_s"]),
-    )
+def name_of(run: render.Row) -> str:
+    """JOB, or JOB+1 where it was put back once."""
+    return render.job(run) + (f"+{run['restart']}" if run["restart"] else "")
 
 
-def _state(run: render.Row) -> str:
-    idle_s = run.get("idle_since_s")
+def state_of(run: render.Row) -> object:
+    """How a run ended; else Slurm's state and what is wrong with it now."""
+    if run["outcome"]:
+        return ENDED.get(run["outcome"], run["outcome"])
     if over := run.get("overrun"):
         held, promised = render.gib(over["held_mib"]), render.gib(over["promised_mib"])
         return f"{run['state']}, holds {held} of {promised}"
-    return run["state"] if idle_s is None else f"{run['state']}, idle {render.ago(idle_s)}"
+    idle_s = run.get("idle_since_s")
+    return f"{run['state']}, idle {render.ago(idle_s)}" if idle_s is not None else run["state"]
+
+
+def share_of(run: render.Row) -> str:
+    """In GiB, as the columns beside it."""
+    return render.share(run).removesuffix(" GiB")
+
+
+def why_of(run: render.Row) -> str | None:
+    """What is unusual about a run."""
+    if told := overran(run) or came_by(run):
+        return told
+    reason = run["reason"]
+    return None if reason in USUAL else TEXTS.get(reason, reason)
+
+
+def age_of(run: render.Row) -> str:
+    """Since its end, its start or its submission."""
+    return render.ago(run["end_s"] if run["outcome"] else run["start_s"] or run["submit_s"])
+
+
+COLUMNS = (
+    Column("JOB", name_of, right=True),
+    Column("NAME", lambda run: run["name"], least=6),
+    Column("USER", lambda run: render.user_name(run["uid"]), rank=3),
+    Column("PARTITION", lambda run: run["partition"], rank=5),
+    Column("STATE", state_of, least=9),
+    Column("GPU", render.gpu, least=8),
+    Column("SHARE", share_of, least=12),
+    Column("ESTIMATE", lambda run: render.gib(run["memory_mib"]), right=True, rank=4),
+    Column("UPPER", lambda run: render.gib(run["upper_mib"]), right=True, rank=6),
+    Column("PEAK", lambda run: render.gib(run["peak_mib"]), right=True, rank=1),
+    Column("AGE", age_of, right=True, rank=2),
+    Column("WHY", why_of, least=12),
+)
+NOTHING = "no --coloc job {}waits or runs: coloc history has those that ended"
+
+
+def order_of(run: render.Row) -> tuple[int, int, int]:
+    """By job, array task and run."""
+    task = run.get("array_task")
+    return run.get("array_job_id") or run["job_id"], -1 if task is None else task, run["restart"]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,31 +101,49 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def jobs(
         everybody: bool = typer.Option(
-            False, "--all", help="Everybody's, where PrivateData allows, and recently ended ones."
+            False,
+            "--all",
+            "-a",
+            help="Everybody's, where PrivateData allows, and recently ended ones.",
         ),
-        user: str | None = typer.Option(None, "--user", help="Those of this user (name or uid)."),
-        limit: int = typer.Option(200, "--limit", min=1, max=1000, help="At most so many."),
+        user: str | None = typer.Option(
+            None, "--user", "-u", help="Those of this user (name or uid)."
+        ),
+        names: str | None = typer.Option(
+            None, "--jobs", "-j", metavar="LIST", help="These alone: 9, 9_2, 9_[1-3], with commas."
+        ),
+        limit: int = typer.Option(200, "--limit", "-n", min=1, max=1000, help="At most so many."),
+        watch: Watch = None,
         as_json: AsJson = False,
     ) -> None:
         """The --coloc jobs that wait or run: yours; everybody's for root and SlurmUser.
 
         JOB+1 is a job that was put back once; WHY then says with which request, and who caused it.
-        WHY also says where a job held more than its share and ended others by it.
-        ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
+        WHY also says why a job has a whole GPU, and where it held more than its share and ended
+        others by it. GPU is the node and NVML's number, as nvidia-smi shows it.
+        SHARE, ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
         "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of 5.0" one
-        that holds more of it than it was promised. Of other
-        users' jobs you see what squeue shows, and nothing of their logs or models.
+        that holds more of it than it was promised. Of other users' jobs you see what squeue shows,
+        and nothing of their logs or models. A narrow terminal has fewer columns; what is no
+        terminal has all.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}
         if user is not None:
             wanted["user"] = _uid(user)
-        answer = call(load_config(), "jobs", wanted)
-        if answer.get("private"):
-            print("coloc: PrivateData=jobs: only your own are shown", file=sys.stderr)
-        if as_json:
-            render.print_json({"jobs": answer["jobs"]})
-            return
-        render.show(render.table("", COLUMNS, map(row_of, answer["jobs"])))
+        chosen = names_of(names) if names else None
+
+        def show() -> None:
+            answer = call(load_config(), "jobs", wanted)
+            if answer.get("private"):
+                print("coloc: PrivateData=jobs: only your own are shown", file=sys.stderr)
+            found = [run for run in answer["jobs"] if chosen is None or chosen.has(run)]
+            if as_json:
+                render.print_json({"jobs": found})
+                return
+            whose = "" if everybody or user is not None or os.geteuid() == 0 else "of yours "
+            show_listing(COLUMNS, sorted(found, key=order_of), NOTHING.format(whose))
+
+        repeated(watch, show)
 
 
 def _uid(user: str) -> int:

@@ -2,33 +2,91 @@
 """Options that several commands have."""
 
 import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from slurm_coloc.cli.names import each_of
+from slurm_coloc.errors import ColocError
+
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Configuration file; default $COLOC_CONFIG.")
 ]
-JobId = Annotated[
-    str, typer.Argument(metavar="JOBID", help="Slurm's job id; of an array's task ARRAY_TASK.")
+JobIds = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[JOBID]", help="Slurm's job id; of an array's task 9_2, of several 9_[1-3] or 8,9."
+    ),
 ]
 
-_JOB = re.compile(r"([1-9][0-9]{0,9})(?:_([0-9]{1,10}))?", re.ASCII)
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", "-w", min=1, max=3600, metavar="SECONDS", help="Again and again."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="From then on: 90m, 12h, 3d, 2w, 2026-01-31.",
+    ),
+]
+
+_AGO = re.compile(r"([0-9]{1,6})([mhdw])", re.ASCII)
+_UNIT_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def job_of(text: str) -> tuple[int, int | None]:
-    """The job id, and the number of an array's task (None: no task). Raises BadParameter."""
-    hit = _JOB.fullmatch(text)
-    if hit is None:
+def jobs_wanted(text: str) -> list[dict[str, Any]]:
+    """The parts of requests that name a job each: 9, 9_2, 9_[1-3]. Raises BadParameter."""
+    return [
+        {"job_id": job_id, **({} if task is None else {"array_task": task})}
+        for job_id, task in each_of(text)
+    ]
+
+
+def one_for_json(wanted: list[dict[str, Any]], as_json: bool) -> list[dict[str, Any]]:
+    """``wanted``. Raises BadParameter for several with --json, whose answer is one object."""
+    if as_json and len(wanted) > 1:
+        raise typer.BadParameter("--json answers for one job", param_hint="JOBID")
+    return wanted
+
+
+def since_s(text: str | None) -> float:
+    """A moment as Unix seconds; 0 where none is named. Raises BadParameter."""
+    if text is None:
+        return 0.0
+    if hit := _AGO.fullmatch(text):
+        return time.time() - int(hit[1]) * _UNIT_S[hit[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
         raise typer.BadParameter(
-            f"{text[:40]!r} is no job id, such as 1234 or 1234_5", param_hint="JOBID"
-        )
-    return int(hit[1]), int(hit[2]) if hit[2] else None
+            f"{text[:40]!r} is no time, such as 12h, 3d or 2026-01-31", param_hint="--since"
+        ) from None
 
 
-def job_wanted(text: str) -> dict[str, Any]:
-    """The part of a request that names a job. Raises BadParameter."""
-    job_id, task = job_of(text)
-    return {"job_id": job_id, **({} if task is None else {"array_task": task})}
+def repeated(every_s: float | None, show: Callable[[], None]) -> None:
+    """Show once, or, with --watch, until the user ends it; what fails then is told and tried
+    again."""
+    if every_s is None:
+        show()
+        return
+    try:
+        while True:
+            if sys.stdout.isatty():
+                print("\033[H\033[2J", end="")
+            print(f"every {every_s:g} s, {datetime.now():%Y-%m-%d %H:%M:%S}; Ctrl-C ends it\n")
+            try:
+                show()
+            except ColocError as err:
+                print(f"coloc: {err.message}", file=sys.stderr)
+            sys.stdout.flush()
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        return

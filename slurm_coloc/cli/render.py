@@ -143,7 +143,10 @@ def job(row: dict[str, Any]) -> str:
 
 
 def gpu(row: dict[str, Any]) -> str:
-    """Node and GPU; UUIDs shortened to their first part, as nvidia-smi users know them."""
+    """Node and GPU, ``g1:0``, by NVML's numbers; where the node does not tell them, UUIDs shortened
+    to their first part, as nvidia-smi users know them."""
+    if numbers := row.get("gpus"):
+        return f"{row['node']}:{','.join(map(str, numbers))}"
     uuids = row.get("gpu_uuids") or []
     short = ",".join("-".join(str(uuid).split("-")[:2]) for uuid in uuids)
     return f"{row['node']}: {short}" if short else plain(row.get("node"))

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson, job_wanted
+from slurm_coloc.cli.options import AsJson, JobIds, jobs_wanted, one_for_json
 from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import BY_USER
@@ -53,9 +53,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def report(
-        job_id: str | None = typer.Argument(
-            None, metavar="[JOBID]", help="Slurm's job id; of an array's task ARRAY_TASK."
-        ),
+        job_id: JobIds = None,
         days: int = typer.Option(30, "--days", min=1, max=3660, help="Without JOBID: so far back."),
         as_json: AsJson = False,
     ) -> None:
@@ -64,15 +62,18 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
-        wanted: dict[str, Any] = {"days": days} if job_id is None else job_wanted(job_id)
-        answer = call(load_config(), "usage", wanted)
-        del answer["v"], answer["ok"]
-        if as_json:
-            render.print_json(answer)
-        elif job_id is None:
-            render.show(render.table("", COLUMNS, map(_row, answer["users"])))
-        else:
-            render.show(render.facts(_lines(answer)), *_picture(answer))
+        wanted: list[dict[str, Any]] = [{"days": days}] if job_id is None else jobs_wanted(job_id)
+        for number, each in enumerate(one_for_json(wanted, as_json)):
+            answer = call(load_config(), "usage", each)
+            del answer["v"], answer["ok"]
+            if number:
+                print()
+            if as_json:
+                render.print_json(answer)
+            elif job_id is None:
+                render.show(render.table("", COLUMNS, map(_row, answer["users"])))
+            else:
+                render.show(render.facts(_lines(answer)), *_picture(answer))
 
 
 def _row(user: render.Row) -> tuple[object, ...]:

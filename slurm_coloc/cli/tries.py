@@ -61,7 +61,7 @@ def came_by(run: Row) -> str | None:
     """How a run of the table of jobs came about, where it was by a recovery."""
     if not run.get("retry_way"):
         return None
-    whose = f" ({run['retry_cause']})" if run["retry_cause"] else ""
+    whose = f" ({run['retry_cause']})" if run["retry_cause"] not in (None, Blame.SELF) else ""
     if run.get("retry_culprit"):
         whose = f" ({run['retry_cause']} {run['retry_culprit']})"
     return CAME_BY[Way(run["retry_way"])] + whose

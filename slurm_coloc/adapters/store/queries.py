@@ -15,10 +15,10 @@ class Queries:
         self._db = db
 
     def recent_runs(
-        self, uid: int | None, limit: int, *, only_open: bool = False
+        self, uid: int | None, limit: int, *, only_open: bool = False, since_s: float = 0.0
     ) -> list[RunWithDecision]:
         """Newest runs with their decisions, and the recovery that a run came by; of one user where
-        ``uid`` is given."""
+        ``uid`` is given; that go on, or ended after ``since_s``."""
         return records(
             RunWithDecision,
             self._db,
@@ -26,6 +26,7 @@ class Queries:
                        decisions.reason, decisions.shards, decisions.shard_mib,
                        decisions.shards_per_gpu, decisions.memory_mib, decisions.upper_mib,
                        decisions.estimator, decisions.made_s, decisions.smact,
+                       json_extract(decisions.request, '$.name') AS name,
                        work.way AS retry_way, work.cause AS retry_cause,
                        (SELECT job_id FROM culprits WHERE victim_decision = runs.decision
                           AND victim_job = runs.job_id AND victim_restart = runs.restart - 1
@@ -35,9 +36,10 @@ class Queries:
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
                   AND work.restart = runs.restart - 1
-                WHERE (? IS NULL OR runs.uid = ?) {"AND runs.open = 1" if only_open else ""}
+                WHERE (? IS NULL OR runs.uid = ?) AND (runs.open = 1 OR runs.end_s >= ?)
+                  {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",
-            *(uid, uid, limit),
+            *(uid, uid, since_s, limit),
         )
 
     def used_by_user(self, uid: int | None, since_s: float) -> list[UserSum]:
@@ -63,14 +65,15 @@ class Queries:
             *(since_s, uid, uid),
         )
 
-    def observed(self, uid: int | None, limit: int) -> list[StoredDecision]:
-        """Newest decisions made in observe mode; of one user where ``uid`` is given."""
+    def observed(self, uid: int | None, limit: int, since_s: float = 0.0) -> list[StoredDecision]:
+        """Newest decisions made in observe mode after ``since_s``; of one user where ``uid`` is
+        given."""
         return records(
             StoredDecision,
             self._db,
             """SELECT * FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
-               ORDER BY rowid DESC LIMIT ?""",
-            *(uid, uid, limit),
+               AND made_s >= ? ORDER BY rowid DESC LIMIT ?""",
+            *(uid, uid, since_s, limit),
         )
 
     def counts(self) -> Counts:

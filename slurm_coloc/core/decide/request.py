@@ -14,7 +14,8 @@ GPU_FIELDS = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket
 class JobRequest:
     """Fields of job_desc (slurm.h's names); None where the user set nothing.
 
-    Memory is in MiB, ``time_limit`` in minutes. What follows from the fields is parsed once.
+    Memory is in MiB, ``time_limit`` in minutes; ``name`` is shown and decides
+    nothing. What follows from the fields is parsed once.
     """
 
     uid: int
@@ -51,6 +52,7 @@ class JobRequest:
     tres_bind: str | None = None
     ntasks_per_tres: int | None = None
     kind: str = "batch"
+    name: str | None = None
     env: tuple[str, ...] = ()
 
     @cached_property

@@ -9,10 +9,12 @@ from slurm_coloc.core.records.runs import Run
 @dataclass(slots=True, kw_only=True)
 class RunWithDecision(Run):
     """A run with what was decided of its job, and the recovery by which it came, with the neighbour
-    that had ended the run before; ``victims``: how many runs it ended itself."""
+    that had ended the run before; ``name``: the job's at its submission;
+    ``victims``: how many runs it ended itself."""
 
     account: str | None
     partition: str | None
+    name: str | None
     action: str
     reason: str
     shards: int

@@ -93,11 +93,16 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
-    """The newest runs, and the decisions of observe mode."""
-    limit = _limit(message)
+    """The newest runs, and the decisions of observe mode; with ``since_s`` (Unix seconds) those
+    that go on or ended since."""
+    limit, since_s = _limit(message), message.get("since_s", 0.0)
+    if not isinstance(since_s, int | float) or isinstance(since_s, bool):
+        raise UsageFault("since_s: Unix seconds", "bad-request")
+    runs = store.queries.recent_runs(uid, limit, since_s=since_s)
+    observed = store.queries.observed(uid, limit, since_s)
     return {
-        "runs": [shown(run) for run in store.queries.recent_runs(uid, limit)],
-        "observed": [picked(one, *OBSERVED) for one in store.queries.observed(uid, limit)],
+        "runs": [shown(run) for run in runs],
+        "observed": [picked(one, *OBSERVED) for one in observed],
     }
 
 

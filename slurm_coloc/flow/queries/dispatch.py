@@ -56,7 +56,10 @@ class Queries:
 
     async def history(self, peer: Peer, message: Answer) -> Answer:
         """The newest runs, and what observe mode decided."""
-        return await self._site.read(answers.history, self._site.limited_to(peer), message)
+        site = self._site
+        found = await site.read(answers.history, site.limited_to(peer), message)
+        site.figures.number(found["runs"])
+        return found
 
     async def usage(self, peer: Peer, message: Answer) -> Answer:
         """What one run used, or a summary of many."""

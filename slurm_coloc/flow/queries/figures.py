@@ -59,4 +59,13 @@ class Figures:
             run = (row["job_id"], row["restart"])
             row["idle_since_s"] = idle.get(run)
             row["overrun"] = over.get(run)
+        self.number(answer["jobs"])
         return answer
+
+    def number(self, runs: list[Answer]) -> None:
+        """Add ``gpus``: NVML's numbers of each run's GPUs, as nvidia-smi shows them; null where its
+        node does not tell."""
+        numbers = {gpu["uuid"]: gpu.get("index") for node in self._fresh() for gpu in node["gpus"]}
+        for row in runs:
+            found = [numbers.get(uuid) for uuid in row["gpu_uuids"] or ()]
+            row["gpus"] = found if found and None not in found else None

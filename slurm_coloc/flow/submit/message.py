@@ -60,6 +60,7 @@ class ColocOptions(BaseModel):
 _BY_NAME: dict[str, Any] = {
     "uid": Annotated[int, Field(ge=0, le=2**32 - 2)],
     "requeue": Literal[0, 1] | None,
+    "name": Annotated[str, Field(max_length=1024)] | None,
     "env": Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=64)],
 }
 _BY_TYPE: dict[Any, Any] = {str | None: Text | None, int | None: Count | None, bool: bool}

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.cli import explain as explain_page
 from slurm_coloc.cli import report as report_page
-from slurm_coloc.cli.jobs import row_of
-from slurm_coloc.cli.options import job_of
+from slurm_coloc.cli.jobs import name_of
 from slurm_coloc.cli.render import share
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import UsageFault
@@ -158,19 +156,6 @@ def test_estimate_tells_the_least_share() -> None:
     assert "5 of 39 shards of one a100-40gb, the least: 8 jobs a GPU at most" in found.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "named"), [("9", (9, None)), ("9_2", (9, 2)), ("4294967295_0", (4294967295, 0))]
-)
-def test_the_name_of_an_array_task(text: str, named: tuple[int, int | None]) -> None:
-    assert job_of(text) == named
-
-
-@pytest.mark.parametrize("text", ["", "x", "9_", "_2", "9_2_3", "-1", "0", "9.0", "９", "1" * 40])
-def test_what_names_no_job(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
-        job_of(text)
-
-
 def task(job_id: int, index: str, state: str = "RUNNING") -> JobView:
     mark = f"coloc:1:{NAME}:collocate:fits:12"
     return JobView(
@@ -193,7 +178,7 @@ def test_array_tasks_are_found_and_shown_by_their_names(store: Store) -> None:
     assert found(4) == 9, "it waits in the record of the array"
     store.runs.see(run_row(NAME, 92))
     assert answers.find(store, OWNER, {"job_id": 92}, False).job_id == 92
-    rows = {row["job_id"]: row_of(row)[0] for row in answers.jobs(store, OWNER, {}, False)["jobs"]}
+    rows = {row["job_id"]: name_of(row) for row in answers.jobs(store, OWNER, {}, False)["jobs"]}
     assert rows == {9: "9", 11: "9_1", 12: "9_2", 92: "92"}
     watcher.see(task(9, "6"))
     assert found(6) == 9

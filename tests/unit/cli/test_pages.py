@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.cli.app import COMMANDS
-from slurm_coloc.cli.texts import pages
+from slurm_coloc.cli.texts import codes, pages
 from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
@@ -33,13 +33,13 @@ def test_every_command_has_its_section() -> None:
 
 
 def test_every_code_has_its_meaning() -> None:
-    assert set(pages.ACTIONS) == set(Action)
+    assert set(codes.ACTIONS) == set(Action)
     assert set(TEXTS) == set(Reason)
-    assert set(pages.OUTCOMES) == set(Outcome)
+    assert set(codes.OUTCOMES) == set(Outcome)
     assert set(WHOSE) == set(Blame)
-    assert set(pages.VERDICTS) == set(Verdict)
-    assert set(pages.FENCES) == set(FenceLevel)
-    assert set(pages.PLACES) == set(Why)
+    assert set(codes.VERDICTS) == set(Verdict)
+    assert set(codes.FENCES) == set(FenceLevel)
+    assert set(codes.PLACES) == set(Why)
 
 
 def test_a_bar_in_a_text_stays_in_its_cell() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.cli.jobs import row_of
+from slurm_coloc.cli.jobs import why_of
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import Config
 from slurm_coloc.core.records.lists import Recovery
@@ -118,8 +118,8 @@ def test_the_culprit_is_named_and_counted_once(store: Store) -> None:
     [line] = [text for _, text in tries(ada["decision"], ada["runs"])]
     assert "caused by a neighbour, job 9 with 34.7 GiB of 6.0 promised" in line
     rows = {row["job_id"]: row for row in answers.jobs(store, None, {}, False)["jobs"]}
-    assert "held more than its share, ended 1" in row_of(rows[9])
-    assert "same again (neighbour 9)" in row_of(rows[7])
+    assert why_of(rows[9]) == "held more than its share, ended 1"
+    assert why_of(rows[7]) == "same again (neighbour 9)"
     hidden = answers.jobs(store, ADA, {"all": True}, False)["jobs"]
     assert {row["victims"] for row in hidden if row["uid"] == BEN} == {None}
 
