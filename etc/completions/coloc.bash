@@ -12,6 +12,7 @@ _coloc() {
       ' agent' | \
       ' jobs' | \
       ' gpus' | \
+      ' top' | \
       ' history' | \
       ' explain' | \
       ' report' | \
@@ -36,7 +37,7 @@ _coloc() {
     esac
   done
   case $command in
-    '') words='estimate summarize calibrate serve agent jobs gpus history explain report init doctor replay limits leave simulate config mig lab' ;;
+    '') words='estimate summarize calibrate serve agent jobs gpus top history explain report init doctor replay limits leave simulate config mig lab' ;;
     'estimate') words='--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json' ;;
     'summarize') words='--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout' ;;
     'calibrate') words='--gpu --device --python --out --dry-run --json' ;;
@@ -44,6 +45,7 @@ _coloc() {
     'agent') words='--node --config' ;;
     'jobs') words='--all --user --jobs --limit --watch --json' ;;
     'gpus') words='--watch --json' ;;
+    'top') words='--delay --mine --once --json' ;;
     'history') words='--since --jobs --limit --watch --json' ;;
     'explain') words='--code --json' ;;
     'report') words='--days --json' ;;

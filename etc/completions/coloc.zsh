@@ -12,6 +12,7 @@ for word in "${(@)words[2,CURRENT-1]}"; do
       ' agent' | \
       ' jobs' | \
       ' gpus' | \
+      ' top' | \
       ' history' | \
       ' explain' | \
       ' report' | \
@@ -36,7 +37,7 @@ for word in "${(@)words[2,CURRENT-1]}"; do
     esac
 done
   case $command in
-    '') found=(estimate summarize calibrate serve agent jobs gpus history explain report init doctor replay limits leave simulate config mig lab) ;;
+    '') found=(estimate summarize calibrate serve agent jobs gpus top history explain report init doctor replay limits leave simulate config mig lab) ;;
     'estimate') found=(--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json) ;;
     'summarize') found=(--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout) ;;
     'calibrate') found=(--gpu --device --python --out --dry-run --json) ;;
@@ -44,6 +45,7 @@ done
     'agent') found=(--node --config) ;;
     'jobs') found=(--all --user --jobs --limit --watch --json) ;;
     'gpus') found=(--watch --json) ;;
+    'top') found=(--delay --mine --once --json) ;;
     'history') found=(--since --jobs --limit --watch --json) ;;
     'explain') found=(--code --json) ;;
     'report') found=(--days --json) ;;

@@ -19,6 +19,7 @@ COMMANDS = {
     "agent": "agent",
     "jobs": "jobs",
     "gpus": "gpus",
+    "top": "top",
     "history": "history",
     "explain": "explain",
     "report": "report",

@@ -121,11 +121,11 @@ def register(app: typer.Typer) -> None:
         JOB+1 is a job that was put back once; WHY then says with which request, and who caused it.
         WHY also says why a job has a whole GPU, and where it held more than its share and ended
         others by it. GPU is the node and NVML's number, as nvidia-smi shows it.
-        SHARE, ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU memory;
-        "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of 5.0" one
-        that holds more of it than it was promised. Of other users' jobs you see what squeue shows,
-        and nothing of their logs or models. A narrow terminal has fewer columns; what is no
-        terminal has all.
+        SHARE, ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU
+        memory; "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of
+        5.0" one that holds more of it than it was promised. Of other users' jobs you see what
+        squeue shows, and nothing of their logs or models. A narrow terminal has fewer columns; what
+        is no terminal has all.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}
         if user is not None:

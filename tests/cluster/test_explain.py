@@ -64,7 +64,7 @@ def test_a_task_of_an_array_by_its_name(lab: Lab) -> None:
     none = lab.run(["coloc", "explain", f"{array}_9"], user=me.user, check=False)
     wrong = lab.run(["coloc", "explain", f"{array}_2_1"], user=me.user, check=False)
     assert none.returncode == 1 and f"job {array}_9: not a --coloc job" in none.stderr
-    assert wrong.returncode == 2 and "is no job id" in wrong.stderr
+    assert wrong.returncode == 2 and "is no job, such as" in wrong.stderr
     lab.run(["scancel", str(array)])
 
 
@@ -99,7 +99,13 @@ def test_where_it_runs(lab: Lab) -> None:
     assert live["placement"] == "n1 GPU 0"
     rows = coloc(lab, "jobs", user=me.user)["jobs"]
     assert job_id in {row["job_id"] for row in rows}
-    assert f"{job_id}" in lab.run(["coloc", "jobs"], user=me.user).stdout
+
+    def cells() -> list[str]:
+        shown = lab.run(["coloc", "jobs", "-j", str(job_id)], user=me.user).stdout
+        return shown.splitlines()[-1].split()
+
+    until(lambda: "n1:0" in cells(), 40, "its GPU by number, as its node tells it")
+    assert cells()[:3] == [str(job_id), "wrap", me.user] and "RUNNING" in cells()
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_job_alone_and_idle(make_lab: Make) -> None:
     story = me.explain(idle)["story"]
     assert any("has used no GPU" in line["text"] for line in story)
     table = lab.run(["coloc", "gpus"], user=me.user).stdout.splitlines()
-    assert table[0].split()[:3] == ["NODE", "GPU", "NAME"] and f"{idle}:2.9" in table[1]
+    assert table[0].split()[:4] == ["NODE", "GPU", "UUID", "NAME"] and f"{idle}:2.9" in table[1]
     lab.run(["scancel", str(idle)], user=me.user)
 
 

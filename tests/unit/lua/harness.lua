@@ -104,7 +104,7 @@ local FIELDS = {
   tres_per_node = false, tres_per_job = false, tres_per_task = false, tres_per_socket = false,
   tres_bind = false, tres_freq = false, default_account = false, reservation = false,
   extra = false, req_nodes = false, exc_nodes = false, cpus_per_tres = false, mem_per_tres = false,
-  array_inx = false,
+  array_inx = false, name = false,
   argv = false, argc = 0,
   script = false, spank_job_env = false, min_mem_per_node = false, min_mem_per_cpu = false,
   time_limit = 4294967294, num_tasks = 4294967294, ntasks_per_node = 65534,

@@ -44,6 +44,7 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
             script="#!/bin/sh",
             environment={"SLURM_GPUS": "1", "SLURM_TRES_PER_TASK": "", "HOME": "/x"},
             qos='süß \\ "x"',
+            name="train",
             admin_comment="the site's own stays here",
         )
     )
@@ -65,6 +66,7 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
             "min_mem_per_cpu": 100,
             "requeue": 0,
             "array": "1-3%2",
+            "name": "train",
             "het": True,
             "exclusive_node": True,
             "batch": True,
@@ -72,6 +74,13 @@ def test_the_request_holds_what_is_set_and_no_more(hook: Hook) -> None:
             "coloc": {"summary": "eJw=", "batch_size": "32", "kind": "batch"},
         }
     ]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 129, "x" * 10_000_000])
+def test_a_job_without_a_short_name_is_shown_without_one(hook: Hook, name: str) -> None:
+    peer = hook.serve(answering(GOOD))
+    hook.run(submit(**spank(SUMMARY="eJw=", KIND="batch"), name=name))
+    assert "name" not in peer.requests[0]
 
 
 def test_a_script_goes_along_with_auto_alone(hook: Hook) -> None:
