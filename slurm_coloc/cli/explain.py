@@ -85,6 +85,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Why this size", _size(decision, answer.get("now") or {})
     if "family" in decision["features"]:
         yield "Model", _model(decision["features"])
+    if notes := decision["features"].get("notes"):
+        yield "Estimate", notes
     if (learning := decision.get("learning")) and learning["why"]:
         yield "Earlier runs", _learned(learning)
     yield "Which GPU", _place(run, live)

@@ -50,6 +50,11 @@ def ended(me: Desk, job: int) -> dict[str, object]:
     return found
 
 
+def learned(me: Desk, job: int) -> str:
+    """What earlier runs said of a job's size."""
+    return str((me.explain(job)["decision"]["learning"] or {}).get("why", ""))
+
+
 @pytest.mark.timeout(240)
 def test_the_same_model_three_times(short_lab: Lab) -> None:
     """It reserves less from the second run on, and none runs out of memory."""
@@ -57,17 +62,21 @@ def test_the_same_model_three_times(short_lab: Lab) -> None:
     me = desk(short_lab, millions)
     coloc = f"--coloc={me.summary}"
     work = train(short_lab, memory_mib=7000, smact=0.2, work_s=1)
-    reserved, lines = [], []
+    reserved, lines, why = [], [], []
     for _ in range(3):
         job, said = submit(me, coloc, "--gpus=1", wrap=work)
         lines.append(said)
         reserved.append(me.explain(job)["decision"]["shards"])
+        why.append(learned(me, job))
         run = ended(me, job)
         assert (run["outcome"], run["peak_mib"]) == ("completed", 7000)
     assert reserved[0] > reserved[1] >= reserved[2] >= 7
     assert "earlier run" not in lines[0]
-    assert "1 earlier run of this model used 7000 MiB at most" in lines[1]
-    assert "2 earlier runs of this model used 7000 MiB at most" in lines[2]
+    assert all("(earlier runs: 6.8, at most" in line for line in lines[1:])
+    assert why[1:] == [
+        "1 earlier run of this model used 7000 MiB at most",
+        "2 earlier runs of this model used 7000 MiB at most",
+    ]
     told = short_lab.run(["coloc", "explain", str(job)], user=me.user).stdout
     assert "Earlier runs" in told
 
@@ -77,8 +86,8 @@ def test_the_same_model_three_times(short_lab: Lab) -> None:
     adam8 = submit(me, coloc, "--coloc-optimizer=sgd", "--hold", wrap="true")[1]
     assert "earlier" not in adam8
     # Another batch size does, by measured over estimated.
-    more = submit(me, coloc, "--coloc-batch-size=64", "--hold", wrap="true")[1]
-    assert "3 earlier runs of this model with batch size 32 used" in more
+    more, _ = submit(me, coloc, "--coloc-batch-size=64", "--hold", wrap="true")
+    assert "3 earlier runs of this model with batch size 32 used" in learned(me, more)
 
 
 @pytest.mark.timeout(240)
@@ -107,8 +116,8 @@ def test_minutes_beside_quick_neighbours(short_lab: Lab) -> None:
     run = ended(me, job)
     assert (run["outcome"], run["peak_mib"]) == ("completed", 6000)
     assert run["used"][0]["complete"]
-    said = submit(me, f"--coloc={me.summary}", "--hold", wrap="true")[1]
-    assert "1 earlier run of this model used 6000 MiB at most" in said
+    job, _ = submit(me, f"--coloc={me.summary}", "--hold", wrap="true")
+    assert learned(me, job) == "1 earlier run of this model used 6000 MiB at most"
 
 
 @pytest.mark.timeout(240)
@@ -153,7 +162,7 @@ def test_auto(short_lab: Lab) -> None:
     first = script(me, "first", work)
 
     job, said = submit(me, "--coloc=auto", first)
-    assert "runs on a whole GPU: no earlier run of this script was measured yet" in said
+    assert "whole GPU: no earlier run of this script was measured yet" in said
     job_shown = next(one for one in lab.jobs() if one["JobId"] == str(job))
     # As it was submitted: --gpus is of the job on newer releases.
     asked = job_shown.get("TresPerNode") or job_shown["TresPerJob"]
@@ -162,8 +171,8 @@ def test_auto(short_lab: Lab) -> None:
 
     # Renamed, another comment and job name: the same script.
     job, said = submit(me, "--coloc=auto", script(me, "second", work))
-    assert "shares a GPU: 10 of 39 shards reserved (at most" in said
-    assert "1 earlier run of this script used 9000 MiB at most" in said
+    assert "shares a GPU: 10.0 of 39.0 GiB (earlier runs: at most 9." in said
+    assert learned(me, job) == "1 earlier run of this script used 9000 MiB at most"
     run = ended(me, job)
     assert (run["outcome"], run["peak_mib"]) == ("completed", 9000)
 
@@ -171,9 +180,9 @@ def test_auto(short_lab: Lab) -> None:
         [first, "--batch", "2"],  # other arguments
         [script(me, "third", work + "\ntrue")],
     ):
-        assert "runs on a whole GPU" in submit(me, "--coloc=auto", "--hold", *other)[1]
+        assert "whole GPU: " in submit(me, "--coloc=auto", "--hold", *other)[1]
     named = submit(me, "--coloc=./auto", "--hold", first, check=False)[1]
-    assert "the model summary cannot be used" in named
+    assert "whole GPU: bad summary: " in named
 
 
 @pytest.mark.timeout(300)
@@ -184,10 +193,10 @@ def test_auto_of_a_framework_that_would_take_the_card(short_lab: Lab, framework:
     work = train(lab, memory_mib=7000, smact=0.2, work_s=1, framework=framework)
     work += f" # {me.summary.name}"
     job, said = submit(me, "--coloc=auto", script(me, f"grow-{framework}", work))
-    assert "runs on a whole GPU" in said
+    assert "whole GPU: " in said
     assert ended(me, job)["peak_mib"] == 7000
-    said = submit(me, "--coloc=auto", "--hold", script(me, f"again-{framework}", work))[1]
-    assert "1 earlier run of this script used 7000 MiB at most" in said
+    job, _ = submit(me, "--coloc=auto", "--hold", script(me, f"again-{framework}", work))
+    assert learned(me, job) == "1 earlier run of this script used 7000 MiB at most"
 
     own = "XLA_PYTHON_CLIENT_PREALLOCATE=true TF_FORCE_GPU_ALLOW_GROWTH=false"
     path = script(me, f"own-{framework}", f"env {own} {work}")
@@ -215,7 +224,7 @@ def test_auto_in_observe_mode_and_without_colocd(make_lab: Make) -> None:
     me = desk(lab, 300)
     path = script(me, "plain", "true")
     job, said = submit(me, "--coloc=auto", "--hold", path)
-    assert "observe mode, submitted unchanged; would be: runs on a whole GPU" in said
+    assert "observe mode, unchanged; else: whole GPU: " in said
     told = me.explain(job)  # found by its id; there is no run that colocd follows
     assert (told["source"], told["job_id"]) == ("observe", job) and "runs" not in told
     lab.colocd.kill()

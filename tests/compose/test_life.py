@@ -49,7 +49,7 @@ def submit(cluster: Cluster, node: str, *args: str, wrap: str = LONG, user: str 
             break
         cluster.run(["scancel", str(job_id)])
         time.sleep(3)
-    assert f"of {CARDS[node][1]} shards reserved" in done.stderr, done.stderr
+    assert f"of {CARDS[node][1]}.0 GiB (" in done.stderr, done.stderr
     return job_id
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.top.keys import Keys
-from slurm_coloc.cli.top.picture import Seen, View, picture
+from slurm_coloc.cli.top.picture import Known, View, picture
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.client.request import call
@@ -19,7 +19,7 @@ from slurm_coloc.flow.client.request import call
 MOST_JOBS = 1000
 
 
-def now(config: Config, before: Seen, everybody: bool) -> Seen:
+def now(config: Config, before: Known, everybody: bool) -> Known:
     """What colocd knows now; what was known ``before`` with the fault, where it does not answer."""
     try:
         gpus = call(config, "gpus", {})
@@ -28,7 +28,7 @@ def now(config: Config, before: Seen, everybody: bool) -> Seen:
         return before._replace(fault=err.message)
     private = bool(gpus.get("private") or jobs.get("private"))
     going = [run for run in jobs["jobs"] if not run["outcome"]]
-    return Seen(gpus["gpus"], gpus["without"], going, time.time(), private)
+    return Known(gpus["gpus"], gpus["without"], going, time.time(), private)
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
         """
         config, view = load_config(), View(everybody=not mine)
         if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            seen = now(config, Seen(), view.everybody)
+            seen = now(config, Known(), view.everybody)
             if seen.fault:
                 raise ColocError(seen.fault)
             if as_json:
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _live(config: Config, view: View, every_s: float) -> None:
-    seen, next_s = Seen(), 0.0
+    seen, next_s = Known(), 0.0
     console = render.console()
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:

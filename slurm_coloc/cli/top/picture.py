@@ -28,7 +28,7 @@ FULL, BUSY = 0.9, 0.9  # ratios above which a bar is red
 BAR = 20  # characters of a bar on a wide terminal
 
 
-class Seen(NamedTuple):
+class Known(NamedTuple):
     """What colocd has told. ``silent``: nodes without figures, and why; ``runs``: that wait or run;
     ``at_s``: when, 0 for never; ``private``: others' are hidden; ``fault``: why it does not
     answer now."""
@@ -81,7 +81,7 @@ class View:
         return False
 
 
-def picture(seen: Seen, view: View, width: int, height: int | None) -> list[Text]:
+def picture(seen: Known, view: View, width: int, height: int | None) -> list[Text]:
     """Lines of at most ``width``, at most ``height`` of them (None: all)."""
     head = [*_head(seen, view)]
     body = [Text(line) for line in HELP] if view.told else [*_body(seen, view, width)]
@@ -94,7 +94,7 @@ def picture(seen: Seen, view: View, width: int, height: int | None) -> list[Text
     return [_cut(line, width) for line in (*head, *body)]
 
 
-def _head(seen: Seen, view: View) -> Iterator[Text]:
+def _head(seen: Known, view: View) -> Iterator[Text]:
     used = sum(gpu["total_mib"] - gpu["free_mib"] for gpu in seen.gpus)
     total = sum(gpu["total_mib"] for gpu in seen.gpus)
     active = [gpu["smact"] for gpu in seen.gpus if gpu["smact"] is not None]
@@ -123,7 +123,7 @@ def _foot(view: View, width: int) -> Text:
     return Text(set_cell_size(keys + place, width), style="reverse")
 
 
-def _body(seen: Seen, view: View, width: int) -> Iterator[Text]:
+def _body(seen: Known, view: View, width: int) -> Iterator[Text]:
     on = _by_gpu(seen.runs)
     label = max((len(_label(gpu)) for gpu in seen.gpus), default=0)
     label = min(label, 32 if width >= 110 else 12)

@@ -158,12 +158,7 @@ def within_slowdown(
 def limit_text(limit: float, *, steered: bool, node_gate: bool) -> str:
     """One line about the slowdown limit for the user of a share."""
     if steered:
-        return (
-            f"takes at most {limit:g} times its time alone: its GPU is chosen, and closed, by that"
-        )
+        return f"at most {limit:g} times its time alone: its GPU is chosen by that"
     if node_gate:
-        return (
-            f"--coloc-max-slowdown={limit:g} is watched: Slurm chooses the GPU, and leaves out"
-            " nodes whose GPUs are all busy or closed"
-        )
-    return f"--coloc-max-slowdown={limit:g} is watched, not kept: Slurm chooses the GPU here"
+        return f"--coloc-max-slowdown={limit:g} is watched; Slurm leaves out busy nodes"
+    return f"--coloc-max-slowdown={limit:g} is watched, not kept: Slurm places it"

@@ -67,5 +67,5 @@ class Figures:
         node does not tell."""
         numbers = {gpu["uuid"]: gpu.get("index") for node in self._fresh() for gpu in node["gpus"]}
         for row in runs:
-            found = [numbers.get(uuid) for uuid in row["gpu_uuids"] or ()]
+            found = [numbers.get(uuid) for uuid in row.get("gpu_uuids") or ()]
             row["gpus"] = found if found and None not in found else None

@@ -13,7 +13,6 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, Mode
 from slurm_coloc.core.decide.decide import decide
 from slurm_coloc.core.decide.decision import (
-    BY_USER,
     Action,
     Decision,
     Question,
@@ -21,7 +20,6 @@ from slurm_coloc.core.decide.decision import (
     Rules,
     Sizing,
 )
-from slurm_coloc.core.decide.learned import HISTORY
 from slurm_coloc.core.decide.prepared import Estimated, typical, with_memory
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
@@ -39,6 +37,7 @@ from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
 from slurm_coloc.flow.submit.site_rules import Modes, held_more, slot_of
 from slurm_coloc.flow.submit.tickets import Texts
+from slurm_coloc.flow.submit.to_user import fitted, line_of
 
 log = structlog.get_logger()
 
@@ -53,8 +52,8 @@ LOGGED = ("uid", "mode", "action", "reason", "shards", "upper_mib")
 #: What placing adds to the change of a submission.
 Place = Callable[[ShareRequest], Rewrite]
 
-UNPINNED = "it asks for a whole GPU until colocd has one for it that is free or your own"
-NO_REQUEUE = "after a GPU out-of-memory it is not requeued"
+UNPINNED = "waits for a GPU that is free or your own: colocd chooses it"
+NO_REQUEUE = "not requeued if GPU memory runs out"
 
 
 def rules_of(config: Config) -> Rules:
@@ -104,13 +103,15 @@ class Decider:
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NO_DECISION, Rewrite(), [])
         estimated, by = self._lookup.of(job)
-        estimated = replace(estimated, features=estimated.features | {"given": job.coloc.given})
         estimated, note = self._learning.corrected(job, estimated)
         if note is None or not note.why:  # what was measured has the context that it had
             estimated = typical(estimated)
         if job.coloc.memory_mib is not None:
             estimated = with_memory(estimated, job.coloc.memory_mib, job.request.uid)
+        told = {"given": job.coloc.given, "notes": estimated.detail}
+        estimated = replace(estimated, features=estimated.features | told)
         decision = self._decide(job, estimated, limits)
+        learned = bool(note and note.why)
         if note and note.why and decision.reason is Reason.FILLS_GPU:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")
         decision_id = secrets.token_hex(6)
@@ -119,7 +120,7 @@ class Decider:
             lambda: self._record(decision_id, mode, job, decision, estimated, note, slot, by)
         )
         if mode == "observe":
-            line = f"observe mode, submitted unchanged; would be: {_text(decision, estimated)}"
+            line = f"observe mode, unchanged; else: {self._line(decision, estimated, learned)}"
             asis = Decision(Action.ASIS, Reason.OBSERVE)
             answer = _answer(asis, decision_id, Rewrite(), [line])
             mark = Mark(decision_id, asis.action, asis.reason, 0)
@@ -130,11 +131,11 @@ class Decider:
             smact = estimated.estimate.smact if estimated.estimate else None
             change = self._place(ShareRequest(decision_id, job.request, decision, smact, change))
             unpinned = count_of(str(change.fields.get("tres_per_node", "")), "gpu")
-        lines = [*self._lines(job, decision, estimated), *filter(None, [about_slot])]
+        lines = [*self._lines(job, decision, estimated, learned), *filter(None, [about_slot])]
         if unpinned and not decision.slice_mib:
             lines.append(UNPINNED)
         if not more(decision, job.request, job.shape, self._rules.pool):
-            lines.append(f"{NO_REQUEUE}: this Slurm cannot give it more")
+            lines.append(f"{NO_REQUEUE}: this Slurm gives no more")
         answer = _answer(decision, decision_id, change, lines)
         if slot:
             answer["env.COLOC_SLOT"] = slot.text
@@ -230,9 +231,15 @@ class Decider:
         """Whether colocd chooses the GPUs."""
         return self._config.placement.mode == "steered" and bool(shape.steerable)
 
-    def _lines(self, job: Submission, decision: Decision, estimated: Estimated) -> list[str]:
+    def _line(self, decision: Decision, estimated: Estimated, learned: bool) -> str:
+        shard_mib = self._config.pool.shard_mib
+        return line_of(decision, estimated.estimate, shard_mib, learned=learned)
+
+    def _lines(
+        self, job: Submission, decision: Decision, estimated: Estimated, learned: bool
+    ) -> list[str]:
         """What the user is told, before time slots."""
-        lines = [_text(decision, estimated)]
+        lines = [self._line(decision, estimated, learned)]
         if decision.action is not Action.COLLOCATE:
             return lines
         if decision.max_slowdown is not None:
@@ -245,30 +252,6 @@ class Decider:
         return lines
 
 
-def _text(decision: Decision, estimated: Estimated) -> str:
-    """The decision in one line for the user."""
-    if decision.action is Action.ASIS:
-        return f"submitted unchanged: {decision.why}"
-    if decision.action is Action.EXCLUSIVE:
-        return f"runs on a whole GPU: {decision.why}"
-    found = estimated.estimate
-    assert found is not None  # a job is collocated only with an estimate
-    figures = f"at most {found.upper_mib} MiB expected"
-    if found.name == BY_USER:
-        figures = f"{found.upper_mib} MiB, as --coloc-memory says"
-    elif found.name != HISTORY:
-        figures = f"estimate {found.memory_mib} MiB, at most {found.upper_mib}, {found.name}"
-    more = f"; {estimated.detail}" if estimated.detail else ""
-    if decision.slice_mib:
-        return f"gets a MIG device {decision.gpu_type}, {decision.slice_mib} MiB ({figures}{more})"
-    what = "a GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
-    each = "" if decision.gpus == 1 else " on each"
-    return (
-        f"shares {what}: {decision.shards} of {decision.shards_per_gpu} shards reserved{each}"
-        f" ({figures}{more})"
-    )
-
-
 def _fewest_shards(shape: ClusterShape) -> int:
     return min((node.shards_per_gpu for node in shape.nodes if node.shards), default=0)
 
@@ -279,7 +262,7 @@ def _answer(decision: Decision, decision_id: str, change: Rewrite, lines: list[s
         "decision": decision_id,
         "reason": str(decision.reason),
     }
-    answer |= {f"message.{number}": line for number, line in enumerate(lines, start=1)}
+    answer |= {f"message.{number}": fitted(line) for number, line in enumerate(lines, start=1)}
     answer |= {f"set.{name}": str(value) for name, value in change.fields.items()}
     answer |= {f"env.{name}": "" for name in change.empty_env}
     return answer

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.cli.top.picture import SORTS, Seen, View, picture
+from slurm_coloc.cli.top.picture import SORTS, Known, View, picture
 from tests.unit.cli.conftest import OWNER, Site
 from tests.unit.cli.test_listing import run
 
@@ -30,7 +30,7 @@ def on(job_id: int, *uuids: str, **changes: Any) -> dict[str, Any]:
     return run(job_id, **{"gpu_uuids": list(uuids), "idle_since_s": None, **changes})
 
 
-SEEN = Seen(
+SEEN = Known(
     [
         gpu("g1", 0, jobs=[{"job_id": 7, "mib": 9000}, {"job_id": 99, "mib": 4000}]),
         gpu("g1", 1, free_mib=500, smact=0.99, foreign_mib=700),
@@ -48,7 +48,7 @@ SEEN = Seen(
 )
 
 
-def shown(view: View, width: int = 80, height: int | None = 24, seen: Seen = SEEN) -> list[str]:
+def shown(view: View, width: int = 80, height: int | None = 24, seen: Known = SEEN) -> list[str]:
     return [line.plain for line in picture(seen, view, width, height)]
 
 
@@ -105,7 +105,7 @@ def test_a_fault_is_told_above_what_was_known() -> None:
 
 @given(st.text(max_size=50), st.integers(20, 200))
 def test_no_name_steers_the_terminal(name: str, width: int) -> None:
-    seen = Seen([gpu(name, 0)], {name: name}, [on(7, f"GPU-{name}-0", name=name)], 1.0)
+    seen = Known([gpu(name, 0)], {name: name}, [on(7, f"GPU-{name}-0", name=name)], 1.0)
     for line in shown(View(), width, 20, seen):
         assert not any(ord(one) < 32 or ord(one) == 127 for one in line)
 

@@ -59,8 +59,8 @@ def test_a_whole_gpu_and_a_mig_device_need_no_bound() -> None:
 
 
 def test_the_user_is_told_what_can_be_kept() -> None:
-    assert "closed" in limit_text(1.3, steered=True, node_gate=False)
-    assert "leaves out nodes" in limit_text(1.3, steered=False, node_gate=True)
+    assert "is chosen" in limit_text(1.3, steered=True, node_gate=False)
+    assert "leaves out busy nodes" in limit_text(1.3, steered=False, node_gate=True)
     assert "not kept" in limit_text(1.3, steered=False, node_gate=False)
 
 

@@ -83,11 +83,11 @@ def laid(node: "Node") -> Iterator[Table]:
     """A table on this node; taken away in the end, with what is left on it."""
     folder = Path(tempfile.mkdtemp(prefix="mps-jobs-", dir="/tmp"))
     folder.chmod(0o755)
+    # The ledger must be reachable for other users, and pytest closes its own folders to them, also
+    # those of a run that is going on beside it.
+    node.ledger = Path(shutil.move(node.ledger, folder / "ledger"))
+    node.env["COLOC_EMU_LEDGER"] = str(node.ledger)
     made = Table(node, folder)
-    node.folder.chmod(0o755)
-    for parent in node.folder.parents:  # the ledger must be reachable for other users
-        if str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
     yield made
     made.settle()
     for pid in made.daemons():

@@ -120,13 +120,16 @@ def test_a_measured_run_corrects_the_next(desk: Desk) -> None:
     peak = first.memory_mib - 400
     assert desk.run(first, peak).peak_mib == peak
     second, line = desk.submit()
-    assert f"1 earlier run of this model used {peak} MiB at most" in line
+    assert second.learning is not None
+    assert f"1 earlier run of this model used {peak} MiB at most" in second.learning["why"]
+    assert f"(earlier runs: {peak / 1024:.1f}, at most" in line
     assert second.memory_mib == peak
     assert peak < second.upper_mib < first.upper_mib
     assert desk.submit(uid=1001)[0].memory_mib == first.memory_mib, "another user's"
     assert desk.submit(gpus=2)[0].memory_mib == first.memory_mib, "another request"
     assert desk.submit(optimizer="sgd")[0].memory_mib != peak
-    assert "with batch size 40000 used" in desk.submit(batch_size=60_000)[1]
+    other = desk.submit(batch_size=60_000)[0].learning
+    assert other and "with batch size 40000 used" in other["why"]
 
 
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_an_out_of_memory_keeps_out_of_that_share_until_it_was_measured(desk: De
     first, _ = desk.submit()
     desk.run(first, None, Outcome.OOM_GPU)
     second, line = desk.submit()
-    assert second.action == "exclusive" and "ran out of GPU memory before" in line
+    assert second.action == "exclusive" and "this model ran out of GPU memory" in line
     peak = first.shards * 1024 + 300
     assert desk.run(second, peak, alone=False).peak_mib == peak, "it had the GPU whole"
     third, _ = desk.submit()
@@ -183,7 +186,8 @@ def test_a_peak_above_a_gpu_is_told(desk: Desk) -> None:
     desk.run(first, 39_900)
     second, line = desk.submit()
     assert second.action == "exclusive"
-    assert "1 earlier run of this model used 39900 MiB at most" in line
+    assert "1 earlier run of this model used 39900 MiB at most" in second.detail
+    assert line.startswith("whole GPU: it needs more than a share")
 
 
 def test_auto(desk: Desk) -> None:
@@ -194,7 +198,7 @@ def test_auto(desk: Desk) -> None:
     desk.run(first, 9000)
     second, line = desk.submit(**asked, script=SCRIPT + "# a comment\n")
     assert (second.action, second.estimator) == ("collocate", "history")
-    assert "(at most 9673 MiB expected; 1 earlier run of this script used 9000 MiB" in line
+    assert "(earlier runs: at most 9.4)" in line
     for other in (
         {"script": SCRIPT + "true\n"},
         {"script": SCRIPT, "arguments": ["x"]},
@@ -227,10 +231,10 @@ def test_memory_that_the_user_names(desk: Desk) -> None:
         100,
         "user",
     )
-    assert "(100 MiB, as --coloc-memory says; without it" in line
-    assert f"{plain.upper_mib} MiB would be reserved (text)" in line
+    assert line.endswith("(as --coloc-memory says)")
+    assert f"without it {plain.upper_mib} MiB would be reserved" in less.features["notes"]
     more, line = desk.submit(memory_mib=20_000)
-    assert (more.shards, "without it" in line) == (20, False)
+    assert (more.shards, "without it" in more.features["notes"]) == (20, False)
     assert desk.submit(memory_mib=39_500)[0].reason == "fills-gpu"
     desk.run(more, 9_000)
     learned, line = desk.submit()
@@ -247,7 +251,7 @@ def test_memory_without_a_model(desk: Desk) -> None:
     assert desk.submit(**auto)[0].reason == "first-run"
     named, line = desk.submit(**auto, memory_mib=10_240)
     assert (named.action, named.shards) == ("collocate", 10)
-    assert "10 of 39 shards reserved (10240 MiB, as --coloc-memory says)" in line
+    assert line == "shares a GPU: 10.0 of 39.0 GiB (as --coloc-memory says)"
     desk.run(named, 3_000)
     assert desk.submit(**auto)[0].memory_mib == 3_000
     assert desk.submit(**auto, memory_mib=10_240)[0].shards == 10
@@ -279,9 +283,9 @@ def test_who_names_memory_without_a_model_is_known_again(desk: Desk) -> None:
 
 def test_memory_beside_a_summary_that_cannot_be_used(desk: Desk) -> None:
     broken = base64.b64encode(zlib.compress(b"no summary")).decode()
-    named, line = desk.submit(summary=broken, memory_mib=10_240)
+    named, _ = desk.submit(summary=broken, memory_mib=10_240)
     assert (named.action, named.shards) == ("collocate", 10)
-    assert "the model summary cannot be used" in line
+    assert "the model summary cannot be used" in named.features["notes"]
 
 
 def test_a_card_that_a_framework_took_at_once_is_not_learned(desk: Desk) -> None:
