@@ -5,6 +5,7 @@ who is told, and what the site may have done about it.
 Tests have models of their own: one that ran out of memory is remembered.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from slurm_coloc.flow.finish.final_usage import BEHIND_S
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, coloc, desk, shards, until
 
@@ -55,6 +57,8 @@ def closed(me: Desk, job_id: int) -> None:
 @pytest.mark.smoke
 def test_the_server_holds_a_job_that_unsets_its_limit(lab: Lab) -> None:
     """By what the user's script says it has no limit; its MPS server has one."""
+    # A process that no sample met is its run's where no other run left the GPU shortly before it.
+    time.sleep(BEHIND_S)
     # The second ends before the agent's next sample.
     for me, before in ((desk(lab, 241), "sleep 3; "), (desk(lab, 249), "")):
         train = me.train(memory_mib=MUCH, smact=0.1, work_s=5)

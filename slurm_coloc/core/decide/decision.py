@@ -14,6 +14,7 @@ Method = Literal["auto", "mps", "streams", "mig"]
 
 #: name of an estimate that the user made (--coloc-memory)
 BY_USER = "user"
+HISTORY = "history"  #: that earlier runs alone made
 
 
 class Action(StrEnum):

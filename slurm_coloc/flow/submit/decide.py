@@ -35,9 +35,8 @@ from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
 from slurm_coloc.flow.submit.message import Submission, submission
-from slurm_coloc.flow.submit.site_rules import Modes, held_more, slot_of
+from slurm_coloc.flow.submit.site_rules import Modes, fitted, held_more, line_of, slot_of
 from slurm_coloc.flow.submit.tickets import Texts
-from slurm_coloc.flow.submit.to_user import fitted, line_of
 
 log = structlog.get_logger()
 

@@ -30,26 +30,31 @@ def on(job_id: int, *uuids: str, **changes: Any) -> dict[str, Any]:
     return run(job_id, **{"gpu_uuids": list(uuids), "idle_since_s": None, **changes})
 
 
-SEEN = Known(
-    [
-        gpu("g1", 0, jobs=[{"job_id": 7, "mib": 9000}, {"job_id": 99, "mib": 4000}]),
-        gpu("g1", 1, free_mib=500, smact=0.99, foreign_mib=700),
-        gpu("gpu-node-with-a-long-name-02", 0, free_mib=40_000, smact=None, power_w=None),
-    ],
-    {"g9": "no NVML on this node"},
-    [
-        on(7, "GPU-g1-0", peak_mib=9000),
-        on(8, "GPU-g1-1", overrun={"held_mib": 30_000, "promised_mib": 5120}),
-        on(9, "GPU-g1-1", idle_since_s=time.time() - 900, name="notebook"),
-        on(12, state="PENDING", node=None, start_s=None, submit_s=time.time() - 60),
-        on(11, state="PENDING", node=None, start_s=None, reason="multi-gpu", action="exclusive"),
-    ],
-    time.time(),
-)
+def known() -> Known:
+    return Known(
+        [
+            gpu("g1", 0, jobs=[{"job_id": 7, "mib": 9000}, {"job_id": 99, "mib": 4000}]),
+            gpu("g1", 1, free_mib=500, smact=0.99, foreign_mib=700),
+            gpu("gpu-node-with-a-long-name-02", 0, free_mib=40_000, smact=None, power_w=None),
+        ],
+        {"g9": "no NVML on this node"},
+        [
+            on(7, "GPU-g1-0", peak_mib=9000),
+            on(8, "GPU-g1-1", overrun={"held_mib": 30_000, "promised_mib": 5120}),
+            on(9, "GPU-g1-1", idle_since_s=time.time() - 900, name="notebook"),
+            on(12, state="PENDING", node=None, start_s=None, submit_s=time.time() - 60),
+            on(
+                11, state="PENDING", node=None, start_s=None, reason="multi-gpu", action="exclusive"
+            ),
+        ],
+        time.time(),
+    )
 
 
-def shown(view: View, width: int = 80, height: int | None = 24, seen: Known = SEEN) -> list[str]:
-    return [line.plain for line in picture(seen, view, width, height)]
+def shown(
+    view: View, width: int = 80, height: int | None = 24, seen: Known | None = None
+) -> list[str]:
+    return [line.plain for line in picture(seen or known(), view, width, height)]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (40, 10)])
@@ -99,7 +104,7 @@ def test_scrolling_stays_in_the_picture(keys: list[str]) -> None:
 
 
 def test_a_fault_is_told_above_what_was_known() -> None:
-    lines = shown(View(), seen=SEEN._replace(fault="no socket\x1b[31m"))
+    lines = shown(View(), seen=known()._replace(fault="no socket\x1b[31m"))
     assert "colocd does not answer: no socket?" in lines[1] and "g1:0" in lines[2]
 
 

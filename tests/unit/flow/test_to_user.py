@@ -3,11 +3,17 @@
 
 import pytest
 
-from slurm_coloc.core.decide.decision import BY_USER, Action, Decision, Estimate, Reason
-from slurm_coloc.core.decide.learned import HISTORY
+from slurm_coloc.core.decide.decision import (
+    BY_USER,
+    HISTORY,
+    Action,
+    Decision,
+    Estimate,
+    Reason,
+)
 from slurm_coloc.core.decide.slowdown import limit_text
 from slurm_coloc.flow.submit.decide import NO_REQUEUE, UNPINNED
-from slurm_coloc.flow.submit.to_user import BEFORE, BRIEF, COLUMNS, ROOM, fitted, line_of
+from slurm_coloc.flow.submit.site_rules import BEFORE, BRIEF, COLUMNS, ROOM, fitted, line_of
 
 TEXT = Estimate("text", 5349, 6138)
 
