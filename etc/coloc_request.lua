@@ -217,8 +217,8 @@ function request.fields(job_desc, options, loaded_ms, ignored)
   add("gid", job_desc.group_id)
   add_numbers(job_desc, entries)
   if array ~= "" then add("array", array) end
-  local name = job_desc.name
-  if name and name ~= "" and #name <= JOB_NAME_MAX then add("name", name) end
+  local job_name = job_desc.name
+  if job_name and job_name ~= "" and #job_name <= JOB_NAME_MAX then add("name", job_name) end
   add("het", (job_desc.het_job_offset or 4294967294) < 4294967294)
   add("exclusive_node", job_desc.shared == 0)
   add("batch", text ~= nil)
