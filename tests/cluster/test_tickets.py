@@ -21,7 +21,7 @@ import pytest
 
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import mlp_summary, own_slurm, until
+from tests.cluster.jobs import coloc, mlp_summary, own_slurm, until
 from tests.cluster.test_spank import environment
 
 LOGGED = re.compile(r"decision=([0-9a-f]{12}) .*?estimate=(\w+)")
@@ -142,7 +142,9 @@ def test_a_forged_ticket_costs_its_own_job_the_share(lab: Lab, tag: str) -> None
     user = lab.users[0]
     done = with_ticket(lab, user, text_file(lab, user, tag), "0123456789abcdef" * 2)
     assert found_by(lab, done) == ("not-prepared", "none")
-    assert "its ticket is not good any more" in done.stderr, done.stderr
+    assert "whole GPU: not estimated yet; submitted again it may share" in done.stderr, done.stderr
+    told = coloc(lab, "explain", done.stdout.split()[-1], user=user)["decision"]
+    assert told["detail"] == "its ticket is not good any more"
 
 
 def test_a_ticket_is_good_once_and_for_its_user(lab: Lab, tag: str) -> None:
