@@ -57,10 +57,10 @@ def closed(me: Desk, job_id: int) -> None:
 @pytest.mark.smoke
 def test_the_server_holds_a_job_that_unsets_its_limit(lab: Lab) -> None:
     """By what the user's script says it has no limit; its MPS server has one."""
-    # A process that no sample met is its run's where no other run left the GPU shortly before it.
-    time.sleep(BEHIND_S)
     # The second ends before the agent's next sample.
     for me, before in ((desk(lab, 241), "sleep 3; "), (desk(lab, 249), "")):
+        # A process that no sample met is its run's where no other left the GPU shortly before.
+        time.sleep(BEHIND_S + 1)
         train = me.train(memory_mib=MUCH, smact=0.1, work_s=5)
         job_id = me.submit("--mem=50", "--no-requeue", wrap=f"{UNSET}; {before}{train}")
         lab.wait(job_id, "FAILED", 60)
