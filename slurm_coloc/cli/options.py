@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from slurm_coloc.cli.names import each_of
+from slurm_coloc.core.text import printable
 from slurm_coloc.errors import ColocError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
@@ -85,7 +86,7 @@ def repeated(every_s: float | None, show: Callable[[], None]) -> None:
             try:
                 show()
             except ColocError as err:
-                print(f"coloc: {err.message}", file=sys.stderr)
+                print(f"coloc: {printable(err.message)}", file=sys.stderr)
             sys.stdout.flush()
             time.sleep(every_s)
     except KeyboardInterrupt:

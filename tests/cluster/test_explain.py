@@ -108,6 +108,17 @@ def test_where_it_runs(lab: Lab) -> None:
     assert cells()[:3] == [str(job_id), "wrap", me.user] and "RUNNING" in cells()
 
 
+def test_another_user_s_job_name_steers_no_terminal(lab: Lab) -> None:
+    """Names are what a user chooses, and others see them, as in squeue."""
+    me, other = desk(lab, 307), lab.users[1]
+    job_id = me.submit("--mem=100", "-J", "x\x1b[31m\x1b]0;y\x07", wrap="sleep 60")
+    until(lambda: me.explain(job_id)["runs"][-1]["state"] == "RUNNING", 30, "it runs")
+    for words in (["jobs", "--all"], ["top", "--once"]):
+        shown = lab.run(["coloc", *words], user=other).stdout
+        assert str(job_id) in shown and "\x1b" not in shown and "x?[31m" in shown
+    lab.run(["scancel", str(job_id)])
+
+
 @pytest.mark.parametrize(
     ("taken", "asks", "resource"),
     [

@@ -36,7 +36,7 @@ class Queries:
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
                   AND work.restart = runs.restart - 1
-                WHERE (? IS NULL OR runs.uid = ?) AND (runs.open = 1 OR runs.end_s >= ?)
+                WHERE (? IS NULL OR runs.uid = ?) AND coalesce(runs.end_s, 1e12) >= ?
                   {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",
             *(uid, uid, since_s, limit),

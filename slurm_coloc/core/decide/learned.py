@@ -26,7 +26,6 @@ from slurm_coloc.core.decide.levels import DEFAULT_LEVEL, at_level
 #: sd of a peak from run to run, as a part of what is above the context. Our data have no training
 #: that was measured twice; neighbouring batch sizes scatter by 5 % at two sd.
 NOISE = 0.025
-
 FLOOR_MIB = 64  # as that of the estimates' margins
 #: mean range of n normal values in sd (d2 of control charts; Montgomery, table VI)
 RANGE = {1: 1.128, 2: 1.128, 3: 1.693, 5: 2.326, 10: 3.078, 20: 3.735, 50: 4.498, 100: 5.015}

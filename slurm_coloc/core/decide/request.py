@@ -14,8 +14,8 @@ GPU_FIELDS = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket
 class JobRequest:
     """Fields of job_desc (slurm.h's names); None where the user set nothing.
 
-    Memory is in MiB, ``time_limit`` in minutes; ``name`` is shown and decides
-    nothing. What follows from the fields is parsed once.
+    Memory is in MiB, ``time_limit`` in minutes; ``name`` is shown and decides nothing. What
+    follows from the fields is parsed once.
     """
 
     uid: int

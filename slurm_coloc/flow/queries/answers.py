@@ -96,7 +96,7 @@ def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:
     """The newest runs, and the decisions of observe mode; with ``since_s`` (Unix seconds) those
     that go on or ended since."""
     limit, since_s = _limit(message), message.get("since_s", 0.0)
-    if not isinstance(since_s, int | float) or isinstance(since_s, bool):
+    if not isinstance(since_s, int | float) or not 0 <= since_s < 2**53:  # NaN is neither
         raise UsageFault("since_s: Unix seconds", "bad-request")
     runs = store.queries.recent_runs(uid, limit, since_s=since_s)
     observed = store.queries.observed(uid, limit, since_s)

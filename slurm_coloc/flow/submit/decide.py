@@ -34,8 +34,8 @@ from slurm_coloc.core.time.slot import Slot
 from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.submit.estimate import Lookup, Prepare
 from slurm_coloc.flow.submit.history import Learning, Note
-from slurm_coloc.flow.submit.message import Submission, submission
-from slurm_coloc.flow.submit.site_rules import Modes, fitted, held_more, line_of, slot_of
+from slurm_coloc.flow.submit.message import Submission, fitted, line_of, submission
+from slurm_coloc.flow.submit.site_rules import Modes, held_more, slot_of
 from slurm_coloc.flow.submit.tickets import Texts
 
 log = structlog.get_logger()
@@ -119,7 +119,7 @@ class Decider:
             lambda: self._record(decision_id, mode, job, decision, estimated, note, slot, by)
         )
         if mode == "observe":
-            line = f"observe mode, unchanged; else: {self._line(decision, estimated, learned)}"
+            line = f"unchanged (observe); would be: {self._line(decision, estimated, learned)}"
             asis = Decision(Action.ASIS, Reason.OBSERVE)
             answer = _answer(asis, decision_id, Rewrite(), [line])
             mark = Mark(decision_id, asis.action, asis.reason, 0)

@@ -42,6 +42,13 @@ def test_others_see_only_their_own(site: Site) -> None:
     assert found["observed"] == []
 
 
+@pytest.mark.parametrize("since_s", ["1", None, -1, 10**400, 2**63, float("nan"), [0]], ids=repr)
+def test_a_moment_that_is_none_is_refused(site: Site, since_s: object) -> None:
+    """A number beyond 64 bits would be an error of the database's."""
+    told = as_stranger(lambda: ask(site.socket, "history", since_s=since_s))
+    assert told == {"error": "bad-request"}
+
+
 def test_a_uid_in_the_request_changes_nothing(site: Site) -> None:
     jobs = as_stranger(lambda: ask(site.socket, "jobs", uid=0, seen_as=0))["jobs"]
     assert [row["uid"] for row in jobs] == [STRANGER]

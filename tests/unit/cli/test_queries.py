@@ -32,6 +32,10 @@ def test_history(site: Site) -> None:
     assert ended["gpu_uuids"] == ["GPU-5a3b1c2d-0000-1111-2222-333344445555"]
     assert [row["id"] for row in answer["observed"]] == ["00000000000c"]
     assert len(site.json("history", "--limit", "1")["runs"]) == 1
+    recent = site.json("history", "--since", "1m")
+    assert [row["job_id"] for row in recent["runs"] if row["outcome"]] == []
+    assert {(row["job_id"], row["restart"]) for row in recent["runs"]} == {(7, 1), (8, 0)}
+    assert len(site.json("history", "--since", "1d")["runs"]) == 3
 
 
 def test_history_for_people(site: Site) -> None:

@@ -12,7 +12,7 @@ from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Summary
-from tests.unit.estimate.test_rebuild import IMAGE, ONE, kept, model, row
+from tests.unit.estimate.test_rebuild import IMAGE, ONE, kept, left, model, row
 
 BLOCK = "DoubleConv"  # no residual block: its name says nothing of a sum
 
@@ -66,16 +66,9 @@ def test_each_step_is_whole(count: int, norms: int, batch: int, residual: bool) 
     """Each free has its allocation, gradients are those of the step without, the output is left."""
     summary = blocks(count, "BasicBlock" if residual else BLOCK, norms)
     plain, found = (step(summary, again, batch) for again in (False, True))
-    sizes: list[int] = []
-    alive: set[int] = set()
-    for event in found.events:
-        if isinstance(event, int) and event >= 0:
-            alive.add(len(sizes))
-            sizes.append(event)
-        elif isinstance(event, int):
-            alive.remove(-1 - event)
-    assert found.gradients <= alive and len(alive - found.gradients) <= 4
-    assert sum(sizes[index] for index in found.gradients) == sum(found.parameters)
+    alive = left(found)
+    assert len(alive) - len(found.gradients) <= 4
+    assert sum(alive[index] for index in found.gradients) == sum(found.parameters)
     assert (found.parameters, len(found.gradients)) == (plain.parameters, len(plain.gradients))
     assert most(found) <= most(plain) + 2 * batch * ONE
 

@@ -13,7 +13,7 @@ from slurm_coloc.core.decide.decision import (
 )
 from slurm_coloc.core.decide.slowdown import limit_text
 from slurm_coloc.flow.submit.decide import NO_REQUEUE, UNPINNED
-from slurm_coloc.flow.submit.site_rules import BEFORE, BRIEF, COLUMNS, ROOM, fitted, line_of
+from slurm_coloc.flow.submit.message import BEFORE, BRIEF, COLUMNS, ROOM, fitted, line_of
 
 TEXT = Estimate("text", 5349, 6138)
 
