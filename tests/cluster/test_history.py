@@ -224,7 +224,7 @@ def test_auto_in_observe_mode_and_without_colocd(make_lab: Make) -> None:
     me = desk(lab, 300)
     path = script(me, "plain", "true")
     job, said = submit(me, "--coloc=auto", "--hold", path)
-    assert "unchanged (observe); would be: whole GPU: " in said
+    assert "observe mode, would be: whole GPU: " in said
     told = me.explain(job)  # found by its id; there is no run that colocd follows
     assert (told["source"], told["job_id"]) == ("observe", job) and "runs" not in told
     lab.colocd.kill()

@@ -119,7 +119,7 @@ class Decider:
             lambda: self._record(decision_id, mode, job, decision, estimated, note, slot, by)
         )
         if mode == "observe":
-            line = f"unchanged (observe); would be: {self._line(decision, estimated, learned)}"
+            line = f"observe mode, would be: {self._line(decision, estimated, learned)}"
             asis = Decision(Action.ASIS, Reason.OBSERVE)
             answer = _answer(asis, decision_id, Rewrite(), [line])
             mark = Mark(decision_id, asis.action, asis.reason, 0)
