@@ -28,6 +28,7 @@ from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.errors import ColocError, DaemonUnreachable
 from slurm_coloc.flow.client.connect import STANDBY, error_code
 from slurm_coloc.flow.measure.gate_watchdog import open_gate
+from slurm_coloc.flow.measure.node_metrics import NodeMetrics
 from slurm_coloc.flow.measure.node_setup import NodeSetup
 from slurm_coloc.flow.measure.sampler import Sampler
 from slurm_coloc.flow.node.deliver import read_spooled, settle_spooled
@@ -55,6 +56,14 @@ class Agent:
         self._node = node
         self._setup = NodeSetup(os.environ, node)
         self._relay = Relay(settings.run_dir, node)
+        sampler = self._sampler
+        self._metrics = NodeMetrics(
+            settings,
+            sampler.measurer if sampler else None,
+            lambda: sampler.sampled_s if sampler else 0.0,
+            self._relay.epilogs,
+            lambda: len(self._names()),
+        )
         self._later: dict[str, float] = {}  # reports that were refused for now, until when
         self._cleaned_s = 0.0
         self._alone_s: float | None = None  # since when (monotonic); None: linked, or done
@@ -64,6 +73,7 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._link())
             group.create_task(self._relay.run())
+            group.create_task(self._metrics.run())
             if self._sampler:
                 group.create_task(self._sampler.run())
 
@@ -77,12 +87,14 @@ class Agent:
                     log.info("linked", to=link.where, node=self._me.node)
                     pause, logged = FIRST_PAUSE_S, ""
                     self._relay.linked(opening)
+                    self._metrics.linked = True
                     await self._serve(link)  # until it is lost
             except DaemonUnreachable as err:
                 if err.message != logged:  # the same reason is logged once
                     log.warning("link", error=err.message)
                 logged = err.message
                 self._relay.unlinked()
+                self._metrics.linked = False
                 await self._alone()
             # Jitter: a thousand agents must not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
@@ -147,6 +159,7 @@ class Agent:
             error = answer.get("error")
             text = str(error.get("message", "")) if isinstance(error, dict) else ""
             raise DaemonUnreachable(f"{link.where}: {code}: {text[:200]}")
+        self._metrics.private = answer.get("private") is not False
         if self._sampler:
             self._sampler.delivered(figures)
             self._sampler.forget(answer.get("gone"))

@@ -54,6 +54,11 @@ class HookSettings(NamedTuple):
     job_mapping_dir: Path | None = None
     context_mib: int = 1900
     overrun: str = "tell"
+    agent_port: int = 0
+    address: str = "127.0.0.1"
+    allow: tuple[str, ...] = ()
+    token_file: Path | None = None
+    names: tuple[str, ...] = ("coloc",)
 
 
 # Every other field stands in [hooks].
@@ -67,6 +72,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "estimate": ("context_mib",),
     "fence": ("overrun",),
+    "metrics": ("agent_port", "address", "allow", "token_file", "names"),
     "agent": (
         *("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s"),
         "job_mapping_dir",
@@ -81,6 +87,7 @@ _RANGES = {
     "window_s": (1, 3600),
     "beat_s": (1, 30),
     "context_mib": (0, 65536),
+    "agent_port": (0, 65535),
 }
 _WORDS = {
     "method": ("auto", "mps", "streams", "mig"),
@@ -89,6 +96,7 @@ _WORDS = {
     "cgroup": ("auto", "off"),
     "frameworks": ("known", "always", "off"),
     "overrun": ("tell", "end"),
+    "names": ("coloc", "slurm_job", "nvidia_gpu"),
 }
 
 
@@ -132,12 +140,14 @@ def _setting(name: str, value: object) -> object:
     if isinstance(value, list):
         if not all(isinstance(item, str) for item in value):
             raise ConfigError("must be a list of strings")
+        if name in _WORDS and not set(value) <= set(_WORDS[name]):
+            raise ConfigError(f"must be of {', '.join(_WORDS[name])}")
         return tuple(value)
     if isinstance(value, int) and name in _RANGES:
         least, most = _RANGES[name]
         if not least <= value <= most:
             raise ConfigError(f"must be {least} to {most}")
-    if name in _WORDS and value not in _WORDS[name]:
+    if name in _WORDS and isinstance(value, str) and value not in _WORDS[name]:
         raise ConfigError(f"must be one of {', '.join(_WORDS[name])}")
     return Path(str(value)) if default is None or isinstance(default, Path) else value
 

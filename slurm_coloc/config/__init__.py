@@ -24,6 +24,7 @@ from slurm_coloc.config.jobs import (
     SlotConfig,
     SlotRule,
 )
+from slurm_coloc.config.metrics import MetricsConfig
 from slurm_coloc.config.nodes import AgentConfig, HooksConfig
 from slurm_coloc.config.placement import PlacementConfig, SlowdownConfig
 from slurm_coloc.errors import ConfigError
@@ -38,6 +39,7 @@ __all__ = [
     "FenceConfig",
     "GateConfig",
     "HooksConfig",
+    "MetricsConfig",
     "Mode",
     "ModeConfig",
     "ModeRule",
@@ -75,6 +77,7 @@ class Config(Section):
     fence: FenceConfig = FenceConfig()
     gate: GateConfig = GateConfig()
     agent: AgentConfig = AgentConfig()
+    metrics: MetricsConfig = MetricsConfig()
     network: NetworkConfig = NetworkConfig()
     placement: PlacementConfig = PlacementConfig()
     slowdown: SlowdownConfig = SlowdownConfig()

@@ -15,7 +15,6 @@ from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.rates import Rate, Rates
-from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.pending import base_reason
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS, limit_owners, limits_behind
 from slurm_coloc.daemon.parts import Parts
@@ -50,6 +49,7 @@ class ForFront:
             "poll": self._poll,
             "limits": self._limits,
             "status": self._status,
+            "metrics": self._metrics,
         }
         question = questions.get(op)
         if question is None:
@@ -79,7 +79,8 @@ class ForFront:
 
     def state(self) -> Answer:
         """What the front must know at any time; it is sent whenever it has changed."""
-        return {"standby": self._parts.standby, "private": is_private(self._parts.cluster.shape)}
+        shape = self._parts.cluster.shape
+        return {"standby": self._parts.standby, "private": shape is None or shape.hides_jobs}
 
     async def _freshen(self, uid: int) -> Answer:
         """Look in Slurm for the jobs of a user whose submission has not been seen yet."""
@@ -105,6 +106,11 @@ class ForFront:
                 lines |= dict.fromkeys(limits_behind(base_reason(reason), holders))
         return {"limits": list(lines)}
 
+    async def _metrics(self) -> Answer:
+        """The cluster in numbers, each node's link, and the times of the answers to submissions."""
+        status = await self._status(trusted=True)
+        return {**status, "submissions": self._requests.submissions.plain()}
+
     async def _status(self, trusted: bool) -> Answer:
         """The cluster in numbers; for root and SlurmUser (``trusted``) also each node's link."""
         parts, shape = self._parts, self._parts.cluster.shape
@@ -122,8 +128,3 @@ class ForFront:
             "linked_nodes": sum(link["linked"] for link in links),
             **({"links": links} if trusted else {}),
         }
-
-
-def is_private(shape: ClusterShape | None) -> bool:
-    """Whether PrivateData hides users' jobs from each other; true while that is not known."""
-    return shape is None or "jobs" in shape.private_data

@@ -6,9 +6,12 @@ theirs and whose word on the peer counts (front/operations.py).
 """
 
 import os
+import time
 from collections.abc import Callable
 
 from slurm_coloc.adapters.server import Message
+from slurm_coloc.core.metrics import catalog
+from slurm_coloc.core.metrics.series import Histogram
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
@@ -30,6 +33,7 @@ class Requests:
         self._parts = parts
         self._ends = ends
         self._reload = reload
+        self.submissions = Histogram(catalog.SUBMISSION.bounds)  # times to their answers
 
     async def handle(self, peer: Peer, message: Message) -> Message:
         """Answer one request; raises ColocError."""
@@ -45,9 +49,11 @@ class Requests:
             return await self._from_node(peer, str(op), message)
         match op:
             case "submit":
+                began_s = time.perf_counter()
                 stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
                 shape = with_supposed_shards(parts.config, parts.cluster.shape, parts.nodes.live)
                 answer = await parts.decider.submit(message, shape, parts.limits, stale=stale)
+                self.submissions.see(time.perf_counter() - began_s)
                 return dict(answer)
             case "reload":
                 self._reload()

@@ -13,11 +13,13 @@ from slurm_coloc.adapters import slurm
 from slurm_coloc.adapters.channel import Channel, Fields
 from slurm_coloc.adapters.link.munge import Munge
 from slurm_coloc.adapters.link.server import LinkServer
+from slurm_coloc.adapters.metrics_port import MetricsPort, Settings
 from slurm_coloc.adapters.server import Faults, Server, decode, encode, wants_flat
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ConfigError, UsageFault
+from slurm_coloc.flow.queries import metrics
 from slurm_coloc.flow.queries.site import Site
 from slurm_coloc.front.operations import allowed, operations
 from slurm_coloc.front.pace import LINES, Paced
@@ -104,6 +106,10 @@ class Serving:
         self._faults = Faults()
         self._server = Server(site.config.daemon.socket, self.answer, site.trusted)
         self._link = self._listener(site.config)
+        wanted = site.config.metrics
+        where = Settings(wanted.address, wanted.colocd_port, wanted.allow, wanted.token_file)
+        self._metrics = MetricsPort(where, lambda: metrics.series(self.site))
+        self._scraped: asyncio.Task[None] | None = None
 
     def _listener(self, config: Config) -> LinkServer | None:
         network, site = config.network, self.site
@@ -118,6 +124,7 @@ class Serving:
         await self._server.start()
         if self._link:
             await self._link.start()
+        self._scraped = asyncio.create_task(self._metrics.run())
 
     async def use(self, config: Config) -> None:
         """Use this configuration from now on; the main process has checked it."""
@@ -129,6 +136,8 @@ class Serving:
 
     async def stop(self) -> None:
         """Listen no longer; the socket is removed."""
+        if self._scraped:
+            self._scraped.cancel()
         await self._server.stop()
         if self._link:
             await self._link.stop()

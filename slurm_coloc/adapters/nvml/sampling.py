@@ -20,7 +20,8 @@ REFRESH_S = 60.0
 @dataclass(slots=True)
 class Unit:
     """A GPU, or a MIG device of the GPU ``parent``. ``index``: NVML's number of the GPU; ``minor``:
-    of /dev/nvidiaN, None where it is not known."""
+    of /dev/nvidiaN, None where it is not known; ``gpu_uuid``: of the whole GPU; ``instance``: the
+    MIG device's GPU instance id."""
 
     uuid: str
     index: int
@@ -31,6 +32,7 @@ class Unit:
     without: dict[str, str] = field(default_factory=dict)
     busy_us: int = 0
     minor: int | None = None
+    gpu_uuid: str = ""
 
     @property
     def mig(self) -> bool:
@@ -103,17 +105,19 @@ class Sampling:
         call = self._lib.call
         handle = call("nvmlDeviceGetHandleByIndex", index)
         cut = self._lib.mig_handles(handle)
+        gpu = as_text(call("nvmlDeviceGetUUID", handle))
+        found = self._lib.minor(handle)
+        minor = None if isinstance(found, Missing) else found
         if cut is None:
             name = as_text(call("nvmlDeviceGetName", handle))
-            minor = self._lib.minor(handle)
-            unit = Unit(as_text(call("nvmlDeviceGetUUID", handle)), index, name, handle)
-            unit.minor = None if isinstance(minor, Missing) else minor
-            return [unit]
+            return [Unit(gpu, index, name, handle, minor=minor, gpu_uuid=gpu)]
         units = []
         for mig in cut:
             uuid, name = call("nvmlDeviceGetUUID", mig), call("nvmlDeviceGetName", mig)
             instance = int(call("nvmlDeviceGetGpuInstanceId", mig))
-            units.append(Unit(as_text(uuid), index, as_text(name), mig, handle, instance))
+            one = Unit(as_text(uuid), index, as_text(name), mig, handle, instance)
+            one.minor, one.gpu_uuid = minor, gpu
+            units.append(one)
         return units
 
     def _sample(self, unit: Unit, *, profile: bool) -> Sample:

@@ -4,7 +4,7 @@
 from sqlite_utils import Database
 
 from slurm_coloc.adapters.store.table import records
-from slurm_coloc.core.records.queries import Counts, RunWithDecision, UserSum
+from slurm_coloc.core.records.queries import Counts, OpenRuns, RunWithDecision, Tally, UserSum
 from slurm_coloc.core.records.runs import StoredDecision
 
 
@@ -74,6 +74,20 @@ class Queries:
             """SELECT * FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
                AND made_s >= ? ORDER BY rowid DESC LIMIT ?""",
             *(uid, uid, since_s, limit),
+        )
+
+    def tallies(self) -> list[Tally]:
+        """All that is counted for metrics."""
+        return records(Tally, self._db, "SELECT what, labels, n FROM tallies")
+
+    def open_runs(self) -> list[OpenRuns]:
+        """How many runs go on, by state and decision."""
+        return records(
+            OpenRuns,
+            self._db,
+            """SELECT runs.state, decisions.action, count(*) AS runs
+               FROM runs JOIN decisions ON decisions.id = runs.decision
+               WHERE runs.open = 1 GROUP BY 1, 2""",
         )
 
     def counts(self) -> Counts:

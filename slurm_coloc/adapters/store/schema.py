@@ -160,6 +160,46 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX observed_by_time ON observed (until_s)",
         "CREATE INDEX observed_unasked ON observed (since_s) WHERE uid IS NULL",
     ),
+    # 11: what happened, counted for metrics: such counts never fall, whatever leaves the history.
+    # Ratios by bins of 0.05: bin 20 is above 0.95 and up to 1.
+    (
+        """CREATE TABLE tallies (
+             what TEXT NOT NULL, labels TEXT NOT NULL, n REAL NOT NULL,
+             PRIMARY KEY (what, labels)) WITHOUT ROWID""",
+        """CREATE TRIGGER tally_decisions AFTER INSERT ON decisions BEGIN
+             INSERT INTO tallies
+               VALUES ('decisions', json_array(new.action, new.reason, new.mode), 1)
+               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
+           END""",
+        """CREATE TRIGGER tally_runs AFTER UPDATE OF open ON runs
+           WHEN old.open = 1 AND new.open = 0 BEGIN
+             INSERT INTO tallies
+               VALUES ('runs', json_array(coalesce(new.outcome, ''), coalesce(new.verdict, ''),
+                 iif(new.share_mib > 0, 'yes', 'no')), 1)
+               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
+             INSERT INTO tallies
+               SELECT 'estimate', json_array(cast(min(80,
+                   (20 * new.peak_mib + memory_mib - 1) / memory_mib) AS TEXT)), 1
+                 FROM decisions
+                 WHERE id = new.decision AND memory_mib > 0 AND new.share_mib > 0
+                   AND new.peak_mib IS NOT NULL
+               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
+             INSERT INTO tallies
+               SELECT 'estimate', '[]', 1.0 * new.peak_mib / memory_mib FROM decisions
+                 WHERE id = new.decision AND memory_mib > 0 AND new.share_mib > 0
+                   AND new.peak_mib IS NOT NULL
+               ON CONFLICT (what, labels) DO UPDATE SET n = n + excluded.n;
+             INSERT INTO tallies
+               SELECT 'reserved', json_array(cast(min(80,
+                   (20 * new.peak_mib + new.share_mib - 1) / new.share_mib) AS TEXT)), 1
+                 WHERE new.share_mib > 0 AND new.peak_mib IS NOT NULL
+               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
+             INSERT INTO tallies
+               SELECT 'reserved', '[]', 1.0 * new.peak_mib / new.share_mib
+                 WHERE new.share_mib > 0 AND new.peak_mib IS NOT NULL
+               ON CONFLICT (what, labels) DO UPDATE SET n = n + excluded.n;
+           END""",
+    ),
 )
 
 

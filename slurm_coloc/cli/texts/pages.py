@@ -12,6 +12,7 @@ from slurm_coloc.cli.app import build
 from slurm_coloc.cli.simulate import given
 from slurm_coloc.cli.texts import manual, reference
 from slurm_coloc.cli.texts.codes import PARTS
+from slurm_coloc.core.metrics.catalog import OF_AGENT, OF_COLOCD, Metric
 
 MADE_BY = "python -m slurm_coloc.cli.texts.pages docs/reference"
 HEAD = f"""\
@@ -44,6 +45,22 @@ The keys of a scenario, for `coloc simulate --scenario FILE.toml` and `--set KEY
 table is written `TABLE.KEY` after `--set`. A path in the file begins at the file's folder. Options
 win over `--set`, and both over the file. [Simulate](../simulate.md) has examples.
 """
+
+METRICS = """\
+# Metrics
+
+What agents and colocd tell Prometheus at `/metrics`. [Metrics](../admin/metrics.md) says how to turn
+it on and what to do with it. A figure that is not known has no series.
+
+Labels: `slurmjobid` is SLURM_JOB_ID. `gpu` is NVML's number of the GPU, `0:7` for MIG device 7 of GPU
+0. `UUID` and `GPU_I_ID` are the whole GPU's UUID and the GPU instance as dcgm-exporter has them.
+`user`, `account` and `userid` are empty where PrivateData hides jobs or users.
+"""
+GROUPS = {
+    "coloc": "The agent: our own names",
+    "slurm_job": "The agent: the names of slurm-job-exporter",
+    "nvidia_gpu": "The agent: the names that jobstats reads",
+}
 
 
 def _cell(text: str) -> str:
@@ -102,6 +119,26 @@ def codes() -> str:
     return "\n".join(lines)
 
 
+def metrics() -> str:
+    """The page of all metrics."""
+    lines = [METRICS]
+    for key, found in OF_AGENT.items():
+        about = f"`metrics.names` has `{key}`."
+        lines += [f"## {GROUPS[key]}", "", about, "", *_metrics(found)]
+    lines += ["## colocd", "", *_metrics(OF_COLOCD)]
+    return "\n".join(lines)
+
+
+def _metrics(found: Iterable[Metric]) -> Iterator[str]:
+    yield "| metric | kind | labels | meaning |"
+    yield "|---|---|---|---|"
+    for one in found:
+        end = {"counter": "_total", "info": "_info"}.get(one.kind, "")
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "-"
+        yield f"| `{one.name}{end}` | {one.kind} | {labels} | {_cell(one.text)} |"
+    yield ""
+
+
 def pages() -> dict[str, str]:
     """Every page by its file name, complete."""
     made = {
@@ -109,6 +146,7 @@ def pages() -> dict[str, str]:
         "configuration.md": reference.markdown(),
         "scenarios.md": scenarios(),
         "codes.md": codes(),
+        "metrics.md": metrics(),
     }
     return {name: HEAD + text.rstrip("\n") + "\n" for name, text in made.items()}
 

@@ -60,6 +60,24 @@ class UnfitNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """How often something happened since this was counted: ``what``, told apart by ``labels``."""
+
+    what: str
+    labels: tuple[str, ...]
+    n: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRuns:
+    """Runs that colocd follows, by Slurm's state and what was decided."""
+
+    state: str
+    action: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """Rows by kind, for `coloc status`."""
 

@@ -97,6 +97,16 @@ class ClusterShape:
     constraints: bool = False
 
     @property
+    def hides_jobs(self) -> bool:
+        """Whether PrivateData hides users' jobs from each other."""
+        return "jobs" in self.private_data
+
+    @property
+    def hides_owners(self) -> bool:
+        """Whether PrivateData hides from users whose jobs run."""
+        return not self.private_data.isdisjoint(("jobs", "users"))
+
+    @property
     def keeps_whole_apart(self) -> bool:
         """Whether Slurm never puts a whole-GPU job on a GPU with shard jobs. Where it does, an
         exclusive job must ask for all shards of one GPU."""

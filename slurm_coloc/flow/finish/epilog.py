@@ -50,6 +50,7 @@ class Known(NamedTuple):
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     """Report the job's end; returns the log line. Raises ColocError or OSError."""
+    began_s = time.monotonic()
     call = hookenv.read_call(environ)
     job, settings = call.job, call.settings
     slurm_uid = spool.uid_of(settings.slurm_user)
@@ -86,6 +87,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         "fence": known.state.get("fence"),
         "used": used,
         "notes": notes,
+        "took_s": round(time.monotonic() - began_s, 4),
     }
     if dry_run:
         json.dump(report, sys.stdout, indent=2)

@@ -53,6 +53,7 @@ GPU_FACTS = ("uuid", "minor", "total_mib", "free_mib")
 
 def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     """Write the job's state; returns the log line. Raises ColocError or OSError."""
+    began_s = time.monotonic()
     call = hookenv.read_call(environ)
     job, settings = call.job, call.settings
     state: dict[str, Any] = {
@@ -91,6 +92,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         _write_share(fd, job, sharing.meanwhile(settings, state))
         state["sharing"], text = sharing.prepare(call, state)
         _write_share(fd, job, text)
+        state["took_s"] = round(time.monotonic() - began_s, 4)
         _write(fd, state)
     return _line(job, state)
 

@@ -25,6 +25,7 @@ from slurm_coloc.flow.measure.dcgm_exporter import map_jobs
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
 from slurm_coloc.flow.measure.driver_accounting import Accounting
 from slurm_coloc.flow.measure.overruns import Begun, Overruns
+from slurm_coloc.flow.measure.prolog_times import PrologTimes
 from slurm_coloc.flow.measure.readings import Readings, sources
 from slurm_coloc.flow.measure.rolling_mean import RollingMean
 from slurm_coloc.flow.node import records
@@ -81,15 +82,15 @@ class Measurer:
         self._runs: dict[int, Run] = {}
         self.overruns = Overruns(settings.context_mib, ends=settings.overrun == "end")
         self.observed = Observed()
-        self._rolling = RollingMean(settings.window_s)
-        self._at_s = 0.0
-        self._accounted_s = self._forgot_s = 0.0
+        self.rolling = RollingMean(settings.window_s)
+        self._at_s = self._accounted_s = self._forgot_s = 0.0
         self._mapped: dict[str, tuple[int, ...]] = {}
         self._logged = ""
         self.xids = xids.Xids()
         self.stats: JobStats | None = None
         self.idle: list[dict[str, Any]] = []
         self.present: list[tuple[int, int, float]] = []
+        self.prologs = PrologTimes()
         if may_write:
             for record in records.every(settings.run_dir):
                 self._accounting.know(record)
@@ -97,7 +98,7 @@ class Measurer:
     @property
     def figures(self) -> list[dict[str, Any]]:
         """How each GPU is now, for a heartbeat."""
-        return self._rolling.figures
+        return self.rolling.figures
 
     def jobs(self) -> list[Job]:
         """The runs that are here now."""
@@ -167,6 +168,7 @@ class Measurer:
             if job_id not in self._runs:
                 self._runs[job_id] = Run(job, self._begin(job), self._settings.idle_after_s)
         self.overruns.keep({(one.job_id, one.restart) for one in self.jobs()}, now_s)
+        self.prologs.see(self.jobs(), before=not self._at_s)
 
     def _begin(self, job: Job) -> RunUse:
         plain = records.load(self.run_dir, job.job_id, job.restart, job.began_s)
@@ -253,10 +255,10 @@ class Measurer:
 
     def _publish(self, readings: list[Reading], mono_s: float) -> None:
         jobs = self._present.jobs
-        self._rolling.take(readings, jobs.values(), mono_s)
+        self.rolling.take(readings, jobs.values(), mono_s)
         if self._settings.job_mapping_dir is not None:
             # The exporter counts GPUs as DCGM does.
-            mapping = self._rolling.mapping(self._dcgm.numbers)
+            mapping = self.rolling.mapping(self._dcgm.numbers)
             if mapping != self._mapped:
                 self._mapped = mapping
                 map_jobs(self._settings.job_mapping_dir, mapping)

@@ -48,6 +48,7 @@ class Overruns:
         self._over: dict[tuple[Key, float], tuple[float, Change]] = {}
         self._begun: list[Begun] = []
         self.news = False
+        self.count = 0  # that began
 
     def see(self, job: Job, use: RunUse, mine: Sequence[Reading], now_s: float) -> None:
         """Take a sample of a run: of the GPUs that it has, and those where it holds memory."""
@@ -80,6 +81,7 @@ class Overruns:
             return
         self._note(key, use, change, now_s)
         if change.state == "begun":
+            self.count += 1
             self._begun.append(Begun(job, use, uuid, change, held))
             if self._ends:  # already now: the run's end may come before anything else is written
                 pids = ", ".join(str(one.pid) for one in held[:8])
@@ -121,6 +123,11 @@ class Overruns:
             if change := self._watches.pop(key).end():
                 self._note(key, None, change, now_s)
         self._noted = {run: count for run, count in self._noted.items() if run in runs}
+
+    def over_mib(self) -> dict[tuple[int, str], int]:
+        """What jobs hold now above what they were promised, by job and GPU (or MIG device)."""
+        lasting = [(key, one.now) for key, one in list(self._watches.items())]
+        return {(k[0], k[2]): now.held_mib - now.promised_mib for k, now in lasting if now}
 
     def begun(self) -> list[Begun]:
         """What has begun since the last call."""

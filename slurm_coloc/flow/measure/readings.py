@@ -75,6 +75,8 @@ class Readings:
             mig=unit.mig,
             index=unit.index,
             minor=unit.minor,
+            gpu_uuid=unit.gpu_uuid,
+            instance=unit.instance,
             source="gpm" if by_dcgm is None else "dcgm",
             why=why,
         )

@@ -14,13 +14,14 @@ FIGURES = (*PROFILE, "power_w")
 
 
 class RollingMean:
-    """Kept from sample to sample. ``figures``: a dictionary for each device, as colocd takes it."""
+    """Kept from sample to sample. ``figures``: a dictionary for each device, as colocd takes it;
+    ``on_gpus``: the last sample of each device, with the jobs there."""
 
     def __init__(self, window_s: float = SPAN_S) -> None:
         """``window_s``: seconds that the means are of."""
         self._window_s = window_s
         self._windows: dict[str, dict[str, Window]] = {}
-        self._jobs: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.on_gpus: list[tuple[Reading, tuple[int, ...]]] = []
         self._parts: dict[tuple[str, int], Window] = {}
         self.figures: list[dict[str, Any]] = []
 
@@ -28,7 +29,7 @@ class RollingMean:
         """One sample. ``jobs``: those of this node; ``at_s``: monotonic."""
         there = list(jobs)
         figures = []
-        self._jobs = {}
+        on_gpus = []
         parts, self._parts = self._parts, {}
         for reading in readings:
             windows = self._of(reading.uuid)
@@ -37,8 +38,7 @@ class RollingMean:
             windows["power_w"].add(at_s, reading.power_w)
             held = reading.jobs
             ids = sorted(held.keys() | {job.job_id for job in there if reading.uuid in job.uuids})
-            if not reading.mig:
-                self._jobs[reading.uuid] = (reading.index, tuple(ids))
+            on_gpus.append((reading, tuple(ids)))
             for one in held:
                 window = self._parts[reading.uuid, one] = parts.get(
                     (reading.uuid, one), Window(self._window_s)
@@ -61,7 +61,7 @@ class RollingMean:
                     "why": reading.why.get("smact", "")[:160],
                 }
             )
-        self.figures = figures
+        self.on_gpus, self.figures = on_gpus, figures
 
     def _of(self, uuid: str) -> dict[str, Window]:
         """The windows of a device."""
@@ -75,8 +75,13 @@ class RollingMean:
         return _rounded(window.mean) if window else None
 
     def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """The jobs of each whole GPU, by its number in ``numbers``, else by NVML's."""
-        return {str(numbers.get(uuid, index)): jobs for uuid, (index, jobs) in self._jobs.items()}
+        """The jobs of each GPU, by its number in ``numbers``, else by NVML's; of a MIG device by
+        that and its GPU instance id: 0.7."""
+        found = {}
+        for reading, jobs in self.on_gpus:
+            number = numbers.get(reading.gpu_uuid, reading.index)
+            found[f"{number}.{reading.instance}" if reading.mig else str(number)] = jobs
+        return found
 
 
 def _rounded(value: float | None) -> float | None:

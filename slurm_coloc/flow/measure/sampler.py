@@ -79,6 +79,16 @@ class Sampler:
         }
 
     @property
+    def measurer(self) -> Measurer:
+        """What it measures with; another thread changes it."""
+        return self._measurer
+
+    @property
+    def sampled_s(self) -> float:
+        """When the last sample was taken (monotonic); 0 before the first."""
+        return self._sampled_s
+
+    @property
     def news(self) -> bool:
         """Whether the next heartbeat should not wait for its time."""
         return self._measurer.overruns.news

@@ -25,7 +25,8 @@ class Job(NamedTuple):
     """One run on this node. ``began_s``: when its Prolog began; ``uuids``: its GPUs, () where the
     Prolog could not tell; ``method``: how it shares them (core/gpu/sharing), "" where not known.
     ``promised_mib``: of each of them, 0 for whole GPUs, None where colocd could not be asked;
-    ``context_mib``: of a process beyond that, None where colocd did not tell."""
+    ``context_mib``: of a process beyond that, None where colocd did not tell. ``prolog_s``: what
+    the Prolog took, None while it runs."""
 
     job_id: int
     restart: int
@@ -35,6 +36,8 @@ class Job(NamedTuple):
     method: str = ""
     promised_mib: int | None = None
     context_mib: int | None = None
+    account: str = ""
+    prolog_s: float | None = None
 
     def promised_on(self, uuid: str) -> int | None:
         """MiB of this GPU (or MIG device) that the run was promised: 0 of one that it does not
@@ -115,6 +118,8 @@ def read_state(raw: bytes) -> Job | None:
             if held.get("available")
             else None,
             context_mib=int(held["context_mib"]) if held.get("context_mib") else None,
+            account=str(held.get("account") or ""),
+            prolog_s=float(state["took_s"]) if "took_s" in state else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

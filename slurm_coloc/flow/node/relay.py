@@ -21,6 +21,8 @@ from slurm_coloc.adapters import spool
 from slurm_coloc.adapters.link import agent_socket, frames
 from slurm_coloc.adapters.link.client import served_by
 from slurm_coloc.adapters.link.links import Links, Opening
+from slurm_coloc.core.metrics import catalog
+from slurm_coloc.core.metrics.series import Histogram
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.client.connect import STANDBY, error_code
 
@@ -44,6 +46,7 @@ class Relay:
         self._changed = asyncio.Event()
         self._hooks = 0
         self._inode = 0  # of the socket
+        self.epilogs = Histogram(catalog.EPILOG.bounds)  # times of Epilogs to their reports
 
     def linked(self, opening: Opening) -> None:
         """There is an active colocd; ``opening`` makes a link to it."""
@@ -140,6 +143,8 @@ class Relay:
         async with asyncio.timeout(READ_S):
             message = json.loads(await reader.readline())
         request, within_ms = self._checked(message)
+        if isinstance(took_s := request.get("took_s"), float):
+            self.epilogs.see(took_s)
         if self._links is None:
             raise ColocError("no link to colocd", "no-link")
         _write(writer, taken=True)

@@ -90,7 +90,8 @@ class Nodes:
     def hear(self, node: str | None, peer: Peer, message: dict[str, Any]) -> dict[str, Any]:
         """Take an agent's heartbeat. ``node``: by its connection; None on this host, where root or
         SlurmUser names the node. ``gone`` in the answer: ids of those of its ``runs`` (id, restart,
-        seconds of the Prolog) that ended so long ago that no Epilog will come."""
+        seconds of the Prolog) that ended so long ago that no Epilog will come. ``private``: whether
+        PrivateData hides whose jobs run."""
         if node is None:
             shape, name = self._shape(), message.get("node")
             node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
@@ -106,10 +107,11 @@ class Nodes:
         }
         self.live.take(node, message)
         observed.take(self._store, node, message.get("observed"))
-        runs = message.get("runs")
-        if not isinstance(runs, list):
-            return {}
-        return {"gone": [run[0] for run in runs[:64] if self._gone(run)]}
+        shape, runs = self._shape(), message.get("runs")
+        answer: dict[str, Any] = {"private": shape is None or shape.hides_owners}
+        if isinstance(runs, list):
+            answer["gone"] = [run[0] for run in runs[:64] if self._gone(run)]
+        return answer
 
     def _gone(self, run: object) -> bool:
         match run:

@@ -38,8 +38,9 @@ class Profile(NamedTuple):
 
 class Reading:
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
-    loaded; ``index``: NVML's number of the GPU; ``minor``: of /dev/nvidiaN; ``source``: of the
-    ``profile``; ``why``: reasons of each None.
+    loaded; ``index``: NVML's number of the GPU; ``minor``: of /dev/nvidiaN; ``gpu_uuid``: of the
+    whole GPU; ``instance``: a MIG device's GPU instance id; ``source``: of the ``profile``;
+    ``why``: reasons of each None.
 
     ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None for a process
     of no job; ``foreign_mib``: memory of such processes; ``weights``: each job's part of the
@@ -59,6 +60,8 @@ class Reading:
         mig: bool = False,
         index: int = 0,
         minor: int | None = None,
+        gpu_uuid: str = "",
+        instance: int | None = None,
         source: Literal["dcgm", "gpm"] = "gpm",
         why: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -73,6 +76,8 @@ class Reading:
         self.mig = mig
         self.index = index
         self.minor = minor
+        self.gpu_uuid = gpu_uuid or uuid
+        self.instance = instance
         self.source = source
         self.why = why
         self.owners = frozenset(one.job_id for one in held)
@@ -92,6 +97,13 @@ class Reading:
     def part(self, value: float | None, job_id: int) -> float | None:
         """A job's part of a figure of the whole GPU."""
         return None if value is None else value * self.weights.get(job_id, 0.0)
+
+    def busy(self, job_id: int) -> float | None:
+        """The share of time (0..1) in which a kernel of this job ran; None where it is not known
+        of each of its processes."""
+        times = [one.busy for one in self.held if one.job_id == job_id]
+        known = [one for one in times if one is not None]
+        return min(1.0, sum(known)) if known and len(known) == len(times) else None
 
     def how(self, job_id: int) -> How:
         """How a job's activity is known: measured alone, or split."""
