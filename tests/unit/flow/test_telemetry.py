@@ -144,5 +144,22 @@ def test_runs_that_ended_long_ago_are_told(tmp_path: Path) -> None:
     began = now - 5000
     runs = [[7, 0, began], [8, 0, began], [9, 0, began], [7, 1, began], [7, 0, now - 100], "x"]
     answer = nodes.hear("n1", Peer(uid=0, remote=True), {"gpus": [], "runs": runs})
-    assert answer == {"gone": [7]}
-    assert nodes.hear("n1", Peer(uid=0, remote=True), {"runs": {"a": 1}}) == {}
+    assert answer == {"gone": [7], "private": False}
+    assert nodes.hear("n1", Peer(uid=0, remote=True), {"runs": {"a": 1}}) == {"private": False}
+
+
+@pytest.mark.parametrize(
+    ("private", "hidden"), [((), False), (("nodes",), False), (("jobs",), True), (("users",), True)]
+)
+def test_an_agent_is_told_whether_names_are_hidden(
+    tmp_path: Path, private: tuple[str, ...], hidden: bool
+) -> None:
+    node = NodeShape("n1", ("main",), (), "a100", 2, 78)
+    shape = ClusterShape("c", (24, 11, 5), (node,), private_data=frozenset(private))
+    nodes = Nodes(lambda: shape, {0}, Store.open(tmp_path))
+    assert nodes.hear("n1", Peer(uid=0, remote=True), {})["private"] is hidden
+
+
+def test_names_are_hidden_while_the_cluster_is_not_known(tmp_path: Path) -> None:
+    nodes = Nodes(lambda: None, {0}, Store.open(tmp_path))
+    assert nodes.hear("n1", Peer(uid=0, remote=True), {})["private"] is True

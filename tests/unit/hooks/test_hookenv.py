@@ -97,6 +97,7 @@ def test_hostile_spank_values_change_nothing() -> None:
 
 
 AGENT = ("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s", "job_mapping_dir")
+METRICS = ("agent_port", "address", "allow", "token_file", "names")
 
 
 def test_defaults_are_those_of_the_configuration() -> None:
@@ -119,6 +120,8 @@ def test_defaults_are_those_of_the_configuration() -> None:
             section = config.estimate
         elif name == "overrun":
             section = config.fence
+        elif name in METRICS:
+            section = config.metrics
         elif name in AGENT:
             section = config.agent
         assert getattr(ours, name) == getattr(section, name)
@@ -197,6 +200,9 @@ def test_rules_for_single_gpus(tmp_path: Path) -> None:
         "[sharing]\nthread_percentage = 101",
         "[sharing]\nseveral_gpus = 'mps'",
         "[pool]\nshard_mib = 0",
+        "[metrics]\nagent_port = 65536",
+        "[metrics]\nnames = ['coloc', 'gpu']",
+        "[metrics]\nallow = '10.0.0.0/8'",
         "[hooks]\nrun_dir = 3",
         "[network]\ncontrollers = 'c1'",
         "[network]\ncontrollers = [1]",

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics on the whole cluster: 28 shares on 6 GPUs, read by Debian's Prometheus (COLOC_PROFILE=metrics),
+asked by the queries of our dashboard and rules, of slurm-job-exporter's dashboards and of jobstats."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.compose.cluster import EXAMPLES, ROOT, Cluster, ClusterError
+
+MIB = 2**20
+HELD = 3000  # MiB of each training, all of its processes
+#: shares in each partition: 16 on four A100, 12 on two H100
+SHARES = {"a100": 16, "h100": 12}
+DASHBOARD = ROOT / "etc/grafana/slurm-coloc.json"
+RULES = ROOT / "etc/prometheus/rules.yml"
+
+
+@pytest.fixture(scope="module")
+def prometheus() -> str:
+    try:
+        Cluster.find().container("prometheus")
+    except ClusterError:
+        pytest.skip("no Prometheus here: COLOC_PROFILE=metrics")
+    return "prometheus"
+
+
+def api(cluster: Cluster, path: str, **query: str) -> Any:
+    """The data of an answer of Prometheus."""
+    url = f"http://localhost:9090/api/v1/{path}?{urlencode(query)}"
+    answer = json.loads(cluster.run(["curl", "-s", url], on="prometheus").stdout)
+    assert answer["status"] == "success", (query, answer)
+    return answer["data"]
+
+
+def ask(cluster: Cluster, query: str) -> list[tuple[dict[str, str], float]]:
+    """The labels and the value of each series that a query finds."""
+    found = api(cluster, "query", query=query)["result"]
+    return [(one["metric"], float(one["value"][1])) for one in found]
+
+
+def one(cluster: Cluster, query: str) -> float:
+    found = ask(cluster, query)
+    assert len(found) == 1, (query, found)
+    return found[0][1]
+
+
+@pytest.fixture(scope="module")
+def shares(prometheus: str) -> Iterator[tuple[Cluster, dict[int, str]]]:
+    """28 jobs with shares that run and hold their memory, and that Prometheus has seen; by job id
+    their partition."""
+    cluster = Cluster.find()
+    jobs: dict[int, str] = {}
+    for partition, count in SHARES.items():
+        for _ in range(count):
+            words = [f"--coloc={EXAMPLES}/resnet50_torchinfo.txt", "-p", partition, "--mem=10"]
+            train = f"emu-train --memory-mib {HELD} --smact 0.1 --work-s 900"
+            jobs[cluster.sbatch(*words, wrap=train)] = partition
+    try:
+        for job_id in jobs:
+            assert cluster.wait(job_id, "RUNNING").shards, cluster.coloc(
+                "explain", str(job_id), user="ada"
+            )
+        told = f"count(coloc_job_memory_bytes > {HELD * MIB - 1})"
+        cluster.until(
+            lambda: [value for _, value in ask(cluster, told)] == [len(jobs)], 90, "all are told"
+        )
+        yield cluster, jobs
+    finally:
+        cluster.clear()
+
+
+Shares = tuple[Cluster, dict[int, str]]
+
+
+@pytest.mark.needs_slurm("24.11", "shows no use per device")
+def test_each_share_is_told_with_its_own_figures(shares: Shares) -> None:
+    cluster, jobs = shares
+    held = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_memory_bytes")}
+    assert held == dict.fromkeys(jobs, float(HELD * MIB))
+    promised = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_memory_reserved_bytes")}
+    assert promised.keys() == jobs.keys()
+    for job_id in jobs:
+        upper = cluster.job(job_id).shards * 1024 * MIB
+        assert HELD * MIB < promised[job_id] <= upper
+    owners = {(s["user"], s["account"]) for s, _ in ask(cluster, "coloc_job_info")}
+    assert owners == {("ada", "physics")}
+    on = [value for _, value in ask(cluster, "coloc_gpu_jobs")]
+    assert len(on) == 6
+    assert sum(on) == len(jobs)
+    activity = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_sm_activity_ratio")}
+    assert activity.keys() == jobs.keys()
+    # Parts of one GPU's, not each the whole GPU's.
+    assert one(cluster, "sum(coloc_job_sm_activity_ratio)") == pytest.approx(
+        one(cluster, "sum(coloc_gpu_sm_activity_ratio)"), rel=0.2
+    )
+    power = one(cluster, "sum(coloc_job_power_watts) / sum(coloc_gpu_power_watts)")
+    assert power == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.needs_slurm("24.11", "shows no use per device")
+def test_queries_of_others_answer_right_for_shares(shares: Shares) -> None:
+    """Those of jobstats' command and dashboard, and of dashboards on slurm-job-exporter."""
+    cluster, jobs = shares
+    job_id = next(iter(jobs))
+    held = {
+        "max_over_time((nvidia_gpu_memory_used_bytes{cluster='mycluster'}"
+        f" and nvidia_gpu_jobId == {job_id})[20s:])": HELD * MIB,
+        f'sum(slurm_job_memory_usage_gpu{{slurmjobid="{job_id}"}})': HELD * MIB,
+        f"nvidia_gpu_memory_used_bytes and nvidia_gpu_jobId == {job_id}": HELD * MIB,
+        f"count(nvidia_gpu_duty_cycle and nvidia_gpu_jobId == {job_id})": 1,
+        f'count(slurm_job_utilization_gpu{{user="ada", slurmjobid="{job_id}"}})': 1,
+        f'slurm_job_memory_total_gpu{{slurmjobid="{job_id}"}}'
+        f' - on (slurmjobid) coloc_job_memory_reserved_bytes{{slurmjobid="{job_id}"}}': 0,
+    }
+    for query, expected in held.items():
+        assert one(cluster, query) == expected, query
+    # jobstats reads node, minor number and value of each series.
+    [(labels, _)] = ask(cluster, f"nvidia_gpu_memory_used_bytes and nvidia_gpu_jobId == {job_id}")
+    assert labels["instance"].split(":")[0] == "g1"
+    assert labels["minor_number"].isdigit()
+    joined = ask(cluster, "coloc_gpu_sm_activity_ratio * on (UUID, GPU_I_ID) group_right () coloc_job_info")
+    assert len(joined) == len(jobs)
+
+
+def test_every_query_of_the_dashboard_is_answered(shares: Shares) -> None:
+    cluster, jobs = shares
+    words = {"$cluster": ".*", "$job": str(next(iter(jobs)))}
+    panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    empty = set()
+    for panel in panels:
+        for target in panel.get("targets", []):
+            query = target["expr"]
+            for word, value in words.items():
+                query = query.replace(word, value)
+            if not ask(cluster, query):
+                empty.add(panel["title"])
+    # Nothing is wrong here: no job is idle, and no run of a model has ended yet, perhaps.
+    may = {"Jobs that hold a GPU without activity", "Why whole GPUs (a day)", "Peak over estimate"}
+    may |= {"Ended runs with a share (an hour)", "Prolog and Epilog, 99 %"}
+    assert empty <= may, empty
+
+
+def test_the_rules_are_taken_and_none_is_ill(shares: Shares) -> None:
+    cluster, _ = shares
+
+    def rules() -> list[dict[str, Any]]:
+        groups = api(cluster, "rules")["groups"]
+        found = [rule for group in groups for rule in group["rules"]]
+        return found if all(rule["health"] != "unknown" for rule in found) else []
+
+    found = cluster.until(rules, 30, "all rules are evaluated")
+    named = re.findall(r"^      - (?:alert|record): (\S+)", RULES.read_text("utf-8"), re.MULTILINE)
+    assert sorted(rule["name"] for rule in found) == sorted(named)
+    assert [rule for rule in found if rule["health"] != "ok"] == []
+    page = (ROOT / "docs/admin/metrics.md").read_text("utf-8")
+    for rule in found:
+        if rule["type"] == "alerting":
+            assert rule["name"] in page, rule["name"]
+
+
+def test_what_a_scrape_costs(shares: Shares, record_property: Any) -> None:
+    """Told, for tests/bench/RESULTS.md; bounded only in series."""
+    cluster, _ = shares
+    for instance in ("g1:9836", "g2:9836", "controller:9837"):
+        size = cluster.run(["curl", "-s", f"http://{instance}/metrics"], on="prometheus").stdout
+        series = one(cluster, f'scrape_samples_scraped{{instance="{instance}"}}')
+        # The jobs' shares of 3 names with 6, 7 and 6 series, the GPUs', and the rest.
+        assert series < 600, instance
+        took = one(cluster, f'avg_over_time(scrape_duration_seconds{{instance="{instance}"}}[1m])')
+        line = f"{instance}: {series:.0f} series, {len(size)} bytes, {1000 * took:.1f} ms"
+        record_property(instance, line)
+        print(line)
