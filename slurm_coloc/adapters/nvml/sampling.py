@@ -20,8 +20,8 @@ REFRESH_S = 60.0
 @dataclass(slots=True)
 class Unit:
     """A GPU, or a MIG device of the GPU ``parent``. ``index``: NVML's number of the GPU; ``minor``:
-    of /dev/nvidiaN, None where it is not known; ``gpu_uuid``: of the whole GPU; ``instance``: the
-    MIG device's GPU instance id."""
+    of /dev/nvidiaN, None where it is not known; ``gpu_uuid``: of the whole GPU; ``instance``
+    and ``compute``: the MIG device's GPU instance and compute instance."""
 
     uuid: str
     index: int
@@ -33,6 +33,7 @@ class Unit:
     busy_us: int = 0
     minor: int | None = None
     gpu_uuid: str = ""
+    compute: int = 0
 
     @property
     def mig(self) -> bool:
@@ -117,6 +118,7 @@ class Sampling:
             instance = int(call("nvmlDeviceGetGpuInstanceId", mig))
             one = Unit(as_text(uuid), index, as_text(name), mig, handle, instance)
             one.minor, one.gpu_uuid = minor, gpu
+            one.compute = int(call("nvmlDeviceGetComputeInstanceId", mig))
             units.append(one)
         return units
 

@@ -13,6 +13,7 @@ from slurm_coloc.admin.doctor import (
     gpus,
     hooks,
     host,
+    metrics,
     mig,
     network,
     placement,
@@ -69,6 +70,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield from mig.checks(found.shape, found.conf)
         if Role.CONTROLLER in here:  # colocd goes by the coloc.toml of its own host
             yield from placement.checks(config, found.conf, found.shape, found.limits)
+    yield from metrics.checks(config, here)
     yield from colocd.unfit_gpus(status)
     yield from gpus.sharing(config, shape)
     yield gpus.memory(config, shape)

@@ -3,8 +3,9 @@
 it.
 
 Labels: ``slurmjobid`` is SLURM_JOB_ID, of an array's task its own; ``gpu`` NVML's number of the
-GPU, ``0:7`` for MIG device 7 of GPU 0; ``UUID`` and ``GPU_I_ID`` are the whole GPU's UUID and the
-GPU instance as dcgm-exporter has them, so that its series can be joined to ours.
+GPU, ``0:7`` for GPU instance 7 of GPU 0 (``0:7:1`` for its second compute instance); ``UUID`` and
+``GPU_I_ID`` are the whole GPU's UUID and the GPU instance as dcgm-exporter has them, so that its
+series can be joined to ours.
 """
 
 from typing import Literal, NamedTuple

@@ -93,7 +93,10 @@ def _device(reading: Reading) -> tuple[str, str, str]:
     """gpu, UUID, GPU_I_ID."""
     if not reading.mig:
         return str(reading.index), reading.uuid, ""
-    return f"{reading.index}:{reading.instance}", reading.gpu_uuid, str(reading.instance)
+    name = f"{reading.index}:{reading.instance}"
+    if reading.compute:  # several compute instances may be in one GPU instance
+        name += f":{reading.compute}"
+    return name, reading.gpu_uuid, str(reading.instance)
 
 
 def _bytes(mib: int | None) -> float | None:

@@ -77,6 +77,7 @@ class Readings:
             minor=unit.minor,
             gpu_uuid=unit.gpu_uuid,
             instance=unit.instance,
+            compute=unit.compute,
             source="gpm" if by_dcgm is None else "dcgm",
             why=why,
         )

@@ -77,10 +77,12 @@ class RollingMean:
     def mapping(self, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The jobs of each GPU, by its number in ``numbers``, else by NVML's; of a MIG device by
         that and its GPU instance id: 0.7."""
-        found = {}
+        found: dict[str, tuple[int, ...]] = {}
         for reading, jobs in self.on_gpus:
             number = numbers.get(reading.gpu_uuid, reading.index)
-            found[f"{number}.{reading.instance}" if reading.mig else str(number)] = jobs
+            name = f"{number}.{reading.instance}" if reading.mig else str(number)
+            # Several compute instances may be in one GPU instance.
+            found[name] = tuple(sorted({*found.get(name, ()), *jobs}))
         return found
 
 

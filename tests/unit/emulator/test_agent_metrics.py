@@ -86,6 +86,9 @@ def test_mig_devices_and_their_files(make_agent: Callable[..., Agent], tmp_path:
     assert (folder / f"1.{instance}").read_text() == "7\n"
     assert (folder / "0").read_text() == "9\n"
     agent.until(lambda: not (folder / "1.99").exists(), "what another agent left is gone")
+    # Two compute instances of one GPU instance are two devices.
+    names = [line.rsplit(" ", 1)[0] for line in lines(port) if not line.startswith("#")]
+    assert len(names) == len(set(names))
     (agent.run_dir / "7.json").unlink()
     agent.until(lambda: not (folder / f"1.{instance}").exists(), "and its end")
 

@@ -39,8 +39,8 @@ class Profile(NamedTuple):
 class Reading:
     """A GPU (or MIG device, ``mig``) at one moment. ``energy_j``: its counter since the driver was
     loaded; ``index``: NVML's number of the GPU; ``minor``: of /dev/nvidiaN; ``gpu_uuid``: of the
-    whole GPU; ``instance``: a MIG device's GPU instance id; ``source``: of the ``profile``;
-    ``why``: reasons of each None.
+    whole GPU; ``instance`` and ``compute``: a MIG device's GPU instance and compute instance;
+    ``source``: of the ``profile``; ``why``: reasons of each None.
 
     ``jobs``: MiB of each job that holds memory here; ``owners``: those jobs, and None for a process
     of no job; ``foreign_mib``: memory of such processes; ``weights``: each job's part of the
@@ -62,6 +62,7 @@ class Reading:
         minor: int | None = None,
         gpu_uuid: str = "",
         instance: int | None = None,
+        compute: int = 0,
         source: Literal["dcgm", "gpm"] = "gpm",
         why: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -78,6 +79,7 @@ class Reading:
         self.minor = minor
         self.gpu_uuid = gpu_uuid or uuid
         self.instance = instance
+        self.compute = compute
         self.source = source
         self.why = why
         self.owners = frozenset(one.job_id for one in held)
