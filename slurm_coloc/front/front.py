@@ -13,7 +13,7 @@ from slurm_coloc.adapters import slurm
 from slurm_coloc.adapters.channel import Channel, Fields
 from slurm_coloc.adapters.link.munge import Munge
 from slurm_coloc.adapters.link.server import LinkServer
-from slurm_coloc.adapters.metrics_port import MetricsPort, Settings
+from slurm_coloc.adapters.prometheus.port import MetricsPort, Settings
 from slurm_coloc.adapters.server import Faults, Server, decode, encode, wants_flat
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config

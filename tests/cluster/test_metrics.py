@@ -59,7 +59,7 @@ def test_nothing_listens_unless_the_site_says_so(lab: Lab) -> None:
 
 @pytest.mark.parametrize("private", ["", "jobs,usage"])
 def test_two_users_on_one_gpu(make_lab: Make, private: str) -> None:
-    """Each job with its own memory and reservation; whose they are, but where PrivateData hides it."""
+    """Each job with its own figures; whose they are, but where PrivateData hides it."""
     ports = free_ports()
     names = ["coloc", "slurm_job", "nvidia_gpu"]
     line = f"PrivateData={private}\n" if private else ""
@@ -72,8 +72,10 @@ def test_two_users_on_one_gpu(make_lab: Make, private: str) -> None:
     for job_id in jobs:
         lab.wait(job_id, "RUNNING", 60)
     until(
-        lambda: len(of(scrape(ports[AGENT]), "coloc_job_sm_activity_ratio")) == len(jobs)
-        and (private or of(scrape(ports[AGENT]), "coloc_job_info", user=jobs[job_id][0])),
+        lambda: (
+            len(of(scrape(ports[AGENT]), "coloc_job_sm_activity_ratio")) == len(jobs)
+            and (private or of(scrape(ports[AGENT]), "coloc_job_info", user=jobs[job_id][0]))
+        ),
         60,
         "the agent tells both jobs",
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics on the whole cluster: 28 shares on 6 GPUs, read by Debian's Prometheus (COLOC_PROFILE=metrics),
-asked by the queries of our dashboard and rules, of slurm-job-exporter's dashboards and of jobstats."""
+"""Metrics on the whole cluster: 28 shares on 6 GPUs, read by Debian's Prometheus, which is asked by
+our dashboard and rules, by slurm-job-exporter's dashboards and by jobstats (COLOC_PROFILE=metrics).
+"""
 
 import json
 import re
@@ -123,8 +124,8 @@ def test_queries_of_others_answer_right_for_shares(shares: Shares) -> None:
     [(labels, _)] = ask(cluster, f"nvidia_gpu_memory_used_bytes and nvidia_gpu_jobId == {job_id}")
     assert labels["instance"].split(":")[0] == "g1"
     assert labels["minor_number"].isdigit()
-    joined = ask(cluster, "coloc_gpu_sm_activity_ratio * on (UUID, GPU_I_ID) group_right () coloc_job_info")
-    assert len(joined) == len(jobs)
+    join = "coloc_gpu_sm_activity_ratio * on (UUID, GPU_I_ID) group_right () coloc_job_info"
+    assert len(ask(cluster, join)) == len(jobs)
 
 
 def test_every_query_of_the_dashboard_is_answered(shares: Shares) -> None:

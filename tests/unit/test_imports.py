@@ -24,7 +24,7 @@ MODULES = {
 # or process state. datetime is not here: it reads the clock.
 PURE_WORDS = """
 __future__ abc base64 binascii bisect collections contextlib copy dataclasses decimal enum
-fractions functools hashlib heapq html itertools json math operator re statistics string
+fractions functools hashlib heapq hmac html ipaddress itertools json math operator re statistics string
 struct textwrap types typing unicodedata zlib
 """
 PURE = frozenset(PURE_WORDS.split())

@@ -166,38 +166,33 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE tallies (
              what TEXT NOT NULL, labels TEXT NOT NULL, n REAL NOT NULL,
              PRIMARY KEY (what, labels)) WITHOUT ROWID""",
+        # An INSERT into the view adds to the row.
+        "CREATE VIEW tally AS SELECT what, labels, n FROM tallies",
+        """CREATE TRIGGER tally_adds INSTEAD OF INSERT ON tally BEGIN
+             INSERT OR IGNORE INTO tallies VALUES (new.what, new.labels, 0);
+             UPDATE tallies SET n = n + new.n WHERE what = new.what AND labels = new.labels;
+           END""",
         """CREATE TRIGGER tally_decisions AFTER INSERT ON decisions BEGIN
-             INSERT INTO tallies
-               VALUES ('decisions', json_array(new.action, new.reason, new.mode), 1)
-               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
+             INSERT INTO tally
+               VALUES ('decisions', json_array(new.action, new.reason, new.mode), 1);
            END""",
         """CREATE TRIGGER tally_runs AFTER UPDATE OF open ON runs
            WHEN old.open = 1 AND new.open = 0 BEGIN
-             INSERT INTO tallies
+             INSERT INTO tally
                VALUES ('runs', json_array(coalesce(new.outcome, ''), coalesce(new.verdict, ''),
-                 iif(new.share_mib > 0, 'yes', 'no')), 1)
-               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
-             INSERT INTO tallies
-               SELECT 'estimate', json_array(cast(min(80,
-                   (20 * new.peak_mib + memory_mib - 1) / memory_mib) AS TEXT)), 1
-                 FROM decisions
-                 WHERE id = new.decision AND memory_mib > 0 AND new.share_mib > 0
-                   AND new.peak_mib IS NOT NULL
-               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
-             INSERT INTO tallies
-               SELECT 'estimate', '[]', 1.0 * new.peak_mib / memory_mib FROM decisions
-                 WHERE id = new.decision AND memory_mib > 0 AND new.share_mib > 0
-                   AND new.peak_mib IS NOT NULL
-               ON CONFLICT (what, labels) DO UPDATE SET n = n + excluded.n;
-             INSERT INTO tallies
-               SELECT 'reserved', json_array(cast(min(80,
-                   (20 * new.peak_mib + new.share_mib - 1) / new.share_mib) AS TEXT)), 1
-                 WHERE new.share_mib > 0 AND new.peak_mib IS NOT NULL
-               ON CONFLICT (what, labels) DO UPDATE SET n = n + 1;
-             INSERT INTO tallies
-               SELECT 'reserved', '[]', 1.0 * new.peak_mib / new.share_mib
-                 WHERE new.share_mib > 0 AND new.peak_mib IS NOT NULL
-               ON CONFLICT (what, labels) DO UPDATE SET n = n + excluded.n;
+                 iif(new.share_mib > 0, 'yes', 'no')), 1);
+           END""",
+        """CREATE TRIGGER tally_peaks AFTER UPDATE OF open ON runs
+           WHEN old.open = 1 AND new.open = 0 AND new.share_mib > 0
+             AND new.peak_mib IS NOT NULL BEGIN
+             INSERT INTO tally SELECT 'reserved', json_array(cast(
+               min(80, (20 * new.peak_mib + new.share_mib - 1) / new.share_mib) AS TEXT)), 1;
+             INSERT INTO tally SELECT 'reserved', '[]', 1.0 * new.peak_mib / new.share_mib;
+             INSERT INTO tally SELECT 'estimate', json_array(cast(
+               min(80, (20 * new.peak_mib + memory_mib - 1) / memory_mib) AS TEXT)), 1
+               FROM decisions WHERE id = new.decision AND memory_mib > 0;
+             INSERT INTO tally SELECT 'estimate', '[]', 1.0 * new.peak_mib / memory_mib
+               FROM decisions WHERE id = new.decision AND memory_mib > 0;
            END""",
     ),
 )

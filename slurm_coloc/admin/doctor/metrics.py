@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from slurm_coloc.adapters.metrics_port import read_token
-from slurm_coloc.adapters.openmetrics import MISSING
+from slurm_coloc.adapters.prometheus.port import read_token
+from slurm_coloc.adapters.prometheus.text import MISSING
 from slurm_coloc.admin.init.plan import Role
 from slurm_coloc.admin.rules.finding import Finding, Status
 from slurm_coloc.config import Config

@@ -49,12 +49,13 @@ win over `--set`, and both over the file. [Simulate](../simulate.md) has example
 METRICS = """\
 # Metrics
 
-What agents and colocd tell Prometheus at `/metrics`. [Metrics](../admin/metrics.md) says how to turn
-it on and what to do with it. A figure that is not known has no series.
+What agents and colocd tell Prometheus at `/metrics`. [Metrics](../admin/metrics.md) says how to
+turn it on and what to do with it. A figure that is not known has no series.
 
-Labels: `slurmjobid` is SLURM_JOB_ID. `gpu` is NVML's number of the GPU, `0:7` for GPU instance 7 of
-GPU 0 (`0:7:1` for its second compute instance). `UUID` and `GPU_I_ID` are the whole GPU's UUID and the GPU instance as dcgm-exporter has them.
-`user`, `account` and `userid` are empty where PrivateData hides jobs or users.
+Labels: `slurmjobid` is SLURM_JOB_ID. `gpu` is NVML's number of the GPU, `0:7` for GPU instance 7
+of GPU 0 (`0:7:1` for its second compute instance). `UUID` and `GPU_I_ID` are the whole GPU's UUID
+and the GPU instance as dcgm-exporter has them. `user`, `account` and `userid` are empty where
+PrivateData hides jobs or users.
 """
 GROUPS = {
     "coloc": "The agent: our own names",

@@ -10,7 +10,7 @@ from typing import cast
 from slurm_coloc import __version__
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.link.limited import limited
-from slurm_coloc.adapters.metrics_port import MetricsPort, Settings
+from slurm_coloc.adapters.prometheus.port import MetricsPort, Settings
 from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.metrics.catalog import Names
 from slurm_coloc.core.metrics.node import GpuNow, JobNow, NodeNow, Owner, of_node

@@ -46,11 +46,13 @@ def test_two_jobs_on_a_gpu(make_agent: Callable[..., Agent]) -> None:
     agent.start()
     uuid = agent.job(7)
     agent.job(8)
-    train(agent, 7, 6000, 0.6)
+    training = train(agent, 7, 6000, 0.6)
     train(agent, 8, 3000, 0.2)
     agent.until(
-        lambda: told(port, "coloc_job_memory_bytes", '"8"') == [3000.0 * MIB]
-        and told(port, "coloc_job_sm_activity_ratio", '"8"'),
+        lambda: (
+            told(port, "coloc_job_memory_bytes", '"8"') == [3000.0 * MIB]
+            and told(port, "coloc_job_sm_activity_ratio", '"8"')
+        ),
         "both are told",
     )
     assert told(port, "coloc_job_memory_bytes", '"7"', uuid) == [6000.0 * MIB]
@@ -63,6 +65,7 @@ def test_two_jobs_on_a_gpu(make_agent: Callable[..., Agent]) -> None:
     assert told(port, "coloc_job_info", '"7"', 'user=""', 'method="mps"') == [1.0]
     assert told(port, "coloc_agent_linked") == [0.0]
     assert told(port, "coloc_gpu_jobs", uuid) == [2.0]
+    training.kill()
     (agent.run_dir / "7.json").unlink()
     agent.until(lambda: told(port, "coloc_gpu_jobs", uuid) == [1.0], "its end is seen")
 

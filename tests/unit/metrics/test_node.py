@@ -20,7 +20,9 @@ def reading(*held: Held, **more: object) -> Reading:
 
 
 SHARED = GpuNow(
-    reading(Held(1, 0.0, 6000, 11, 0.75), Held(2, 0.0, 1000, 12, 0.25), Held(3, 0.0, 500, None, 0.0)),
+    reading(
+        *(Held(1, 0.0, 6000, 11, 0.75), Held(2, 0.0, 1000, 12, 0.25), Held(3, 0.0, 500, None, 0.0))
+    ),
     0.8, 200.0,
     (JobNow(11, ADA, "mps", 8192, 0.6), JobNow(12, BOB, "mps", 4096, 0.2)),
 )  # fmt: skip
@@ -121,7 +123,7 @@ def test_mig_devices_are_named_as_dcgm_exporter_does() -> None:
     )  # fmt: skip
     node = now(GpuNow(device, 0.5, None, (JobNow(21, ADA, "mig", None, 0.5),)))
     assert list(rows(node)[m.JOB_MEMORY]) == [("21", "0:7", "GPU-0", "7")]
-    assert list(rows(node, "slurm_job")[m.SJE_USED])[0][3] == "MIG-7"
+    assert next(iter(rows(node, "slurm_job")[m.SJE_USED]))[3] == "MIG-7"
     assert list(rows(node, "nvidia_gpu")[m.NVG_JOB]) == [
         ("0", "3", "MIG-7", "A100 MIG 1g.5gb", "7", "21", "1001")
     ]
@@ -129,7 +131,7 @@ def test_mig_devices_are_named_as_dcgm_exporter_does() -> None:
 
 def test_names_that_are_hidden_are_empty() -> None:
     node = now(GpuNow(SHARED.reading, 0.8, 200.0, (JobNow(11, Owner(), "mps", 8192, 0.6),)))
-    assert list(rows(node)[m.JOB])[0][1:3] == ("", "")
+    assert next(iter(rows(node)[m.JOB]))[1:3] == ("", "")
     assert rows(node, "nvidia_gpu")[m.NVG_UID] == {}
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters import metrics_port
-from slurm_coloc.adapters.metrics_port import MetricsPort, Settings, read_token
+from slurm_coloc.adapters.prometheus import port as metrics_port
+from slurm_coloc.adapters.prometheus.port import MetricsPort, Settings, read_token
 from slurm_coloc.core.metrics import catalog as m
 from slurm_coloc.core.metrics.series import Series, one
 from slurm_coloc.errors import ColocError, ConfigError

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from slurm_coloc.adapters.openmetrics import Writer
+from slurm_coloc.adapters.prometheus.text import Writer
 from slurm_coloc.core.metrics import catalog as m
 from slurm_coloc.core.metrics.cluster import of_cluster
 from slurm_coloc.core.metrics.series import Histogram, Series, one
@@ -61,8 +61,11 @@ def test_every_kind_is_written() -> None:
         'coloc_gpu_jobs{GPU_I_ID="",UUID="GPU-1",gpu="0"} 2.0',
         "# EOF",
     ):
-        assert line in lines or line.replace('GPU_I_ID="",UUID="GPU-1",gpu="0"',
-                                             'gpu="0",UUID="GPU-1",GPU_I_ID=""') in lines, text
+        assert (
+            line in lines
+            or line.replace('GPU_I_ID="",UUID="GPU-1",gpu="0"', 'gpu="0",UUID="GPU-1",GPU_I_ID=""')
+            in lines
+        ), text
     assert "coloc_job_idle_seconds" not in text.decode()  # no series: no metric
 
 
@@ -96,7 +99,7 @@ def test_colocd_from_its_tallies() -> None:
     assert found[m.DECISIONS] == [(("collocate", "fits", "on"), 7.0)]
     assert found[m.RUNS] == [(("RUNNING", "collocate"), 3.0)]
     assert found[m.NODE_SEEN] == [(("g1",), 10.0)]
-    (_, ratios), = found[m.PEAK_TO_ESTIMATE]
+    ((_, ratios),) = found[m.PEAK_TO_ESTIMATE]
     assert isinstance(ratios, Histogram)
     # Bin 16 ends at 0.8, 20 at 1, 21 at 1.05; 80 is beyond the last bound.
     up_to = dict(ratios.buckets())

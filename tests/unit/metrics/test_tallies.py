@@ -23,8 +23,8 @@ def tallies(store: Store) -> dict[tuple[str, tuple[str, ...]], float]:
 def test_decisions_by_action_reason_and_mode(store: Store) -> None:
     for number in range(3):
         store.decisions.add(decision(id=f"{number:012x}"))
-    store.decisions.add(decision(id="f" * 12, mode="observe", action="exclusive", reason="no-model"))
-    store.decisions.add(decision(id="f" * 12))  # once more: it is there
+    other = {"mode": "observe", "action": "exclusive", "reason": "no-model"}
+    store.decisions.add(decision(id="f" * 12, **other))
     assert tallies(store) == {
         ("decisions", ("collocate", "fits", "on")): 3.0,
         ("decisions", ("exclusive", "no-model", "observe")): 1.0,
@@ -60,9 +60,9 @@ def test_a_ratio_is_in_the_bin_that_ends_at_it(store: Store, peak_mib: int, end:
 
 def test_what_is_not_known_has_no_ratio(store: Store) -> None:
     """No peak; no estimate; no share."""
-    for number, (memory, changes) in enumerate(
-        [(9000, {"share_mib": 12288}), (None, {"share_mib": 12288, "peak_mib": 5}), (9000, {"peak_mib": 5})]
-    ):
+    share = {"share_mib": 12288}
+    runs = [(9000, share), (None, share | {"peak_mib": 5}), (9000, {"peak_mib": 5})]
+    for number, (memory, changes) in enumerate(runs):
         key = f"{number:012x}"
         store.decisions.add(decision(id=key, memory_mib=memory))
         run = replace(run_row(), decision=key, job_id=number + 1)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import structlog
 
-from slurm_coloc.adapters.openmetrics import Writer
+from slurm_coloc.adapters.prometheus.text import Writer
 from slurm_coloc.core.metrics.access import Access, check, networks
 from slurm_coloc.core.metrics.series import Series
 from slurm_coloc.core.rates import LogLimit
