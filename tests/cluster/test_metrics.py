@@ -64,21 +64,25 @@ def test_two_users_on_one_gpu(make_lab: Make, private: str) -> None:
     names = ["coloc", "slurm_job", "nvidia_gpu"]
     line = f"PrivateData={private}\n" if private else ""
     lab = make_lab(settings={"metrics": {**ports, "names": names}}, slurm_conf_extra=line)
-    jobs = {}
+    jobs: dict[int, tuple[str, int]] = {}
     for number in (1, 2):
         me = desk(lab, 310 + number, user=number)
         train = me.train(memory_mib=3000 * number, smact=0.2, work_s=600)
-        jobs[me.submit("--mem=50", wrap=train)] = (me.user, 3000 * number)
+        jobs[me.submit("--mem=50", wrap=train)] = (str(me.user), 3000 * number)
     for job_id in jobs:
         lab.wait(job_id, "RUNNING", 60)
-    until(
-        lambda: (
-            len(of(scrape(ports[AGENT]), "coloc_job_sm_activity_ratio")) == len(jobs)
-            and (private or of(scrape(ports[AGENT]), "coloc_job_info", user=jobs[job_id][0]))
-        ),
-        60,
-        "the agent tells both jobs",
-    )
+
+    def all_is_told() -> bool:
+        """Both hold all of their memory, and the agent has heard whether names may be told."""
+        now = scrape(ports[AGENT])
+        return all(
+            of(now, "coloc_job_memory_bytes", slurmjobid=job_id) == [held_mib * MIB]
+            and of(now, "coloc_job_sm_activity_ratio", slurmjobid=job_id)
+            and (private or of(now, "coloc_job_info", user=user))
+            for job_id, (user, held_mib) in jobs.items()
+        )
+
+    until(all_is_told, 60, "the agent tells both jobs")
     found = scrape(ports[AGENT])
     for job_id, (user, held_mib) in jobs.items():
         assert of(found, "coloc_job_memory_bytes", slurmjobid=job_id) == [held_mib * MIB]
@@ -113,4 +117,6 @@ def test_two_users_on_one_gpu(make_lab: Make, private: str) -> None:
         30,
         "the agent has timed both Epilogs",
     )
-    assert of(scrape(ports[AGENT]), "coloc_job_memory_bytes") == []
+    until(
+        lambda: not of(scrape(ports[AGENT]), "coloc_job_memory_bytes"), 30, "the agent forgets both"
+    )

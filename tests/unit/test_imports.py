@@ -24,8 +24,8 @@ MODULES = {
 # or process state. datetime is not here: it reads the clock.
 PURE_WORDS = """
 __future__ abc base64 binascii bisect collections contextlib copy dataclasses decimal enum
-fractions functools hashlib heapq hmac html ipaddress itertools json math operator re statistics string
-struct textwrap types typing unicodedata zlib
+fractions functools hashlib heapq hmac html ipaddress itertools json math operator re statistics
+string struct textwrap types typing unicodedata zlib
 """
 PURE = frozenset(PURE_WORDS.split())
 # Estimators and policies are found by looking into their own package, and say what is wrong.
