@@ -56,17 +56,22 @@ def shares(prometheus: str) -> Iterator[tuple[Cluster, dict[int, str]]]:
     their partition."""
     cluster = Cluster.find()
     jobs: dict[int, str] = {}
-    for partition, count in SHARES.items():
-        for _ in range(count):
-            words = [f"--coloc={EXAMPLES}/resnet50_torchinfo.txt", "-p", partition, "--mem=10"]
-            train = f"emu-train --memory-mib {HELD} --smact 0.1 --work-s 900"
-            jobs[cluster.sbatch(*words, wrap=train)] = partition
     try:
-        for job_id in jobs:
-            assert cluster.wait(job_id, "RUNNING").shards, cluster.coloc(
-                "explain", str(job_id), user="ada"
-            )
-        told = f"count(coloc_job_memory_bytes > {HELD * MIB - 1})"
+        for partition, count in SHARES.items():
+            for _ in range(count):
+                words = [f"--coloc={EXAMPLES}/resnet50_torchinfo.txt", "-p", partition, "--mem=10"]
+                train = f"emu-train --memory-mib {HELD} --smact 0.1 --work-s 900"
+                job_id = cluster.sbatch(*words, wrap=train)
+                jobs[job_id] = partition
+                # One after the other: on one busy machine many Prologs at once have no answer of
+                # colocd's within their half second, and the node then does not know the promise.
+                assert cluster.wait(job_id, "RUNNING").shards, cluster.coloc(
+                    "explain", str(job_id), user="ada"
+                )
+        told = (
+            f"count(coloc_job_memory_bytes > {HELD * MIB - 1} and coloc_job_memory_reserved_bytes"
+            " and coloc_job_sm_activity_ratio)"
+        )
         cluster.until(
             lambda: [value for _, value in ask(cluster, told)] == [len(jobs)], 90, "all are told"
         )
@@ -95,10 +100,8 @@ def test_each_share_is_told_with_its_own_figures(shares: Shares) -> None:
     assert sum(on) == len(jobs)
     activity = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_sm_activity_ratio")}
     assert activity.keys() == jobs.keys()
-    # Parts of one GPU's, not each the whole GPU's.
-    assert one(cluster, "sum(coloc_job_sm_activity_ratio)") == pytest.approx(
-        one(cluster, "sum(coloc_gpu_sm_activity_ratio)"), rel=0.2
-    )
+    # Its part, and not the GPU's, which four to six of them keep busy.
+    assert 0 < min(activity.values()) <= max(activity.values()) < 0.25
     power = one(cluster, "sum(coloc_job_power_watts) / sum(coloc_gpu_power_watts)")
     assert power == pytest.approx(1.0, rel=0.1)
 

@@ -28,8 +28,8 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobNow:
-    """A job on a device. ``promised_mib``: None where it has all of it, or that is not known;
-    ``smact``: its part, a mean."""
+    """A job on a device. ``promised_mib``: of it, None where that is not known; ``smact``: its
+    part, a mean."""
 
     job_id: int
     owner: Owner
@@ -107,11 +107,6 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _may_use_mib(gpu: GpuNow, job: JobNow) -> int:
-    """What a job was promised of the device: all of it where it has no share."""
-    return gpu.reading.total_mib if job.promised_mib is None else job.promised_mib
-
-
 def _power(gpu: GpuNow, job: JobNow) -> float | None:
     """W; a job that has the GPU and holds nothing there yet takes what an idle GPU takes."""
     reading = gpu.reading
@@ -132,7 +127,7 @@ def _of_jobs(pairs: Iterable[tuple[GpuNow, JobNow]], over: Mapping[Share, int]) 
         labels = (name, *device)
         info.add((name, owner.user, owner.account, job.method, *device, reading.name), 1.0)
         memory.add(labels, _bytes(reading.mib_of(job.job_id)))
-        reserved.add(labels, _bytes(_may_use_mib(gpu, job)))
+        reserved.add(labels, _bytes(job.promised_mib))
         activity.add(labels, job.smact)
         power.add(labels, _power(gpu, job))
         overrun.add(labels, _bytes(over.get((job.job_id, reading.uuid))))
@@ -156,7 +151,7 @@ def _of_gpus(gpus: Iterable[GpuNow]) -> list[Series]:
         values = (
             _bytes(reading.total_mib),
             _bytes(reading.total_mib - reading.free_mib),
-            _bytes(sum(_may_use_mib(gpu, job) for job in gpu.jobs)),
+            _bytes(sum(job.promised_mib or 0 for job in gpu.jobs)),
             _bytes(reading.foreign_mib),
             gpu.smact,
             gpu.power_w,
@@ -176,7 +171,7 @@ def _slurm_job(pairs: Iterable[tuple[GpuNow, JobNow]]) -> list[Series]:
         device = reading.uuid if reading.mig else str(reading.index)
         labels = (owner.user, owner.account, str(job_id), device, reading.name)
         used.add(labels, _bytes(reading.mib_of(job_id)))
-        total.add(labels, _bytes(_may_use_mib(gpu, job)))
+        total.add(labels, _bytes(job.promised_mib))
         power.add(labels, _times(_power(gpu, job), 1000.0))
         activity = reading.busy(job_id) if job.smact is None else job.smact
         busy.add(labels, _times(activity, 100.0))
@@ -200,7 +195,7 @@ def _nvidia_gpu(pairs: Iterable[tuple[GpuNow, JobNow]], gpus: Iterable[GpuNow]) 
         time = reading.busy(job_id)
         duty.add(labels, _times(job.smact if time is None else time, 100.0))
         used.add(labels, _bytes(reading.mib_of(job_id)))
-        total.add(labels, _bytes(_may_use_mib(gpu, job)))
+        total.add(labels, _bytes(job.promised_mib))
         power.add(labels, _times(_power(gpu, job), 1000.0))
     for gpu in gpus:
         if not gpu.jobs:

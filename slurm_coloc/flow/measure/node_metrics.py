@@ -98,7 +98,10 @@ class NodeMetrics:
             return JobNow(job_id, Owner(), "", None, smact)
         uid, user = ("", "") if self.private else (str(job.uid), self._users.get(job.uid, ""))
         owner = Owner(uid, user, "" if self.private else job.account)
-        return JobNow(job_id, owner, job.method, job.promised_on(reading.uuid), smact)
+        promised_mib = job.promised_on(reading.uuid)
+        if job.promised_mib == 0 and reading.uuid in job.uuids:
+            promised_mib = reading.total_mib
+        return JobNow(job_id, owner, job.method, promised_mib, smact)
 
 
 def _name_of(uid: int) -> str:

@@ -89,7 +89,7 @@ async def launched(
     reservation = {
         "decision": decision_id,
         "action": decision.action if held else "exclusive",
-        "account": decision.account,
+        "account": view.account or decision.account,
         "shards": shards,
         "shard_mib": decision.shard_mib,
         "memory_mib": decision.memory_mib,

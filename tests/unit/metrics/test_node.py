@@ -28,7 +28,7 @@ SHARED = GpuNow(
 )  # fmt: skip
 ALONE = GpuNow(
     reading(Held(4, 0.0, 20000, 13, 0.9), uuid="GPU-1", index=1, minor=1), 0.8, 250.0,
-    (JobNow(13, ADA, "alone", None, 0.8),),
+    (JobNow(13, ADA, "alone", 40960, 0.8),),
 )  # fmt: skip
 EMPTY = GpuNow(reading(uuid="GPU-2", index=2, free_mib=40000), 0.0, 50.0, ())
 
@@ -67,9 +67,12 @@ def test_sharers_have_figures_of_their_own() -> None:
     assert found[m.GPU_JOBS] == {("0", "GPU-0", ""): 2.0}
 
 
-def test_a_whole_gpu_is_all_promised() -> None:
-    found = rows(now(ALONE))
-    assert found[m.JOB_RESERVED] == {("13", "1", "GPU-1", ""): 40960.0 * MIB}
+def test_a_promise_that_is_not_known_is_not_told() -> None:
+    """The Prolog could not ask colocd."""
+    found = now(GpuNow(SHARED.reading, 0.8, 200.0, (JobNow(11, ADA, "mps", None, 0.6),)))
+    assert rows(found)[m.JOB_RESERVED] == {}
+    assert rows(found)[m.GPU_RESERVED] == {("0", "GPU-0", ""): 0.0}
+    assert rows(found, "slurm_job")[m.SJE_TOTAL] == {}
 
 
 def test_what_is_not_known_has_no_series() -> None:
@@ -121,7 +124,7 @@ def test_mig_devices_are_named_as_dcgm_exporter_does() -> None:
         Held(1, 0.0, 3000, 21, 0.5), uuid="MIG-7", gpu_uuid="GPU-0", instance=7, mig=True,
         total_mib=4864, name="A100 MIG 1g.5gb",
     )  # fmt: skip
-    node = now(GpuNow(device, 0.5, None, (JobNow(21, ADA, "mig", None, 0.5),)))
+    node = now(GpuNow(device, 0.5, None, (JobNow(21, ADA, "mig", 4864, 0.5),)))
     assert list(rows(node)[m.JOB_MEMORY]) == [("21", "0:7", "GPU-0", "7")]
     assert next(iter(rows(node, "slurm_job")[m.SJE_USED]))[3] == "MIG-7"
     assert list(rows(node, "nvidia_gpu")[m.NVG_JOB]) == [

@@ -59,6 +59,14 @@ def test_a_user_without_a_name_is_a_number() -> None:
     assert [labels[1] for labels in rows(metrics)[m.JOB]] == ["987654"]
 
 
+def test_what_a_job_was_promised() -> None:
+    """A share; a whole GPU, of which all is its own; and what nobody has told the node."""
+    for promised_mib, told in ((8192, 8192.0), (0, 40960.0), (None, None)):
+        found = rows(of(measuring(JOB._replace(promised_mib=promised_mib))))
+        values = list(found[m.JOB_RESERVED].values())
+        assert values == ([] if told is None else [told * 2**20])
+
+
 def test_an_agent_that_measures_nothing_tells_of_itself() -> None:
     found = rows(of(None))
     assert found[m.AGENT_SPOOLED] == {(): 3.0}
