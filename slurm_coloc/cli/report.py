@@ -2,13 +2,16 @@
 """coloc report: what a job used of its GPU and what it requested; like seff, for a share."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.options import AsJson, JobIds, jobs_wanted, one_for_json
+from slurm_coloc.cli.options import AsJson, JobIds, Since, jobs_wanted, one_for_json
+from slurm_coloc.cli.page.job import job_page
+from slurm_coloc.cli.page.write import many, write_page
 from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import BY_USER
@@ -55,13 +58,28 @@ def register(app: typer.Typer) -> None:
     def report(
         job_id: JobIds = None,
         days: int = typer.Option(30, "--days", min=1, max=3660, help="Without JOBID: so far back."),
+        cluster: bool = typer.Option(
+            False, "--cluster", help="A page on all runs: what sharing saved and cost."
+        ),
+        since: Since = None,
+        html: bool = typer.Option(False, "--html", help="A job's report as a page."),
+        output: Path | None = typer.Option(
+            None, "--output", "-o", metavar="FILE", help="Where a page goes; default: stdout."
+        ),
         as_json: AsJson = False,
     ) -> None:
         """What a job used: memory, SM activity and energy, its neighbours, and what sharing cost
         and gained. Without JOBID: your runs of the last days in sum, everybody's for root.
 
+        --cluster and --html write one HTML file that needs nothing else.
+
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
+        if cluster or html:
+            if cluster == (job_id is not None):
+                raise typer.BadParameter("--html is of one JOBID, --cluster of none")
+            write_page(many(since, days) if cluster else _page_of(job_id or ""), output)
+            return
         wanted: list[dict[str, Any]] = [{"days": days}] if job_id is None else jobs_wanted(job_id)
         for number, each in enumerate(one_for_json(wanted, as_json)):
             answer = call(load_config(), "usage", each)
@@ -74,6 +92,12 @@ def register(app: typer.Typer) -> None:
                 render.show(render.table("", COLUMNS, map(_row, answer["users"])))
             else:
                 render.show(render.facts(_lines(answer)), *_picture(answer))
+
+
+def _page_of(job_id: str) -> str:
+    """The page of one job."""
+    answer = call(load_config(), "usage", one_for_json(jobs_wanted(job_id), as_json=True)[0])
+    return job_page(answer, _lines(answer))
 
 
 def _row(user: render.Row) -> tuple[object, ...]:

@@ -55,6 +55,7 @@ def operations(site: Site, tickets: Tickets) -> dict[str, Operation]:
         "gpus": Operation(queries.gpus),
         "history": Operation(queries.history),
         "usage": Operation(queries.usage),
+        "past": Operation(queries.past),
         "explain": Operation(queries.explain),
         "observed": Operation(queries.observed, trusted=True),
         "status": Operation(queries.status, standby=True),

@@ -6,6 +6,7 @@ from sqlite_utils import Database
 from slurm_coloc.adapters.store.table import records
 from slurm_coloc.core.records.queries import Counts, OpenRuns, RunWithDecision, Tally, UserSum
 from slurm_coloc.core.records.runs import StoredDecision
+from slurm_coloc.core.report.past import PastRun
 
 
 class Queries:
@@ -40,6 +41,29 @@ class Queries:
                   {"AND runs.open = 1" if only_open else ""}
                 ORDER BY runs.rowid DESC LIMIT ?""",
             *(uid, uid, since_s, limit),
+        )
+
+    def past_runs(self, uid: int | None, since_s: float, limit: int) -> list[PastRun]:
+        """Runs that ended after ``since_s``, the newest first; of one user where ``uid`` is given.
+        Those that observe mode decided on ran as they were submitted: they are not there."""
+        return records(
+            PastRun,
+            self._db,
+            """SELECT runs.job_id, runs.uid,
+                 coalesce(decisions.account, json_extract(decisions.request, '$.default_account'))
+                   AS account,
+                 decisions.partition, coalesce(runs.share_mib, 0) > 0 AS shared,
+                 coalesce(runs.outcome, '') AS outcome, runs.blame, runs.verdict, runs.submit_s,
+                 runs.start_s, runs.end_s, coalesce(runs.gpu_uuids, '[]') AS gpus, runs.peak_mib,
+                 decisions.memory_mib, decisions.upper_mib, runs.share_mib, decisions.smact,
+                 runs.method,
+                 EXISTS (SELECT 1 FROM events WHERE events.decision = runs.decision
+                   AND events.job_id = runs.job_id AND events.kind = 'idle') AS idle
+               FROM runs JOIN decisions ON decisions.id = runs.decision
+               WHERE runs.open = 0 AND runs.end_s > ? AND (? IS NULL OR runs.uid = ?)
+                 AND decisions.mode = 'on'
+               ORDER BY runs.end_s DESC LIMIT ?""",
+            *(since_s, uid, uid, limit),
         )
 
     def used_by_user(self, uid: int | None, since_s: float) -> list[UserSum]:

@@ -69,6 +69,10 @@ class Queries:
             return await site.read(report.summary, seen_as, message)
         return await site.read(report.report, seen_as, message, site.private)
 
+    async def past(self, peer: Peer, message: Answer) -> Answer:
+        """The ended runs that a report of many is made of."""
+        return await self._site.read(report.past, self._site.limited_to(peer), message)
+
     async def explain(self, peer: Peer, message: Answer) -> Answer:
         """All of one job."""
         site, job_id = self._site, answers.job_id_in(message)

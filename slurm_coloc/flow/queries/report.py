@@ -11,6 +11,7 @@ from slurm_coloc.core.decide import slowdown
 from slurm_coloc.core.decide.slowdown import Beside
 from slurm_coloc.core.gpu import usage
 from slurm_coloc.core.records.runs import Run, StoredDecision, promised_mib, shared
+from slurm_coloc.core.report.past import packed
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries import answers
 
@@ -22,6 +23,7 @@ TRY = (
     *("start_s", "end_s", "share_mib", "culprit"),
 )
 MOST_BESIDE = 50  # neighbours that are shown
+MOST_PAST = 20_000  # runs in a report of many: about 4 MB of JSON
 
 
 def report(store: Store, uid: int | None, message: Answer, private: bool) -> Answer:
@@ -132,3 +134,15 @@ def summary(store: Store, uid: int | None, message: Answer) -> Answer:
         raise UsageFault("days: a number from 1 to 3660", "bad-request")
     users = store.queries.used_by_user(uid, time.time() - days * 86400.0)
     return {"days": days, "users": [answers.shown(one) for one in users]}
+
+
+def past(store: Store, uid: int | None, message: Answer) -> Answer:
+    """Runs that ended after ``since_s`` (Unix seconds), for a report that the asker sums up;
+    ``more``: older ones are left out; ``all``: they are everybody's."""
+    since_s = message.get("since_s", 0)
+    if not isinstance(since_s, int | float) or isinstance(since_s, bool) or not since_s >= 0:
+        raise UsageFault("since_s: seconds since 1970", "bad-request")
+    found = store.queries.past_runs(uid, float(since_s), MOST_PAST + 1)
+    runs = found[:MOST_PAST]
+    more = len(found) > MOST_PAST
+    return {"since_s": since_s, "all": uid is None, "more": more, **packed(runs)}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of `coloc report --cluster`: what sharing saved and cost, over many runs."""
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median, quantiles
+from xml.etree import ElementTree as ET
+
+from slurm_coloc.cli import render
+from slurm_coloc.cli.page import charts
+from slurm_coloc.cli.page.charts import Column
+from slurm_coloc.cli.page.markup import Child, element, fact, facts, figure, key, page, table
+from slurm_coloc.core.recover.outcome import WHOSE, Outcome
+from slurm_coloc.core.report.cluster import SLOWER, Group, Report
+
+ENDS = {
+    Outcome.COMPLETED: "completed",
+    Outcome.OOM_GPU: "out of GPU memory",
+    Outcome.OVERRUN: "ended: it held more than it was promised",
+    Outcome.OOM_HOST: "out of host memory",
+    Outcome.FAILED: "failed",
+    Outcome.CANCELLED: "cancelled",
+    Outcome.TIMEOUT: "time limit",
+    Outcome.PREEMPTED: "preempted",
+    Outcome.NODE_FAIL: "node failed",
+    Outcome.REQUEUED: "put back by its owner or an admin",
+    Outcome.SLOT: "left at its slot's end, to go on later",
+    Outcome.GONE: "not known: its end was not seen",
+}
+GROUPS = (
+    *("RUNS>", "SHARED>", "COMPLETED>", "OUT OF MEMORY>", "GPU HOURS>", "OF SHARES>", "SAVED>"),
+)
+MOST = 50  # rows of a table
+
+
+def cluster_page(found: Report, since_s: float, until_s: float, *, whose: str, more: bool) -> str:
+    """``whose``: of whom the runs are; ``more``: older ones were left out."""
+    day = "%Y-%m-%d"
+    begin = time.strftime(day, time.localtime(since_s))
+    end = time.strftime(day, time.localtime(until_s))
+    title = f"GPU sharing, {begin} to {end}"
+    about = f"{found.runs:,} runs of --coloc jobs of {whose} on {found.gpus:,} GPUs ended then."
+    if more:
+        about += " Older ones were left out: they were too many."
+    if not found.runs:
+        return page(title, element("p", about, class_="about"))
+    return page(
+        title,
+        element("p", about, class_="about"),
+        facts(*_key_figures(found)),
+        *_days(found),
+        *_ends(found),
+        *_estimates(found),
+        *_speed(found),
+        *_groups("Partitions", "PARTITION", found.partitions),
+        *_groups("Accounts", "ACCOUNT", found.accounts),
+        *(_groups("Users", "USER", found.users) if len(found.users) > 1 else ()),
+        *_how(),
+    )
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else render.NONE
+
+
+def _span(seconds: float | None) -> str:
+    return render.NONE if seconds is None else render.span(seconds)
+
+
+def _key_figures(found: Report) -> list[ET.Element]:
+    shared, others = found.waits_s
+    ooms = found.ooms.total()
+    own = found.ooms.get("self", 0) + found.ooms.get("unknown", 0)
+    figures = [
+        fact(
+            f"{found.saved_hours:,.0f} h",
+            f"GPU time that sharing saved: {_percent(found.saved_hours, found.shared_hours)} of"
+            f" {found.shared_hours:,.0f} h of runs with a share",
+        ),
+        fact(f"{_percent(found.shared, found.runs)}", f"of the runs had a share: {found.shared:,}"),
+        fact(
+            f"{ooms:,}",
+            f"runs ran out of GPU memory, {ooms - own:,} by no doing of their own",
+        ),
+        fact(_span(shared), f"median wait of a share; {_span(others)} of a whole GPU"),
+    ]
+    if found.predicted:
+        slower = found.predicted_hours / found.alone_hours
+        figures.append(
+            fact(f"{slower:.2f}", "times as long as alone ran a share in the mean, as predicted")
+        )
+    if found.ratios:
+        figures.append(fact(f"{median(found.ratios):.2f}", "median of measured peak over estimate"))
+    if found.idle:
+        figures.append(fact(f"{found.idle:,}", "runs held a GPU for long without activity"))
+    return figures
+
+
+def _days(found: Report) -> list[Child]:
+    jobs, hours = [], []
+    for day in found.days:
+        date = time.strftime("%Y-%m-%d", time.gmtime(day.at_s))
+        label = date[5:]
+        parts = (("share", float(day.shared)), ("whole", float(day.whole)))
+        about = f"{date}: {day.shared} with a share, {day.whole} others, {day.oom} out of memory"
+        jobs.append(Column(label, parts, about))
+        saved = f"{date}: {day.saved_hours:.1f} GPU hours saved"
+        hours.append(Column(label, (("good", day.saved_hours),), saved))
+    return [
+        element("h2", "Day by day"),
+        figure(
+            charts.columns(jobs, "Runs that ended on each day"),
+            "Runs by the day of their end (UTC):",
+            *key("share", "with a share"),
+            *key("whole", "others"),
+        ),
+        figure(charts.columns(hours, "GPU hours saved on each day", " h"), "GPU hours saved."),
+    ]
+
+
+def _ends(found: Report) -> list[Child]:
+    rows = [
+        (ENDS.get(Outcome(name), name) if name in set(Outcome) else name, f"{count:,}")
+        for name, count in found.outcomes.most_common()
+    ]
+    whose = [(WHOSE.get(name, name), f"{count:,}") for name, count in found.ooms.most_common()]
+    parts: list[Child] = [element("h2", "How runs ended"), table(("END", "RUNS>"), rows)]
+    if found.put_back:
+        text = f"{found.put_back:,} more were put back before they began: their GPU was not fit."
+        parts.append(element("p", text, class_="note"))
+    if whose:
+        parts += [element("h2", "Out of GPU memory"), table(("WHOSE DOING", "RUNS>"), whose)]
+    return parts
+
+
+def _estimates(found: Report) -> list[Child]:
+    if len(found.ratios) < 2:
+        return []
+    few, many = quantiles(found.ratios, n=20)[0], quantiles(found.ratios, n=20)[-1]
+    text = (
+        f"Of {len(found.ratios):,} runs with an estimate and a measured peak the peak was"
+        f" {few:.2f} to {many:.2f} of the estimate in nine of ten; {found.over_upper:,} peaks were"
+        " above the upper bound."
+    )
+    return [
+        element("h2", "Estimate and peak"),
+        element("p", text),
+        figure(
+            charts.near(found.pairs, "Estimates and measured peaks"),
+            "Estimate (across) and measured peak (up), GiB. On the dashed line both are equal.",
+            *key("share", "at most the estimate"),
+            *key("bad", "above it"),
+        ),
+    ]
+
+
+def _speed(found: Report) -> list[Child]:
+    if not found.predicted:
+        return []
+    ends = ["1", *(f"{end:g}" for end in SLOWER)]
+    names = [f"{low} to {high}" for low, high in pairwise(ends)]
+    names.append(f"over {ends[-1]}")
+    bars = [
+        Column(name, (("share", float(count)),), f"{name} times as long as alone: {count} runs")
+        for name, count in zip(names, found.slower, strict=True)
+    ]
+    gained = found.predicted_hours - found.alone_hours
+    text = (
+        f"Predicted by the model of interference from the expected activity of the jobs on each"
+        f" GPU, for {found.predicted:,} of {found.shared:,} runs with a share: alone they would"
+        f" have taken {found.alone_hours:,.0f} GPU hours and took {found.predicted_hours:,.0f},"
+        f" {gained:,.0f} more."
+    )
+    return [
+        element("h2", "Speed"),
+        element("p", text),
+        figure(
+            charts.columns(bars, "Slowdown of runs with a share"),
+            "Runs by how many times as long as alone they took.",
+        ),
+    ]
+
+
+def _groups(title: str, head: str, groups: Sequence[Group]) -> list[Child]:
+    rows = [
+        (
+            *(group.name, f"{group.runs:,}", f"{group.shared:,}", f"{group.completed:,}"),
+            *(f"{group.oom:,}", f"{group.hours:,.1f}", f"{group.shared_hours:,.1f}"),
+            f"{group.saved_hours:,.1f}",
+        )
+        for group in groups[:MOST]
+    ]
+    left = len(groups) - len(rows)
+    note = element("p", f"{left} more are left out.", class_="note") if left else None
+    return [element("h2", title), table((head, *GROUPS), rows), note]
+
+
+def _how() -> list[Child]:
+    return [
+        element("h2", "How these figures are made"),
+        element(
+            "p",
+            "GPU time saved is the GPU hours of all runs with a share, less the hours in which"
+            " their GPUs were in use by one of them. It counts the hours that the runs took, and"
+            " beside others they take longer: the hours that they took more stand under Speed,"
+            " where they can be predicted. Of an hour with n runs on a GPU each has saved 1 - 1/n."
+            " Where the node did not tell a run's GPU nothing is counted as saved. Peaks are the"
+            " agents'. Jobs without --coloc are not in here.",
+            class_="note",
+        ),
+    ]
