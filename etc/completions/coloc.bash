@@ -48,7 +48,7 @@ _coloc() {
     'top') words='--delay --mine --once --json' ;;
     'history') words='--since --jobs --limit --watch --json' ;;
     'explain') words='--code --json' ;;
-    'report') words='--days --json' ;;
+    'report') words='--days --cluster --since --html --output --json' ;;
     'init') words='--config --share --apply --edit --role --dry-run --json' ;;
     'doctor') words='--config --rollout --slurm-conf --json' ;;
     'replay') words='--json' ;;
