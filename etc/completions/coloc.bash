@@ -16,6 +16,7 @@ _coloc() {
       ' history' | \
       ' explain' | \
       ' report' | \
+      ' advise' | \
       ' init' | \
       ' doctor' | \
       ' replay' | \
@@ -37,7 +38,7 @@ _coloc() {
     esac
   done
   case $command in
-    '') words='estimate summarize calibrate serve agent jobs gpus top history explain report init doctor replay limits leave simulate config mig lab' ;;
+    '') words='estimate summarize calibrate serve agent jobs gpus top history explain report advise init doctor replay limits leave simulate config mig lab' ;;
     'estimate') words='--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json' ;;
     'summarize') words='--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout' ;;
     'calibrate') words='--gpu --device --python --out --dry-run --json' ;;
@@ -49,6 +50,7 @@ _coloc() {
     'history') words='--since --jobs --limit --watch --json' ;;
     'explain') words='--code --json' ;;
     'report') words='--days --cluster --since --html --output --json' ;;
+    'advise') words='--since --json' ;;
     'init') words='--config --share --apply --edit --role --dry-run --json' ;;
     'doctor') words='--config --rollout --slurm-conf --json' ;;
     'replay') words='--json' ;;

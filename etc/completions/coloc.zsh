@@ -16,6 +16,7 @@ for word in "${(@)words[2,CURRENT-1]}"; do
       ' history' | \
       ' explain' | \
       ' report' | \
+      ' advise' | \
       ' init' | \
       ' doctor' | \
       ' replay' | \
@@ -37,7 +38,7 @@ for word in "${(@)words[2,CURRENT-1]}"; do
     esac
 done
   case $command in
-    '') found=(estimate summarize calibrate serve agent jobs gpus top history explain report init doctor replay limits leave simulate config mig lab) ;;
+    '') found=(estimate summarize calibrate serve agent jobs gpus top history explain report advise init doctor replay limits leave simulate config mig lab) ;;
     'estimate') found=(--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json) ;;
     'summarize') found=(--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout) ;;
     'calibrate') found=(--gpu --device --python --out --dry-run --json) ;;
@@ -49,6 +50,7 @@ done
     'history') found=(--since --jobs --limit --watch --json) ;;
     'explain') found=(--code --json) ;;
     'report') found=(--days --cluster --since --html --output --json) ;;
+    'advise') found=(--since --json) ;;
     'init') found=(--config --share --apply --edit --role --dry-run --json) ;;
     'doctor') found=(--config --rollout --slurm-conf --json) ;;
     'replay') found=(--json) ;;

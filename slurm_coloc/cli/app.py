@@ -23,6 +23,7 @@ COMMANDS = {
     "history": "history",
     "explain": "explain",
     "report": "report",
+    "advise": "advise",
     "config": "configcmd",
     "init": "init",
     "doctor": "doctor",

@@ -56,6 +56,7 @@ def operations(site: Site, tickets: Tickets) -> dict[str, Operation]:
         "history": Operation(queries.history),
         "usage": Operation(queries.usage),
         "past": Operation(queries.past),
+        "mine": Operation(queries.mine),
         "explain": Operation(queries.explain),
         "observed": Operation(queries.observed, trusted=True),
         "status": Operation(queries.status, standby=True),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_coloc.cli.page.cluster import cluster_page
+from slurm_coloc.cli.report.cluster import cluster_page
 from slurm_coloc.core.report.cluster import report
 from slurm_coloc.core.report.past import PastRun
 from slurm_coloc.lab.lab import Lab

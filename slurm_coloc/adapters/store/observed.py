@@ -5,7 +5,7 @@ from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.core.records.observed import ObservedJob
 
 NOT_KNOWN = -1  # of a uid: Slurm does not know the job any more
-MOST = 100_000  # rows of one answer
+MOST, MOST_OF_ONE = 100_000, 5_000  # rows of one answer, of all users and of one
 
 
 class ObservedJobs(Table[ObservedJob]):
@@ -50,6 +50,12 @@ class ObservedJobs(Table[ObservedJob]):
     def since(self, since_s: float) -> list[ObservedJob]:
         """Those that were measured after ``since_s``, in the order of their beginning."""
         return self._where("until_s >= ? ORDER BY since_s LIMIT ?", since_s, MOST)
+
+    def of_user(self, uid: int, since_s: float) -> list[ObservedJob]:
+        """Those of one user that were measured after ``since_s``, the newest first."""
+        return self._where(
+            "uid = ? AND until_s >= ? ORDER BY since_s DESC LIMIT ?", uid, since_s, MOST_OF_ONE
+        )
 
     def forget(self, before_s: float) -> int:
         """Drop those that ended before ``before_s``."""

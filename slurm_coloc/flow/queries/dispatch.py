@@ -73,6 +73,10 @@ class Queries:
         """The ended runs that a report of many is made of."""
         return await self._site.read(report.past, self._site.limited_to(peer), message)
 
+    async def mine(self, peer: Peer, message: Answer) -> Answer:
+        """The asker's own jobs without --coloc."""
+        return await self._site.read(report.mine, peer.uid, message)
+
     async def explain(self, peer: Peer, message: Answer) -> Answer:
         """All of one job."""
         site, job_id = self._site, answers.job_id_in(message)

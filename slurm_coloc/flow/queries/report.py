@@ -136,13 +136,24 @@ def summary(store: Store, uid: int | None, message: Answer) -> Answer:
     return {"days": days, "users": [answers.shown(one) for one in users]}
 
 
-def past(store: Store, uid: int | None, message: Answer) -> Answer:
-    """Runs that ended after ``since_s`` (Unix seconds), for a report that the asker sums up;
-    ``more``: older ones are left out; ``all``: they are everybody's."""
+def mine(store: Store, uid: int, message: Answer) -> Answer:
+    """A user's own jobs that colocd did not place, as agents measured them."""
+    jobs = store.observed.of_user(uid, _since_s(message))
+    return {"jobs": [answers.shown(one) for one in jobs]}
+
+
+def _since_s(message: Answer) -> float:
     since_s = message.get("since_s", 0)
     if not isinstance(since_s, int | float) or isinstance(since_s, bool) or not since_s >= 0:
         raise UsageFault("since_s: seconds since 1970", "bad-request")
-    found = store.queries.past_runs(uid, float(since_s), MOST_PAST + 1)
+    return float(since_s)
+
+
+def past(store: Store, uid: int | None, message: Answer) -> Answer:
+    """Runs that ended after ``since_s`` (Unix seconds), for a report that the asker sums up;
+    ``more``: older ones are left out; ``all``: they are everybody's."""
+    since_s = _since_s(message)
+    found = store.queries.past_runs(uid, since_s, MOST_PAST + 1)
     runs = found[:MOST_PAST]
     more = len(found) > MOST_PAST
     return {"since_s": since_s, "all": uid is None, "more": more, **packed(runs)}

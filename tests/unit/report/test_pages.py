@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from slurm_coloc.cli.page import charts
-from slurm_coloc.cli.page.cluster import ENDS, cluster_page
-from slurm_coloc.cli.page.job import job_page
-from slurm_coloc.cli.page.markup import element, page, table
-from slurm_coloc.cli.page.write import write_page
+from slurm_coloc.cli.report import charts
+from slurm_coloc.cli.report.cluster import ENDS, cluster_page
+from slurm_coloc.cli.report.job import job_page
+from slurm_coloc.cli.report.markup import element, page, table
+from slurm_coloc.cli.report.write import write_page
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.report.cluster import report
 from slurm_coloc.errors import UsageFault

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
-from slurm_coloc.cli.page.markup import element
+from slurm_coloc.cli.report.markup import element
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 48, 8, 10, 24

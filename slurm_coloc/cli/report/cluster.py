@@ -7,10 +7,10 @@ from itertools import pairwise
 from statistics import median, quantiles
 from xml.etree import ElementTree as ET
 
+import slurm_coloc.cli.report.charts as charts
 from slurm_coloc.cli import render
-from slurm_coloc.cli.page import charts
-from slurm_coloc.cli.page.charts import Column
-from slurm_coloc.cli.page.markup import Child, element, fact, facts, figure, key, page, table
+from slurm_coloc.cli.report.charts import Column
+from slurm_coloc.cli.report.markup import Child, element, fact, facts, figure, key, page, table
 from slurm_coloc.core.recover.outcome import WHOSE, Outcome
 from slurm_coloc.core.report.cluster import SLOWER, Group, Report
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson, JobIds, Since, jobs_wanted, one_for_json
-from slurm_coloc.cli.page.job import job_page
-from slurm_coloc.cli.page.write import many, write_page
+from slurm_coloc.cli.report.job import job_page
+from slurm_coloc.cli.report.write import many, write_page
 from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import BY_USER

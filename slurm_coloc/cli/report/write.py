@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import since_s
-from slurm_coloc.cli.page.cluster import cluster_page
+from slurm_coloc.cli.report.cluster import cluster_page
 from slurm_coloc.config import load_config
 from slurm_coloc.core.report.cluster import report
 from slurm_coloc.core.report.past import unpacked

@@ -5,9 +5,9 @@ and what happened."""
 from collections.abc import Iterable
 from typing import Any
 
+import slurm_coloc.cli.report.charts as charts
 from slurm_coloc.cli import render
-from slurm_coloc.cli.page import charts
-from slurm_coloc.cli.page.markup import Child, element, figure, key, page, table
+from slurm_coloc.cli.report.markup import Child, element, figure, key, page, table
 
 
 def job_page(answer: dict[str, Any], lines: Iterable[tuple[str, object]]) -> str:
