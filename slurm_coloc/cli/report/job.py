@@ -18,7 +18,7 @@ def job_page(answer: dict[str, Any], lines: Iterable[tuple[str, object]]) -> str
         table(("", ""), ((name, render.plain(value)) for name, value in lines)),
         *_over_time(answer),
         *_neighbours(answer["neighbours"]),
-        *_story(answer["events"]),
+        *_events(answer["events"]),
     )
 
 
@@ -63,7 +63,7 @@ def _neighbours(found: list[dict[str, Any]]) -> list[Child]:
     return [element("h2", "Jobs on its GPU"), table(heads, rows)]
 
 
-def _story(events: list[dict[str, Any]]) -> list[Child]:
+def _events(events: list[dict[str, Any]]) -> list[Child]:
     if not events:
         return []
     rows = [(render.moment(one["at_s"]), one["kind"], one["text"]) for one in events]
