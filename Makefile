@@ -228,6 +228,10 @@ docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and
 	$(PY) -m mkdocs build --strict --quiet -f .mkdocs.yml
 	echo 'docs: build/docs/index.html'
 
+.PHONY: screens
+screens: .venv ## the screens in docs/pictures, drawn anew: tables, coloc top, and the page where Chromium is installed
+	$(PY) -m tests.screens docs/pictures
+
 .PHONY: spank
 spank: ## build the SPANK plugin for the Slurm release installed here
 	@echo 'spank: building the plugin against the installed slurm/spank.h'

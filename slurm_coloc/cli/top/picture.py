@@ -26,6 +26,7 @@ HELP = (
 )
 FULL, BUSY = 0.9, 0.9  # ratios above which a bar is red
 BAR = 20  # characters of a bar on a wide terminal
+ROOMY = 100  # columns from which a job's line also has its peak
 
 
 class Known(NamedTuple):
@@ -215,10 +216,11 @@ def _job(run: Row, held_mib: int | None, width: int) -> Text:
     who = f"{name_of(run):>9} {_name(render.user_name(run['uid']), 8)} "
     size = 20 if width >= 110 else 12
     line = Text(f"    {who}{_name(run['name'] or render.NONE, size)} {share_of(run)}{held}")
-    peak = f", peak {render.gib(run['peak_mib'])}" if run["peak_mib"] else ""
+    wide = width >= ROOMY
+    peak = f", peak {render.gib(run['peak_mib'])}" if run["peak_mib"] and wide else ""
     line.append(f"{peak}  {age_of(run)}")
     if run.get("overrun"):
-        line.append("  holds more than its share", style="red")
+        line.append("  holds more than its share" if wide else "  over its share", style="red")
     elif run.get("idle_since_s") is not None:
         line.append(f"  idle {render.ago(run['idle_since_s'])}", style="yellow")
     elif run["state"] != "RUNNING":

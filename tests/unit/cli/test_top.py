@@ -94,6 +94,15 @@ def test_keys() -> None:
     assert view.sort == "node"
 
 
+def test_what_is_wrong_with_a_job_is_read_at_80_columns() -> None:
+    """A picture of a cluster had it cut off behind the peak."""
+    at_80 = next(line for line in shown(View(), 80, None) if line.split()[:1] == ["8"])
+    assert at_80.endswith("over its share")
+    assert "peak" not in at_80
+    at_120 = next(line for line in shown(View(), 120, None) if line.split()[:1] == ["8"])
+    assert at_120.endswith("holds more than its share")
+
+
 @given(st.lists(st.sampled_from(["up", "down", "page-down", "page-up", "home", "j", "k", "s"])))
 def test_scrolling_stays_in_the_picture(keys: list[str]) -> None:
     view = View()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The screens in the docs, drawn by the code that draws them for users: ``make screens``.
+
+``python -m tests.screens docs/pictures``: tables and `coloc top` at 80 columns and wide as SVG, of
+a cluster that is made up here; the page of `coloc report --cluster` as PNG, wide and as on a phone,
+where Chromium is installed.
+"""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from rich.console import Console
+from rich.text import Text
+
+from slurm_coloc.cli import gpus, history, jobs
+from slurm_coloc.cli.listing import Column, listing
+from slurm_coloc.cli.report.cluster import cluster_page
+from slurm_coloc.cli.top.picture import Known, View, picture
+from slurm_coloc.core.report.cluster import report
+
+NOW_S = 1_795_800_000.0
+MIB = 1024
+USERS = {2001: "ada", 2002: "ben", 2003: "eve"}
+NAMES = ("resnet50", "vit-small", "gpt2-ft", "unet", "bert-base")
+#: of one node: on each GPU the jobs, each with its memory held and reserved (GiB)
+NODES: dict[str, list[list[tuple[float, int]]]] = {
+    "g1": [[(4.9, 6), (8.8, 12), (9.1, 12)], [(5.0, 6), (17.2, 20)], [(11.8, 14)], []],
+    "g2": [[(21.5, 26), (4.9, 6), (4.8, 6), (8.7, 12)], [(38.0, 45)]],
+}
+CARDS = {"g1": ("NVIDIA A100-SXM4-40GB", 40536, 39), "g2": ("NVIDIA H100 80GB HBM3", 81559, 79)}
+
+
+def cluster() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The GPUs and the runs, as colocd answers them."""
+    cards, runs, job_id = [], [], 4711
+    for node, devices in NODES.items():
+        name, total_mib, shards = CARDS[node]
+        for index, there in enumerate(devices):
+            uuid = f"GPU-{node}{index}f3c1-0000"
+            held = []
+            for gib, reserved in there:
+                job_id += 1
+                held.append({"job_id": job_id, "mib": int(gib * MIB)})
+                estimate = int(gib * MIB * 1.04)
+                runs.append({
+                    "job_id": job_id, "array_job_id": None, "array_task": None, "restart": 0,
+                    "uid": 2001 + job_id % 3, "name": NAMES[job_id % 5], "state": "RUNNING",
+                    "partition": "a100" if node == "g1" else "h100", "node": node, "gpus": [index],
+                    "gpu_uuids": [uuid], "tres": f"gres/shard:{reserved}", "shards": reserved,
+                    "shards_per_gpu": shards, "shard_mib": MIB, "action": "collocate",
+                    "memory_mib": estimate, "upper_mib": reserved * MIB - 200,
+                    "peak_mib": int(gib * MIB), "outcome": None, "reason": "fits", "victims": 0,
+                    "retry_way": None, "retry_cause": None, "retry_culprit": None,
+                    "start_s": NOW_S - 300 * (job_id % 17 + 1), "submit_s": NOW_S - 9000,
+                    "end_s": None, "idle_since_s": None,
+                })  # fmt: skip
+            used_mib = sum(one["mib"] for one in held)
+            smact = min(0.97, 0.23 * len(held) + 0.04 * index) if held else 0.0
+            cards.append({
+                "node": node, "index": index, "uuid": uuid, "name": name, "total_mib": total_mib,
+                "free_mib": total_mib - used_mib - 420, "smact": smact, "dram": smact * 0.55,
+                "power_w": 62 + 260 * smact, "foreign_mib": 0, "at_s": NOW_S - 4, "jobs": held,
+                "jobs_here": len(held),
+            })  # fmt: skip
+    runs[2] |= {"overrun": {"held_mib": int(14.4 * MIB), "promised_mib": 12 * MIB}}
+    runs[4] |= {"restart": 1, "retry_way": "more", "retry_cause": "self"}
+    runs[5] |= {"idle_since_s": NOW_S - 2400, "name": "notebook"}
+    waits = {"state": "PENDING", "node": None, "gpus": [], "gpu_uuids": [], "start_s": None}
+    runs.append(runs[0] | waits | {"job_id": job_id + 1, "peak_mib": None, "name": "sweep"})
+    whole = {"action": "exclusive", "reason": "no-summary", "tres": "gres/gpu:1", "shards": 0}
+    runs.append(runs[-1] | whole | {"job_id": job_id + 2, "name": "llama", "memory_mib": None,
+                                    "upper_mib": None})  # fmt: skip
+    return cards, runs
+
+
+def ended(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """These runs at their ends, one of them out of memory by a neighbour's doing."""
+    found = [
+        run | {"outcome": "completed", "end_s": NOW_S - 60 * number, "overrun": None}
+        for number, run in enumerate(runs)
+        if run["start_s"]
+    ]
+    found[1] |= {"outcome": "oom-gpu", "peak_mib": None}
+    found[3] |= {"outcome": "cancelled"}
+    return found
+
+
+def svg(lines: Iterable[Text], width: int, title: str) -> str:
+    """The lines as a terminal shows them, without the fonts that rich would fetch."""
+    console = Console(
+        record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    text = console.export_svg(title=title, unique_id=re.sub(r"\W", "", title))
+    text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
+    return text.replace("Fira Code,", "").replace("Fira Code", "monospace")
+
+
+def table(columns: tuple[Column, ...], rows: list[dict[str, Any]], width: int) -> list[Text]:
+    head, *rest = listing(columns, rows, width)
+    return [Text(head, style="bold"), *map(Text, rest)]
+
+
+def draw(folder: Path) -> None:
+    """Write all terminals' screens."""
+    cards, runs = cluster()
+    seen = Known(cards, {"g7": "no NVML on this node"}, runs, NOW_S)
+    screens: dict[str, tuple[list[Text], int]] = {
+        "top-80x24": (picture(seen, View(), 80, 24), 80),
+        "top-200x50": (picture(seen, View(), 200, 50), 200),
+    }
+    for width in (80, 160):
+        screens[f"jobs-{width}"] = table(jobs.COLUMNS, runs, width), width
+        screens[f"history-{width}"] = table(history.COLUMNS, ended(runs), width), width
+        screens[f"gpus-{width}"] = table(gpus.COLUMNS, cards, width), width
+    for name, (lines, width) in screens.items():
+        command = "coloc " + name.split("-")[0]
+        (folder / f"{name}.svg").write_text(svg(lines, width, command), encoding="utf-8")
+        print(f"{folder / name}.svg")
+
+
+def photograph(folder: Path) -> None:
+    """The page in a browser, where there is one."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        print("no chromium here: the page was not photographed")
+        return
+    from tests.cluster.test_pages import many
+
+    text = cluster_page(
+        report(many(), lambda uid: USERS.get(2001 + uid % 3, str(uid))),
+        *(NOW_S - 30 * 86400, NOW_S),
+        whose="all users",
+        more=False,
+    )
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "page.html")
+        file.write_text(text, encoding="utf-8")
+        for name, size in (("page-wide", "1100,2600"), ("page-phone", "500,2600")):
+            words = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+            words += [f"--window-size={size}", f"--screenshot={folder / name}.png"]
+            subprocess.run([browser, *words, f"file://{file}"], check=True, capture_output=True)
+            print(f"{folder / name}.png")
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]).absolute()
+    target.mkdir(parents=True, exist_ok=True)
+    with (
+        mock.patch("time.time", lambda: NOW_S),
+        mock.patch("slurm_coloc.cli.render.user_name", lambda uid: USERS.get(uid, str(uid))),
+    ):
+        draw(target)
+    photograph(target)
