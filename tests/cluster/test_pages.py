@@ -25,7 +25,7 @@ def test_two_users_ask_for_pages(lab: Lab, tmp_path: Path) -> None:
     jobs = []
     for number in (1, 2):
         me = desk(lab, 330 + number, user=number)
-        jobs.append(me.submit("--mem=50", wrap=me.train(memory_mib=2000, smact=0.2, work_s=3)))
+        jobs.append(me.submit("--mem=50", wrap=me.train(memory_mib=2000, smact=0.2, work_s=12)))
     ada, ben = lab.users[1], lab.users[2]
     for job_id in jobs:
         lab.wait(job_id, "COMPLETED", 60)

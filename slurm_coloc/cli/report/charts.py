@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from slurm_coloc.cli.report.markup import element
 
 WIDTH, HEIGHT = 720, 220
-LEFT, RIGHT, TOP, BOTTOM = 48, 8, 10, 24
+LEFT, RIGHT, TOP, BOTTOM = 64, 8, 14, 26
 INNER_W, INNER_H = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 STEPS = 4  # lines of the grid
 LABELS = 8  # below a picture

@@ -162,7 +162,11 @@ def _speed(found: Report) -> list[Child]:
     names = [f"{low} to {high}" for low, high in pairwise(ends)]
     names.append(f"over {ends[-1]}")
     bars = [
-        Column(name, (("share", float(count)),), f"{name} times as long as alone: {count} runs")
+        Column(
+            name.partition(" ")[2] if " to " in name else name,
+            (("share", float(count)),),
+            f"{name} times as long as alone: {count} runs",
+        )
         for name, count in zip(names, found.slower, strict=True)
     ]
     gained = found.predicted_hours - found.alone_hours

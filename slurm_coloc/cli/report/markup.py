@@ -21,6 +21,7 @@ h1 { font-size: 1.5rem; margin: .5rem 0; } h2 { font-size: 1.15rem; margin: 2rem
 figure { margin: 0; } svg { width: 100%; height: auto; display: block; }
 svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
 svg .axis { stroke: var(--line); fill: none; } svg .grid { stroke: var(--soft); fill: none; }
+@media (max-width: 40rem) { svg text { font-size: 16px; } }
 .share { fill: var(--share); } .whole { fill: var(--whole); } .bad { fill: var(--bad); }
 .good { fill: var(--good); } svg .held { stroke: var(--share); fill: none; stroke-width: 1.5; }
 svg .active { stroke: var(--good); fill: none; stroke-width: 1.5; }
