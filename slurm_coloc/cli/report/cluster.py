@@ -124,7 +124,8 @@ def _ends(found: Report) -> list[Child]:
         (ENDS.get(Outcome(name), name) if name in set(Outcome) else name, f"{count:,}")
         for name, count in found.outcomes.most_common()
     ]
-    whose = [(WHOSE.get(name, name), f"{count:,}") for name, count in found.ooms.most_common()]
+    words = {str(blame): text for blame, text in WHOSE.items()}
+    whose = [(words.get(name, name), f"{count:,}") for name, count in found.ooms.most_common()]
     parts: list[Child] = [element("h2", "How runs ended"), table(("END", "RUNS>"), rows)]
     if found.put_back:
         text = f"{found.put_back:,} more were put back before they began: their GPU was not fit."

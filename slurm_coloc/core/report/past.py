@@ -64,7 +64,8 @@ def unpacked(body: Mapping[str, Any]) -> list[PastRun]:
     names, gpus = list(body["names"]), list(body["gpus"])
     found = []
     for row in body["rows"]:
-        values = dict.fromkeys(NAMES) | dict(zip(names, row, strict=True))
+        values: dict[str, Any] = dict.fromkeys(NAMES)
+        values |= zip(names, row, strict=True)
         values["gpus"] = tuple(gpus[place] for place in values["gpus"] or ())
         found.append(PastRun(**{name: values[name] for name in NAMES}))
     return found
