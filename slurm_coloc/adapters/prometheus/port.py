@@ -72,8 +72,8 @@ class MetricsPort:
                     limit=REQUEST,
                     backlog=16,
                 )
-            except (ConfigError, OSError, ValueError) as err:
-                why = getattr(err, "message", None) or str(err)
+            except Exception as err:  # whatever it is, the agent and colocd go on without metrics
+                why = getattr(err, "message", None) or f"{type(err).__name__}: {err}"
                 if why != logged:
                     logged = why
                     log.error("metrics", error=why, result="no metrics; tried again")
@@ -97,10 +97,10 @@ class MetricsPort:
         reader: asyncio.StreamReader,
         out: asyncio.StreamWriter,
     ) -> None:
-        peer = str(out.get_extra_info("peername")[0])
-        if self._open >= PLACES or not access.admits(peer):
+        found = out.get_extra_info("peername")
+        if found is None or self._open >= PLACES or not access.admits(str(found[0])):
             out.transport.abort()
-            self._log("refused", peer)
+            self._log("refused", str(found and found[0]))
             return
         self._open += 1
         try:

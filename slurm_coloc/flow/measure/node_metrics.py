@@ -19,7 +19,7 @@ from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.node.jobs_here import Job
 
 NAME_S = 1.0  # for the name of a user
-KNOWN = 4096  # users whose names are kept
+KEPT_S = 600.0  # names are asked for again then: the name server may have been away
 
 
 class NodeMetrics:
@@ -41,6 +41,7 @@ class NodeMetrics:
         self._epilogs = epilogs
         self._spooled = spooled
         self._users: dict[int, str] = {}
+        self._learned_s = time.monotonic()
         self.private = True
         self.linked = False
         where = Settings(settings.address, settings.agent_port, settings.allow, settings.token_file)
@@ -54,6 +55,8 @@ class NodeMetrics:
         """The node's series of now."""
         measurer, sampled_s = self._measurer, self._sampled_s()
         jobs = {one.job_id: one for one in measurer.jobs()} if measurer else {}
+        if time.monotonic() - self._learned_s > KEPT_S:
+            self._users, self._learned_s = {}, time.monotonic()
         if not self.private:
             await self._learn({one.uid for one in jobs.values()} - self._users.keys())
         now_s = time.time()
@@ -74,8 +77,6 @@ class NodeMetrics:
 
     async def _learn(self, uids: Collection[int]) -> None:
         """Find the names of users; a name server that does not answer holds nothing else."""
-        if len(self._users) > KNOWN:
-            self._users.clear()
         for uid in uids:
             self._users[uid] = await asyncio.to_thread(_name_of, uid)
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.metrics import catalog as m
 from slurm_coloc.core.metrics.series import Histogram
+from slurm_coloc.flow.measure import node_metrics
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.node_metrics import NodeMetrics
 from slurm_coloc.flow.measure.prolog_times import PrologTimes
@@ -57,6 +60,17 @@ def test_a_user_without_a_name_is_a_number() -> None:
     metrics = of(measuring(JOB._replace(uid=987654)))
     metrics.private = False
     assert [labels[1] for labels in rows(metrics)[m.JOB]] == ["987654"]
+
+
+def test_a_name_server_that_was_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = of(measuring(JOB))
+    metrics.private = False
+    answers = iter(["0", "root"])
+    monkeypatch.setattr(node_metrics, "_name_of", lambda uid: next(answers))
+    assert [labels[1] for labels in rows(metrics)[m.JOB]] == ["0"]
+    assert [labels[1] for labels in rows(metrics)[m.JOB]] == ["0"]
+    monkeypatch.setattr(node_metrics, "KEPT_S", -1.0)
+    assert [labels[1] for labels in rows(metrics)[m.JOB]] == ["root"]
 
 
 def test_what_a_job_was_promised() -> None:

@@ -232,6 +232,26 @@ def test_a_port_that_is_taken_is_tried_again(
     assert capsys.readouterr().out.count("no metrics; tried again") == 1
 
 
+def test_no_fault_of_the_library_ends_the_agent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The port runs beside the samples: what it raises would end them."""
+
+    def broken() -> None:
+        raise AttributeError("choose_encoder")
+
+    monkeypatch.setattr(metrics_port, "Writer", broken)
+
+    async def run() -> None:
+        serving = asyncio.create_task(MetricsPort(Settings(HOST, 1, (), None), told).run())
+        await asyncio.sleep(0.1)
+        assert not serving.done()
+        serving.cancel()
+
+    asyncio.run(run())
+    assert "AttributeError: choose_encoder" in capsys.readouterr().out
+
+
 def test_port_0_listens_nowhere() -> None:
     async def run() -> None:
         async with asyncio.timeout(1.0):
