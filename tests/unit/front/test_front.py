@@ -50,6 +50,18 @@ def test_a_user_asks_so_often_and_others_are_answered(shared: Colocd) -> None:
     assert as_user(BEN, lambda: call_socket(shared.socket, "history"))["runs"] == []
 
 
+def test_a_report_of_many_is_of_ones_own_runs(shared: Colocd) -> None:
+    """Root gets everybody's; a user never, whatever he asks for."""
+    asked = {"since_s": 0, "uid": 0, "user": 0, "all": True}
+    told = as_user(ADA, lambda: call_socket(shared.socket, "past", **asked))
+    assert (told["all"], told["rows"]) == (False, [])
+    assert as_user(ADA, lambda: call_socket(shared.socket, "mine", **asked))["jobs"] == []
+    assert call_socket(shared.socket, "past")["all"] is True
+    for wrong in ("x", -1, True, [1], None):
+        told = as_user(BEN, lambda: talk(shared.socket, {"op": "past", "since_s": wrong}))  # noqa: B023
+        assert told[0]["error"]["code"] == "bad-request", wrong
+
+
 def test_nobody_reaches_the_sockets_of_the_hook(colocd: Colocd) -> None:
     assert stat.S_IMODE(colocd.hook.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(colocd.hook.stat().st_mode) == 0o600
