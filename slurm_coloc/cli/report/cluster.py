@@ -13,6 +13,7 @@ from slurm_coloc.cli.report.charts import Column
 from slurm_coloc.cli.report.markup import Child, element, fact, facts, figure, key, page, table
 from slurm_coloc.core.recover.outcome import WHOSE, Outcome
 from slurm_coloc.core.report.cluster import SLOWER, Group, Report
+from slurm_coloc.core.report.past import PastRun
 
 ENDS = {
     Outcome.COMPLETED: "completed",
@@ -31,7 +32,7 @@ ENDS = {
 GROUPS = (
     *("RUNS>", "SHARED>", "COMPLETED>", "OUT OF MEMORY>", "GPU HOURS>", "OF SHARES>", "SAVED>"),
 )
-MOST = 50  # rows of a table
+MOST, MOST_IDLE = 50, 10  # rows of a table
 
 
 def cluster_page(found: Report, since_s: float, until_s: float, *, whose: str, more: bool) -> str:
@@ -53,6 +54,7 @@ def cluster_page(found: Report, since_s: float, until_s: float, *, whose: str, m
         *_ends(found),
         *_estimates(found),
         *_speed(found),
+        *_idle(found.idle),
         *_groups("Partitions", "PARTITION", found.partitions),
         *_groups("Accounts", "ACCOUNT", found.accounts),
         *(_groups("Users", "USER", found.users) if len(found.users) > 1 else ()),
@@ -93,7 +95,8 @@ def _key_figures(found: Report) -> list[ET.Element]:
     if found.ratios:
         figures.append(fact(f"{median(found.ratios):.2f}", "median of measured peak over estimate"))
     if found.idle:
-        figures.append(fact(f"{found.idle:,}", "runs held a GPU for long without activity"))
+        text = "runs held a GPU for long without activity"
+        figures.append(fact(f"{len(found.idle):,}", text))
     return figures
 
 
@@ -184,6 +187,25 @@ def _speed(found: Report) -> list[Child]:
             charts.columns(bars, "Slowdown of runs with a share"),
             "Runs by how many times as long as alone they took.",
         ),
+    ]
+
+
+def _idle(runs: Sequence[PastRun]) -> list[Child]:
+    if not runs:
+        return []
+    rows = [
+        (run.job_id, render.user_name(run.uid), run.partition or render.NONE, f"{run.hours:,.1f}")
+        for run in runs[:MOST_IDLE]
+    ]
+    left = len(runs) - len(rows)
+    note = element("p", f"{left} with fewer GPU hours are left out.", class_="note")
+    return [
+        element("h2", "GPUs held without activity"),
+        element(
+            "p", "No SM activity for agent.idle_after_s at a time; GPU hours of the whole run."
+        ),
+        table(("JOB>", "USER", "PARTITION", "GPU HOURS>"), rows),
+        note if left else None,
     ]
 
 

@@ -53,7 +53,8 @@ class Report:
     who took ``predicted_hours``; ``waits_s``: median wait of runs with a share and of others, None
     without one; ``sooner_s``: sum of what runs began before the jobs that were there had left;
     ``ratios``: peak over estimate of each run where both are known; ``pairs``: estimate and peak
-    (MiB) of these runs; ``over_upper``: how many peaks were above the upper bound."""
+    (MiB) of these runs; ``over_upper``: how many peaks were above the upper bound; ``idle``: runs
+    that held their GPUs without activity, those with the most GPU hours first."""
 
     runs: int = 0
     shared: int = 0
@@ -69,7 +70,7 @@ class Report:
     outcomes: Counter[str] = field(default_factory=Counter)
     ooms: Counter[str] = field(default_factory=Counter)
     put_back: int = 0
-    idle: int = 0
+    idle: list[PastRun] = field(default_factory=list)
     slower: list[int] = field(default_factory=lambda: [0] * (len(SLOWER) + 1))
     ratios: list[float] = field(default_factory=list)
     pairs: list[tuple[int, int]] = field(default_factory=list)
@@ -92,7 +93,7 @@ def report(runs: Sequence[PastRun], user_name: Callable[[int], str] = str) -> Re
     found.put_back = len(runs) - len(begun)
     found.runs, found.shared = len(begun), sum(run.shared for run in begun)
     found.hours = sum(run.hours for run in begun)
-    found.idle = sum(run.idle for run in begun)
+    found.idle = sorted((run for run in begun if run.idle), key=lambda run: -run.hours)
     found.gpus = len({uuid for run in begun for uuid in run.gpus})
     for run in begun:
         found.outcomes[run.outcome] += 1

@@ -109,6 +109,11 @@ def test_estimates_against_peaks() -> None:
     assert found.over_upper == 1
 
 
+def test_idle_holders_are_named_the_longest_first() -> None:
+    found = report([run(0, 1, "A", idle=True), run(0, 9, "A"), run(0, 3, "B", job_id=2, idle=True)])
+    assert [one.job_id for one in found.idle] == [2, 1]
+
+
 def test_days_without_runs_are_there() -> None:
     found = report([run(1, 2, "A"), run(49, 50, "A"), run(49, 51, "A", outcome="oom-gpu")])
     assert [(day.shared, day.oom) for day in found.days] == [(1, 0), (0, 0), (2, 1)]

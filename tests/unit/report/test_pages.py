@@ -70,7 +70,8 @@ def test_the_page_of_a_cluster() -> None:
     for words in (
         "40 runs of --coloc jobs of all users on 3 GPUs", "GPU time that sharing saved",
         "Day by day", "How runs ended", "out of GPU memory", "caused by a neighbour",
-        "Estimate and peak", "Speed", "Partitions", "Accounts", "Users", "1 runs held a GPU",
+        "Estimate and peak", "Speed", "Partitions", "Accounts", "Users", "runs held a GPU",
+        "GPUs held without activity",
     ):  # fmt: skip
         assert words in text, words
     assert "left out" not in text.replace("Older", "")
