@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from tests.cluster.jobs import desk, until
 RUNS = 10_000
 
 
-def test_two_users_ask_for_pages(lab: Lab, tmp_path: Path) -> None:
-    """Root sees all; a user sees his own, and writes where he may."""
+def test_two_users_ask_for_pages(make_lab: Callable[..., Lab]) -> None:
+    """Root sees all; a user sees his own, and writes where he may. A lab without other runs."""
+    lab = make_lab()
     jobs = []
     for number in (1, 2):
         me = desk(lab, 330 + number, user=number)
