@@ -69,6 +69,7 @@ test: setup ## unit, contract, and real Slurm daemons (needs root or sudo); a qu
 .PHONY: test-long
 test-long: setup ## what `make test` leaves out: chaos, waits, a trace, waits of minutes; soak and burst on a Docker cluster (half an hour)
 	@echo 'test-long: on a private Slurm, then on a Docker cluster; each test says what it does'
+	command -v chromium >/dev/null || apt-get -qq -y install --no-install-recommends chromium >/dev/null
 	$(AS_TEST) COLOC_CHAOS_ROUNDS=$(ROUNDS) COLOC_CHAOS_SEED=$(SEED) $(PYTEST) --long -m long --durations=0 -n 3 tests/cluster $(ARGS)
 	docker/cluster test --long -m long $(ARGS)
 

@@ -23,7 +23,7 @@ COLUMNS = (
     Column("HOURS", lambda row: f"{row['hours']:.1f}", right=True),
     Column("PEAK", lambda row: render.gib(row["peak_mib"]), right=True),
     Column("OF", lambda row: render.gib(row["total_mib"]), right=True, rank=3),
-    Column("SMACT", lambda row: _percent(row["smact"]), right=True),
+    Column("SMACT", lambda row: render.percent(row["smact"]), right=True),
     Column("FIT", lambda row: row["together"], right=True, rank=2),
     Column("SAYS", lambda row: row["fit"], least=12),
 )
@@ -36,8 +36,9 @@ def register(app: typer.Typer) -> None:
     def advise_command(since: Since = None, as_json: AsJson = False) -> None:
         """What your jobs without --coloc left unused of their whole GPUs, and which would share.
 
-        Of the last 30 days, or --since. From what the nodes' agents measured: peak of the memory
-        and SM activity. It changes nothing.
+        Of the last 30 days, or --since, by what the nodes' agents measured. A job would share whose
+        peak, with 10 % more, is at most half of the memory, and whose SM activity is at most 60 %.
+        It changes nothing.
         """
         from_s = since_s(since) if since else time.time() - DAYS * 86400.0
         answer = call(load_config(), "mine", {"since_s": from_s})
@@ -54,10 +55,6 @@ def register(app: typer.Typer) -> None:
         if len(rows) > SHOWN:
             print(f"and {len(rows) - SHOWN} shorter ones (--json has all)")
         print("\n".join(_words(found)))
-
-
-def _percent(value: float | None) -> str:
-    return render.NONE if value is None else f"{value:.0%}"
 
 
 def _row(one: Advised) -> render.Row:
@@ -85,5 +82,5 @@ def _words(found: Advice) -> Iterator[str]:
     )
     if found.wait_s is not None and found.wait_s >= 60:
         waited = render.span(found.wait_s)
-        yield f"They waited {waited} in the median for an empty GPU; a share needs a part of one."
+        yield f"They waited {waited} in the median; a share needs only a part of a GPU."
     yield "Next: coloc summarize SCRIPT > model.txt, then sbatch --coloc=model.txt"

@@ -19,8 +19,8 @@ COLUMNS = (
     Column("NAME", lambda gpu: gpu["name"], rank=4),
     Column("USED", lambda gpu: render.gib(gpu["total_mib"] - gpu["free_mib"]), right=True),
     Column("OF", lambda gpu: render.gib(gpu["total_mib"]), right=True),
-    Column("SMACT", lambda gpu: _percent(gpu["smact"]), right=True),
-    Column("DRAM", lambda gpu: _percent(gpu["dram"]), right=True, rank=2),
+    Column("SMACT", lambda gpu: render.percent(gpu["smact"]), right=True),
+    Column("DRAM", lambda gpu: render.percent(gpu["dram"]), right=True, rank=2),
     Column("POWER", lambda gpu: _watts(gpu["power_w"]), right=True, rank=1),
     Column("FOREIGN", lambda gpu: render.gib(gpu["foreign_mib"] or None), right=True, rank=3),
     Column("AGE", lambda gpu: render.ago(gpu["at_s"]), right=True, rank=6),
@@ -37,10 +37,6 @@ def _jobs(gpu: render.Row) -> str:
 
 def _watts(power_w: float | None) -> str | None:
     return None if power_w is None else f"{power_w:.0f} W"
-
-
-def _percent(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{100 * ratio:.0f}%"
 
 
 def register(app: typer.Typer) -> None:

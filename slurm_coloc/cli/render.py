@@ -97,6 +97,11 @@ def gib(mib: int | None) -> str:
     return NONE if mib is None else f"{mib / 1024:.1f}"
 
 
+def percent(ratio: float | None) -> str:
+    """A ratio in whole percent."""
+    return NONE if ratio is None else f"{ratio:.0%}"
+
+
 def span(seconds: float) -> str:
     """12s, 3m, 4h10m, 2d."""
     left = max(0, int(seconds))

@@ -16,7 +16,7 @@ from slurm_coloc.core.peer import Peer
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.queries.dispatch import Queries
 from slurm_coloc.flow.queries.site import Site
-from slurm_coloc.front.pace import QUESTIONS, TICKETS, Pace
+from slurm_coloc.front.pace import QUESTIONS, REPORTS, TICKETS, Pace
 from slurm_coloc.front.tickets import Tickets
 
 RELAY_S = 25.0  # an Epilog's report and a Prolog's launch may wait for slurmctld
@@ -55,8 +55,8 @@ def operations(site: Site, tickets: Tickets) -> dict[str, Operation]:
         "gpus": Operation(queries.gpus),
         "history": Operation(queries.history),
         "usage": Operation(queries.usage),
-        "past": Operation(queries.past),
-        "mine": Operation(queries.mine),
+        "past": Operation(queries.past, pace=REPORTS),
+        "mine": Operation(queries.mine, pace=REPORTS),
         "explain": Operation(queries.explain),
         "observed": Operation(queries.observed, trusted=True),
         "status": Operation(queries.status, standby=True),

@@ -36,6 +36,9 @@ TICKETS = Pace(Rate(100.0, 1000.0), alone=False, slow=False)
 #: What people ask: each costs SQLite, JSON, perhaps a Slurm command.
 QUESTIONS = Pace(Rate(5.0, 20.0))
 
+#: Of those whose answers may have thousands of runs.
+REPORTS = Pace(Rate(0.2, 4.0))
+
 
 class Paced:
     """Keeps users to a pace; ``trusted`` uids have none."""
@@ -57,7 +60,12 @@ class Paced:
             self._log(uid)
             if self._pace.slow:
                 await asyncio.sleep(min(wait_s, SLOW_S))
-            most = f"{self._pace.rate.a_second:g} requests a second"
+            a_second = self._pace.rate.a_second
+            most = (
+                f"{a_second:g} requests a second"
+                if a_second >= 1
+                else (f"one request in {1 / a_second:g} s")
+            )
             raise ColocError(f"busy: more than {most} of this user; ask again later", "busy")
         if not self._pace.alone:
             yield

@@ -15,6 +15,7 @@ import pytest
 from slurm_coloc.cli.report.cluster import cluster_page
 from slurm_coloc.core.report.cluster import report
 from slurm_coloc.core.report.past import PastRun
+from slurm_coloc.flow.client.request import call_socket
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import desk, until
 
@@ -57,6 +58,28 @@ def test_two_users_ask_for_pages(make_lab: Callable[..., Lab]) -> None:
     assert "/none/page.html: No such file" in wrong.stderr
 
 
+def test_what_a_user_is_advised(make_lab: Callable[..., Lab]) -> None:
+    """In the default configuration: of his own whole-GPU job without --coloc, nobody else's."""
+    lab = make_lab(mode="observe")
+    ada, ben = lab.users[1], lab.users[2]
+    train = desk(lab, user=1).train(memory_mib=6000, smact=0.2, work_s=120)
+    job_id = lab.sbatch("--gpus=1", "--mem=50", wrap=train, user=ada)
+    lab.wait(job_id, "RUNNING", 60)
+    path = lab.dir / "coloc" / "colocd.sock"
+    until(
+        lambda: any(
+            one["job_id"] == job_id and one["uid"] is not None
+            for one in call_socket(path, "observed", days=1)["jobs"]
+        ),
+        90,
+        "the agent has measured it and Slurm has said whose it is",
+    )
+    told = lab.run(["coloc", "advise"], user=ada).stdout
+    assert "1 jobs had whole GPUs" in told
+    assert "1 of them would share" in told
+    assert "no job of yours" in lab.run(["coloc", "advise"], user=ben).stdout
+
+
 def many() -> list[PastRun]:
     """Runs of a month on 96 GPUs, by a fixed seed."""
     draw, now_s, found = random.Random(1), 1_795_800_000.0, []
@@ -84,7 +107,7 @@ def many() -> list[PastRun]:
 @pytest.mark.long
 @pytest.mark.parametrize("width", [1200, 390])
 def test_a_browser_opens_the_page_of_10000_runs(tmp_path: Path, width: int) -> None:
-    """Under 3 MB, within 2 s, without a word on the console, and no wider than a phone."""
+    """Under 3 MB, without a word on the console, and no wider than a phone; its time is printed."""
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("no chromium here: apt install chromium")

@@ -84,7 +84,6 @@ def shares(prometheus: str) -> Iterator[tuple[Cluster, dict[int, str]]]:
 Shares = tuple[Cluster, dict[int, str]]
 
 
-@pytest.mark.needs_slurm("24.11", "shows no use per device")
 def test_each_share_is_told_with_its_own_figures(shares: Shares) -> None:
     cluster, jobs = shares
     held = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_memory_bytes")}
@@ -108,7 +107,6 @@ def test_each_share_is_told_with_its_own_figures(shares: Shares) -> None:
     assert power == pytest.approx(1.0, rel=0.1)
 
 
-@pytest.mark.needs_slurm("24.11", "shows no use per device")
 def test_queries_of_others_answer_right_for_shares(shares: Shares) -> None:
     """Those of jobstats' command and dashboard, and of dashboards on slurm-job-exporter."""
     cluster, jobs = shares

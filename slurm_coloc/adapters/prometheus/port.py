@@ -8,6 +8,7 @@ nobody who can connect holds the process that measures jobs.
 
 import asyncio
 import gzip
+import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -165,7 +166,7 @@ def read_token(path: Path) -> str:
     """The token in a file; raises ConfigError where there is none, or others may read it."""
     try:
         with path.open("rb") as file:
-            mode = path.stat().st_mode
+            mode = os.fstat(file.fileno()).st_mode
             text = file.read(TOKEN).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"metrics.token_file: {path}: {err}") from err

@@ -9,26 +9,14 @@ from xml.etree import ElementTree as ET
 
 import slurm_coloc.cli.report.charts as charts
 from slurm_coloc.cli import render
+from slurm_coloc.cli.jobs import ENDED
 from slurm_coloc.cli.report.charts import Column
 from slurm_coloc.cli.report.markup import Child, element, fact, facts, figure, key, page, table
-from slurm_coloc.core.recover.outcome import WHOSE, Outcome
+from slurm_coloc.core.recover.next_try import VICTIMS
+from slurm_coloc.core.recover.outcome import WHOSE
 from slurm_coloc.core.report.cluster import SLOWER, Group, Report
 from slurm_coloc.core.report.past import PastRun
 
-ENDS = {
-    Outcome.COMPLETED: "completed",
-    Outcome.OOM_GPU: "out of GPU memory",
-    Outcome.OVERRUN: "ended: it held more than it was promised",
-    Outcome.OOM_HOST: "out of host memory",
-    Outcome.FAILED: "failed",
-    Outcome.CANCELLED: "cancelled",
-    Outcome.TIMEOUT: "time limit",
-    Outcome.PREEMPTED: "preempted",
-    Outcome.NODE_FAIL: "node failed",
-    Outcome.REQUEUED: "put back by its owner or an admin",
-    Outcome.SLOT: "left at its slot's end, to go on later",
-    Outcome.GONE: "not known: its end was not seen",
-}
 GROUPS = (
     *("RUNS>", "SHARED>", "COMPLETED>", "OUT OF MEMORY>", "GPU HOURS>", "OF SHARES>", "SAVED>"),
 )
@@ -41,7 +29,10 @@ def cluster_page(found: Report, since_s: float, until_s: float, *, whose: str, m
     begin = time.strftime(day, time.localtime(since_s))
     end = time.strftime(day, time.localtime(until_s))
     title = f"GPU sharing, {begin} to {end}"
-    about = f"{found.runs:,} runs of --coloc jobs of {whose} on {found.gpus:,} GPUs ended then."
+    about = (
+        f"{found.runs:,} runs of --coloc jobs of {whose} on {found.gpus:,} GPUs ended then,"
+        f" of {found.hours:,.0f} GPU hours."
+    )
     if more:
         about += " Older ones were left out: they were too many."
     if not found.runs:
@@ -62,8 +53,8 @@ def cluster_page(found: Report, since_s: float, until_s: float, *, whose: str, m
     )
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole else render.NONE
+def _of(part: float, whole: float) -> str:
+    return render.percent(part / whole if whole else None)
 
 
 def _span(seconds: float | None) -> str:
@@ -72,20 +63,23 @@ def _span(seconds: float | None) -> str:
 
 def _key_figures(found: Report) -> list[ET.Element]:
     shared, others = found.waits_s
-    ooms = found.ooms.total()
-    own = found.ooms.get("self", 0) + found.ooms.get("unknown", 0)
+    by_others = sum(found.ooms[str(blame)] for blame in VICTIMS)
     figures = [
         fact(
             f"{found.saved_hours:,.0f} h",
-            f"GPU time that sharing saved: {_percent(found.saved_hours, found.shared_hours)} of"
+            f"GPU time that sharing saved: {_of(found.saved_hours, found.shared_hours)} of"
             f" {found.shared_hours:,.0f} h of runs with a share",
         ),
-        fact(f"{_percent(found.shared, found.runs)}", f"of the runs had a share: {found.shared:,}"),
+        fact(_of(found.shared, found.runs), f"of the runs had a share: {found.shared:,}"),
         fact(
-            f"{ooms:,}",
-            f"runs ran out of GPU memory, {ooms - own:,} by no doing of their own",
+            f"{found.ooms.total():,}",
+            f"runs ran out of GPU memory, {by_others:,} by no doing of their own",
         ),
         fact(_span(shared), f"median wait of a share; {_span(others)} of a whole GPU"),
+        fact(
+            _span(found.sooner_s),
+            "in sum, by which shares began before the jobs on their GPUs had left",
+        ),
     ]
     if found.predicted:
         slower = found.predicted_hours / found.alone_hours
@@ -123,12 +117,11 @@ def _days(found: Report) -> list[Child]:
 
 
 def _ends(found: Report) -> list[Child]:
-    rows = [
-        (ENDS.get(Outcome(name), name) if name in set(Outcome) else name, f"{count:,}")
-        for name, count in found.outcomes.most_common()
-    ]
-    words = {str(blame): text for blame, text in WHOSE.items()}
-    whose = [(words.get(name, name), f"{count:,}") for name, count in found.ooms.most_common()]
+    words = {str(code): text for code, text in (*ENDED.items(), *WHOSE.items())}
+    rows, whose = (
+        [(words.get(code, code), f"{count:,}") for code, count in counts.most_common()]
+        for counts in (found.outcomes, found.ooms)
+    )
     parts: list[Child] = [element("h2", "How runs ended"), table(("END", "RUNS>"), rows)]
     if found.put_back:
         text = f"{found.put_back:,} more were put back before they began: their GPU was not fit."

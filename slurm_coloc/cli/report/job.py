@@ -55,7 +55,7 @@ def _neighbours(found: list[dict[str, Any]]) -> list[Child]:
             render.NONE if one["uid"] is None else render.user_name(one["uid"]),
             render.moment(one["start_s"]),
             "still there" if one["end_s"] is None else render.moment(one["end_s"]),
-            render.NONE if one["smact"] is None else f"{one['smact']:.0%}",
+            render.percent(one["smact"]),
         )
         for one in found
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from slurm_coloc.core.metrics import catalog as m
-from slurm_coloc.core.metrics.series import Histogram, Series, one
+from slurm_coloc.core.metrics.series import Histogram, Series, single
 from slurm_coloc.core.records.queries import OpenRuns, Tally
 
 #: Of the tallies of ratios: bins a unit.
@@ -29,15 +29,15 @@ def of_cluster(
         Series(m.DAEMON, [(about, 1.0)]),
         Series(m.DECISIONS, [(each.labels, each.n) for each in there if each.what == "decisions"]),
         Series(m.RUNS_ENDED, [(each.labels, each.n) for each in there if each.what == "runs"]),
-        one(m.PEAK_TO_ESTIMATE, _ratios(there, "estimate")),
-        one(m.PEAK_TO_RESERVED, _ratios(there, "reserved")),
-        one(m.SUBMISSION, Histogram.of(m.SUBMISSION, status["submissions"])),
+        single(m.PEAK_TO_ESTIMATE, _ratios(there, "estimate")),
+        single(m.PEAK_TO_RESERVED, _ratios(there, "reserved")),
+        single(m.SUBMISSION, Histogram.of(m.SUBMISSION, status["submissions"])),
         Series(m.RUNS, [((each.state, each.action), float(each.runs)) for each in runs]),
-        one(m.RECOVERIES, float(open_work)),
-        one(m.NODES, float(status["gpu_nodes"])),
-        one(m.NODES_LINKED, float(status["linked_nodes"])),
-        one(m.GPUS, float(status["gpus"])),
-        one(m.SHARDS, float(status["shards"])),
+        single(m.RECOVERIES, float(open_work)),
+        single(m.NODES, float(status["gpu_nodes"])),
+        single(m.NODES_LINKED, float(status["linked_nodes"])),
+        single(m.GPUS, float(status["gpus"])),
+        single(m.SHARDS, float(status["shards"])),
         Series(
             m.NODE_SEEN,
             [((node,), max(0.0, now_s - last_s)) for node, last_s in heard if last_s is not None],

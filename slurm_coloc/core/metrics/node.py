@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from slurm_coloc.core.gpu.telemetry.reading import Reading
 from slurm_coloc.core.metrics import catalog as m
-from slurm_coloc.core.metrics.series import Histogram, Series, one
+from slurm_coloc.core.metrics.series import Histogram, Series, single
 
 MIB = 2**20
 MOST = 1024  # jobs on GPUs that are told: 64 devices with 16 jobs each
@@ -74,13 +74,13 @@ def of_node(now: NodeNow, names: Collection[m.Names]) -> list[Series]:
         series += [*_of_jobs(told, now.over_mib), _idle(now.idle_s), *_of_gpus(now.gpus)]
         series += [
             Series(m.AGENT, [((now.version,), 1.0)]),
-            one(m.AGENT_LINKED, float(now.linked)),
-            one(m.AGENT_SPOOLED, float(now.spooled)),
-            one(m.AGENT_AGE, now.age_s),
-            one(m.LEFT_OUT, float(len(pairs) - len(told))),
-            one(m.OVERRUNS, float(now.overruns)),
-            one(m.PROLOG, now.prolog),
-            one(m.EPILOG, now.epilog),
+            single(m.AGENT_LINKED, float(now.linked)),
+            single(m.AGENT_SPOOLED, float(now.spooled)),
+            single(m.AGENT_AGE, now.age_s),
+            single(m.LEFT_OUT, float(len(pairs) - len(told))),
+            single(m.OVERRUNS, float(now.overruns)),
+            single(m.PROLOG, now.prolog),
+            single(m.EPILOG, now.epilog),
         ]
     if "slurm_job" in names:
         series += _slurm_job(told)
@@ -114,12 +114,7 @@ def _power(gpu: GpuNow, job: JobNow) -> float | None:
 
 
 def _of_jobs(pairs: Iterable[tuple[GpuNow, JobNow]], over: Mapping[Share, int]) -> list[Series]:
-    found = [
-        Series(one)
-        for one in (
-            *(m.JOB, m.JOB_MEMORY, m.JOB_RESERVED, m.JOB_ACTIVITY, m.JOB_POWER, m.JOB_OVERRUN),
-        )
-    ]
+    found = [Series(metric) for metric in m.OF_JOBS]
     info, memory, reserved, activity, power, overrun = found
     for gpu, job in pairs:
         reading, owner = gpu.reading, job.owner
@@ -139,13 +134,7 @@ def _idle(idle_s: Mapping[int, float]) -> Series:
 
 
 def _of_gpus(gpus: Iterable[GpuNow]) -> list[Series]:
-    found = [
-        Series(one)
-        for one in (
-            *(m.GPU_TOTAL, m.GPU_USED, m.GPU_RESERVED, m.GPU_FOREIGN, m.GPU_ACTIVITY),
-            *(m.GPU_POWER, m.GPU_JOBS),
-        )
-    ]
+    found = [Series(metric) for metric in m.OF_GPUS]
     for gpu in gpus:
         reading = gpu.reading
         values = (
@@ -163,7 +152,7 @@ def _of_gpus(gpus: Iterable[GpuNow]) -> list[Series]:
 
 
 def _slurm_job(pairs: Iterable[tuple[GpuNow, JobNow]]) -> list[Series]:
-    found = [Series(one) for one in m.OF_AGENT["slurm_job"]]
+    found = [Series(metric) for metric in m.OF_AGENT["slurm_job"]]
     used, total, power, busy, dram, occupancy, pcie = found
     for gpu, job in pairs:
         reading, owner, job_id = gpu.reading, job.owner, job.job_id
@@ -185,7 +174,7 @@ def _slurm_job(pairs: Iterable[tuple[GpuNow, JobNow]]) -> list[Series]:
 
 
 def _nvidia_gpu(pairs: Iterable[tuple[GpuNow, JobNow]], gpus: Iterable[GpuNow]) -> list[Series]:
-    found = [Series(one) for one in m.OF_AGENT["nvidia_gpu"]]
+    found = [Series(metric) for metric in m.OF_AGENT["nvidia_gpu"]]
     ids, uids, duty, used, total, power = found
     for gpu, job in pairs:
         reading, job_id = gpu.reading, job.job_id

@@ -62,7 +62,7 @@ class Series:
             self.rows.append((labels, value))
 
 
-def one(metric: Metric, value: Value | None) -> Series:
+def single(metric: Metric, value: Value | None) -> Series:
     """A metric without labels."""
     series = Series(metric)
     series.add((), value)

@@ -90,7 +90,7 @@ def report(runs: Sequence[PastRun], user_name: Callable[[int], str] = str) -> Re
     """Sum up ``runs``, in any order."""
     found = Report()
     begun = [run for run in runs if run.outcome not in NOT_RUNS and run.start_s is not None]
-    found.put_back = len(runs) - len(begun)
+    found.put_back = sum(run.outcome in NOT_RUNS for run in runs)
     found.runs, found.shared = len(begun), sum(run.shared for run in begun)
     found.hours = sum(run.hours for run in begun)
     found.idle = sorted((run for run in begun if run.idle), key=lambda run: -run.hours)

@@ -12,7 +12,7 @@ import pytest
 from slurm_coloc.adapters.prometheus import port as metrics_port
 from slurm_coloc.adapters.prometheus.port import MetricsPort, Settings, read_token
 from slurm_coloc.core.metrics import catalog as m
-from slurm_coloc.core.metrics.series import Series, one
+from slurm_coloc.core.metrics.series import Series, single
 from slurm_coloc.errors import ColocError, ConfigError
 
 HOST = "127.0.0.1"
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 async def told() -> list[Series]:
-    return [one(m.OVERRUNS, 3.0)]
+    return [single(m.OVERRUNS, 3.0)]
 
 
 async def ask(port: int, request: bytes = GET + b"\r\n") -> bytes:

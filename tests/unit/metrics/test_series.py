@@ -8,7 +8,7 @@ import pytest
 from slurm_coloc.adapters.prometheus.text import Writer
 from slurm_coloc.core.metrics import catalog as m
 from slurm_coloc.core.metrics.cluster import of_cluster
-from slurm_coloc.core.metrics.series import Histogram, Series, one
+from slurm_coloc.core.metrics.series import Histogram, Series, single
 from slurm_coloc.core.records.queries import OpenRuns, Tally
 
 EVERY = [*(each for group in m.OF_AGENT.values() for each in group), *m.OF_COLOCD]
@@ -47,7 +47,7 @@ def test_every_kind_is_written() -> None:
     times = Histogram(m.PROLOG.bounds)
     times.see(0.004)
     series = [
-        Series(m.AGENT, [(("9.9",), 1.0)]), one(m.OVERRUNS, 3.0), one(m.PROLOG, times),
+        Series(m.AGENT, [(("9.9",), 1.0)]), single(m.OVERRUNS, 3.0), single(m.PROLOG, times),
         Series(m.GPU_JOBS, [(("0", "GPU-1", ""), 2.0)]), Series(m.JOB_IDLE),
     ]  # fmt: skip
     text, content_type = Writer().text(series, OPEN)
@@ -70,7 +70,7 @@ def test_every_kind_is_written() -> None:
 
 
 def test_the_older_format_is_written_too() -> None:
-    text, content_type = Writer().text([one(m.OVERRUNS, 3.0)], "")
+    text, content_type = Writer().text([single(m.OVERRUNS, 3.0)], "")
     assert content_type.startswith("text/plain")
     assert "coloc_overruns_total 3.0" in text.decode()
     assert "# EOF" not in text.decode()

@@ -66,7 +66,8 @@ def test_what_a_user_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (
         "2 jobs had whole GPUs for 4.0 h; 1 of them would share.",
         "their 2.0 GPU hours would have fitted into 0.5 of whole GPUs",
-        "They waited 9m in the median", "keeps the GPU busy", "sbatch --coloc=model.txt",
+        "They waited 9m in the median; a share needs only a part of a GPU.",
+        "keeps the GPU busy", "sbatch --coloc=model.txt",
     ):  # fmt: skip
         assert words in text, text
     assert max(map(len, text.splitlines())) <= 200

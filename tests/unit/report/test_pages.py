@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from slurm_coloc.cli.report import charts
-from slurm_coloc.cli.report.cluster import ENDS, cluster_page
+from slurm_coloc.cli.report.cluster import cluster_page
 from slurm_coloc.cli.report.job import job_page
 from slurm_coloc.cli.report.markup import element, page, table
 from slurm_coloc.cli.report.write import write_page
-from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.recover.next_try import VICTIMS
+from slurm_coloc.core.recover.outcome import Blame, Outcome
 from slurm_coloc.core.report.cluster import report
 from slurm_coloc.errors import UsageFault
 from tests.unit.report.test_cluster import run
@@ -98,8 +99,15 @@ def test_names_are_text() -> None:
     assert "\x1b" not in text
 
 
-def test_every_outcome_has_words() -> None:
-    assert set(ENDS) == set(Outcome) - {Outcome.PUT_BACK}
+def test_words_and_no_codes() -> None:
+    """Every end and every blame; memory that the job fragmented itself is its own doing."""
+    runs = [run(0, 1, "A", outcome=str(one)) for one in Outcome if one is not Outcome.PUT_BACK]
+    runs += [run(0, 1, "A", outcome="oom-gpu", blame=str(one)) for one in Blame]
+    found = read(cluster_page(report(runs), 0.0, 1.0, whose="x", more=False))
+    text = " ".join(found.text)
+    for code in (*Outcome, *Blame):
+        assert "-" not in code or str(code) not in text, code
+    assert f"{len(Blame) + 2} runs ran out of GPU memory, {len(VICTIMS)} by no doing" in text
 
 
 def test_elements() -> None:
