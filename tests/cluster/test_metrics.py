@@ -2,7 +2,6 @@
 """The ports for Prometheus of an agent and of colocd on a real Slurm; off in the default lab."""
 
 import re
-import socket
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +10,11 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import desk, until
+from tests.harness.ports import free_port
 
 Make = Callable[..., Lab]
 AGENT, COLOCD = "agent_port", "colocd_port"
 MIB = 2**20
-
-
-def free_ports() -> dict[str, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return {AGENT: one.getsockname()[1], COLOCD: other.getsockname()[1]}
 
 
 def scrape(port: int) -> dict[str, float]:
@@ -60,7 +53,7 @@ def test_nothing_listens_unless_the_site_says_so(lab: Lab) -> None:
 @pytest.mark.parametrize("private", ["", "jobs,usage"])
 def test_two_users_on_one_gpu(make_lab: Make, private: str) -> None:
     """Each job with its own figures; whose they are, but where PrivateData hides it."""
-    ports = free_ports()
+    ports = {AGENT: free_port(), COLOCD: free_port()}
     names = ["coloc", "slurm_job", "nvidia_gpu"]
     line = f"PrivateData={private}\n" if private else ""
     lab = make_lab(settings={"metrics": {**ports, "names": names}}, slurm_conf_extra=line)

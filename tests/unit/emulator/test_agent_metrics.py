@@ -2,23 +2,18 @@
 """What the real agent tells Prometheus of emulated GPUs, whole and cut by MIG."""
 
 import os
-import socket
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.harness.ports import free_port
+
 from .agents import Agent, train
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the agent sees processes as root")
 MIB = 2**20
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def lines(port: int) -> list[str]:

@@ -19,8 +19,9 @@ from slurm_coloc.adapters.link.client import Answer
 from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.flow.client.connect import reach
 from slurm_coloc.flow.node.deliver import deliver, ways_of
+from tests.harness.ports import free_port
 from tests.unit.flow.test_connect import Colocd, report, settings_of
-from tests.unit.link.conftest import free_port, munge_socket  # noqa: F401
+from tests.unit.link.conftest import munge_socket  # noqa: F401
 
 ME = os.geteuid()
 LIMIT_S = 20.0

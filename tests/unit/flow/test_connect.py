@@ -20,7 +20,8 @@ from slurm_coloc.adapters.link.server import LinkServer
 from slurm_coloc.agent import Agent
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.flow.node import deliver as delivering
-from tests.unit.link.conftest import free_port, munge_socket  # noqa: F401
+from tests.harness.ports import free_port
+from tests.unit.link.conftest import munge_socket  # noqa: F401
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 REFUSED = {"code": "not-yours", "message": "was not there"}

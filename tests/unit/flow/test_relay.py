@@ -22,7 +22,7 @@ from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.flow.node.deliver import deliver
 from tests.unit.flow.relay_rig import HOOK_S, LIMIT_S, ME, Rig, launch, until
 from tests.unit.flow.test_connect import names, report
-from tests.unit.link.conftest import free_port, munge_socket  # noqa: F401
+from tests.unit.link.conftest import munge_socket  # noqa: F401
 
 USER = 65534
 as_root = pytest.mark.skipif(ME != 0, reason="only root becomes another user")

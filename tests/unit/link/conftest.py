@@ -19,6 +19,7 @@ import pytest
 from slurm_coloc.adapters.link.munge import Munge
 from slurm_coloc.adapters.link.server import LinkServer
 from slurm_coloc.core.peer import Peer
+from tests.harness.ports import free_port
 
 ME = os.geteuid()
 MUNGED = shutil.which("munged", path="/usr/sbin:/usr/bin:/sbin")
@@ -50,13 +51,6 @@ def munge_socket() -> Iterator[Path]:
 def _connects(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(path)) == 0
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def echo(peer: Peer, line: bytes) -> bytes:

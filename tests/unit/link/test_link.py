@@ -22,8 +22,9 @@ from slurm_coloc.adapters.link.munge import Munge, MungeError
 from slurm_coloc.adapters.link.stream import Link, UnixLink
 from slurm_coloc.core.peer import MAX_A_USER
 from slurm_coloc.errors import DaemonUnreachable
+from tests.harness.ports import free_port
 
-from .conftest import ME, Serve, free_port
+from .conftest import ME, Serve
 
 
 def wire(target: str, munge_socket: Path, node: str | None = "n1", uid: int = ME) -> NetWire:

@@ -19,9 +19,10 @@ import pytest
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.core.peer import Peer
+from tests.harness.ports import free_port
 from tests.unit.test_spank_build import REASON, SPANK, make
 
-from .conftest import ME, Serve, free_port
+from .conftest import ME, Serve
 
 pytestmark = pytest.mark.skipif(REASON is not None, reason=REASON or "")
 

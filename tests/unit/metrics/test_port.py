@@ -3,7 +3,6 @@
 
 import asyncio
 import gzip
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,15 +13,10 @@ from slurm_coloc.adapters.prometheus.port import MetricsPort, Settings, read_tok
 from slurm_coloc.core.metrics import catalog as m
 from slurm_coloc.core.metrics.series import Series, single
 from slurm_coloc.errors import ColocError, ConfigError
+from tests.harness.ports import free_port
 
 HOST = "127.0.0.1"
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        return int(sock.getsockname()[1])
 
 
 async def told() -> list[Series]:
