@@ -57,6 +57,8 @@ def test_two_users_on_one_gpu(make_lab: Make, private: str) -> None:
     names = ["coloc", "slurm_job", "nvidia_gpu"]
     line = f"PrivateData={private}\n" if private else ""
     lab = make_lab(settings={"metrics": {**ports, "names": names}}, slurm_conf_extra=line)
+    # Prologs from before the agent's first sample are not counted.
+    until(lambda: of(scrape(ports[AGENT]), "coloc_agent_sample_age_seconds"), 60, "it samples")
     jobs: dict[int, tuple[str, int]] = {}
     for number in (1, 2):
         me = desk(lab, 310 + number, user=number)
