@@ -17,6 +17,7 @@ from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.role import Part, Role
 from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.nodes.agents import Nodes
+from slurm_coloc.flow.nodes.job_questions import JobQuestions
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.place.placement import Placement
 from slurm_coloc.flow.recover.array_tasks import Resizer
@@ -48,6 +49,7 @@ class Parts:
         self.trusted = {0, self.slurm_uid, os.geteuid()}
         self.store = Store.open(config.daemon.state_dir)
         self.slurm = slurm.connect(config.daemon)
+        self.questions = JobQuestions(self.slurm)
         self.cluster = ShapeCache(self.slurm)
         self.limits = NO_LIMITS
         self.limits_known = False  # they were read, or there are none

@@ -65,7 +65,7 @@ class Requests:
     async def _from_node(self, peer: Peer, op: str, message: Message) -> Message:
         """Answer a report, launch or heartbeat. A remote node speaks only for itself; root on this
         host may speak for every node."""
-        node, parts = None, self._parts
+        node, view, parts = None, None, self._parts
         if peer.remote:
             if parts.role.part is Part.UNKNOWN:
                 raise ColocError("Slurm has not answered yet: try again", "not-now")
@@ -78,10 +78,12 @@ class Requests:
                 raise UsageFault(f"{node} may not speak for {request.node}", "not-yours")
             if request.restart is None:
                 raise UsageFault("report: restart is missing", "bad-request")
-            await parts.nodes.require_run(parts.slurm, request.job_id, request.restart, node)
+            view = await parts.nodes.require_run(
+                parts.questions, request.job_id, request.restart, node
+            )
         if isinstance(request, LaunchMessage):
-            see = parts.watcher.see
-            answer = await launched(parts.store, parts.slurm, see, parts.gate, request)
+            view = view or await parts.questions.job(request.job_id)
+            answer = await launched(parts.store, view, parts.watcher.see, parts.gate, request)
             if answer.get("unfit"):
                 self._ends.recovering.set()
             return answer

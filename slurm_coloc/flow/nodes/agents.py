@@ -13,14 +13,15 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters.link.address import Names, is_own, plain
-from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.hosts import in_nodes
+from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.nodes import observed
+from slurm_coloc.flow.nodes.job_questions import JobQuestions
 from slurm_coloc.flow.nodes.node_setup import read_setup
 
 log = structlog.get_logger()
@@ -71,19 +72,21 @@ class Nodes:
                 return True
         return False
 
-    async def require_run(self, slurm: SlurmClient, job_id: int, restart: int, node: str) -> None:
+    async def require_run(
+        self, questions: JobQuestions, job_id: int, restart: int, node: str
+    ) -> JobView | None:
         """Raise UsageFault ``not-yours`` where this run of the job was not on ``node``; SlurmError
-        where only slurmctld can tell and does not answer."""
+        where only slurmctld can tell and does not answer. Returns the job where it was asked."""
         for run in self._store.runs.of_job(job_id):
             if run.restart == restart and in_nodes(run.node or "", node):
-                return
-        view = await slurm.job(job_id)
+                return None
+        view = await questions.job(job_id)
         if view is not None:
             # A requeue raises the restart count while the run before it is still COMPLETING.
             same = view.restarts == restart or (view.completing and view.restarts == restart + 1)
             cut = len(view.nodes) >= CUT
             if same and (in_nodes(view.nodes, node) or view.batch_host == node or cut):
-                return
+                return view
         log.warning("refused", jobid=job_id, restart=restart, node=node, reason="not its job")
         raise UsageFault(f"job {job_id}, restart {restart}: was not on {node}", "not-yours")
 

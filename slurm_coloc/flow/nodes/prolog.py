@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from slurm_coloc.adapters.slurm import SlurmClient
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.records.runs import StoredDecision, shards_of, shared
 from slurm_coloc.core.recover.fitness import GpuNow, GpuProcess
@@ -66,7 +65,7 @@ def read_launch(message: Answer) -> LaunchMessage:
 
 async def launched(
     store: Store,
-    slurm: SlurmClient,
+    view: JobView | None,
     see: Callable[[JobView], None],
     gate: Gate,
     launch: LaunchMessage,
@@ -74,9 +73,9 @@ async def launched(
     """Keeps the GPUs of a run that begins, and returns its reservation (null where the job has no
     mark of ours) and what is wrong with the GPUs (``unfit``, see Gate.judge).
 
-    ``see``: opens the run. Raises SlurmError where slurmctld does not answer.
+    ``view``: the job as slurmctld shows it now. ``see``: opens the run. Raises SlurmError where
+    slurmctld does not answer.
     """
-    view = await slurm.job(launch.job_id)
     if view is None or view.restarts != launch.restart:
         return {"reservation": None}
     see(view)

@@ -16,6 +16,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView, decision_in
 from slurm_coloc.errors import ColocError, SlurmError, UsageFault
 from slurm_coloc.flow.nodes.agents import Nodes
+from slurm_coloc.flow.nodes.job_questions import JobQuestions
 from slurm_coloc.flow.nodes.prolog import launched, read_launch
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
 from slurm_coloc.flow.watch.adopt import adopt, exclusive_tres
@@ -101,7 +102,7 @@ def test_before_the_cluster_is_known(store: Store) -> None:
 
 def require(store: Store, slurm: Any, restart: int, name: str) -> None:
     async def ask() -> None:
-        await Nodes(lambda: SHAPE, {0}, store).require_run(slurm, 7, restart, name)
+        await Nodes(lambda: SHAPE, {0}, store).require_run(JobQuestions(slurm), 7, restart, name)
 
     asyncio.run(ask())
 
@@ -200,7 +201,8 @@ def test_launched_keeps_the_gpus_and_tells_the_share(store: Store) -> None:
         gpus = [{"uuid": uuid, "minor": 0, "free_mib": 40000}]
         body = {"v": 1, "job_id": 7, "restart": 0, "node": name, "gpus": gpus}
         gate = Gate(context(store, slurm, shape=SHAPE), see)
-        return asyncio.run(launched(store, slurm, see, gate, read_launch(body)))["reservation"]
+        view = asyncio.run(slurm.job(7))
+        return asyncio.run(launched(store, view, see, gate, read_launch(body)))["reservation"]
 
     found = ask("gpu01", "GPU-1", Slurm())
     assert (found["decision"], found["action"]) == ("0123456789ab", "collocate")

@@ -202,8 +202,17 @@ class SlurmCommands(Orders):
         if known is not None:
             values = next((job for job in known if job["job_id"] == job_id), None)
             return job_view(data.job_values(values)) if values else None
-        own = [view for view in await self._jobs(f"--jobs={job_id}") if view.job_id == job_id]
-        return min(own, key=lambda view: number(view.array_task or ""), default=None)
+        return (await self.jobs([job_id])).get(job_id)
+
+    async def jobs(self, job_ids: Collection[int]) -> dict[int, JobView]:
+        """Those of these jobs that slurmctld knows, each as ``job`` tells it. squeue has slurmctld
+        show all of its jobs where it is asked about more than one."""
+        found: dict[int, JobView] = {}
+        views = await self._jobs(f"--jobs={','.join(map(str, sorted(job_ids)))}")
+        for view in sorted(views, key=lambda one: number(one.array_task or "")):
+            if view.job_id in job_ids:
+                found.setdefault(view.job_id, view)
+        return found
 
     async def jobs_of(self, uids: Collection[int]) -> list[JobView]:
         """Every job of these users that slurmctld still knows, array tasks one by one.
