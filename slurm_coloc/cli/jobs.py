@@ -26,6 +26,7 @@ ENDED = {
     Outcome.OOM_HOST: "out of host memory",
     Outcome.FAILED: "failed",
     Outcome.CANCELLED: "cancelled",
+    Outcome.IDLE: "cancelled, idle",
     Outcome.TIMEOUT: "time limit",
     Outcome.PREEMPTED: "preempted",
     Outcome.NODE_FAIL: "node failed",

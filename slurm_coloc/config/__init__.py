@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from slurm_coloc.config.base import Section
 from slurm_coloc.config.daemon import DaemonConfig, Mode, ModeConfig, ModeRule, NetworkConfig
@@ -20,6 +20,7 @@ from slurm_coloc.config.gpus import FenceConfig, GateConfig, PoolConfig, Sharing
 from slurm_coloc.config.jobs import (
     BlameConfig,
     EstimateConfig,
+    IdleConfig,
     RecoveryConfig,
     SlotConfig,
     SlotRule,
@@ -39,6 +40,7 @@ __all__ = [
     "FenceConfig",
     "GateConfig",
     "HooksConfig",
+    "IdleConfig",
     "MetricsConfig",
     "Mode",
     "ModeConfig",
@@ -72,6 +74,7 @@ class Config(Section):
     recovery: RecoveryConfig = RecoveryConfig()
     blame: BlameConfig = BlameConfig()
     slots: SlotConfig = SlotConfig()
+    idle: IdleConfig = IdleConfig()
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
     fence: FenceConfig = FenceConfig()
@@ -81,6 +84,16 @@ class Config(Section):
     network: NetworkConfig = NetworkConfig()
     placement: PlacementConfig = PlacementConfig()
     slowdown: SlowdownConfig = SlowdownConfig()
+
+    @model_validator(mode="after")
+    def _idle_is_measured(self) -> "Config":
+        cancels = self.idle.cancel_after_s or self.idle.cancel_interactive_after_s
+        if cancels and not (self.agent.idle_after_s and self.agent.sample):
+            raise ValueError(
+                "idle jobs are to be cancelled, but agent.idle_after_s = 0 or"
+                " agent.sample = false, so that none is measured"
+            )
+        return self
 
 
 def config_path() -> Path:

@@ -228,3 +228,46 @@ class SlotConfig(Section):
         if self.min_s > self.max_s:
             raise ValueError("min_s is above max_s")
         return self
+
+
+class IdleConfig(Section):
+    """[idle] what colocd does about --coloc jobs that hold a GPU and do not use it."""
+
+    tell: bool = Field(
+        True,
+        description="Write a line into a job's output once it has shown no SM activity for"
+        " agent.idle_after_s, once for each idle spell.",
+    )
+    cancel_after_s: int = Field(
+        0,
+        ge=0,
+        le=30 * 86400,
+        description="Seconds without SM activity after which a batch job is cancelled; 0: never.",
+    )
+    cancel_interactive_after_s: int = Field(
+        0,
+        ge=0,
+        le=30 * 86400,
+        description="The same for jobs of salloc and srun and those in interactive_partitions.",
+    )
+    trust_split: bool = Field(
+        False,
+        description="Whether a job is cancelled also where its activity is its part of what several"
+        " jobs did on one GPU together. NVIDIA's driver tells the parts by process; under MPS"
+        " nobody has checked them yet. false: only where nothing ran on the GPU at all, or the job"
+        " had it, or its MIG device, to itself.",
+    )
+    warn_s: int = Field(
+        600,
+        ge=10,
+        le=86400,
+        description="A job is warned in its output so many seconds before it is cancelled; no job"
+        " is cancelled that was not.",
+    )
+    interactive_partitions: tuple[str, ...] = Field(
+        (),
+        description="Partitions whose batch jobs are interactive: notebooks that a portal submits.",
+    )
+    spared_partitions: tuple[str, ...] = Field(
+        (), description="Partitions in which no idle job is cancelled."
+    )

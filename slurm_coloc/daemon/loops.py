@@ -20,6 +20,7 @@ log = structlog.get_logger()
 FIRST_SHAPE_S = 2.0
 RECOVER_S = 1.0  # between two rounds while recoveries are open
 SLOTS_S = 1.0  # between two rounds over the jobs with time slots: two questions to the database
+IDLE_S = 10.0  # between two rounds over the idle jobs, of which agents tell every 20 s
 DAY_S = 86400.0
 
 
@@ -42,6 +43,7 @@ class Loops:
             (lambda: self._parts.placement.interval_s, self._place),
             (lambda: SLOTS_S, self._slots),
             (lambda: self._parts.stretcher.interval_s, self._stretch),
+            (lambda: IDLE_S, self._idle),
             (lambda: observed.ASK_S, self._name_observed),
             (lambda: DAY_S, self._forget),
         )
@@ -131,6 +133,10 @@ class Loops:
     async def _slots(self) -> None:
         if not self._parts.standby:
             await self._parts.slots.round()
+
+    async def _idle(self) -> None:
+        if not self._parts.standby:
+            await self._parts.idle.round()
 
     async def _stretch(self) -> None:
         if not self._parts.standby:

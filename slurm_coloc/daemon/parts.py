@@ -28,6 +28,7 @@ from slurm_coloc.flow.submit.tickets import Texts
 from slurm_coloc.flow.time.limits import Stretcher
 from slurm_coloc.flow.time.slots import Slots
 from slurm_coloc.flow.watch.adopt import adopt
+from slurm_coloc.flow.watch.idle import IdleJobs
 from slurm_coloc.flow.watch.record import Recorder
 from slurm_coloc.flow.watch.watch import Watcher
 
@@ -102,4 +103,5 @@ class Parts:
         self.recoverer = Recoverer(context, self.watcher.see)
         self.gate = Gate(context, self.watcher.see)
         self.slots = Slots(context, self.watcher.poll_once)
+        self.idle = IdleJobs(context)
         self.resizer = Resizer(context)

@@ -108,13 +108,14 @@ def mode_rules(config: Config, shape: ClusterShape) -> Iterator[Finding]:
     """Partitions that rules name and Slurm does not have: such a rule matches nothing."""
     known = {part.name for part in shape.partitions}
     named = [rule.partition for rule in config.mode.rules if rule.partition]
-    named += list(config.pool.partitions)
+    named += config.pool.partitions + config.idle.interactive_partitions
+    named += config.idle.spared_partitions
     lost = sorted({name for name in named if name not in known})
     if lost:
         near = probe.nearest(lost[0], known)
         hint = f" (did you mean {near}?)" if near else ""
         text = f"no such partition: {', '.join(lost)}{hint}"
-        todo = "correct it in mode.rules or pool.partitions of coloc.toml"
+        todo = "correct it in mode.rules, pool.partitions or idle of coloc.toml"
         yield Finding("partitions", Status.FAIL, text, todo)
     else:
         yield Finding("partitions", Status.OK, f"{len(known)} known, {len(named)} named")

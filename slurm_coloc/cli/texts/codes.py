@@ -25,6 +25,7 @@ OUTCOMES = {
     Outcome.OOM_HOST: "the node's memory ran out, not the GPU's: left to Slurm and the owner",
     Outcome.FAILED: "the job FAILED for another reason",
     Outcome.CANCELLED: "somebody cancelled it",
+    Outcome.IDLE: "colocd cancelled it: it held a GPU and did not use it (`[idle]`)",
     Outcome.TIMEOUT: "its time limit or deadline passed",
     Outcome.PREEMPTED: "Slurm preempted it",
     Outcome.NODE_FAIL: "its node failed",

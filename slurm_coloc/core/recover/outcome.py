@@ -39,6 +39,7 @@ class Outcome(StrEnum):
     OOM_HOST = "oom-host"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    IDLE = "idle"  # we cancelled it, by the site's rule: it held a GPU and did not use it
     TIMEOUT = "timeout"
     PREEMPTED = "preempted"
     NODE_FAIL = "node-fail"

@@ -52,12 +52,17 @@ class GpuNow(Message):
     why: Text = ""
 
 
+Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+
+
 class IdleRun(Message):
-    """A run that holds memory of its GPU and does not use it."""
+    """A run that holds a GPU and does not use it. ``certain_s``: see telemetry.idle; None from an
+    agent one release older, too."""
 
     job_id: JobId
     restart: Annotated[int, Field(ge=0, le=2**16)]
-    since_s: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+    since_s: Time
+    certain_s: Time | None = None
     held_mib: Mib = 0
 
 
@@ -72,11 +77,9 @@ class Beat(Message):
 
 class Live:
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._began_s = time.time()
         self._beats: dict[str, tuple[float, Beat]] = {}
         self._unsent: dict[str, None] = {}  # nodes with figures that the front does not have
-        self._noted: set[tuple[int, int, float]] = set()
         self._overruns = Overruns(store)
 
     def take(self, node: str, message: dict[str, Any]) -> None:
@@ -89,26 +92,16 @@ class Live:
         self._beats[node] = (time.time(), beat)
         self._unsent[node] = None
         self._overruns.take(node, beat.overruns)
-        idle = {(one.job_id, one.restart, one.since_s) for one in beat.idle}
-        for one in beat.idle:
-            if (one.job_id, one.restart, one.since_s) not in self._noted:
-                self._note(node, one)
-        self._noted = {one for one in self._noted if one[0] not in {i[0] for i in idle}} | idle
-        if len(self._noted) > 4096:
-            self._noted = idle
 
-    def _note(self, node: str, idle: IdleRun) -> None:
-        """Note it once in the job's events."""
-        for run in self._store.runs.of_job(idle.job_id):
-            if run.restart != idle.restart or run.outcome:
-                continue
-            minutes = (time.time() - idle.since_s) / 60
-            text = f"holds {idle.held_mib} MiB on {node} and has used no GPU for {minutes:.0f} min"
-            events = self._store.events(run.decision, idle.job_id)
-            noted = [line for line in events if line.kind == "idle"]
-            if not noted or noted[-1].at_s < idle.since_s:
-                self._store.note(run.decision, idle.job_id, "idle", text)
-                log.info("idle", jobid=idle.job_id, node=node, held_mib=idle.held_mib)
+    def idle(self, max_age_s: float) -> list[tuple[str, IdleRun]]:
+        """The runs that are idle now, each with its node, of words not older than ``max_age_s``."""
+        since_s = time.time() - max_age_s
+        return [
+            (node, one)
+            for node, (at_s, beat) in self._beats.items()
+            if at_s >= since_s
+            for one in beat.idle
+        ]
 
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
         """A node's last figures and their time (Unix seconds), however old; None: none yet."""

@@ -198,7 +198,8 @@ class Measurer:
         run.held_mib = sum(one.mib_of(job.job_id) for one in mine)
         if use.pids.close(now_s):
             self._accounted_s = 0.0  # ask for its last figures at once
-        if run.idle.see(now_s, smact):
+        certain = all(one.is_certain(job.job_id) for one in mine)
+        if run.idle.see(now_s, smact, certain=certain):
             minutes = self._settings.idle_after_s / 60
             text = f"{run.held_mib} MiB held, no SM activity for {minutes:g} min"
             use.note(now_s, "idle", text)
@@ -268,6 +269,7 @@ class Measurer:
                 "job_id": run.job.job_id,
                 "restart": run.job.restart,
                 "since_s": round(run.idle.since_s, 1),
+                "certain_s": run.idle.certain_s and round(run.idle.certain_s, 1),
                 "held_mib": run.held_mib,
             }
             for run in self._runs.values()

@@ -24,7 +24,7 @@ from slurm_coloc.core.time.slot import ended_by_slot, slot_from
 from slurm_coloc.flow.recover import array_tasks, next_try
 from slurm_coloc.flow.submit.decide import rules_of
 from slurm_coloc.flow.submit.history import Learning, TypeOf, ended, own_peak
-from slurm_coloc.flow.watch import culprits
+from slurm_coloc.flow.watch import culprits, idle
 from slurm_coloc.flow.watch.causes import beside_since_s, blamed, from_telemetry, overrun_of
 
 log = structlog.get_logger()
@@ -43,6 +43,7 @@ ENDS = {
     Outcome.OOM_HOST: "ran out of host memory: not caused by sharing the GPU, left alone",
     Outcome.FAILED: "failed for another reason than GPU memory: left alone",
     Outcome.CANCELLED: "cancelled",
+    Outcome.IDLE: "cancelled by the site's rule: it held a GPU and did not use it",
     Outcome.TIMEOUT: "reached its time limit: left alone",
     Outcome.PREEMPTED: "preempted: left to Slurm",
     Outcome.NODE_FAIL: "its node failed: left to Slurm",
@@ -117,6 +118,8 @@ class Recorder:
         report = report or Report()
         if decision.slot and self._left(run, decision.slot, outcome, report, now):
             outcome = Outcome.SLOT
+        if outcome is Outcome.CANCELLED and idle.cancelled(self._store, run):
+            outcome = Outcome.IDLE
         evidence = report.evidence
         share_mib = promised_mib(run.tres, decision)
         over = ended(run, view, (view.end_s if view else None) or now, share_mib)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the agent that only compute: window, series, idleness, and what dcgmi prints."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.adapters.dcgm.counters import read_discovery, read_line
 from slurm_coloc.core.gpu.telemetry.idle import Idle
-from slurm_coloc.core.gpu.telemetry.reading import Profile
+from slurm_coloc.core.gpu.telemetry.reading import Held, Profile, Reading
 from slurm_coloc.core.gpu.telemetry.series import POINTS, Series
 from slurm_coloc.core.gpu.telemetry.window import Window
 
@@ -47,6 +48,40 @@ def test_idle_once_and_again_after_work() -> None:
     assert seen.count(True) == 1 and seen[10] and idle.since_s == 0
     assert not idle.see(15, 0.3) and idle.since_s is None
     assert [idle.see(20 + at_s, 0.001) for at_s in range(12)].count(True) == 1
+
+
+def test_what_was_certain_of_an_idle_run() -> None:
+    idle = Idle(10)
+    for at_s in range(20):
+        idle.see(at_s, 0.0, certain=at_s >= 5)
+    assert (idle.since_s, idle.certain_s) == (0, 5)
+    idle.see(20, 0.0, certain=False)
+    assert (idle.since_s, idle.certain_s) == (0, None)
+    idle.see(21, 0.0)
+    assert idle.certain_s == 21
+    idle.see(22, None)  # a profiler has the counters
+    assert (idle.since_s, idle.certain_s) == (0, None)
+    idle.see(23, 0.5)
+    assert (idle.since_s, idle.certain_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("owners", "smact", "expected"),
+    [
+        ([7], 0.5, True),  # alone
+        ([], 0.5, True),
+        ([7, 8], 0.5, False),  # whose is it?
+        ([7, 8], 0.0, True),  # nobody's
+        ([8, 9], 0.5, True),  # it has no process
+        ([8, None], 0.5, False),  # or is it that one?
+    ],
+)
+def test_when_a_jobs_activity_is_certain(
+    owners: list[int | None], smact: float, expected: bool
+) -> None:
+    held = tuple(Held(pid, 1.0, 900, job) for pid, job in enumerate(owners))
+    reading = Reading("GPU-1", "A100", 40000, 39000, held, Profile(smact=smact))
+    assert reading.is_certain(7) is expected
 
 
 def test_nothing_told_is_no_idleness() -> None:

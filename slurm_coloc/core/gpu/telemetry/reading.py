@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from slurm_coloc.core.gpu.telemetry.idle import NOTHING
+
 How = Literal["alone", "split", "mig"]
 
 
@@ -112,6 +114,13 @@ class Reading:
         if self.owners - {job_id}:
             return "split"
         return "mig" if self.mig else "alone"
+
+    def is_certain(self, job_id: int) -> bool:
+        """Whether a job's activity is not a part of what several did: it has the GPU to itself, or
+        no process there, or nothing ran on the GPU."""
+        if self.how(job_id) != "split" or self.owners.isdisjoint({None, job_id}):
+            return True
+        return (self.profile.smact or 0.0) < NOTHING
 
 
 def _weights(held: tuple[Held, ...]) -> dict[int, float]:
