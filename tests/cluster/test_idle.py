@@ -30,9 +30,9 @@ def test_idle_kernels_are_told_warned_and_cancelled(make_lab: Make) -> None:
     ada, ben = lab.users[:2]
     log = lab.home(ben) / "idle.log"
     idle = train(lab, memory_mib=3000, smact=0.0, work_s=200)
-    share = ("--coloc-memory=6G", "--gpus=1")
-    batch = lab.sbatch(*share, f"--output={log}", wrap=idle, user=ben)
-    argv = ["srun", *share, *idle.split()]
+    share = "--coloc-memory=6G"
+    batch = lab.sbatch(share, f"--output={log}", wrap=idle, user=ben)
+    argv = ["srun", share, *idle.split()]
     with subprocess.Popen(
         argv, env=lab.login_env(ada), user=ada, cwd=lab.home(ada), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -43,8 +43,7 @@ def test_idle_kernels_are_told_warned_and_cancelled(make_lab: Make) -> None:
             said = kernel.communicate(timeout=120)[0]
         finally:
             kernel.kill()
-    assert said.count("has not used it for") >= 3, said
-    assert "it is cancelled in 1 min if it stays so" in said
+    assert "it is cancelled in 10 s if it stays so" in said, said
     assert "it is cancelled now, by this site's rule" in said
     until(
         lambda: coloc(lab, "explain", str(job), user=ada)["runs"][-1]["outcome"] == "idle",
@@ -73,10 +72,10 @@ def test_a_kernel_that_works_now_and_then_stays(make_lab: Make) -> None:
     lab = make_lab(users=1, settings=RULE | {"agent": {"idle_after_s": 12, "beat_s": 1}})
     [ada] = lab.users
     cell = train(lab, memory_mib=3000, smact=0.5, work_s=1)
-    share = ("--coloc-memory=6G", "--gpus=1")
     notebook = f"for cell in 1 2 3 4 5; do {cell}; sleep 5; done"
-    argv = ["srun", *share, "bash", "-c", notebook]
+    argv = ["srun", "--coloc-memory=6G", "bash", "-c", notebook]
     done = lab.run(argv, user=ada, timeout=120)
     assert "has not used it" not in done.stdout + done.stderr
-    [ended] = coloc(lab, "history", user=ada)["runs"]
-    assert ended["outcome"] == "completed"
+    until(
+        lambda: coloc(lab, "history", user=ada)["runs"][0]["outcome"] == "completed", 60, "it ends"
+    )

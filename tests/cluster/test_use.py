@@ -106,8 +106,11 @@ def test_a_job_alone_and_idle(make_lab: Make) -> None:
     until(
         lambda: "idle" in lab.run(["coloc", "jobs"], user=me.user).stdout, 40, "its owner sees it"
     )
-    story = me.explain(idle)["story"]
-    assert any("has used no GPU" in line["text"] for line in story)
+    until(
+        lambda: any("has used no GPU" in line["text"] for line in me.explain(idle)["story"]),
+        40,
+        "colocd notes it",
+    )
     table = lab.run(["coloc", "gpus"], user=me.user).stdout.splitlines()
     assert table[0].split()[:4] == ["NODE", "GPU", "UUID", "NAME"] and f"{idle}:2.9" in table[1]
     lab.run(["scancel", str(idle)], user=me.user)

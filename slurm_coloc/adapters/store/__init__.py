@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
-from sqlite_utils import Database
 
 from slurm_coloc.adapters.store.culprits import Culprits
+from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.lists import ArrayPlans, Putbacks, Recoveries, Slots, Stretches
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.observed import ObservedJobs

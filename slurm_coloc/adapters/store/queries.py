@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people ask of the history: `coloc jobs`, `history`, `report`, `status`. It only reads."""
 
-from sqlite_utils import Database
-
+from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.table import records
 from slurm_coloc.core.records.queries import Counts, OpenRuns, RunWithDecision, Tally, UserSum
 from slurm_coloc.core.records.runs import StoredDecision

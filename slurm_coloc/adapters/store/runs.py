@@ -5,8 +5,7 @@ import json
 from collections.abc import Collection
 from dataclasses import asdict, fields
 
-from sqlite_utils import Database
-
+from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Report, Run, StoredDecision, Use
 from slurm_coloc.core.recover.next_try import VICTIMS

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The database's layout as numbered migrations: append, never edit one that was released."""
 
-from sqlite_utils import Database
+from slurm_coloc.adapters.store.database import Database
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # 1: decisions, runs, work list, events

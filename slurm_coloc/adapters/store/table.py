@@ -8,7 +8,7 @@ from functools import cache
 from types import GenericAlias, NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 
-from sqlite_utils import Database
+from slurm_coloc.adapters.store.database import Database
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -70,7 +70,7 @@ class IdleJobs:
         ):
             view = await self._slurm.job(run.job_id)
         if NOTED not in done:
-            shown = _minutes(now_s - one.since_s)
+            shown = _duration(now_s - one.since_s)
             text = f"holds {one.held_mib} MiB on {node} and has used no GPU for {shown}"
             self._note(run, NOTED, text)
             log.info("idle", jobid=run.job_id, node=node, held_mib=one.held_mib)
@@ -98,16 +98,16 @@ class IdleJobs:
         return batch
 
     async def _do(self, step: Step, rule: IdleRule, run: Run, view: JobView, idle_s: float) -> None:
-        held = f"coloc: this job holds a GPU and has not used it for {_minutes(idle_s)}"
+        held = f"coloc: this job holds a GPU and has not used it for {_duration(idle_s)}"
         if step is Step.TELL:
             await notify(self._slurm, view, f"{held}")
         elif step is Step.WARN:
-            minutes = _minutes(left_s(rule, idle_s))
+            minutes = _duration(left_s(rule, idle_s))
             self._note(run, WARNED, f"its owner was warned: cancelled in {minutes} if still idle")
             await notify(self._slurm, view, f"{held}: it is cancelled in {minutes} if it stays so")
         elif step is Step.CANCEL:
             # Noted first: if colocd stops here, the end of the job has its reason all the same.
-            self._note(run, CANCELLED, f"cancelled by the site's rule: idle for {_minutes(idle_s)}")
+            self._note(run, CANCELLED, f"cancelled by the site's rule: idle for {_duration(idle_s)}")
             await notify(self._slurm, view, f"{held}: it is cancelled now, by this site's rule")
             await self._slurm.cancel(view.handle)
             log.warning("idle", jobid=run.job_id, result="cancelled", idle_s=round(idle_s))
@@ -125,8 +125,8 @@ def cancelled(store: Store, run: Run) -> bool:
     )
 
 
-def _minutes(seconds: float) -> str:
-    return words(60 * max(1, round(seconds / 60)))
+def _duration(seconds: float) -> str:
+    return words(seconds if seconds < 120 else 60 * round(seconds / 60))
 
 
 def _is_running(view: JobView, run: Run) -> bool:
