@@ -67,11 +67,6 @@ def shares(prometheus: str) -> Iterator[tuple[Cluster, dict[int, str]]]:
                 train = f"emu-train --memory-mib {HELD} --smact 0.1 --work-s 900"
                 job_id = cluster.sbatch(*words, wrap=train)
                 jobs[job_id] = partition
-                # One after the other: many Prologs at once on one busy machine have no answer of
-                # colocd's within their half second, and the node then knows no promise.
-                assert cluster.wait(job_id, "RUNNING").shards, cluster.coloc(
-                    "explain", str(job_id), user="ada"
-                )
         told = f"count(coloc_job_memory_bytes > {HELD * MIB - 1} and coloc_job_sm_activity_ratio)"
         cluster.until(
             lambda: [value for _, value in ask(cluster, told)] == [len(jobs)], 90, "all are told"
@@ -89,8 +84,8 @@ def test_each_share_is_told_with_its_own_figures(shares: Shares) -> None:
     held = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_memory_bytes")}
     assert held == dict.fromkeys(jobs, float(HELD * MIB))
     promised = {int(s["slurmjobid"]): v for s, v in ask(cluster, "coloc_job_memory_reserved_bytes")}
-    # Some Prologs may have had no answer of colocd's: of these jobs nothing is claimed.
-    assert len(jobs) / 2 < len(promised)
+    # Their Prologs began within seconds on a busy machine, and asked within their half second.
+    assert len(promised) >= len(jobs) - 2
     assert promised.keys() <= jobs.keys()
     for job_id, upper in promised.items():
         assert HELD * MIB < upper <= cluster.job(job_id).shards * 1024 * MIB
