@@ -128,7 +128,7 @@ def request_reservation(
     of GPUs that are not fit for it, {} where they are. ``unfenced``: why nothing would hold the
     job's memory. Never raises.
 
-    Nothing here may take longer than ASK_S: the job waits for its Prolog. Only two requests may: one
+    Nothing here may take longer than ASK_S: the job waits for its Prolog. Two requests may: one
     beside a process of another user, and the ``last`` one about GPUs that are not fit, since colocd
     puts the job back before it answers.
     """

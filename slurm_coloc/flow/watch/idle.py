@@ -107,7 +107,9 @@ class IdleJobs:
             await notify(self._slurm, view, f"{held}: it is cancelled in {minutes} if it stays so")
         elif step is Step.CANCEL:
             # Noted first: if colocd stops here, the end of the job has its reason all the same.
-            self._note(run, CANCELLED, f"cancelled by the site's rule: idle for {_duration(idle_s)}")
+            self._note(
+                run, CANCELLED, f"cancelled by the site's rule: idle for {_duration(idle_s)}"
+            )
             await notify(self._slurm, view, f"{held}: it is cancelled now, by this site's rule")
             await self._slurm.cancel(view.handle)
             log.warning("idle", jobid=run.job_id, result="cancelled", idle_s=round(idle_s))
