@@ -16,6 +16,7 @@ from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
 from tests.harness import program
+from tests.harness.answers import as_documented
 
 RULE = "=" * 64
 THIN = "-" * 64
@@ -115,7 +116,7 @@ def coloc(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:
     done = _coloc(lab, args, user)
     if done.returncode:
         raise SlurmError(f"{done.args} ended with {done.returncode}: {done.stderr}")
-    return _object(done.stdout)
+    return as_documented(args, _object(done.stdout))
 
 
 def known(lab: Lab, *args: str, user: str | None = None) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.harness.answers import as_documented
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = "/usr/share/slurm-coloc/examples"
 Done = subprocess.CompletedProcess[str]
@@ -202,7 +204,7 @@ class Cluster:
         """`coloc ... --json`."""
         answer = json.loads(self.run(["coloc", *args, "--json"], user=user, on=on).stdout)
         assert isinstance(answer, dict)
-        return answer
+        return as_documented(args, answer)
 
     def status(self, on: str = "controller") -> dict[str, Any]:
         """What a controller's colocd says of itself; {} where there is none."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/reference, made from the code: python -m slurm_coloc.cli.texts.pages docs/reference"""
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from typer.main import get_command
 
 from slurm_coloc.cli.app import build
 from slurm_coloc.cli.simulate import given
-from slurm_coloc.cli.texts import manual, reference
+from slurm_coloc.cli.texts import manual, reference, schemas
 from slurm_coloc.cli.texts.codes import PARTS
 from slurm_coloc.core.metrics.catalog import OF_AGENT, OF_COLOCD, Metric
 
@@ -56,6 +57,14 @@ Labels: `slurmjobid` is SLURM_JOB_ID. `gpu` is NVML's number of the GPU, `0:7` f
 of GPU 0 (`0:7:1` for its second compute instance). `UUID` and `GPU_I_ID` are the whole GPU's UUID
 and the GPU instance as dcgm-exporter has them. `user`, `account` and `userid` are empty where
 PrivateData hides jobs or users.
+"""
+ANSWERS = """\
+# Answers as JSON
+
+What `--json` prints, from the same records as the schemas in `schemas/`, which packages put into
+/usr/share/slurm-coloc/schemas. A later release may add fields, and none changes its meaning.
+Memory is MiB of one GPU, times are Unix seconds, activities are ratios. A figure that is not known
+is null, never 0.
 """
 GROUPS = {
     "coloc": "The agent: our own names",
@@ -130,6 +139,39 @@ def metrics() -> str:
     return "\n".join(lines)
 
 
+def answers() -> str:
+    """The page of the answers as JSON."""
+    lines = [ANSWERS]
+    for name, model in schemas.SCHEMAS.items():
+        found = model.model_json_schema()
+        lines += [f"## {found['title']}", "", f"{model.__doc__} (`schemas/{name}.schema.json`)", ""]
+        inside = found.get("$defs", {})
+        for title, one in [("", found), *inside.items()]:
+            if "properties" not in one:
+                continue  # a list of words, which stands where it is used
+            if title:
+                lines += [f"`{title}`: {one['description']}", ""]
+            rows = ((key, _type(each, inside)) for key, each in one["properties"].items())
+            lines += _table("field", "type", rows)
+    return "\n".join(lines)
+
+
+def _type(found: Mapping[str, Any], inside: Mapping[str, Any]) -> str:
+    """A field's type in words."""
+    if "$ref" in found:
+        name = str(found["$ref"].rpartition("/")[2])
+        return name if "properties" in inside[name] else _type(inside[name], inside)
+    if "anyOf" in found:
+        return " or ".join(_type(one, inside) for one in found["anyOf"])
+    if "enum" in found or "const" in found:
+        return ", ".join(json.dumps(one) for one in found.get("enum", [found.get("const")]))
+    if found.get("type") == "array":
+        return f"array of {_type(found['items'], inside)}"
+    if found.get("maximum") == 1:
+        return "0 or 1"
+    return str(found.get("type", "any"))
+
+
 def _metrics(found: Iterable[Metric]) -> Iterator[str]:
     yield "| metric | kind | labels | meaning |"
     yield "|---|---|---|---|"
@@ -148,6 +190,7 @@ def pages() -> dict[str, str]:
         "scenarios.md": scenarios(),
         "codes.md": codes(),
         "metrics.md": metrics(),
+        "json.md": answers(),
     }
     return {name: HEAD + text.rstrip("\n") + "\n" for name, text in made.items()}
 
@@ -157,6 +200,10 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / "schemas").mkdir(exist_ok=True)
+    for name in schemas.SCHEMAS:
+        path = folder / "schemas" / f"{name}.schema.json"
+        path.write_text(schemas.schema(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 from slurm_coloc.core.records.runs import Run
 
+#: fields that are shown of a decision of observe mode
+OBSERVED = (
+    *("id", "job_id", "made_s", "uid", "account", "partition", "action", "reason", "detail"),
+    *("shards", "shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
+)
+
 
 @dataclass(slots=True, kw_only=True)
 class RunWithDecision(Run):

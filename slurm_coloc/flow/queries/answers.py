@@ -10,7 +10,7 @@ from typing import Any
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.decision import TEXTS, Reason
 from slurm_coloc.core.records.observed import ObservedJob
-from slurm_coloc.core.records.queries import Counts, UnfitNode, UserSum
+from slurm_coloc.core.records.queries import OBSERVED, Counts, UnfitNode, UserSum
 from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
 from slurm_coloc.errors import UsageFault
 
@@ -21,11 +21,6 @@ TOO_LARGE = 2**32  # for an id of a job or a user
 HOUR_S = 3600.0
 DAY_S = 86400.0
 DAYS, MOST_DAYS = 30, 3660  # of measured jobs
-#: fields that are shown of a decision of observe mode
-OBSERVED = (
-    *("id", "job_id", "made_s", "uid", "account", "partition", "action", "reason", "detail"),
-    *("shards", "shard_mib", "shards_per_gpu", "estimator", "memory_mib", "upper_mib"),
-)
 #: what replaces these fields of another user's run or decision
 HIDDEN: Answer = dict.fromkeys(
     ("evidence", "fingerprint", "options", "detail", "learning", "used", "blame", "retry",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.cli.app import COMMANDS
-from slurm_coloc.cli.texts import codes, pages
+from slurm_coloc.cli.texts import codes, pages, schemas
 from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
@@ -25,6 +25,12 @@ def all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pages_are_up_to_date() -> None:
     found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
     assert found == pages.pages(), f"run: .venv/bin/{pages.MADE_BY}"
+
+
+def test_schemas_are_up_to_date() -> None:
+    found = {path.name: path.read_text() for path in (FOLDER / "schemas").iterdir()}
+    made = {f"{name}.schema.json": schemas.schema(name) for name in schemas.SCHEMAS}
+    assert found == made, f"run: .venv/bin/{pages.MADE_BY}"
 
 
 def test_every_command_has_its_section() -> None:
