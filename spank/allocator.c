@@ -32,10 +32,6 @@ void coloc_allocator_init(void)
 
 int coloc_allocator_post_opt(spank_t spank, const struct coloc_args *args)
 {
-	bool salloc = is_salloc();
-
-	coloc_forward(spank, args, salloc ? "salloc" : "batch");
-	if (salloc)
-		coloc_say_not_recovered(args, "salloc");
+	coloc_forward(spank, args, is_salloc() ? "salloc" : "batch");
 	return 0;
 }

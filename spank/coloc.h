@@ -35,7 +35,6 @@ struct coloc_args {
 	size_t max_bytes;  /* max_kib=N: a larger summary fails the submission */
 	char run_dir[256]; /* run_dir=DIR: hooks.run_dir of coloc.toml; %n is the NodeName */
 	char hooks[256];  /* hooks=DIR: folder of coloc-prolog and coloc-epilog; "" for hooks=off */
-	bool quiet;       /* quiet: no notice about recovery from salloc and srun */
 	char ticket[256]; /* ticket=PROGRAM: who asks colocd; "" (ticket=off): nobody */
 	char socket[108]; /* socket=PATH: daemon.socket of coloc.toml */
 	char controllers[512];  /* controllers=HOST:PORT,...: network.controllers of coloc.toml */
@@ -137,7 +136,6 @@ bool coloc_frameworks_limit(spank_t spank, const char *mode, long limit_mib, lon
 
 /* forward.c: read, compress, hand to Slurm. Does not return when something is wrong. */
 void coloc_forward(spank_t spank, const struct coloc_args *args, const char *kind);
-void coloc_say_not_recovered(const struct coloc_args *args, const char *program);
 void coloc_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* request_env.c: the variables by which Slurm hands a GPU request on to an inner srun. */

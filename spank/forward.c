@@ -28,20 +28,6 @@ void coloc_fail(const char *format, ...)
 	exit(status ? status : 1);
 }
 
-void coloc_say_not_recovered(const struct coloc_args *args, const char *program)
-{
-	static bool said; /* a heterogeneous job comes here once per component */
-
-	const struct coloc_request *request = coloc_options_get();
-
-	if (args->quiet || said || !(request->file || request->memory))
-		return;
-	said = true;
-	slurm_spank_log("coloc: a job of %s that runs out of GPU memory is not put back; "
-	                "only jobs of sbatch are",
-	                program);
-}
-
 static void put(spank_t spank, const char *name, const char *value)
 {
 	spank_err_t err;

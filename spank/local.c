@@ -85,6 +85,5 @@ int coloc_local_post_opt(spank_t spank, const struct coloc_args *args)
 	if (inside_job)
 		return 0;
 	coloc_forward(spank, args, "srun");
-	coloc_say_not_recovered(args, "srun");
 	return 0;
 }

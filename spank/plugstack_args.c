@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, hooks=/DIR or off, quiet,
+ * Arguments of our line in plugstack.conf: max_kib=1..16384, run_dir=/DIR, hooks=/DIR or off,
  * and who gives the ticket for a text: ticket=/PROGRAM|off, ticket_ms=1..10000, socket=/PATH,
  * controllers=HOST:PORT,..., slurm_user=NAME, munge_socket=/PATH. Anything else disables.
  */
@@ -83,8 +83,6 @@ static bool parse_one(const char *word, struct coloc_args *args)
 {
 	unsigned long number;
 
-	if (strcmp(word, "quiet") == 0)
-		return args->quiet = true;
 	if (strncmp(word, "max_kib=", 8) == 0) {
 		if (!parse_number(word + 8, MAX_KIB_LIMIT, &number))
 			return false;

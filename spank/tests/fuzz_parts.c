@@ -181,7 +181,7 @@ const struct fuzz_part fuzz_parts[] = {
 	    "auto\n2147483647\n1\nsgd\nfp32\nexclusive\n0\n100\n",
 	    "%a\n0\n\n\n\n\nUNLIMITED\n1e9\n" } },
 	{ arguments,
-	  { "max_kib=4096\nrun_dir=/run/%n/x\nquiet\n",
+	  { "max_kib=4096\nrun_dir=/run/%n/x\n",
 	    "ticket=/p\nticket_ms=50\nsocket=/s\ncontrollers=a:1,[::1]:2\nslurm_user=me\n",
 	    "ticket=off\nmunge_socket=/m" } },
 	{ lists,

@@ -186,24 +186,23 @@ static void test_array_files(void)
 static void test_plugstack_args(void)
 {
 	struct coloc_args args;
-	char *good[] = { "quiet", "max_kib=16384", "run_dir=/r/%n/j", "hooks=/h" };
+	char *good[] = { "max_kib=16384", "run_dir=/r/%n/j", "hooks=/h" };
 	char *off[] = { "hooks=off" };
 	char longer[300] = "run_dir=/";
 	char *too_long = longer;
 	char *bad[] = { "max_kib=0",  "max_kib=16385", "max_kib=", "max_kib=1k",
-	                "max_kib=-1", "Quiet",         "run_dir=", "run_dir=r",
+	                "max_kib=-1", "quiet",         "run_dir=", "run_dir=r",
 	                "run_dir",    "hooks=",        "hooks=h",  "hooks" };
 
 	CHECK(coloc_args_parse(&args, 0, NULL) && args.max_bytes == (size_t) 4 << 20 &&
-	      !args.quiet && strcmp(args.run_dir, COLOC_RUN_DIR) == 0 &&
+	      strcmp(args.run_dir, COLOC_RUN_DIR) == 0 &&
 	      strcmp(args.hooks, COLOC_HOOKS) == 0);
-	CHECK(coloc_args_parse(&args, 4, good) && strcmp(args.hooks, "/h") == 0);
+	CHECK(coloc_args_parse(&args, 3, good) && strcmp(args.hooks, "/h") == 0);
 	CHECK(coloc_args_parse(&args, 1, off) && args.hooks[0] == '\0');
 	memset(longer + 9, 'r', sizeof(longer) - 10);
 	CHECK(!coloc_args_parse(&args, 1, &too_long));
-	CHECK(coloc_args_parse(&args, 3, good) && strcmp(args.run_dir, "/r/%n/j") == 0);
-	CHECK(coloc_args_parse(&args, 2, good) && args.max_bytes == (size_t) 16 << 20 &&
-	      args.quiet);
+	CHECK(coloc_args_parse(&args, 2, good) && strcmp(args.run_dir, "/r/%n/j") == 0);
+	CHECK(coloc_args_parse(&args, 1, good) && args.max_bytes == (size_t) 16 << 20);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		CHECK(!coloc_args_parse(&args, 1, &bad[i]) && strcmp(args.bad, bad[i]) == 0);
 }

@@ -43,6 +43,7 @@ def test_idle_kernels_are_told_warned_and_cancelled(make_lab: Make) -> None:
             said = kernel.communicate(timeout=120)[0]
         finally:
             kernel.kill()
+    assert said.count("not requeued if GPU memory runs out") == 1, said
     assert "it is cancelled in 10 s if it stays so" in said, said
     assert "it is cancelled now, by this site's rule" in said
     until(

@@ -128,7 +128,7 @@ class Series(_Bounded):
     @model_validator(mode="after")
     def _as_long(self) -> Self:
         if self.smact and len(self.smact) != len(self.memory_mib):
-            raise ValueError("smact and memory_mib differ in length")
+            raise ValueError("the series of activity and memory differ in length")
         return self
 
 
@@ -203,7 +203,7 @@ class UsedRecord(_Bounded):
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
             raise ValueError("a GPU is listed twice")
         if isinstance(self.left_out, dict) and len(self.left_out) > 16:
-            raise ValueError("left_out has too many names")
+            raise ValueError("too many names of what was left out")
         return self
 
 

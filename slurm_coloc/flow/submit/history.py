@@ -38,9 +38,8 @@ log = structlog.get_logger()
 TypeOf = Callable[[str | None], str]
 
 TAKEN_AT_ONCE = (
-    "nothing is learned from this run: it took most of the GPU at once and kept it, as JAX and"
-    " TensorFlow do by default, so its peak does not tell what it needs"
-    " (XLA_PYTHON_CLIENT_PREALLOCATE=false or TF_FORCE_GPU_ALLOW_GROWTH=true)"
+    "nothing is learned from this run: it took most of the GPU at once, as JAX and TensorFlow do by"
+    " default (XLA_PYTHON_CLIENT_PREALLOCATE=false or TF_FORCE_GPU_ALLOW_GROWTH=true)"
 )
 #: outcomes of runs that no fault cut short
 WHOLE = (Outcome.COMPLETED, Outcome.TIMEOUT)
