@@ -86,8 +86,10 @@ def of_others(*files: Path) -> list[Message]:
     found = []
     for file in files:
         text = file.read_text()
-        comments = r"--[^\n]*" if file.suffix == ".lua" else r"/\*.*?\*/"
-        plain = re.sub(comments, lambda m: " " * len(m[0]), text, flags=re.DOTALL)
+        comment = r"--[^\n]*" if file.suffix == ".lua" else r"/\*.*?\*/"
+        # A string may hold what begins a comment: sbatch --coloc.
+        either = re.compile(rf'("(?:[^"\\\n]|\\.)*")|{comment}', re.DOTALL)
+        plain = either.sub(lambda m: m[1] or " " * len(m[0]), text)
         for one in _LITERALS.finditer(plain):
             sentence = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', one[0]))
             sentence = re.sub(r"%[-.0-9]*l?[a-z]", "{}", sentence.replace('\\"', '"'))
