@@ -123,6 +123,13 @@ def _place(work: Recovery) -> Place:
     return Place(work.front, work.base)
 
 
+#: what `coloc explain` says of a step that is done
+SAID = {
+    Step.REQUEUE_HOLD: "put back into the queue, held",
+    Step.RELEASE: "its hold is over",
+}
+
+
 class Recoverer:
     def __init__(self, context: Context, see: Callable[[JobView], None]) -> None:
         """``see``: opens the run of a job that is in the queue again, so that it is followed."""
@@ -192,13 +199,15 @@ class Recoverer:
             await self._do(step, work, view)
 
     async def _do(self, step: Step, work: Recovery, view: JobView) -> None:
-        job_id, text = work.job_id, str(step)
+        job_id, text = work.job_id, SAID.get(step, "")
         if step is Step.REQUEUE_HOLD:
             with self._store.transaction(durable=True):
                 self._store.recoveries.change(work, held=True, late=not view.completing)
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
-            await self._slurm.set_gres(view.handle, self._unpinned(work.tres))
+            tres = self._unpinned(work.tres)
+            await self._slurm.set_gres(view.handle, tres)
+            text = f"asks for {tres}"
         elif step is Step.EXCLUDE:
             text = await self._exclude(work, view)
         elif step is Step.RELEASE:
@@ -213,7 +222,8 @@ class Recoverer:
             # Without it the job would wait two minutes; at once is too early, see the config.
             start = f"now+{self._recovery.start_after_s}"
             await self._slurm.update(view.handle, **raised, StartTime=start)
-            text += "".join(f" {name}={value}" for name, value in raised.items())
+            text = f"starts in {self._recovery.start_after_s} s at the earliest"
+            text += "".join(f", {name}={value}" for name, value in raised.items())
             raised_s = time.time() if raised else None
             self._store.recoveries.change(work, raised=True, raised_s=raised_s, qos=view.qos)
         log.info("recover", jobid=job_id, decision=work.decision, step=str(step))
