@@ -2,7 +2,7 @@
 """Part of a jupyterhub_config.py: notebooks on shares of GPUs, by batchspawner's SlurmSpawner.
 
 The user chooses GPU memory and hours in the form. JupyterHub's own settings (authenticator,
-addresses, TLS) are the site's. Tried with JupyterHub 5 and batchspawner 1.3.
+addresses, TLS) are the site's. Tried with JupyterHub 6.1 and batchspawner 1.3.
 """
 
 import html
@@ -29,17 +29,17 @@ def options_form(spawner):
 
 
 def options_from_form(form):
-    """What was chosen; only what was offered is taken, since it goes into a batch script."""
-    share, hours = int(form["share"][0]), int(form["hours"][0])
-    if share not in SHARES_GIB or hours not in HOURS:
-        raise ValueError("no such choice")
-    return {"share": share, "hours": hours}
+    """What was chosen in the form."""
+    return {name: form[name][0] for name in ("share", "hours")}
 
 
 async def before_start(spawner):
-    """Write the choice into the batch script's options."""
-    share = spawner.user_options.get("share", SHARES_GIB[0])
-    hours = spawner.user_options.get("hours", HOURS[0])
+    """Write the choice into the batch script. Only what the form offers is taken: options can also
+    come past it, by JupyterHub's API, and they become lines of a script."""
+    chosen = {"share": SHARES_GIB[0], "hours": HOURS[0]} | spawner.user_options
+    share, hours = int(chosen["share"]), int(chosen["hours"])
+    if share not in SHARES_GIB or hours not in HOURS:
+        raise ValueError(f"no such choice: {share} GiB, {hours} h")
     spawner.req_options = f"--gpus=1 --coloc-memory={share}G"
     spawner.req_runtime = f"{hours}:00:00"
 
