@@ -268,7 +268,9 @@ def test_a_recovery_beyond_a_limit_waits_and_says_why(cluster: Cluster, accounts
     found = cluster.job(job)
     assert found.restarts in (1, 2) and found.shards == 0, found
     story = cluster.coloc("explain", str(job), user="ada", on="controller")["story"]
-    assert sum(one["text"] == "put back into the queue, held" for one in story) == found.restarts  # nothing loops
+    assert (
+        sum(one["text"] == "put back into the queue, held" for one in story) == found.restarts
+    )  # nothing loops
     # The limit is lifted, and the job goes on: nothing was lost.
     accounts.set("shares", "MaxTRESPerJob=gres/gpu=1")
     cluster.wait(job)

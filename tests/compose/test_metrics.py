@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.cluster.jobs import mlp_summary
+from tests.compose import alerts
 from tests.compose.cluster import ROOT, Cluster, ClusterError
 
 MIB = 2**20
@@ -161,6 +162,16 @@ def test_the_rules_are_taken_and_none_is_ill(shares: Shares) -> None:
     for rule in found:
         if rule["type"] == "alerting":
             assert rule["name"] in page, rule["name"]
+
+
+def test_each_alert_fires_when_it_is_due_and_not_before(prometheus: str) -> None:
+    cluster = Cluster.find()
+    named = re.findall(r"^      - alert: (\S+)", RULES.read_text("utf-8"), re.MULTILINE)
+    assert sorted(alerts.ALERTS) == sorted(named)
+    cluster.put("/tmp/alerts.yml", alerts.tests("/usr/local/lib/cluster/prometheus/rules.yml"),
+                on=prometheus)  # fmt: skip
+    done = cluster.run(["promtool", "test", "rules", "/tmp/alerts.yml"], on=prometheus, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_a_scrape_costs(shares: Shares, record_property: Any) -> None:
