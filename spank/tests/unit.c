@@ -195,8 +195,7 @@ static void test_plugstack_args(void)
 	                "run_dir",    "hooks=",        "hooks=h",  "hooks" };
 
 	CHECK(coloc_args_parse(&args, 0, NULL) && args.max_bytes == (size_t) 4 << 20 &&
-	      strcmp(args.run_dir, COLOC_RUN_DIR) == 0 &&
-	      strcmp(args.hooks, COLOC_HOOKS) == 0);
+	      strcmp(args.run_dir, COLOC_RUN_DIR) == 0 && strcmp(args.hooks, COLOC_HOOKS) == 0);
 	CHECK(coloc_args_parse(&args, 3, good) && strcmp(args.hooks, "/h") == 0);
 	CHECK(coloc_args_parse(&args, 1, off) && args.hooks[0] == '\0');
 	memset(longer + 9, 'r', sizeof(longer) - 10);
