@@ -71,7 +71,7 @@ def build() -> typer.Typer:
 def run() -> int:
     """Run the command line; one clear line on stderr and the documented code on an error."""
     try:
-        code = build()(standalone_mode=False)
+        code = build()(prog_name="coloc", standalone_mode=False)
     except ColocError as err:
         print(f"coloc: {printable(err.message)}", file=sys.stderr)
         return err.exit_code

@@ -115,7 +115,8 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
         if own and run["outcome"]:
             slower = f"{words(own[0]['lost_s'])} lost beside others"
         elif own:
-            slower = f"{1 / own[0]['speed']:.2f}x now, beside {own[0]['others']}"
+            slower = f"about {1 / own[0]['speed']:.2f}x now, beside {own[0]['others']}"
+            slower += ", by the model of interference"
         yield "Slowdown", slower + ("" if bound is None else f"; {bound:g}x at most wanted")
     if own and own[0]["set_s"] is not None:
         given, became, lost = (words(own[0][name]) for name in ("base_s", "set_s", "lost_s"))

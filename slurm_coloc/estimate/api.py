@@ -58,7 +58,7 @@ def _resolve(
     notes = list(summary.notes)
     stated = summary.batch_in_text
     if options.batch_size is None and stated is None:
-        return options, tuple(notes), "batch size unknown: give --batch-size"
+        return options, tuple(notes), "no batch size: give --coloc-batch-size"
     if options.batch_size is None:
         options = replace(options, batch_size=min(stated or 1, 2**31 - 1))
         notes.append(f"batch size {stated} taken from the summary")

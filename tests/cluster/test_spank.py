@@ -116,6 +116,14 @@ def test_salloc_and_srun_refuse_alike(me: Desk) -> None:
         assert done.stderr.count("\n") == 1, done.stderr
 
 
+def test_an_option_in_place_of_the_file_is_refused(me: Desk) -> None:
+    """getopt gives --coloc whatever stands behind it."""
+    for program in ("sbatch", "salloc", "srun"):
+        done = me.lab.run([program, "--coloc", "--mem=10", "true"], user=me.user, check=False)
+        assert done.returncode not in (0, None)
+        assert "and --mem=10 is an option" in done.stderr or program == "sbatch", done.stderr
+
+
 def test_an_sbatch_line_counts_and_the_command_line_wins(me: Desk) -> None:
     script = "#!/bin/bash\n#SBATCH --coloc=missing\ntrue\n"
     done = me.lab.run(["sbatch"], user=me.user, check=False, input=script)

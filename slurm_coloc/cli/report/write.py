@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks colocd for what a page is made of, and writes the page."""
 
+import math
 import os
 import sys
 import time
@@ -41,4 +42,4 @@ def write_page(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as err:
         raise UsageFault(f"{output}: {err.strerror}") from err
-    print(f"{output}: {len(text) / 1e6:.1f} MB")
+    print(f"{output}: {math.ceil(len(text) / 1000)} kB")

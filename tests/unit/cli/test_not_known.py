@@ -60,7 +60,9 @@ def limit(**changes: Any) -> dict[str, Any]:
 
 def test_the_slowdown_of_a_run_that_has_ended_is_not_of_now(store: Store) -> None:
     store.runs.see(run_row(NAME, 5))
-    assert explained(store, time_limits=[limit()])["Slowdown"] == "2.92x now, beside 4"
+    assert explained(store, time_limits=[limit()])["Slowdown"] == (
+        "about 2.92x now, beside 4, by the model of interference"
+    )
     close(store, run_row(NAME, 5))
     told = explained(store, time_limits=[limit()])["Slowdown"]
     assert "now" not in told and told == "10 min lost beside others"

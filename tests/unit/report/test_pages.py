@@ -163,6 +163,6 @@ def test_where_a_page_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "<p>é</p>"
     write_page("<p>é</p>", tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8") == "<p>é</p>"
-    assert "page.html: 0.0 MB" in capsys.readouterr().out
+    assert " kB" in capsys.readouterr().out
     with pytest.raises(UsageFault, match="No such file"):
         write_page("x", tmp_path / "none" / "page.html")
