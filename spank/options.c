@@ -37,9 +37,10 @@ static int store(int val, const char *optarg, int remote)
 		return -1;
 	/* `--coloc --wrap=...` takes the next option for its FILE. */
 	if (!remote && val == OPT_FILE && optarg && optarg[0] == '-') {
-		slurm_error("coloc: --coloc needs the path of a model summary, and %s is an option (a "
-		            "file of that name: ./%s)",
-		            optarg, optarg);
+		slurm_error(
+		    "coloc: --coloc needs the path of a model summary, and %s is an option (a "
+		    "file of that name: ./%s)",
+		    optarg, optarg);
 		return -1;
 	}
 	copy = strdup(optarg ? optarg : "");
