@@ -290,7 +290,8 @@ def test_srun_outside_of_a_job_runs(me: Desk, gpus: tuple[str, ...]) -> None:
     args = [f"--coloc={me.summary}", *gpus, "--mem=10"]
     done = me.lab.run(["srun", *args, "/bin/echo", "ok"], user=me.user)
     assert done.stdout.strip() == "ok"
-    assert "coloc: a job of srun that runs out of GPU memory is not put back" in done.stderr
+    # Said once, of a share; a whole GPU has nothing to come back with.
+    assert done.stderr.count("if GPU memory runs out") == (0 if gpus else 1), done.stderr
 
 
 def test_a_job_from_inside_a_job_does_not_inherit(me: Desk) -> None:
