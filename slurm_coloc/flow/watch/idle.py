@@ -11,7 +11,7 @@ import time
 import structlog
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.records.runs import Run
+from slurm_coloc.core.records.runs import Key, Run
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.time.idle import IdleRule, Step, left_s, next_step
 from slurm_coloc.core.time.slot import words
@@ -36,10 +36,15 @@ class IdleJobs:
         self._config = context.config.idle
         self._store, self._slurm = context.store, context.slurm
         self._live, self._off = context.live, context.off
+        # Of each run that is idle, once Slurm was asked what kind of job it is.
+        self._rule: dict[Key, IdleRule] = {}
 
     async def round(self) -> None:
         """One step for every run that is idle now."""
-        for node, one in self._live.idle(FRESH_S):
+        idle = self._live.idle(FRESH_S)
+        here = {(one.job_id, one.restart) for _, one in idle}
+        self._rule = {key: rule for key, rule in self._rule.items() if key[1:] in here}
+        for node, one in idle:
             for run in self._store.runs.of_job(one.job_id):
                 if run.open and run.restart == one.restart:
                     try:
@@ -62,12 +67,10 @@ class IdleJobs:
 
         decision = self._store.decisions.of(run.decision)
         may = decision is not None and decision.mode == "on" and not self._off()
+        known = self._rule.get(run.key)
+        rules = (known,) if known else self._rules()
         view = None
-        if (
-            may
-            and CANCELLED not in done
-            and any(due(one) is not Step.WAIT for one in self._rules())
-        ):
+        if may and CANCELLED not in done and any(due(rule) is not Step.WAIT for rule in rules):
             view = await self._slurm.job(run.job_id)
         if NOTED not in done:
             shown = _duration(now_s - one.since_s)
@@ -75,7 +78,7 @@ class IdleJobs:
             self._note(run, NOTED, text)
             log.info("idle", jobid=run.job_id, node=node, held_mib=one.held_mib)
         if view is not None and _is_running(view, run):
-            rule = self._rule_of(view)
+            rule = self._rule[run.key] = self._rule_of(view)
             step = due(rule)
             shown_s = now_s - one.since_s if step is Step.TELL else idle_s
             await self._do(step, rule, run, view, shown_s)

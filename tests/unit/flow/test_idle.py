@@ -41,8 +41,10 @@ class Slurm:
         self.lines: list[str] = []
         self.cancelled: list[str] = []
         self.away = False
+        self.asked = 0
 
     async def job(self, job_id: int) -> JobView | None:
+        self.asked += 1
         if self.away:
             raise SlurmError("away", "slurm-away")
         return self.view
@@ -238,6 +240,14 @@ def test_only_certain_time_counts(site: Callable[..., Site]) -> None:
     here.at(7600, certain_s=again_s)
     assert not here.slurm.cancelled
     assert here.at(8200, certain_s=again_s).slurm.cancelled
+
+
+def test_slurmctld_is_asked_once_of_what_kind_a_job_is(site: Callable[..., Site]) -> None:
+    """A notebook that no rule ends, beside a rule for batch jobs that would have: for days."""
+    here = site(batch=False, rule={"cancel_after_s": 7200})
+    for idle_s in range(1800, 90000, 600):
+        here.at(idle_s)
+    assert here.slurm.asked == 1 and not here.slurm.cancelled
 
 
 def test_switched_off_it_only_notes(site: Callable[..., Site]) -> None:
