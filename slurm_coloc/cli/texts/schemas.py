@@ -174,6 +174,12 @@ EXPLAIN = _model(
         "next": (str, ...),
     },
 )
+OTHER = _model(
+    "ExplainOther",
+    "`coloc explain JOB --json` of a job that observe mode decided on, or that colocd has forgotten"
+    " and slurmdbd knows (`source`).",
+    {"source": (Literal["observe", "slurmdbd"], ...), "job_id": (int, ...)},
+)
 REPORT = _model(
     "Report",
     "`coloc report JOB --json`: the newest run of the job that began. `slower`: how many times"
@@ -219,6 +225,7 @@ SCHEMAS = {
     "history": HISTORY,
     "gpus": GPUS,
     "explain": EXPLAIN,
+    "explain-other": OTHER,
     "report": REPORT,
     "report-summary": SUMMARY,
     "doctor": DOCTOR,

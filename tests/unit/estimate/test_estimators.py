@@ -122,7 +122,7 @@ def test_the_batch_of_the_text_is_used_and_the_option_wins() -> None:
 def test_no_batch_no_figure(text_of: str) -> None:
     for answer in estimate_all(parse_summary(text_of), TrainingOptions(), stack=Stack(0)):
         assert answer.memory_mib is None and answer.upper_mib is None
-        assert "--batch-size" in answer.reason
+        assert "--coloc-batch-size" in answer.reason
 
 
 WITHOUT_FIGURE = {
