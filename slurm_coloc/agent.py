@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -31,6 +32,7 @@ from slurm_coloc.flow.measure.gate_watchdog import open_gate
 from slurm_coloc.flow.measure.node_metrics import NodeMetrics
 from slurm_coloc.flow.measure.node_setup import NodeSetup
 from slurm_coloc.flow.measure.sampler import Sampler
+from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node.deliver import read_spooled, settle_spooled
 from slurm_coloc.flow.node.relay import Relay
 
@@ -42,6 +44,7 @@ SLOW_AGAIN_S = 60.0  # a report that colocd cannot judge yet is sent again after
 ALONE_S = 30.0  # without any colocd; one that is started again is back sooner
 ASIDE_KEPT_S = 7 * 86400.0
 DAY_S = 86400.0
+SETUP_S = 10.0  # for what is installed here; slurmd -G takes 0.02 s
 
 
 class Agent:
@@ -55,6 +58,7 @@ class Agent:
         self._me = Me(self._uid, "", node, settings.munge_socket)
         self._node = node
         self._setup = NodeSetup(os.environ, node)
+        self._setup_thread = Worker("setup")
         self._relay = Relay(settings.run_dir, node)
         sampler = self._sampler
         self._metrics = NodeMetrics(
@@ -151,7 +155,7 @@ class Agent:
         """Send a heartbeat; raises DaemonUnreachable where a standby answers, or colocd refuses."""
         figures = self._sampler.heartbeat() if self._sampler else {}
         node = self._me.node
-        figures["setup"] = await asyncio.to_thread(self._setup.latest)
+        figures["setup"] = await self._node_setup()
         answer = await link.call(
             "beat", node=node, version=__version__, spooled=len(self._names()), **figures
         )
@@ -163,6 +167,13 @@ class Agent:
         if self._sampler:
             self._sampler.delivered(figures)
             self._sampler.forget(answer.get("gone"))
+
+    async def _node_setup(self) -> dict[str, Any]:
+        """What is installed here. A file system or a slurmd that hangs keeps no heartbeat back."""
+        try:
+            return await self._setup_thread.call(self._setup.latest, SETUP_S)
+        except TimeoutError:
+            return {"why": f"slurmd -G or slurm.conf: no answer in {SETUP_S:g} s"}
 
     def _names(self) -> list[str]:
         try:

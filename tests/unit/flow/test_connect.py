@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from slurm_coloc import agent
 from slurm_coloc.adapters.hookenv import HookSettings
 from slurm_coloc.adapters.link.munge import Munge
 from slurm_coloc.adapters.link.server import LinkServer
@@ -165,6 +166,24 @@ def test_the_agent_brings_the_spool_once_colocd_is_there(
     run_agent(settings, lambda: bool(found) and len(found[0].taken) == 40)
     assert names(tmp_path) == []
     assert found[0].beats >= 1
+
+
+def test_a_node_setup_that_hangs_keeps_no_heartbeat_back(
+    colocd: Start,
+    munge_socket: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slurmd -G that never ends, as on a file system that is away."""
+    release = threading.Event()
+    monkeypatch.setattr(agent, "SETUP_S", 0.2)
+    monkeypatch.setattr(agent.NodeSetup, "latest", lambda self: release.wait(60))
+    port = free_port()
+    found = colocd(port)
+    try:
+        run_agent(settings_of(tmp_path, munge_socket, port), lambda: found.beats >= 1)
+    finally:
+        release.set()
 
 
 def test_what_colocd_cannot_judge_yet_stays(
