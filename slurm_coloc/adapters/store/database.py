@@ -2,7 +2,7 @@
 """sqlite_utils' Database, imported without NumPy and pandas.
 
 sqlite_utils imports both where they are installed, to store their types. No row here has one, and
-NumPy alone (onnxruntime brings it) is a quarter of colocd's start and 15 MiB of each process.
+NumPy alone (onnxruntime brings it) is a quarter of colocd's start and 11 MiB of each process.
 """
 
 import sys

@@ -28,8 +28,9 @@ class IdleRule:
 def next_step(rule: IdleRule, idle_s: float, told: bool, warned_s: float | None) -> Step:
     """The step that is due for a job that is idle for ``idle_s`` seconds.
 
-    ``told``: its owner heard of it in this spell; ``warned_s``: for how long he has been warned,
-    None: not yet. A warned job has its full time, also where colocd was away or the rule is new.
+    ``told``: its owner heard of it in this spell; ``warned_s``: seconds since the warning, None:
+    there was none yet. A warned job has its full time, also where colocd was away or the rule is
+    new.
     """
     if rule.cancel_after_s:
         if warned_s is not None:

@@ -9,7 +9,7 @@ import structlog
 from pydantic import Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns
+from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns, Time
 from slurm_coloc.flow.nodes.epilog import Message
 
 log = structlog.get_logger()
@@ -50,9 +50,6 @@ class GpuNow(Message):
     jobs: tuple[JobThere, ...] = Field((), max_length=48)
     foreign_mib: Mib = 0
     why: Text = ""
-
-
-Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 
 
 class IdleRun(Message):

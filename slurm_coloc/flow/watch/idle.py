@@ -22,8 +22,9 @@ from slurm_coloc.flow.recover.retry_limit import notify
 
 log = structlog.get_logger()
 
-# An agent says every 20 s what is idle; what an older word says may be over.
-FRESH_S = 65.0
+# An agent says what is idle every agent.beat_s, 30 s at most; what an older word says may be over.
+FRESH_S = 35.0
+AGAIN_S = 60.0  # until a job that is still there is cancelled again: slurmctld may have been away
 CLOCKS_S = 60.0  # that clocks of hosts may differ
 #: kinds of events
 NOTED, WARNED, CANCELLED = "idle", "idle-warned", "idle-cancelled"
@@ -70,7 +71,8 @@ class IdleJobs:
         known = self._rule.get(run.key)
         rules = (known,) if known else self._rules()
         view = None
-        if may and CANCELLED not in done and any(due(rule) is not Step.WAIT for rule in rules):
+        left = now_s - done.get(CANCELLED, 0.0) >= AGAIN_S  # not cancelled a moment ago
+        if may and left and any(due(rule) is not Step.WAIT for rule in rules):
             view = await self._slurm.job(run.job_id)
         if NOTED not in done:
             shown = _duration(now_s - one.since_s)
@@ -103,11 +105,11 @@ class IdleJobs:
     async def _do(self, step: Step, rule: IdleRule, run: Run, view: JobView, idle_s: float) -> None:
         held = f"coloc: this job holds a GPU and has not used it for {_duration(idle_s)}"
         if step is Step.TELL:
-            await notify(self._slurm, view, f"{held}")
+            await notify(self._slurm, view, held)
         elif step is Step.WARN:
             minutes = _duration(left_s(rule, idle_s))
+            await self._warn(view, f"{held}: it is cancelled in {minutes} if it stays so")
             self._note(run, WARNED, f"its owner was warned: cancelled in {minutes} if still idle")
-            await notify(self._slurm, view, f"{held}: it is cancelled in {minutes} if it stays so")
         elif step is Step.CANCEL:
             # Noted first: if colocd stops here, the end of the job has its reason all the same.
             self._note(
@@ -116,6 +118,16 @@ class IdleJobs:
             await notify(self._slurm, view, f"{held}: it is cancelled now, by this site's rule")
             await self._slurm.cancel(view.handle)
             log.warning("idle", jobid=run.job_id, result="cancelled", idle_s=round(idle_s))
+
+    async def _warn(self, view: JobView, line: str) -> None:
+        """Write the warning. Raises SlurmError where slurmctld is away: it is written later then. A
+        job that cannot be told anything (Slurm refuses) counts as warned."""
+        try:
+            await self._slurm.notify(view.handle, line)
+        except SlurmError as err:
+            if err.away:
+                raise
+            log.warning("notify", jobid=view.job_id, error=err.message)
 
     def _note(self, run: Run, kind: str, text: str) -> None:
         self._store.note(run.decision, run.job_id, kind, text)

@@ -42,6 +42,7 @@ class Slurm:
         self.cancelled: list[str] = []
         self.away = False
         self.asked = 0
+        self.refuses = ""  # the code of the error of each order
 
     async def job(self, job_id: int) -> JobView | None:
         self.asked += 1
@@ -50,9 +51,13 @@ class Slurm:
         return self.view
 
     async def notify(self, handle: str, text: str) -> None:
+        if self.refuses:
+            raise SlurmError("refused", self.refuses)
         self.lines.append(text)
 
     async def cancel(self, handle: str) -> None:
+        if self.refuses:
+            raise SlurmError("refused", self.refuses)
         self.cancelled.append(handle)
 
 
@@ -195,6 +200,37 @@ def test_slurmctld_away_loses_no_word(site: Callable[..., Site]) -> None:
     assert not here.kinds
     here.slurm.away = False
     assert here.at(1810).slurm.lines and here.kinds == [idle.NOTED]
+
+
+def test_a_warning_that_slurmctld_did_not_take_is_none(site: Callable[..., Site]) -> None:
+    here = site().at(1800)
+    here.slurm.refuses = "slurm-away"
+    here.at(6600).at(7200)
+    assert here.kinds == [idle.NOTED]
+    here.slurm.refuses = ""
+    here.at(9000).at(9590)
+    assert not here.slurm.cancelled
+    assert here.at(9600).slurm.cancelled
+
+
+def test_a_job_that_cannot_be_told_counts_as_warned(site: Callable[..., Site]) -> None:
+    """Slurm refuses: it has no output that could be written to."""
+    here = site().at(1800)
+    here.slurm.refuses = "slurm-refused"
+    here.at(6600)
+    here.slurm.refuses = ""
+    assert here.at(7200).slurm.cancelled
+
+
+def test_a_cancel_that_slurmctld_did_not_take_is_tried_again(site: Callable[..., Site]) -> None:
+    here = site().at(6600)
+    here.slurm.refuses = "slurm-away"
+    here.at(7200).at(7210)
+    assert not here.slurm.cancelled
+    here.slurm.refuses = ""
+    here.at(7250)
+    assert not here.slurm.cancelled, "it may still be carried out"
+    assert here.at(7260).slurm.cancelled == ["7"]
 
 
 @pytest.mark.parametrize(
