@@ -30,8 +30,8 @@ as_root = pytest.mark.skipif(ME != 0, reason="only root becomes another user")
 
 @pytest.fixture
 def rig(munge_socket: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:  # noqa: F811
-    # Where the whole check runs beside it an agent may be scheduled later than the 0.25 s that a hook
-    # waits for it. What is tested here is who answers, not when.
+    # Beside the whole check an agent may be scheduled later than the 0.25 s that a hook waits for
+    # it. What is tested here is who answers, not when.
     monkeypatch.setattr(agent_socket, "TAKEN_PART", 0.5)
     monkeypatch.setattr(agent_socket, "TAKEN_MOST_S", HOOK_S)
     folder = Path(tempfile.mkdtemp(prefix="coloc-relay-", dir="/tmp"))
