@@ -11,6 +11,7 @@ _coloc() {
       ' serve' | \
       ' agent' | \
       ' jobs' | \
+      ' eta' | \
       ' gpus' | \
       ' top' | \
       ' history' | \
@@ -38,13 +39,14 @@ _coloc() {
     esac
   done
   case $command in
-    '') words='estimate summarize calibrate serve agent jobs gpus top history explain report advise init doctor replay limits leave simulate config mig lab' ;;
+    '') words='estimate summarize calibrate serve agent jobs eta gpus top history explain report advise init doctor replay limits leave simulate config mig lab' ;;
     'estimate') words='--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json' ;;
     'summarize') words='--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout' ;;
     'calibrate') words='--gpu --device --python --out --dry-run --json' ;;
     'serve') words='--config' ;;
     'agent') words='--node --config' ;;
     'jobs') words='--all --user --jobs --limit --watch --json' ;;
+    'eta') words='--watch --json' ;;
     'gpus') words='--watch --json' ;;
     'top') words='--delay --mine --once --json' ;;
     'history') words='--since --jobs --limit --watch --json' ;;

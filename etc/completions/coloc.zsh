@@ -11,6 +11,7 @@ for word in "${(@)words[2,CURRENT-1]}"; do
       ' serve' | \
       ' agent' | \
       ' jobs' | \
+      ' eta' | \
       ' gpus' | \
       ' top' | \
       ' history' | \
@@ -38,13 +39,14 @@ for word in "${(@)words[2,CURRENT-1]}"; do
     esac
 done
   case $command in
-    '') found=(estimate summarize calibrate serve agent jobs gpus top history explain report advise init doctor replay limits leave simulate config mig lab) ;;
+    '') found=(estimate summarize calibrate serve agent jobs eta gpus top history explain report advise init doctor replay limits leave simulate config mig lab) ;;
     'estimate') found=(--batch-size --seq-len --input --optimizer --precision --gpu --gpus --visible-mib --world-size --zero-stage --training --alloc-conf --level --estimator --jsonl --fit --batch-sizes --json) ;;
     'summarize') found=(--batch-size --input --seq-len --optimizer --precision --output --real --json --timeout) ;;
     'calibrate') found=(--gpu --device --python --out --dry-run --json) ;;
     'serve') found=(--config) ;;
     'agent') found=(--node --config) ;;
     'jobs') found=(--all --user --jobs --limit --watch --json) ;;
+    'eta') found=(--watch --json) ;;
     'gpus') found=(--watch --json) ;;
     'top') found=(--delay --mine --once --json) ;;
     'history') found=(--since --jobs --limit --watch --json) ;;

@@ -10,6 +10,7 @@ kernel.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ from slurm_coloc.core.slurm.log_path import LogPath
 MAX_ENTRIES = 20000  # folder entries looked at in a search
 CLOCK_SLACK_S = 60.0  # a file server's clock may be off by so much
 MARK_BYTES = 64
+NOBODY = 65534  # a group without rights
 NO_ANSWER = "no answer in time"  # a Tail's reason
 
 
@@ -100,6 +102,11 @@ def become(owner: Owner) -> None:
     os.setresuid(owner.uid, owner.uid, owner.uid)
     if os.getresuid() != (owner.uid,) * 3 or os.getresgid() != (owner.gid,) * 3:
         raise PermissionError("the user's rights could not be taken")
+
+
+def becomes(uid: int) -> Callable[[], None]:
+    """``become`` for a file that is open already: with a user's id and nobody's group."""
+    return functools.partial(become, Owner(uid, NOBODY if uid else 0, ""))
 
 
 def _child(writable: int, owner: Owner, wants: Sequence[Want], limit: int) -> None:

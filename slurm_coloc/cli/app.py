@@ -18,6 +18,7 @@ COMMANDS = {
     "serve": "serve",
     "agent": "agent",
     "jobs": "jobs",
+    "eta": "eta",
     "gpus": "gpus",
     "top": "top",
     "history": "history",

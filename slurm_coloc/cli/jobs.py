@@ -85,6 +85,7 @@ COLUMNS = (
     Column("UPPER", lambda run: render.gib(run["upper_mib"]), right=True, rank=6),
     Column("PEAK", lambda run: render.gib(run["peak_mib"]), right=True, rank=1),
     Column("AGE", age_of, right=True, rank=2),
+    Column("LEFT", render.left, right=True, rank=2),
     Column("WHY", why_of, least=12),
 )
 NOTHING = "no --coloc job {}waits or runs: coloc history has those that ended"
@@ -125,8 +126,8 @@ def register(app: typer.Typer) -> None:
         SHARE, ESTIMATE, UPPER (the bound that was reserved for) and PEAK (measured) are GiB of GPU
         memory; "idle" is a job that holds a GPU and has not used it for a while; "holds 29.3 of
         5.0" one that holds more of it than it was promised. Of other users' jobs you see what
-        squeue shows, and nothing of their logs or models. A narrow terminal has fewer columns; what
-        is no terminal has all.
+        squeue shows, and nothing of their logs or models. LEFT: as coloc eta tells it. A narrow
+        terminal has fewer columns; what is no terminal has all.
         """
         wanted: dict[str, Any] = {"limit": limit, "all": everybody}
         if user is not None:

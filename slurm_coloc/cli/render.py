@@ -119,6 +119,12 @@ def ago(at_s: float | None) -> str:
     return NONE if at_s is None else span(time.time() - at_s)
 
 
+def left(row: dict[str, Any]) -> str | None:
+    """The time that a run still takes, where it is known."""
+    told = row.get("time_left")
+    return None if not told or told["left_s"] is None else span(told["left_s"])
+
+
 def moment(at_s: float) -> str:
     """A moment as local date and time."""
     return datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")

@@ -61,3 +61,11 @@ class AgentConfig(Section):
         None,
         description="Folder of dcgm-exporter's --hpc-job-mapping-dir, to be filled; none: not.",
     )
+    log_look_s: int = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="Seconds between two looks at the end of each --coloc job's log, for the time"
+        " that the training still takes: a child with the job's uid reads it and gives numbers"
+        " back. 30 is a good value; 0: no log is read while a job runs.",
+    )

@@ -42,6 +42,19 @@ class Queries:
             *(uid, uid, since_s, limit),
         )
 
+    def lasted_s(self, decision: str) -> list[float]:
+        """Run times (s) of the newest 20 completed runs of a decision's user, model and options."""
+        rows = self._db.execute(
+            """SELECT runs.end_s - runs.start_s
+               FROM decisions AS this JOIN decisions AS same ON same.fingerprint = this.fingerprint
+                 AND same.uid = this.uid AND same.options IS this.options
+               JOIN runs ON runs.decision = same.id
+               WHERE this.id = ? AND runs.outcome = 'completed' AND runs.start_s IS NOT NULL
+               ORDER BY runs.rowid DESC LIMIT 20""",
+            (decision,),
+        )
+        return [float(one) for (one,) in rows]
+
     def past_runs(self, uid: int | None, since_s: float, limit: int) -> list[PastRun]:
         """Runs that ended after ``since_s``, the newest first; of one user where ``uid`` is given.
         Those that observe mode decided on ran as they were submitted: they are not there."""

@@ -85,17 +85,29 @@ RUN = _model(
     " GPUs; null where the node does not tell.",
     _of(RunWithDecision) | {"gpus": _maybe(list[int])},
 )
+TIME_LEFT = _model(
+    "TimeLeft",
+    "How long a run still takes. `by`: `log`, or `earlier runs` of the same model and options, of"
+    " which there are `runs`. `low_s` to `high_s`: the range. `done`: 0 to 1. `epoch`: done, of"
+    " `epochs`. null: not known.",
+    {
+        "by": (Literal["log", "earlier runs"], ...),
+        "runs": (int, ...),
+        **dict.fromkeys(("left_s", "low_s", "high_s", "done", "epoch", "epochs"), _maybe(float)),
+    },
+)
 PRESENT = _model(
     "Job",
     "A run that waits or runs. `idle_since_s`: since when it has used no GPU. `overrun`: MiB held"
     " and promised, while it holds more than it was promised. Of other users' jobs `victims`,"
-    " `used`, `evidence` and `blame` are null.",
+    " `used`, `evidence`, `blame` and `time_left` are null.",
     _of(RunWithDecision)
     | {
         "gpus": _maybe(list[int]),
         "victims": _maybe(int),
         "idle_since_s": _maybe(float),
         "overrun": _maybe(dict[str, int]),
+        "time_left": _maybe(TIME_LEFT),
     },
 )
 DECISION = _model(
@@ -139,6 +151,7 @@ USE = _model(
     _of(Totals) | {"nodes": (list[Open], ...)},
 )  # fmt: skip
 
+ETA = _model("Eta", "`coloc eta --json`", {"jobs": (_list(PRESENT), ...)})
 JOBS = _model("Jobs", "`coloc jobs --json`", {"jobs": (_list(PRESENT), ...), **Private})
 HISTORY = _model(
     "History",
@@ -222,6 +235,7 @@ DOCTOR = _model(
 #: by the name of the file
 SCHEMAS = {
     "jobs": JOBS,
+    "eta": ETA,
     "history": HISTORY,
     "gpus": GPUS,
     "explain": EXPLAIN,

@@ -219,6 +219,8 @@ def _job(run: Row, held_mib: int | None, width: int) -> Text:
     wide = width >= ROOMY
     peak = f", peak {render.gib(run['peak_mib'])}" if run["peak_mib"] and wide else ""
     line.append(f"{peak}  {age_of(run)}")
+    if left := render.left(run):
+        line.append(f", {left} left")
     if run.get("overrun"):
         line.append("  holds more than its share" if wide else "  over its share", style="red")
     elif run.get("idle_since_s") is not None:

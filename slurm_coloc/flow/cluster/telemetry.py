@@ -18,6 +18,7 @@ STALE_S = 60.0  # an agent reports every 30 s at least
 Mib = Annotated[int, Field(ge=0, le=2**24)]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None
 Figure = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)] | None
+Count = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None
 JobId = Annotated[int, Field(ge=1, le=2**32)]
 Text = Annotated[str, Field(max_length=160, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
@@ -63,6 +64,20 @@ class IdleRun(Message):
     held_mib: Mib = 0
 
 
+class ProgressNow(Message):
+    """How far a run is by its log (core/time/progress/forecast): at ``at_s``, Unix seconds."""
+
+    job_id: JobId
+    restart: Annotated[int, Field(ge=0, le=2**16)]
+    at_s: Time
+    done: Ratio = None
+    left_s: Figure = None
+    low_s: Figure = None
+    high_s: Figure = None
+    epoch: Count = None
+    epochs: Count = None
+
+
 class Beat(Message):
     """The GPUs in a heartbeat."""
 
@@ -70,6 +85,7 @@ class Beat(Message):
     idle: tuple[IdleRun, ...] = Field((), max_length=64)
     overruns: tuple[OverrunNow, ...] = Field((), max_length=64)
     gpus_why: Text = ""
+    progress: tuple[ProgressNow, ...] = Field((), max_length=64)
 
 
 class Live:

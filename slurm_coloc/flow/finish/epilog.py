@@ -30,6 +30,7 @@ from slurm_coloc.flow.launch import memory_limit, sharing
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import deliver
 from slurm_coloc.flow.node.jobs_here import FENCE, remove_state
+from slurm_coloc.flow.node.log_starts import LINE, read_starts
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
@@ -108,7 +109,7 @@ def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
         with spool.open_dir(call.settings.run_dir, None) as fd:
             raw = spool.read_file(fd, f"{job.job_id}.json", owners)
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
-            logs = spool.read_file(fd, f"{job.job_id}.logs", owners, 1024)
+            logs = spool.read_file(fd, f"{job.job_id}.logs", owners, LINE)
             held = spool.read_file(fd, f"{job.job_id}.{FENCE}", owners, 1024)
         state = json.loads(raw) if raw is not None else None
     except (ColocError, OSError, ValueError, RecursionError) as err:
@@ -119,16 +120,7 @@ def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
         # The numbers and the name are those of every run, the logs' lengths are not.
         return Known({}, step, {})
     state["fence"], state["fence_mib"] = memory_limit.level_of(held), memory_limit.mib_of(held)
-    return Known(state, step, _starts(logs or b""))
-
-
-def _starts(line: bytes) -> dict[str, tuple[int, int]]:
-    """From "INODE BYTES INODE BYTES"; inode 0 (no regular file) is that of no log."""
-    words = line.split()
-    if len(words) != 4 or not all(word.isdigit() and len(word) <= 20 for word in words):
-        return {}
-    numbers = [int(word) for word in words]
-    return {"stdout": (numbers[0], numbers[1]), "stderr": (numbers[2], numbers[3])}
+    return Known(state, step, read_starts(logs or b""))
 
 
 def _tails(call: hookenv.HookCall, known: Known, notes: list[str]) -> dict[str, userfile.Tail]:

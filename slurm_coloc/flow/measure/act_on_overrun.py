@@ -7,22 +7,21 @@ that were in the sample, by pid and start time: first the MPS server ends their 
 get SIGTERM, then SIGKILL.
 """
 
-import functools
-import os
 from collections.abc import Mapping
 
-from slurm_coloc.adapters import joblog, procs, spool, userfile
+from slurm_coloc.adapters import procs, userfile
 from slurm_coloc.adapters.hookenv import HookSettings
+from slurm_coloc.adapters.joblog.append import append
 from slurm_coloc.adapters.mps import processes
 from slurm_coloc.adapters.mps.jobs import Gpu
 from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.core.gpu.overrun import gib
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.measure.overruns import Begun
+from slurm_coloc.flow.node.log_starts import starts_of
 
 LOG_S = 1.0  # for the line in the job's log
 PATIENCE_S = 2.0  # between SIGTERM and SIGKILL
-NOBODY = 65534  # a group without rights: the log is open already
 
 
 def write_to_log(settings: HookSettings, one: Begun, *, ends: bool) -> str:
@@ -38,26 +37,14 @@ def write_to_log(settings: HookSettings, one: Begun, *, ends: bool) -> str:
         f" {gib(change.promised_mib)} were promised to it: {what}"
     )
     try:
-        inodes = _logs(settings, job.job_id)
+        inodes = starts_of(settings.run_dir, job.job_id)
         if not inodes:
             return "it has no log of its own"
         held = [each.pid for each in one.held]
         others = [pid for pid in procs.of_job(job.job_id, job.uid) if pid not in held]
-        owner = userfile.Owner(job.uid, NOBODY if job.uid else 0, "")
-        become = functools.partial(userfile.become, owner)
-        return joblog.append(become, [*held, *others], inodes, line, LOG_S)
+        return append(userfile.becomes(job.uid), [*held, *others], inodes, line, LOG_S)
     except (ColocError, OSError) as err:
         return _why(err)
-
-
-def _logs(settings: HookSettings, job_id: int) -> list[int]:
-    """The inodes of the job's standard error and output, as slurmstepd opened them; [] where they
-    are no files, or it has none."""
-    with spool.open_dir(settings.run_dir, None) as fd:
-        words = (spool.read_file(fd, f"{job_id}.logs", {0, os.geteuid()}, 1024) or b"").split()
-    if len(words) != 4 or not all(word.isdigit() and len(word) <= 20 for word in words):
-        return []
-    return [inode for word in (words[2], words[0]) if (inode := int(word))]
 
 
 def end_processes(settings: HookSettings, one: Begun, environ: Mapping[str, str]) -> str:

@@ -25,6 +25,7 @@ from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
 from slurm_coloc.flow.measure.act_on_overrun import end_processes, write_to_log
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
+from slurm_coloc.flow.measure.log_looks import LogLooks
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.overruns import Begun
 from slurm_coloc.flow.measure.thread import Worker
@@ -56,6 +57,7 @@ class Sampler:
         if settings.job_stats and self._root:
             numbers, jobs = lambda: self._dcgm.numbers, self._measurer.jobs
             self._measurer.stats = JobStats(JobStatistics(dcgmi), numbers, jobs)
+        self._logs = LogLooks(settings, self._measurer.jobs)
         self._worker = Worker("nvml")
         self._sampled_s = 0.0
         self._reaped_s = 0.0
@@ -67,8 +69,10 @@ class Sampler:
 
     def heartbeat(self) -> dict[str, Any]:
         """The fields of a heartbeat on this node's GPUs."""
+        progress = self._logs.for_heartbeat()
         if time.monotonic() - self._sampled_s > FRESH_S:
-            return {"gpus": [], "idle": [], "gpus_why": (self._error or "no sample yet")[:160]}
+            why = (self._error or "no sample yet")[:160]
+            return {"gpus": [], "idle": [], "gpus_why": why, "progress": progress}
         found = self._measurer
         return {
             "gpus": found.figures[:64],
@@ -76,6 +80,7 @@ class Sampler:
             "runs": found.present[:64],
             "overruns": found.overruns.for_heartbeat()[:64],
             "observed": found.observed.due(),
+            "progress": progress,
         }
 
     @property
@@ -124,6 +129,8 @@ class Sampler:
                 group.create_task(self._dcgm.run())
                 if self._measurer.stats is not None:
                     group.create_task(self._measurer.stats.run())
+                if self._settings.log_look_s and self._root:
+                    group.create_task(self._logs.run())
                 group.create_task(self._each_second())
         finally:
             # Stopped in an orderly way; after a kill up to five seconds of figures are missing.

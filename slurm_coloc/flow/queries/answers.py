@@ -13,6 +13,7 @@ from slurm_coloc.core.records.observed import ObservedJob
 from slurm_coloc.core.records.queries import OBSERVED, Counts, UnfitNode, UserSum
 from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.flow.queries import time_left
 
 Answer = dict[str, Any]
 
@@ -81,6 +82,7 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
         whom = uid
     runs = store.queries.recent_runs(whom, _limit(message), only_open=not everybody)
     found = [shown(run) if uid in (None, run.uid) else _hidden(shown(run)) for run in runs]
+    time_left.by_past(found, uid, store.queries.lasted_s)
     hidden = uid is not None and private and others
     if hidden and user is not None:
         found = []

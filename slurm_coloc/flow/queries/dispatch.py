@@ -47,7 +47,8 @@ class Queries:
         if await site.read(_is_unbound, peer.uid):
             await self._freshen("freshen", uid=peer.uid)
         seen_as = site.limited_to(peer)
-        return site.figures.mark(await site.read(answers.jobs, seen_as, message, site.private))
+        found = await site.read(answers.jobs, seen_as, message, site.private)
+        return site.figures.mark(found, seen_as)
 
     async def gpus(self, peer: Peer, message: Answer) -> Answer:
         """The GPUs now."""

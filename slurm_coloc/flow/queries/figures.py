@@ -7,6 +7,8 @@ The main process sends what each heartbeat said; here it is kept as it came, unt
 import time
 from typing import Any
 
+from slurm_coloc.flow.queries import time_left
+
 Answer = dict[str, Any]
 
 
@@ -39,9 +41,15 @@ class Figures:
         silent = {node["node"]: node["gpus_why"] for node in fresh if node["gpus_why"]}
         return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
 
-    def mark(self, answer: Answer) -> Answer:
-        """``answer`` of jobs, with ``idle_since_s`` where a run uses no GPU now, and ``overrun``
-        (MiB held and promised) where it holds more than it was promised now."""
+    def mark(self, answer: Answer, uid: int | None) -> Answer:
+        """``answer`` of jobs to ``uid`` (None: of all), with ``idle_since_s`` where a run uses no
+        GPU now, ``overrun`` (MiB held and promised) where it holds more than it was promised now,
+        and ``time_left`` where its log says that."""
+        progress = {
+            (one["job_id"], one["restart"]): one
+            for node in self._fresh()
+            for one in node["progress"]
+        }
         idle = {
             (one["job_id"], one["restart"]): one["since_s"]
             for node in self._fresh()
@@ -59,6 +67,8 @@ class Figures:
             run = (row["job_id"], row["restart"])
             row["idle_since_s"] = idle.get(run)
             row["overrun"] = over.get(run)
+            if time_left.is_told(row, uid):
+                time_left.by_log(row, progress.get(run))
         self.number(answer["jobs"])
         return answer
 

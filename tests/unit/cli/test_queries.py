@@ -25,6 +25,15 @@ def test_jobs_for_people(site: Site) -> None:
     assert "12.0 of 39.0 " in lines["8"] and "PENDING" in lines["8"]
 
 
+def test_eta(site: Site) -> None:
+    """Only what runs; where nothing is known it says so."""
+    assert [row["job_id"] for row in site.json("eta")["jobs"]] == [7]
+    shown = site.coloc("eta").stdout.splitlines()
+    assert shown[0].split() == "JOB NAME USER RUNS DONE EPOCHS LEFT RANGE ENDS BY".split()
+    assert shown[1].split()[0] == "7+1" and shown[1].endswith("not known")
+    assert site.coloc("eta", "8").stdout.startswith("no --coloc job")
+
+
 def test_history(site: Site) -> None:
     answer = site.json("history")
     ended = next(row for row in answer["runs"] if row["restart"] == 0 and row["job_id"] == 7)

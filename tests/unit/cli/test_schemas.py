@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.mark.parametrize("uid", [None, 1000, 1001])
 def test_jobs_and_history(store: Store, uid: int | None) -> None:
     found = answers.jobs(store, uid, {"all": True}, private=False)
-    assert as_documented(["jobs"], Figures().mark(found))["jobs"]
+    assert as_documented(["jobs"], Figures().mark(found, uid))["jobs"]
     past = answers.history(store, uid, {})
     Figures().number(past["runs"])
     as_documented(["history"], past)
@@ -62,7 +62,7 @@ def test_what_is_stored_of_explain(store: Store, uid: int | None) -> None:
 
 
 def test_what_is_missing_or_of_another_type_is_refused(store: Store) -> None:
-    found = Figures().mark(answers.jobs(store, None, {}, private=False))
+    found = Figures().mark(answers.jobs(store, None, {}, private=False), None)
     [row] = found["jobs"]
     for changes in ({"uid": "ada"}, {"open": 2}, {"gpu_uuids": "GPU-1"}):
         with pytest.raises(ValidationError):

@@ -15,7 +15,7 @@ from slurm_coloc.flow.node.jobs_here import Job
 from slurm_coloc.flow.watch.causes import blamed
 from slurm_coloc.flow.watch.record import judge_ended
 from tests.unit.flow.placers import ID
-from tests.unit.flow.test_telemetry import front
+from tests.unit.flow.test_telemetry import answered, front
 
 OVER = {
     "job_id": 7, "restart": 1, "uuid": "GPU-1", "since_s": 5.0, "held_mib": 30_000,
@@ -43,13 +43,13 @@ def test_begin_and_end_are_told_once(running: Store) -> None:
     for _ in range(3):
         live.take("n1", {"overruns": [OVER]})
     assert story(running) == ["holds 29.3 GiB on GPU-1, 5.0 GiB were promised (node n1)"]
-    rows: list[dict[str, Any]] = [{"job_id": 7, "restart": restart} for restart in (0, 1)]
-    front(live).mark({"jobs": rows})
+    rows = [answered(7, restart) for restart in (0, 1)]
+    front(live).mark({"jobs": rows}, None)
     assert [row["overrun"] for row in rows] == [None, {"held_mib": 30_000, "promised_mib": 5120}]
     for _ in range(2):
         live.take("n1", {"overruns": [OVER | {"until_s": 9.0, "held_mib": 31_000}]})
     assert len(story(running)) == 2 and "it held 30.3 GiB of 5.0 GiB at most" in story(running)[1]
-    front(live).mark({"jobs": rows})
+    front(live).mark({"jobs": rows}, None)
     assert [row["overrun"] for row in rows] == [None, None]
 
 

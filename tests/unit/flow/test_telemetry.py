@@ -43,6 +43,12 @@ def front(live: Live) -> Figures:
     return figures
 
 
+def answered(job_id: int, restart: int, **changes: Any) -> dict[str, Any]:
+    """What marks look at of a run in an answer."""
+    row = {"job_id": job_id, "restart": restart, "uid": 1000, "state": "RUNNING"}
+    return {**row, "time_left": None, **changes}
+
+
 def test_the_last_figures_of_each_node(live: Live) -> None:
     live.take("n1", {"gpus": [GPU | {"free_mib": 1}]})
     live.take("n1", {"gpus": [GPU]})
@@ -85,9 +91,44 @@ def test_what_is_old_is_not_shown(live: Live, monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_idle_run_is_marked(live: Live) -> None:
     live.take("n1", {"idle": [{"job_id": 7, "restart": 1, "since_s": 5.0, "held_mib": 9000}]})
-    rows = [{"job_id": 7, "restart": restart} for restart in (0, 1)]
-    marked = front(live).mark({"jobs": rows})["jobs"]
+    rows = [answered(7, restart) for restart in (0, 1)]
+    marked = front(live).mark({"jobs": rows}, None)["jobs"]
     assert [row["idle_since_s"] for row in marked] == [None, 5.0]
+
+
+TOLD = {
+    "job_id": 7, "restart": 0, "at_s": 0.0, "done": 0.31, "left_s": 600.0, "low_s": 540.0,
+    "high_s": 660.0, "epoch": 9.3, "epochs": 30.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("uid", [None, 1000, 1001])
+def test_the_time_left_is_the_owners(live: Live, uid: int | None) -> None:
+    live.take("n1", {"progress": [TOLD | {"at_s": time.time() - 60}]})
+    rows = [answered(7, 0), answered(7, 1), answered(7, 0, state="COMPLETING")]
+    marked = [row["time_left"] for row in front(live).mark({"jobs": rows}, uid)["jobs"]]
+    assert marked[1:] == [None, None]
+    if uid == 1001:
+        assert marked[0] is None
+        return
+    assert marked[0]["by"] == "log" and marked[0]["epoch"] == 9.3
+    assert marked[0]["left_s"] == pytest.approx(540, abs=5)  # of a minute ago
+    assert marked[0]["low_s"] < marked[0]["left_s"] < marked[0]["high_s"]
+
+
+def test_a_log_that_says_no_total_leaves_what_earlier_runs_say(live: Live) -> None:
+    nothing = dict.fromkeys(("done", "left_s", "low_s", "high_s", "epochs"))
+    live.take("n1", {"progress": [TOLD | nothing | {"at_s": time.time()}]})
+    past = {"by": "earlier runs", "runs": 3, "left_s": 90.0, "low_s": 80.0, "high_s": 99.0}
+    row = answered(7, 0, time_left={**past, "done": None, "epoch": None, "epochs": None})
+    [marked] = front(live).mark({"jobs": [row]}, 1000)["jobs"]
+    assert marked["time_left"] == {**past, "done": None, "epoch": 9.3, "epochs": None}
+
+
+@pytest.mark.parametrize("wrong", [{"left_s": -1.0}, {"left_s": "soon"}, {"done": 2.0}])
+def test_a_time_that_is_none_is_refused(live: Live, wrong: dict[str, Any]) -> None:
+    live.take("n1", {"progress": [TOLD | wrong]})
+    assert front(live).mark({"jobs": [answered(7, 0)]}, None)["jobs"][0]["time_left"] is None
 
 
 def test_root_on_this_host_says_which_node_it_is(tmp_path: Path) -> None:

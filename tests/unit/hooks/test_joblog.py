@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A line into the log of a running job: into that file, with the user's rights, or not at all."""
+"""A line into the log of a running job, and a look at it: that file, with the user's rights, or not
+at all."""
 
+import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from slurm_coloc.adapters import joblog, userfile
+from slurm_coloc.adapters import userfile
+from slurm_coloc.adapters.joblog import append as adapter
+from slurm_coloc.adapters.joblog.look import checked, look
+from slurm_coloc.core.time.progress.reading import Said
 
 from .conftest import USER
 
@@ -44,7 +50,7 @@ def opened(path: Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_APPEND) -> i
 
 
 def append(pids: list[int], *inodes: int) -> str:
-    return joblog.append(BECOME, pids, inodes, "coloc: told", LIMIT_S)
+    return adapter.append(BECOME, pids, inodes, "coloc: told", LIMIT_S)
 
 
 def test_it_goes_where_the_jobs_next_line_would(work: Path, start: Start) -> None:
@@ -95,7 +101,77 @@ def test_a_child_that_hangs_is_not_waited_for(work: Path, start: Start) -> None:
     """As on a dead file server."""
     fd = opened(work / "log")
     pid = start(fd, fd)
-    hangs = partial(os.read, os.pipe()[0], 1)
+    hangs = partial(time.sleep, 60)
     inodes = (os.fstat(fd).st_ino,)
-    assert joblog.append(hangs, [pid], inodes, "x", 0.2) == "no answer in time"
+    assert adapter.append(hangs, [pid], inodes, "x", 0.2) == "no answer in time"
     assert (work / "log").read_text() == ""
+
+
+def looked(pids: list[int], *inodes: int, limit_s: float = LIMIT_S) -> Said | str:
+    return look(BECOME, pids, dict.fromkeys(inodes, 0), limit_s)
+
+
+def test_a_look_gives_numbers_of_a_log_that_was_opened_for_writing(
+    work: Path, start: Start
+) -> None:
+    fd = opened(work / "log")
+    os.write(fd, b"secret words\nEpoch 3/10:  45%|####   | 450/1000 [01:30<01:50, 5.0it/s]\r")
+    found = looked([start(fd, fd)], os.fstat(fd).st_ino)
+    assert isinstance(found, Said)
+    assert (found.epoch, found.epochs, found.step, found.steps) == (3, 10, 450, 1000)
+    assert all(isinstance(one, bool | float | None) for one in found)
+
+
+def test_a_look_reads_this_runs_part(work: Path, start: Start) -> None:
+    """What an earlier run wrote into the same file is not of this one."""
+    fd = opened(work / "log")
+    os.write(fd, b"Epoch 9/10 loss 0.1\n")
+    pid, inode = start(fd, fd), os.fstat(fd).st_ino
+    before = os.fstat(fd).st_size
+    assert look(BECOME, [pid], {inode: before}, LIMIT_S) == Said()
+    os.write(fd, b"Epoch 1/10 loss 0.9\n")
+    found = look(BECOME, [pid], {inode: before}, LIMIT_S)
+    assert isinstance(found, Said) and (found.epoch, found.first) == (1, 1)
+
+
+def test_output_and_errors_in_two_files(work: Path, start: Start) -> None:
+    out, err = opened(work / "out"), opened(work / "err")
+    os.write(out, b"Epoch 3/10\n")
+    os.write(err, b" 45%|####   | 450/1000 [01:30<01:50, 5.0it/s]\r")
+    found = looked([start(out, err)], os.fstat(err).st_ino, os.fstat(out).st_ino)
+    assert isinstance(found, Said)
+    assert (found.epoch, found.epochs, found.step, found.steps) == (3, 10, 450, 1000)
+
+
+def test_a_look_has_its_owners_rights_and_no_more(work: Path, start: Start) -> None:
+    """A log that its owner may write and not read is not read for him."""
+    fd = opened(work / "log")
+    os.write(fd, b"Epoch 3/10 loss 0.1\n")
+    os.fchown(fd, 0, 0)
+    assert looked([start(fd, fd)], os.fstat(fd).st_ino) == "permission denied"
+
+
+def test_a_text_that_takes_long_is_given_up(work: Path, start: Start) -> None:
+    """The child has a second of processor time; a large file costs no more than a small one."""
+    fd = opened(work / "log")
+    os.truncate(fd, 2**40)
+    os.write(fd, b"\n" + b"epoch " * 20000)
+    found = looked([start(fd, fd)], os.fstat(fd).st_ino)
+    assert isinstance(found, Said) and found.epoch is None
+
+
+def test_a_look_that_hangs_is_not_waited_for(work: Path, start: Start) -> None:
+    fd = opened(work / "log")
+    hangs = partial(time.sleep, 60)
+    assert look(hangs, [start(fd, fd)], {os.fstat(fd).st_ino: 0}, 0.2) == "no answer in time"
+    elsewhere = opened(work / "elsewhere")
+    none = looked([start(elsewhere, elsewhere)], os.fstat(fd).st_ino)
+    assert none == "none of its processes has its log open"
+    assert looked([], 0) == "its log is no regular file"
+
+
+@pytest.mark.parametrize(
+    "answer", [b"[]", b"{}", b"{", json.dumps(Said(epoch=1e99)._asdict()).encode()]
+)
+def test_what_a_child_says_is_checked(answer: bytes) -> None:
+    assert checked(answer) == "no numbers"

@@ -18,6 +18,7 @@
 #include "train.h"
 
 #define TICK_S 0.05
+#define STEPS_A_SECOND 10.0 /* of work */
 #define RAMP_STEPS 10
 #define MAX_PROCESSES 64
 #define HOST_STEP_MIB 128
@@ -94,8 +95,8 @@ static void eat_host_memory(const struct options *o)
 
 static void say_progress(const struct run *r, double speed, int neighbours, long iteration)
 {
-    printf("step %ld  batch %d  loss %.4f  %.1f/%.1f s  speed %.2f  neighbours %d  %llu MiB\n",
-           iteration, r->o->batch, 0.3 + 2.0 / (1.0 + (double)iteration / 50.0), r->done_s,
+    printf("step %ld/%ld  batch %d  loss %.4f  %.1f/%.1f s  speed %.2f  neighbours %d  %llu MiB\n",
+           iteration, (long)(r->o->work_s * STEPS_A_SECOND), r->o->batch, 0.3 + 2.0 / (1.0 + (double)iteration / 50.0), r->done_s,
            r->o->work_s, speed, neighbours, (unsigned long long)r->footprint_mib);
     fflush(stdout);
 }
@@ -131,7 +132,7 @@ static int work(struct run *r)
             r->neighbours_max = neighbours;
         if (emulated_s(r) - logged >= o->log_every_s) {
             logged = emulated_s(r);
-            say_progress(r, speed, neighbours, (long)(r->done_s * 10.0));
+            say_progress(r, speed, neighbours, (long)(r->done_s * STEPS_A_SECOND));
         }
         left = speed > 0 ? (o->work_s - r->done_s) / speed / o->time_scale : TICK_S;
         sleep_s(left < TICK_S ? left : TICK_S);
