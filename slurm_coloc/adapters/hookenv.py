@@ -52,7 +52,7 @@ class HookSettings(NamedTuple):
     window_s: int = 90
     beat_s: int = 20
     job_mapping_dir: Path | None = None
-    log_look_s: int = 0
+    log_read_s: int = 0
     context_mib: int = 1900
     overrun: str = "tell"
     agent_port: int = 0
@@ -76,7 +76,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "metrics": ("agent_port", "address", "allow", "token_file", "names"),
     "agent": (
         *("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s"),
-        *("job_mapping_dir", "log_look_s"),
+        *("job_mapping_dir", "log_read_s"),
     ),
 }
 _SECTION = {name: section for section, names in _SECTIONS.items() for name in names}
@@ -87,7 +87,7 @@ _RANGES = {
     "idle_after_s": (0, 30 * 86400),
     "window_s": (1, 3600),
     "beat_s": (1, 30),
-    "log_look_s": (0, 3600),
+    "log_read_s": (0, 3600),
     "context_mib": (0, 65536),
     "agent_port": (0, 65535),
 }

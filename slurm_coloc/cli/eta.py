@@ -84,7 +84,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """How long your running --coloc jobs still take; for root and SlurmUser: everybody's.
 
-        By the job's log, where the site has its nodes read that (agent.log_look_s): counters of
+        By the job's log, where the site has its nodes read that (agent.log_read_s): counters of
         epochs and steps as tqdm, Lightning, the Hugging Face Trainer, Keras and most scripts print
         them. Before there is one, and elsewhere, by how long earlier runs of the same model with
         the same options took. RANGE is meant to hold in eight of ten cases. "no total yet": the log

@@ -61,7 +61,7 @@ class AgentConfig(Section):
         None,
         description="Folder of dcgm-exporter's --hpc-job-mapping-dir, to be filled; none: not.",
     )
-    log_look_s: int = Field(
+    log_read_s: int = Field(
         0,
         ge=0,
         le=3600,

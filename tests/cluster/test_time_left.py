@@ -22,7 +22,7 @@ def left(lab: Lab, job: int, user: str) -> Any:
 
 @pytest.mark.timeout(240)
 def test_the_log_says_how_long_it_still_takes(make_lab: Make) -> None:
-    lab = make_lab(users=2, settings={"agent": {"log_look_s": 1, "beat_s": 1}})
+    lab = make_lab(users=2, settings={"agent": {"log_read_s": 1, "beat_s": 1}})
     ada, ben = lab.users[:2]
     log = lab.home(ada) / "private.log"
     work = train(lab, memory_mib=3000, smact=0.3, work_s=90, log_every_s=1)

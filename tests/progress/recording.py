@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from slurm_coloc.adapters.joblog.look import HEAD, TAIL
+from slurm_coloc.adapters.joblog.numbers import HEAD, TAIL
 from slurm_coloc.core.time.progress.forecast import Forecast, Progress
 from slurm_coloc.core.time.progress.reading import read
 

@@ -7,8 +7,7 @@ The line goes where the job's next line would have gone, in whatever way Slurm o
 import os
 from collections.abc import Callable, Collection, Sequence
 
-from slurm_coloc.adapters.joblog.borrow import borrowed, in_child
-from slurm_coloc.adapters.userfile import NO_ANSWER
+from slurm_coloc.adapters.joblog.borrow import NO_ANSWER, borrowed, in_child
 
 MOST = 400  # bytes of a line
 SAID = 80  # bytes of a reason

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import NoReturn
 
+NO_ANSWER = "no answer in time"  # a reason
 MOST_FILES = 65536  # no descriptor of the agent is higher
 PIDFD_GETFD = 438  # the same number on every architecture
 

@@ -29,8 +29,7 @@ from slurm_coloc.flow.finish import final_usage
 from slurm_coloc.flow.launch import memory_limit, sharing
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import deliver
-from slurm_coloc.flow.node.jobs_here import FENCE, remove_state
-from slurm_coloc.flow.node.log_starts import LINE, read_starts
+from slurm_coloc.flow.node.jobs_here import FENCE, LINE, read_starts, remove_state
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0

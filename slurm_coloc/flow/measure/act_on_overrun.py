@@ -18,7 +18,7 @@ from slurm_coloc.adapters.mps.processes import Process
 from slurm_coloc.core.gpu.overrun import gib
 from slurm_coloc.errors import ColocError
 from slurm_coloc.flow.measure.overruns import Begun
-from slurm_coloc.flow.node.log_starts import starts_of
+from slurm_coloc.flow.node.jobs_here import starts_of
 
 LOG_S = 1.0  # for the line in the job's log
 PATIENCE_S = 2.0  # between SIGTERM and SIGKILL

@@ -25,7 +25,7 @@ from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
 from slurm_coloc.flow.measure.act_on_overrun import end_processes, write_to_log
 from slurm_coloc.flow.measure.dcgm_stats import JobStats
-from slurm_coloc.flow.measure.log_looks import LogLooks
+from slurm_coloc.flow.measure.log_progress import LogProgress
 from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.overruns import Begun
 from slurm_coloc.flow.measure.thread import Worker
@@ -57,7 +57,7 @@ class Sampler:
         if settings.job_stats and self._root:
             numbers, jobs = lambda: self._dcgm.numbers, self._measurer.jobs
             self._measurer.stats = JobStats(JobStatistics(dcgmi), numbers, jobs)
-        self._logs = LogLooks(settings, self._measurer.jobs)
+        self._logs = LogProgress(settings, self._measurer.jobs)
         self._worker = Worker("nvml")
         self._sampled_s = 0.0
         self._reaped_s = 0.0
@@ -129,7 +129,7 @@ class Sampler:
                 group.create_task(self._dcgm.run())
                 if self._measurer.stats is not None:
                     group.create_task(self._measurer.stats.run())
-                if self._settings.log_look_s and self._root:
+                if self._settings.log_read_s and self._root:
                     group.create_task(self._logs.run())
                 group.create_task(self._each_second())
         finally:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs are on this node: the states that the Prolog wrote and the Epilog removes."""
+"""Which jobs are on this node: the states that the Prolog wrote and the Epilog removes; and where
+their logs begin, which slurmstepd noted beside them."""
 
 import contextlib
 import json
@@ -18,6 +19,7 @@ FENCE, SHARE = "fence", "share"
 SUFFIXES = ("json", "step", "logs", FENCE, SHARE)
 #: of run_dir: others pass through to their MPS pipe; and of what is in it, of whoever's job
 FOLDER_MODE, FILE_MODE = 0o711, 0o600
+LINE = 1024  # bytes of what slurmstepd noted
 _STATE = re.compile(r"([0-9]{1,10})\.json")
 
 
@@ -158,6 +160,26 @@ def remove_state(run_dir: Path, job_id: int) -> None:
     with spool.open_dir(run_dir, None) as fd:
         for suffix in SUFFIXES:
             spool.remove_file(fd, f"{job_id}.{suffix}")
+
+
+def read_starts(line: bytes) -> dict[str, tuple[int, int]]:
+    """(inode, bytes) from "INODE BYTES INODE BYTES", for stdout and stderr; inode 0 (no
+    regular file) is that of no log."""
+    words = line.split()
+    if len(words) != 4 or not all(word.isdigit() and len(word) <= 20 for word in words):
+        return {}
+    numbers = [int(word) for word in words]
+    return {"stdout": (numbers[0], numbers[1]), "stderr": (numbers[2], numbers[3])}
+
+
+def starts_of(run_dir: Path, job_id: int) -> dict[int, int]:
+    """The length of each of a job's logs when its program began, by inode, standard error first; {}
+    where they are no files, or it has none. Raises ColocError or OSError."""
+    with spool.open_dir(run_dir, None) as fd:
+        line = spool.read_file(fd, f"{job_id}.logs", {0, os.geteuid()}, LINE) or b""
+    found = read_starts(line)
+    both = [found[name] for name in ("stderr", "stdout") if name in found]
+    return {inode: size for inode, size in both if inode}
 
 
 def _settled(mtime_ns: int) -> bool:

@@ -67,7 +67,7 @@ class Figures:
             run = (row["job_id"], row["restart"])
             row["idle_since_s"] = idle.get(run)
             row["overrun"] = over.get(run)
-            if time_left.is_told(row, uid):
+            if time_left.may_know(row, uid):
                 time_left.by_log(row, progress.get(run))
         self.number(answer["jobs"])
         return answer

@@ -15,7 +15,7 @@ Answer = dict[str, Any]
 FIELDS = ("left_s", "low_s", "high_s")
 
 
-def is_told(row: Answer, uid: int | None) -> bool:
+def may_know(row: Answer, uid: int | None) -> bool:
     """Whether ``uid`` is told of this run's time."""
     return row["state"] == "RUNNING" and uid in (None, row["uid"])
 
@@ -28,7 +28,7 @@ def by_past(rows: list[Answer], uid: int | None, lasted_s: Callable[[str], list[
     now_s = time.time()
     for row in rows:
         row["time_left"] = None
-        if row["start_s"] is None or not is_told(row, uid):
+        if row["start_s"] is None or not may_know(row, uid):
             continue
         lasted = known(row["decision"])
         if found := left_after(lasted, now_s - row["start_s"]):

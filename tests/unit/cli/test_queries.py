@@ -5,6 +5,8 @@ import re
 
 from tests.unit.cli.conftest import OWNER, Site
 
+ETA = ("JOB", "NAME", "USER", "RUNS", "DONE", "EPOCHS", "LEFT", "RANGE", "ENDS", "BY")
+
 
 def test_jobs(site: Site) -> None:
     answer = site.json("jobs")
@@ -29,7 +31,7 @@ def test_eta(site: Site) -> None:
     """Only what runs; where nothing is known it says so."""
     assert [row["job_id"] for row in site.json("eta")["jobs"]] == [7]
     shown = site.coloc("eta").stdout.splitlines()
-    assert shown[0].split() == "JOB NAME USER RUNS DONE EPOCHS LEFT RANGE ENDS BY".split()
+    assert shown[0].split() == list(ETA)
     assert shown[1].split()[0] == "7+1" and shown[1].endswith("not known")
     assert site.coloc("eta", "8").stdout.startswith("no --coloc job")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.time.progress.line import MOST
+from slurm_coloc.core.time.progress.patterns import MOST
 from slurm_coloc.core.time.progress.reading import Said, merged, read
 
 BAR = "45%|####5     | 450/1000 [01:30<01:50,  5.00it/s, loss=0.5]"

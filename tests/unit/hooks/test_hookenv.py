@@ -96,7 +96,10 @@ def test_hostile_spank_values_change_nothing() -> None:
     assert read_job({**GOOD, **hostile}) == read_job(GOOD)
 
 
-AGENT = ("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s", "job_mapping_dir")
+AGENT = (
+    *("sample", "dcgmi", "job_stats", "idle_after_s", "window_s", "beat_s", "job_mapping_dir"),
+    "log_read_s",
+)
 METRICS = ("agent_port", "address", "allow", "token_file", "names")
 
 

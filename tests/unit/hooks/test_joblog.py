@@ -14,7 +14,7 @@ import pytest
 
 from slurm_coloc.adapters import userfile
 from slurm_coloc.adapters.joblog import append as adapter
-from slurm_coloc.adapters.joblog.look import checked, look
+from slurm_coloc.adapters.joblog.numbers import checked, read_numbers
 from slurm_coloc.core.time.progress.reading import Said
 
 from .conftest import USER
@@ -108,7 +108,7 @@ def test_a_child_that_hangs_is_not_waited_for(work: Path, start: Start) -> None:
 
 
 def looked(pids: list[int], *inodes: int, limit_s: float = LIMIT_S) -> Said | str:
-    return look(BECOME, pids, dict.fromkeys(inodes, 0), limit_s)
+    return read_numbers(BECOME, pids, dict.fromkeys(inodes, 0), limit_s)
 
 
 def test_a_look_gives_numbers_of_a_log_that_was_opened_for_writing(
@@ -128,9 +128,9 @@ def test_a_look_reads_this_runs_part(work: Path, start: Start) -> None:
     os.write(fd, b"Epoch 9/10 loss 0.1\n")
     pid, inode = start(fd, fd), os.fstat(fd).st_ino
     before = os.fstat(fd).st_size
-    assert look(BECOME, [pid], {inode: before}, LIMIT_S) == Said()
+    assert read_numbers(BECOME, [pid], {inode: before}, LIMIT_S) == Said()
     os.write(fd, b"Epoch 1/10 loss 0.9\n")
-    found = look(BECOME, [pid], {inode: before}, LIMIT_S)
+    found = read_numbers(BECOME, [pid], {inode: before}, LIMIT_S)
     assert isinstance(found, Said) and (found.epoch, found.first) == (1, 1)
 
 
@@ -163,7 +163,8 @@ def test_a_text_that_takes_long_is_given_up(work: Path, start: Start) -> None:
 def test_a_look_that_hangs_is_not_waited_for(work: Path, start: Start) -> None:
     fd = opened(work / "log")
     hangs = partial(time.sleep, 60)
-    assert look(hangs, [start(fd, fd)], {os.fstat(fd).st_ino: 0}, 0.2) == "no answer in time"
+    late = read_numbers(hangs, [start(fd, fd)], {os.fstat(fd).st_ino: 0}, 0.2)
+    assert late == "no answer in time"
     elsewhere = opened(work / "elsewhere")
     none = looked([start(elsewhere, elsewhere)], os.fstat(fd).st_ino)
     assert none == "none of its processes has its log open"

@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from slurm_coloc.core.time.progress import line
-from slurm_coloc.core.time.progress.line import Counter
+from slurm_coloc.core.time.progress import patterns
+from slurm_coloc.core.time.progress.patterns import Counter
 
 LINES = 4000  # of the end that are read
 
@@ -37,12 +37,12 @@ class Said(NamedTuple):
 def read(head: str, tail: str, command: str = "") -> Said:
     """``head``: the log's begin, "" where ``tail`` is the whole log; ``command``: the training's
     command line, its words parted by NUL."""
-    opening = list(line.lines(head or tail))[:LINES]
+    opening = list(patterns.lines(head or tail))[:LINES]
     found = _Found()
     labels = found.labels
     for text in opening:
         labels.begins(text)
-    for number, text in enumerate(list(line.lines(tail))[-LINES:]):
+    for number, text in enumerate(list(patterns.lines(tail))[-LINES:]):
         found.see(number, text)
     step, steps, elapsed_s = found.steps()
     given = "\n".join([command, *opening])
@@ -56,9 +56,9 @@ def read(head: str, tail: str, command: str = "") -> Said:
         step=step,
         steps=steps,
         elapsed_s=elapsed_s,
-        set_epochs=line.set_epochs(given),
-        set_steps=line.set_steps(given),
-        trainer=line.is_trainer(given),
+        set_epochs=patterns.set_epochs(given),
+        set_steps=patterns.set_steps(given),
+        trainer=patterns.is_trainer(given),
         left_s=found.left_s,
     )
 
@@ -75,17 +75,17 @@ class _Found:
 
     def see(self, number: int, text: str) -> None:
         """Take the next line."""
-        counter = line.counter(text)
+        counter = patterns.counter(text)
         if counter is not None:
             self._count(number, counter)
-        elif (alone := line.step_alone(text)) is not None:
+        elif (alone := patterns.step_alone(text)) is not None:
             self._alone = alone
-        exact = line.exact_epoch(text)
+        exact = patterns.exact_epoch(text)
         if exact is not None:
             self.exact = exact
         else:
             self.labels.see(number, text, counts=counter is not None)
-        if (whole_s := line.own_time_left(text)) is not None:
+        if (whole_s := patterns.own_time_left(text)) is not None:
             self.left_s = whole_s
 
     def _count(self, number: int, counter: Counter) -> None:
@@ -128,22 +128,22 @@ class _Labels:
         """Take the tail's next line; ``counts``: it has a counter of steps."""
         if self._row(number, text):
             return
-        found = line.label(text)
+        found = patterns.label(text)
         if found is None:
-            if self.epoch is not None and line.is_rule(text) and self.first == 0:
+            if self.epoch is not None and patterns.is_rule(text) and self.first == 0:
                 self.last = True  # "Epoch 0/24", then a rule: PyTorch's tutorials
             return
         self.number = number
         self.epoch, epochs = found
         self.epochs = epochs or self.epochs
         self.first = self.epoch if self.first is None else min(self.first, self.epoch)
-        self.last = self.last or (self.first == 0 and line.is_rich(text))
-        self.ended = not counts and line.has_result(text)
+        self.last = self.last or (self.first == 0 and patterns.is_rich(text))
+        self.ended = not counts and patterns.has_result(text)
 
     def _row(self, number: int, text: str) -> bool:
         """Take a row of a table: it stands at the end of its epoch."""
-        self._table = self._table or line.is_header(text)
-        epoch = line.row(text) if self._table else None
+        self._table = self._table or patterns.is_header(text)
+        epoch = patterns.row(text) if self._table else None
         if epoch is None:
             return False
         self.number, self.epoch, self.ended = number, epoch, True
@@ -152,8 +152,8 @@ class _Labels:
 
     def begins(self, text: str) -> None:
         """Take a line of the log's begin, before the tail is read."""
-        self._table = self._table or line.is_header(text)
-        found = line.label(text)
+        self._table = self._table or patterns.is_header(text)
+        found = patterns.label(text)
         if found and (self.first is None or found[0] < self.first):
             self.first = found[0]
 

@@ -96,8 +96,9 @@ static void eat_host_memory(const struct options *o)
 static void say_progress(const struct run *r, double speed, int neighbours, long iteration)
 {
     printf("step %ld/%ld  batch %d  loss %.4f  %.1f/%.1f s  speed %.2f  neighbours %d  %llu MiB\n",
-           iteration, (long)(r->o->work_s * STEPS_A_SECOND), r->o->batch, 0.3 + 2.0 / (1.0 + (double)iteration / 50.0), r->done_s,
-           r->o->work_s, speed, neighbours, (unsigned long long)r->footprint_mib);
+           iteration, (long)(r->o->work_s * STEPS_A_SECOND), r->o->batch,
+           0.3 + 2.0 / (1.0 + (double)iteration / 50.0), r->done_s, r->o->work_s, speed, neighbours,
+           (unsigned long long)r->footprint_mib);
     fflush(stdout);
 }
 

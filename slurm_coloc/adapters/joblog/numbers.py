@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the begin and the end of a running job's log. Of what is there only numbers come back.
+"""Reads the begin and the end of a running job's log. Of what is there only numbers come back.
 
 The child reads a bounded part of the file, finds the counters in it (core/time/progress/reading)
-and is limited in processor time and memory, because the text is its owner's.
+and is to be limited in processor time and memory, because the text is its owner's.
 """
 
 import json
@@ -12,42 +12,36 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters.confine import address_space, confine, no_new_privileges
-from slurm_coloc.adapters.joblog.borrow import borrowed, in_child
-from slurm_coloc.adapters.userfile import NO_ANSWER
-from slurm_coloc.core.time.progress.line import MOST
+from slurm_coloc.adapters.joblog.borrow import NO_ANSWER, borrowed, in_child
+from slurm_coloc.core.time.progress.patterns import MOST
 from slurm_coloc.core.time.progress.reading import Said, merged, read
 
 HEAD, TAIL = 16 * 1024, 64 * 1024  # bytes
 COMMAND = 4096  # bytes of a command line
 PROCESSES = 64
 ANSWER = 1024  # bytes
-CPU_S = 1.0
-MEMORY = 64 * 2**20  # more than it has at its begin
 
 _FLAGS = frozenset({"last", "ended", "trainer"})
 
 
-def look(
-    become: Callable[[], None],
+def read_numbers(
+    confine: Callable[[], None],
     pids: Sequence[int],
     starts: Mapping[int, int],
     deadline_s: float,
 ) -> Said | str:
     """What the logs of a job say, or why that is not known. ``pids``: its processes; ``starts``:
-    the inode of each log, and its length when the job began to write to it. ``become``: takes the
-    owner's rights for good."""
+    the inode of each log, and its length when the job began to write to it. ``confine``: takes the
+    owner's rights for good, and limits what the child may use."""
     known = {inode: start for inode, start in starts.items() if inode}
     if not known:
         return "its log is no regular file"
 
     def work() -> bytes:
-        logs, command = _opened(pids[:PROCESSES], known), _commands(pids[:PROCESSES])
+        logs, command = _logs(pids[:PROCESSES], known), _commands(pids[:PROCESSES])
         if not logs:
             return b"none of its processes has its log open"
-        become()
-        no_new_privileges()
-        confine(CPU_S, address_space() + MEMORY)
+        confine()
         found = merged([_said(fd, known[inode], command) for inode, fd in logs.items()])
         return json.dumps(found._asdict()).encode()
 
@@ -79,7 +73,7 @@ def _number(name: str, value: Any) -> Any:
     return number
 
 
-def _opened(pids: Sequence[int], starts: Mapping[int, int]) -> dict[int, int]:
+def _logs(pids: Sequence[int], starts: Mapping[int, int]) -> dict[int, int]:
     """A descriptor of each log that one of the processes has open."""
     found: dict[int, int] = {}
     for pid in pids:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage measure, the time that trainings still take: a look at each job's log from time to time.
+"""Stage measure, the time that trainings still take: each job's log is read from time to time.
 
 Off by default. A child with the job's uid reads a bounded part of the log and hands numbers back
-(adapters/joblog/look); what they mean is found here (core/time/progress). A log that gives no
+(adapters/joblog/numbers); what they mean is found here (core/time/progress). A log that gives no
 answer in time is left alone for a while: a dead file server must not cost a thread each time. What
 a user's log claims moves the expected end of his own job and nothing else.
 """
@@ -15,18 +15,21 @@ from typing import Any
 import structlog
 
 from slurm_coloc.adapters import procs, userfile
+from slurm_coloc.adapters.confine import address_space, confine, no_new_privileges
 from slurm_coloc.adapters.hookenv import HookSettings
-from slurm_coloc.adapters.joblog.look import look
+from slurm_coloc.adapters.joblog.borrow import NO_ANSWER
+from slurm_coloc.adapters.joblog.numbers import read_numbers
 from slurm_coloc.core.time.progress.forecast import Progress
 from slurm_coloc.core.time.progress.reading import Said
 from slurm_coloc.errors import ColocError
-from slurm_coloc.flow.node.jobs_here import Job
-from slurm_coloc.flow.node.log_starts import starts_of
+from slurm_coloc.flow.node.jobs_here import Job, starts_of
 
 log = structlog.get_logger()
 
-LOOK_S = 1.0  # for one log
-SKIP_S = 600.0  # without a look, after one that took too long
+READ_S = 1.0  # for one log
+CPU_S = 1.0
+MEMORY = 64 * 2**20  # more than the child has at its begin
+SKIP_S = 600.0  # without a try, after one that took too long
 MOST = 64  # runs in a heartbeat
 
 
@@ -40,7 +43,7 @@ class _Watched:
         self.why = ""
 
 
-class LogLooks:
+class LogProgress:
     """Of all jobs on this node that Prolog and Epilog know."""
 
     def __init__(self, settings: HookSettings, jobs: Callable[[], list[Job]]) -> None:
@@ -54,9 +57,9 @@ class LogLooks:
             begin_s = time.monotonic()
             for one in self._present():
                 if time.monotonic() >= one.not_before_s:
-                    await self._look(one)
+                    await self._update(one)
             used_s = time.monotonic() - begin_s
-            await asyncio.sleep(max(1.0, self._settings.log_look_s - used_s))
+            await asyncio.sleep(max(1.0, self._settings.log_read_s - used_s))
 
     def for_heartbeat(self) -> list[dict[str, Any]]:
         """How far the runs are, of those whose log says it."""
@@ -77,7 +80,7 @@ class LogLooks:
         self._watched = {key: self._watched.get(key) or _Watched(job) for key, job in here.items()}
         return list(self._watched.values())
 
-    async def _look(self, one: _Watched) -> None:
+    async def _update(self, one: _Watched) -> None:
         try:
             said = await asyncio.to_thread(self._read, one.job)
         except (ColocError, OSError) as err:
@@ -86,7 +89,7 @@ class LogLooks:
             one.progress.see(time.time(), said)
             one.why = ""
             return
-        if said == userfile.NO_ANSWER:
+        if said == NO_ANSWER:
             one.not_before_s = time.monotonic() + SKIP_S
         if said != one.why:  # the same reason is logged once
             one.why = said
@@ -97,4 +100,10 @@ class LogLooks:
         if not starts:
             return "it has no log of its own"
         pids = procs.of_job(job.job_id, job.uid)
-        return look(userfile.becomes(job.uid), pids, starts, LOOK_S)
+
+        def confine_child() -> None:
+            userfile.becomes(job.uid)()
+            no_new_privileges()
+            confine(CPU_S, address_space() + MEMORY)
+
+        return read_numbers(confine_child, pids, starts, READ_S)

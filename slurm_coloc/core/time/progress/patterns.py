@@ -77,7 +77,7 @@ _STEPS_SET = re.compile(
 _NUM_STEPS = re.compile(
     r"\btotal optimization steps\s{0,4}[=:]\s{0,4}(\d{1,3}(?:,\d{3}){1,4}|\d{1,12})", re.IGNORECASE
 )
-_TRAINER = re.compile(r"num_train_epochs|\bTotal optimization steps\b")
+_TRAINER = re.compile(r"num[_-]train[_-]epochs|\bTotal optimization steps\b")
 _OTHER = re.compile(
     r"\b(?:val|valid|validat\w{0,8}|eval\w{0,10}|test\w{0,4}|predict\w{0,6}|sanity"
     r"|download\w{0,4}|fetch\w{0,4}|map|filter|tokeniz\w{0,5}|load\w{0,4}|generat\w{0,5}"
