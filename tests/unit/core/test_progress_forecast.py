@@ -69,6 +69,14 @@ def test_validation_counts() -> None:
         assert told.left_s == pytest.approx(left_s, rel=0.1)
 
 
+def test_a_validation_that_is_still_to_come() -> None:
+    """The counter is nearly at its end and a third of the epoch is not over yet."""
+    lasted_s = 3 * (600.0 + 300.0)
+    for part in (0.4, 0.55, 0.66, 0.88, 0.95):
+        told, left_s = at(in_epochs(3, 600.0, 300.0), lasted_s, part)
+        assert told.left_s == pytest.approx(left_s, rel=0.1, abs=LOOK_S)
+
+
 def test_a_neighbour_makes_it_longer() -> None:
     """The newest pace counts."""
 
@@ -103,11 +111,12 @@ def test_epochs_alone() -> None:
         (Said(epoch=3, epochs=9, first=0, set_epochs=10), 10),
         (Said(epoch=3, first=0, set_epochs=30), 30),
         (Said(epoch=3, epochs=10, first=1), 10),
-        (Said(exact=1.5, step=450, steps=900), 3),
+        (Said(exact=1.5, step=450, steps=900), None),
+        (Said(exact=1.4, step=450, steps=900, set_epochs=3, trainer=True), 3),
         (Said(exact=1.5, set_epochs=3), 3),
     ],
 )
-def test_how_many_epochs_there_are(said: Said, total: float) -> None:
+def test_how_many_epochs_there_are(said: Said, total: float | None) -> None:
     progress = Progress()
     progress.see(30.0, said)
     told = progress.forecast(30.0)
