@@ -51,7 +51,7 @@ _coloc() {
     'top') words='--delay --mine --once --json' ;;
     'history') words='--since --jobs --limit --watch --json' ;;
     'explain') words='--code --json' ;;
-    'report') words='--days --cluster --since --html --output --json' ;;
+    'report') words='--days --cluster --since --html --compare --output --json' ;;
     'advise') words='--since --json' ;;
     'init') words='--config --share --apply --edit --role --dry-run --json' ;;
     'doctor') words='--config --rollout --slurm-conf --json' ;;

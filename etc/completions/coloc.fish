@@ -83,6 +83,7 @@ complete -c coloc -n '__fish_seen_subcommand_from report' -l days -d 'Without JO
 complete -c coloc -n '__fish_seen_subcommand_from report' -l cluster -d 'A page on all runs: what sharing saved and cost'
 complete -c coloc -n '__fish_seen_subcommand_from report' -l since -d 'From then on: 90m, 12h, 3d, 2w, 2026-01-31'
 complete -c coloc -n '__fish_seen_subcommand_from report' -l html -d 'A job\'s report as a page'
+complete -c coloc -n '__fish_seen_subcommand_from report' -l compare -d 'Several jobs side by side; with --html as a page'
 complete -c coloc -n '__fish_seen_subcommand_from report' -l output -d 'Where a page goes; default: stdout'
 complete -c coloc -n '__fish_seen_subcommand_from report' -l json -d 'Answer as JSON'
 complete -c coloc -n '__fish_seen_subcommand_from advise' -l since -d 'From then on: 90m, 12h, 3d, 2w, 2026-01-31'

@@ -51,7 +51,7 @@ done
     'top') found=(--delay --mine --once --json) ;;
     'history') found=(--since --jobs --limit --watch --json) ;;
     'explain') found=(--code --json) ;;
-    'report') found=(--days --cluster --since --html --output --json) ;;
+    'report') found=(--days --cluster --since --html --compare --output --json) ;;
     'advise') found=(--since --json) ;;
     'init') found=(--config --share --apply --edit --role --dry-run --json) ;;
     'doctor') found=(--config --rollout --slurm-conf --json) ;;

@@ -9,7 +9,10 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.cli import render
+from slurm_coloc.cli.listing import show_listing
 from slurm_coloc.cli.options import AsJson, JobIds, Since, jobs_wanted, one_for_json
+from slurm_coloc.cli.report.compare import COLUMNS as COMPARED
+from slurm_coloc.cli.report.compare import compare_page, models
 from slurm_coloc.cli.report.job import job_page
 from slurm_coloc.cli.report.write import many, write_page
 from slurm_coloc.cli.tries import overran, tries
@@ -63,6 +66,9 @@ def register(app: typer.Typer) -> None:
         ),
         since: Since = None,
         html: bool = typer.Option(False, "--html", help="A job's report as a page."),
+        compare: bool = typer.Option(
+            False, "--compare", help="Several jobs side by side; with --html as a page."
+        ),
         output: Path | None = typer.Option(
             None, "--output", "-o", metavar="FILE", help="Where a page goes; default: stdout."
         ),
@@ -71,10 +77,20 @@ def register(app: typer.Typer) -> None:
         """What a job used: memory, SM activity and energy, its neighbours, and what sharing cost
         and gained. Without JOBID: your runs of the last days in sum, everybody's for root.
 
-        --cluster and --html write one HTML file that needs nothing else.
+        --cluster and --html write one HTML file that needs nothing else. --compare is for runs of
+        one model: what did another batch size, another GPU or a neighbour change?
 
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
+        if compare:
+            found = _compared(job_id)
+            if html:
+                write_page(compare_page(found), output)
+                return
+            show_listing(COMPARED, found, "")
+            if note := models(found):
+                print(note)
+            return
         if cluster or html:
             if cluster == (job_id is not None):
                 raise typer.BadParameter("--html is of one JOBID, --cluster of none")
@@ -92,6 +108,15 @@ def register(app: typer.Typer) -> None:
                 render.show(render.table("", COLUMNS, map(_row, answer["users"])))
             else:
                 render.show(render.facts(_lines(answer)), *_picture(answer))
+
+
+def _compared(job_id: str | None) -> list[dict[str, Any]]:
+    """The reports of several jobs. Raises BadParameter for fewer than two."""
+    wanted = jobs_wanted(job_id) if job_id else []
+    if len(wanted) < 2:
+        raise typer.BadParameter("--compare is of several jobs: 7,8 or 9_[1-3]", param_hint="JOBID")
+    config = load_config()
+    return [call(config, "usage", each) for each in wanted]
 
 
 def _page_of(job_id: str) -> str:

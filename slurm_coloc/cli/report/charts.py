@@ -140,6 +140,39 @@ def near(pairs: Sequence[tuple[int, int]], about: str) -> ET.Element:
     return _svg(*shapes, about=about, height=high)
 
 
+def lines(
+    drawn: Sequence[tuple[Sequence[float | None], float, str]],
+    labels: tuple[str, str],
+    about: str,
+    unit: str = "",
+) -> ET.Element:
+    """Several series over one time: values, seconds between two of them, and the class of each."""
+    known = [value for values, _, _ in drawn for value in values if value is not None]
+    end = nice(max([*known, 1e-9]))
+    longest_s = max(len(values) * step_s for values, step_s, _ in drawn)
+    shapes = _grid(end, unit)
+    for values, step_s, kind in drawn:
+        shapes.append(_path(values, INNER_W * step_s / longest_s, end, kind))
+    shapes += [
+        element("text", labels[0], x=LEFT, y=HEIGHT - 6),
+        element("text", labels[1], x=WIDTH - RIGHT, y=HEIGHT - 6, text_anchor="end"),
+    ]
+    return _svg(*shapes, about=about)
+
+
+def _path(values: Sequence[float | None], step: float, end: float, kind: str) -> ET.Element:
+    """Values at every ``step`` of the width; None leaves a gap."""
+    path, pen = [], "M"
+    for number, value in enumerate(values):
+        if value is None:
+            pen = "M"
+            continue
+        y = TOP + INNER_H * (1 - min(1.0, value / end))
+        path.append(f"{pen}{_number(LEFT + step * number)} {_number(y)}")
+        pen = "L"
+    return element("path", d="".join(path) or f"M{LEFT} {TOP}", class_=kind)
+
+
 def line(
     values: Sequence[float | None],
     kind: str,
@@ -153,15 +186,7 @@ def line(
     known = [value for value in values if value is not None]
     end = nice(max([*known, bound or 0.0, 1e-9])) if top is None else top
     step = INNER_W / max(1, len(values) - 1)
-    path, pen = [], "M"
-    for number, value in enumerate(values):
-        if value is None:
-            pen = "M"
-            continue
-        y = TOP + INNER_H * (1 - min(1.0, value / end))
-        path.append(f"{pen}{_number(LEFT + step * number)} {_number(y)}")
-        pen = "L"
-    shapes = [*_grid(end, unit), element("path", d="".join(path) or f"M{LEFT} {TOP}", class_=kind)]
+    shapes = [*_grid(end, unit), _path(values, step, end, kind)]
     if bound is not None:
         y = TOP + INNER_H * (1 - min(1.0, bound / end))
         shapes.append(element("path", d=f"M{LEFT} {_number(y)}H{WIDTH - RIGHT}", class_="bound"))

@@ -8,6 +8,8 @@ from slurm_coloc.core.text import printable
 
 Child = ET.Element | str | None
 
+COLOURS = 6  # of lines of one picture
+
 # Colours are chosen for both backgrounds; the figures stand beside every picture as text.
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --soft: #8883; --share: #2a7fb8; --whole: #c98a1b;
@@ -24,6 +26,9 @@ svg .axis { stroke: var(--line); fill: none; } svg .grid { stroke: var(--soft); 
 @media (max-width: 40rem) { svg text { font-size: 16px; } }
 .share { fill: var(--share); } .whole { fill: var(--whole); } .bad { fill: var(--bad); }
 .good { fill: var(--good); } svg .held { stroke: var(--share); fill: none; stroke-width: 1.5; }
+.c0 { --c: #2a7fb8; } .c1 { --c: #c98a1b; } .c2 { --c: #2f9257; } .c3 { --c: #c2423b; }
+.c4 { --c: #8456b8; } .c5 { --c: #7a7a7a; } .key[class*=" c"] { background: var(--c); }
+svg path[class^=c] { stroke: var(--c); fill: none; stroke-width: 1.5; }
 svg .active { stroke: var(--good); fill: none; stroke-width: 1.5; }
 svg .bound { stroke: var(--bad); fill: none; stroke-dasharray: 4 3; }
 .key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }

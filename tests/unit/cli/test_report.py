@@ -192,3 +192,20 @@ def test_a_chart() -> None:
     lines = chart([0, 5, 10, None, 20], 10, rows=2).splitlines()
     assert lines == ["    10 |  █ █", "     0 | ██ █"]
     assert chart([1.0], 0.0, rows=1).startswith("     0 |")
+
+
+@pytest.mark.parametrize("words", [["7"], [], ["x,y"]])
+def test_compare_needs_several_jobs(words: list[str]) -> None:
+    done = CliRunner().invoke(build(), ["report", *words, "--compare"])
+    assert done.exit_code == 2
+
+
+def test_compare_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = flow.report(store, OWNER, {"job_id": 5}, private=False)
+    monkeypatch.setattr(page, "call", lambda *_: dict(answer))
+    done = CliRunner().invoke(build(), ["report", "7,8", "--compare"])
+    assert done.exit_code == 0, done.output
+    head, *rows = done.output.splitlines()
+    assert head.split()[:3] == ["JOB", "STATE", "BATCH"] and len(rows) == 2
+    shown = CliRunner().invoke(build(), ["report", "7,8", "--compare", "--html"])
+    assert shown.output.startswith("<!DOCTYPE html>")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from slurm_coloc.cli.listing import listing
 from slurm_coloc.cli.report import charts
 from slurm_coloc.cli.report.cluster import cluster_page
+from slurm_coloc.cli.report.compare import COLUMNS, compare_page
 from slurm_coloc.cli.report.job import job_page
 from slurm_coloc.cli.report.markup import element, page, table
 from slurm_coloc.cli.report.write import write_page
@@ -166,3 +168,49 @@ def test_where_a_page_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert " kB" in capsys.readouterr().out
     with pytest.raises(UsageFault, match="No such file"):
         write_page("x", tmp_path / "none" / "page.html")
+
+
+def of_sweep(job_id: int, batch: int, **changes: Any) -> dict[str, Any]:
+    """The report of a run of one model at a batch size."""
+    run = {
+        "job_id": job_id, "restart": 0, "outcome": "completed", "state": "COMPLETED",
+        "start_s": 1000.0, "end_s": 1000.0 + 90 * batch, "peak_mib": 200 * batch, "node": "g1",
+        "gpus": [1], "gpu_uuids": ["GPU-1"], "array_task": None, "array_job_id": None,
+    }  # fmt: skip
+    features = {"batch_size": batch, "optimizer": "adam", "precision": "amp"}
+    answer = {
+        "run": run, "decision": {"fingerprint": "f", "features": features}, "reserved_mib": 6144,
+        "use": {"smact": 0.4, "smact_how": "alone", "energy_j": 90_000.0, "nodes": []},
+        "neighbours": [], "slower": 1.25, "slower_how": "predicted",
+        "series": {"step_s": 30.0, "memory_mib": [100, 200 * batch, None, 90], "smact": [0.1, 0.5]},
+    }  # fmt: skip
+    return answer | changes
+
+
+def test_runs_of_one_model_side_by_side() -> None:
+    sweep = [of_sweep(7, 16), of_sweep(8, 32), of_sweep(9, 64, series=None)]
+    found = read(compare_page(sweep))
+    text = " ".join(found.text)
+    for words in ("Jobs 7, 8, 9", "16", "adam", "~1.25x", "GPU memory", "SM activity", "48m"):
+        assert words in text, words
+    assert "not all of one model" not in text
+    head, *rows = listing(COLUMNS, sweep, None)
+    assert head.split()[:3] == ["JOB", "STATE", "BATCH"]
+    assert [row.split()[2] for row in rows] == ["16", "32", "64"]
+    assert all(len(row) <= 80 for row in listing(COLUMNS, sweep, 80))
+
+
+def test_other_models_are_named_and_series_that_nobody_took() -> None:
+    other = of_sweep(8, 32, series=None, decision={"fingerprint": "g", "features": {}})
+    text = " ".join(read(compare_page([of_sweep(7, 16, series=None), other])).text)
+    assert "not all of one model" in text and "None of these runs has figures" in text
+
+
+def test_every_line_of_a_picture_keeps_its_own_time() -> None:
+    """A run that is half as long ends in the middle; each has a colour of its own."""
+    drawn = [([1.0, 2.0, 3.0], 20.0, "c0"), ([1.0, None, 3.0], 10.0, "c1")]
+    found = charts.lines(drawn, ("0", "1m"), "two runs")
+    first, second = (one for one in found.iter("path") if one.get("class", "")[0] == "c")
+    ends = [float(re.findall(r"[ML]([\d.]+) ", one.get("d", ""))[-1]) for one in (first, second)]
+    assert ends[1] - charts.LEFT == pytest.approx((ends[0] - charts.LEFT) / 2, abs=0.2)
+    assert second.get("d", "").count("M") == 2
