@@ -138,12 +138,12 @@ def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
     several; None for any other."""
     demand = request.demand
     if demand.nodes > 1:
-        return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes")
+        return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes, a share is on one")
     if (demand.total or 1) > 1:
         if not demand.one_per_task:
             return exclusive(Reason.MULTI_GPU)
         if request.kind != "batch":
-            return exclusive(Reason.MULTI_GPU, "and only jobs of sbatch")
+            return exclusive(Reason.MULTI_GPU, "with several GPUs only jobs of sbatch share")
         if not shape.shares_several:
             return exclusive(Reason.MULTI_GPU_SITE)
         if request.tres_bind and not _OWN_GPU.fullmatch(request.tres_bind):

@@ -192,6 +192,8 @@ def line_of(decision: Decision, estimate: Estimate | None, shard_mib: int, *, le
 
 
 def _why(decision: Decision) -> str:
+    if decision.reason is Reason.MULTI_GPU and decision.detail:
+        return decision.detail  # there is no room for both
     text = BRIEF.get(decision.reason, decision.reason.text)
     return f"{text}: {decision.detail}" if decision.detail else text
 

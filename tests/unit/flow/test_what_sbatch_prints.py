@@ -70,3 +70,14 @@ def test_a_long_detail_is_cut() -> None:
     bad = Decision(Action.EXCLUSIVE, Reason.BAD_SUMMARY, detail="x" * 200)
     line = line_of(bad, None, 1024, learned=False)
     assert len(line) == ROOM and line.startswith("whole GPU: bad summary: xxx")
+
+
+@pytest.mark.parametrize(
+    "detail",
+    ["it asks for 1024 nodes, a share is on one", "with several GPUs only jobs of sbatch share"],
+)
+def test_why_several_gpus_are_not_shared_is_not_cut(detail: str) -> None:
+    line = line_of(
+        Decision(Action.EXCLUSIVE, Reason.MULTI_GPU, detail=detail), None, 1024, learned=False
+    )
+    assert line == f"whole GPU: {detail}" and len(line) <= ROOM
