@@ -166,6 +166,7 @@ class Agent:
         self._metrics.private = answer.get("private") is not False
         if self._sampler:
             self._sampler.delivered(figures)
+            self._sampler.promised(answer.get("promises"))
             self._sampler.forget(answer.get("gone"))
 
     async def _node_setup(self) -> dict[str, Any]:

@@ -85,7 +85,11 @@ def test_hooks_that_fail(lab: Lab, how: str) -> None:
     assert "it runs" in output
     assert "coloc: not fenced and not measured, this node was not set up for the job: " in output
     until(lambda: known(lab, "explain", str(job_id), user=me.user), 30, "colocd has seen the job")
-    assert me.explain(job_id)["setup"].startswith("n1 told colocd nothing")
+    until(
+        lambda: me.explain(job_id)["setup"].startswith("n1 told colocd nothing"),
+        30,
+        "it says that the node told nothing",
+    )
 
 
 @pytest.mark.smoke

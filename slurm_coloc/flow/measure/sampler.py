@@ -30,7 +30,7 @@ from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.overruns import Begun
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node import records
-from slurm_coloc.flow.node.jobs_here import close_to_others, remove_state
+from slurm_coloc.flow.node.jobs_here import add_promise, close_to_others, remove_state
 
 log = structlog.get_logger()
 
@@ -41,6 +41,7 @@ REAP_S = 60.0
 FLUSH_S = 2.0
 HEAR_S = 0.1  # between two reads of what the driver reported
 FRESH_S = 5.0  # older figures are not sent
+PROMISE_S = 600.0  # of a run that colocd does not know by then it never will
 
 
 class Sampler:
@@ -78,6 +79,7 @@ class Sampler:
             "gpus": found.figures[:64],
             "idle": found.idle[:64],
             "runs": found.present[:64],
+            "without": self._without_promise(),
             "overruns": found.overruns.for_heartbeat()[:64],
             "observed": found.observed.due(),
             "progress": progress,
@@ -101,6 +103,25 @@ class Sampler:
     def delivered(self, figures: dict[str, Any]) -> None:
         """Colocd has taken this heartbeat."""
         self._measurer.observed.taken(figures.get("observed", ()))
+
+    def _without_promise(self) -> list[tuple[int, int, list[str]]]:
+        """Runs whose Prolog is over and got no answer of colocd, with their GPUs."""
+        since_s = time.time() - PROMISE_S
+        return [
+            (job.job_id, job.restart, list(job.uuids))
+            for job in self._measurer.jobs()
+            if job.promised_mib is None and job.prolog_s is not None and job.began_s > since_s
+        ][:32]
+
+    def promised(self, promises: object) -> None:
+        """Note what runs were promised whose Prolog could not ask: from now on they are judged by
+        it."""
+        if not self._root or not isinstance(promises, list):
+            return
+        for one in promises[:32]:
+            with contextlib.suppress(ColocError, OSError):
+                if isinstance(one, dict) and add_promise(self._settings.run_dir, one):
+                    log.info("promise", jobid=one["job_id"], result="known now")
 
     def forget(self, gone: object) -> None:
         """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was

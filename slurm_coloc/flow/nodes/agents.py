@@ -22,6 +22,7 @@ from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.nodes import observed
 from slurm_coloc.flow.nodes.job_questions import JobQuestions
+from slurm_coloc.flow.nodes.late_promise import late_promises
 from slurm_coloc.flow.nodes.node_setup import read_setup
 
 log = structlog.get_logger()
@@ -94,7 +95,7 @@ class Nodes:
         """Take an agent's heartbeat. ``node``: by its connection; None on this host, where root or
         SlurmUser names the node. ``gone`` in the answer: ids of those of its ``runs`` (id, restart,
         seconds of the Prolog) that ended so long ago that no Epilog will come. ``private``: whether
-        PrivateData hides whose jobs run."""
+        PrivateData hides whose jobs run. ``promises``: of the runs ``without`` one."""
         if node is None:
             shape, name = self._shape(), message.get("node")
             node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
@@ -114,6 +115,8 @@ class Nodes:
         answer: dict[str, Any] = {"private": shape is None or shape.hides_owners}
         if isinstance(runs, list):
             answer["gone"] = [run[0] for run in runs[:64] if self._gone(run)]
+        if promises := late_promises(self._store, node, message.get("without")):
+            answer["promises"] = promises
         return answer
 
     def _gone(self, run: object) -> bool:

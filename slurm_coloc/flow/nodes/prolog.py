@@ -83,20 +83,9 @@ async def launched(
     decision = store.decisions.of(decision_id) if decision_id else None
     if decision is None or decision_id is None:
         return {"reservation": None}
+    reservation = reservation_of(decision, view.tres, view.account or decision.account)
     held = shared(view.tres, decision)
-    shards = shards_of(view.tres, decision) if held else 0
-    reservation = {
-        "decision": decision_id,
-        "action": decision.action if held else "exclusive",
-        "account": view.account or decision.account,
-        "shards": shards,
-        "shard_mib": decision.shard_mib,
-        "memory_mib": decision.memory_mib,
-        "upper_mib": decision.upper_mib,
-        # of a process on the GPUs that its estimate was made for; None: the node's own setting
-        "context_mib": (decision.learning or {}).get("context_mib") or None,
-    }
-    need_mib = _promised_mib(shards, decision) if held else None
+    need_mib = _promised_mib(reservation["shards"], decision) if held else None
     gpus = [gpu.now() for gpu in launch.gpus]
     unfit = await gate.judge(
         view,
@@ -110,6 +99,22 @@ async def launched(
     if unfit is None or (launch.last and not unfit["back"]):
         _keep(store, decision_id, launch)
     return {"reservation": reservation, "unfit": unfit}
+
+
+def reservation_of(decision: StoredDecision, tres: str, account: str | None) -> Answer:
+    """What a run with this request in Slurm (``tres``) was promised, as its node is told it."""
+    held = shared(tres, decision)
+    return {
+        "decision": decision.id,
+        "action": decision.action if held else "exclusive",
+        "account": account,
+        "shards": shards_of(tres, decision) if held else 0,
+        "shard_mib": decision.shard_mib,
+        "memory_mib": decision.memory_mib,
+        "upper_mib": decision.upper_mib,
+        # of a process on the GPUs that its estimate was made for; None: the node's own setting
+        "context_mib": (decision.learning or {}).get("context_mib") or None,
+    }
 
 
 def _promised_mib(shards: int, decision: StoredDecision) -> int:
