@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 BATCH = 4
+OPTIONS = ("--epochs", "--num_train_epochs")
 
 
 @dataclass
@@ -343,7 +344,10 @@ KINDS: dict[str, Callable[[Training], None]] = {
 
 def main(words: list[str]) -> None:
     """Run one."""
-    epochs = next((int(new) for old, new in pairwise(words) if old.endswith("epochs")), None)
+    epochs = next(
+        (int(new) for old, new in pairwise(words) if old in ("--epochs", "--num_train_epochs")),
+        None,
+    )
     training = Training(planned(int(words[1]), float(words[2]), epochs))
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     print("loading data and model")

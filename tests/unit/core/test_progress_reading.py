@@ -151,6 +151,15 @@ def test_a_counter_from_before_the_label_is_of_another_epoch() -> None:
     assert (found.epoch, found.step, found.steps) == (4, 0, 1000)
 
 
+def test_a_label_behind_its_bar_is_of_an_epoch_that_is_over() -> None:
+    """As where a script prints it after the loop: the next bar is of the epoch after."""
+    bar = " 50%|#### | 20/40 [00:10<00:10]"
+    found = read("", f"100%|#####| 40/40 [00:20<00:00]\nepoch 0: done\n{bar}\n")
+    assert (found.epoch, found.first, found.ended, found.step) == (0, 0, True, 20)
+    header = read("", f"epoch 0\n100%|#####| 40/40 [00:20<00:00]\nepoch 1\n{bar}\n")
+    assert (header.epoch, header.ended, header.step) == (1, False, 20)
+
+
 def test_two_files_are_put_together() -> None:
     both = merged([read("", "Epoch 3/10\n"), read("", BAR)])
     assert (both.epoch, both.step, both.ended) == (3, 450, False)

@@ -123,6 +123,8 @@ class _Labels:
         self.ended = False
         self.number = -1  # of the line
         self._table = False
+        self._counted = False  # the log's begin has a counter
+        self._behind = False  # and its first label stands behind one: at the end of its epoch
 
     def see(self, number: int, text: str, *, counts: bool) -> None:
         """Take the tail's next line; ``counts``: it has a counter of steps."""
@@ -138,7 +140,7 @@ class _Labels:
         self.epochs = epochs or self.epochs
         self.first = self.epoch if self.first is None else min(self.first, self.epoch)
         self.last = self.last or (self.first == 0 and patterns.is_rich(text))
-        self.ended = not counts and patterns.has_result(text)
+        self.ended = not counts and (self._behind or patterns.has_result(text))
 
     def _row(self, number: int, text: str) -> bool:
         """Take a row of a table: it stands at the end of its epoch."""
@@ -153,9 +155,12 @@ class _Labels:
     def begins(self, text: str) -> None:
         """Take a line of the log's begin, before the tail is read."""
         self._table = self._table or patterns.is_header(text)
-        found = patterns.label(text)
+        found, counts = patterns.label(text), patterns.counter(text) is not None
+        if found and self.first is None:
+            self._behind = self._counted and not counts
         if found and (self.first is None or found[0] < self.first):
             self.first = found[0]
+        self._counted = self._counted or counts
 
 
 def merged(found: Sequence[Said]) -> Said:
