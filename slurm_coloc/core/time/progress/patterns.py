@@ -80,8 +80,8 @@ _NUM_STEPS = re.compile(
 _TRAINER = re.compile(r"num[_-]train[_-]epochs|\bTotal optimization steps\b")
 _OTHER = re.compile(
     r"\b(?:val|valid|validat\w{0,8}|eval\w{0,10}|test\w{0,4}|predict\w{0,6}|sanity"
-    r"|download\w{0,4}|fetch\w{0,4}|map|filter|tokeniz\w{0,5}|load\w{0,4}|generat\w{0,5}"
-    r"|extract\w{0,4}|cach\w{0,4}|prepar\w{0,5}|shards?|convert\w{0,4}|resolving)\b",
+    r"|download\w{0,4}|fetch\w{0,4}|map|filter|tokeniz\w{0,5}|load\w{0,4}|generating"
+    r"|extract\w{0,4}|caching|prepar\w{0,5}|shards?|convert\w{0,4}|resolving)\b",
     re.IGNORECASE,
 )
 _RESULT = re.compile(
