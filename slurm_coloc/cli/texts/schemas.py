@@ -231,9 +231,79 @@ DOCTOR = _model(
         "checks": (_list(_model("Finding", "One check.", _of(Finding))), ...),
     },
 )
+TOP = _model(
+    "Top",
+    "`coloc top --json`: the GPUs, and who waits or runs.",
+    {
+        "gpus": (_list(GPU), ...),
+        "without": (dict[str, str], ...),
+        "jobs": (_list(PRESENT), ...),
+    },
+)
+CHOSEN_FIELDS: Fields = {
+    "name": (str, ...),
+    "memory_mib": _maybe(int),
+    "upper_mib": _maybe(int),
+    "smact": _maybe(float),
+    "smact_low": _maybe(float),
+    "smact_high": _maybe(float),
+    "dram": _maybe(float),
+    "shards": _maybe(int),
+    "reason": (str, ...),
+    "parts": _optional(dict[str, int]),
+}
+ESTIMATE = _model(
+    "EstimateAnswer",
+    "`coloc estimate FILE --json`. `estimates`: every estimator that was asked. `chosen`: the one"
+    " that counts; `shards` null: a whole GPU. `parts`: MiB by what they are for. `fit`: with"
+    " --fit. `sweep`: with several batch sizes. `error`, alone: it failed.",
+    {
+        "summary": _optional(Open),
+        "estimates": _optional(list[Open]),
+        "chosen": _optional(_model("ChosenEstimate", "What is reserved for.", CHOSEN_FIELDS)),
+        "fit": _optional(list[Open]),
+        "sweep": _optional(list[Open]),
+        "error": _optional(dict[str, str]),
+    },
+)
+ADVISE = _model(
+    "Advise",
+    "`coloc advise --json`. Hours are GPU hours: of all jobs without --coloc, of those that would"
+    " share, and what these would have needed. `wait_s`: their median wait.",
+    {
+        "jobs": (
+            _list(
+                _model(
+                    "AdvisedJob",
+                    "A job with what was measured of it. `fit`: whether it would share."
+                    " `together`: how many like it fit on its GPU by memory.",
+                    {
+                        "job_id": (int, ...),
+                        "partition": _maybe(str),
+                        "kind": _maybe(str),
+                        "peak_mib": _maybe(int),
+                        "total_mib": _maybe(int),
+                        "smact": _maybe(float),
+                        "hours": (float, ...),
+                        "fit": (str, ...),
+                        "together": (int, ...),
+                    },
+                )
+            ),
+            ...,
+        ),
+        "hours": (float, ...),
+        "share_hours": (float, ...),
+        "needed_hours": (float, ...),
+        "wait_s": _maybe(float),
+    },
+)
 
 #: by the name of the file
 SCHEMAS = {
+    "advise": ADVISE,
+    "estimate": ESTIMATE,
+    "top": TOP,
     "jobs": JOBS,
     "eta": ETA,
     "history": HISTORY,

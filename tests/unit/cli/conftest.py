@@ -21,6 +21,7 @@ from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.errors import DaemonUnreachable
 from slurm_coloc.flow.client.request import call_socket as ask
+from tests.harness.answers import as_documented
 
 # A user of no rights who is none of those that colocd trusts.
 STRANGER = 65534
@@ -55,7 +56,7 @@ class Site:
     def json(self, *argv: str) -> Any:
         done = self.coloc(*argv, "--json")
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return as_documented(argv, json.loads(done.stdout))
 
 
 def decision(name: str, **changes: object) -> StoredDecision:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.cli.app import run
+from tests.harness.answers import as_documented
 from tests.unit.estimate.texts import EXAMPLES, NAMES, ROOT, TORCHSUMMARY, example
 
 RESNET = str(EXAMPLES / "resnet50_torchinfo.txt")
@@ -35,6 +36,9 @@ def coloc(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = run()
         out, err = capsys.readouterr()
+        for line in out.splitlines():
+            if line.startswith("{"):
+                as_documented(["estimate"], json.loads(line))
         return code, out, err
 
     return call
