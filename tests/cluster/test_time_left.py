@@ -9,6 +9,7 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import coloc, train, until
+from tests.harness.trace import WITHOUT_TRACE, may_trace_processes
 
 Make = Callable[..., Lab]
 
@@ -20,6 +21,7 @@ def left(lab: Lab, job: int, user: str) -> Any:
     return next((row["time_left"] for row in rows if row["job_id"] == job), None)
 
 
+@pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
 @pytest.mark.timeout(240)
 def test_the_log_says_how_long_it_still_takes(make_lab: Make) -> None:
     lab = make_lab(users=2, settings={"agent": {"log_read_s": 1, "beat_s": 1}})

@@ -40,7 +40,8 @@ def late_promises(store: Store, node: str, without: object) -> list[dict[str, An
         if store.runs.launched(run.decision, job_id, restart, uuids):
             text = f"started on {node}: {', '.join(uuids)}; its Prolog had no answer of colocd"
             store.note(run.decision, job_id, "launch", text)
-        held = reservation_of(decision, run.tres or "", decision.account)
+        account = decision.account or decision.request.get("default_account")
+        held = reservation_of(decision, run.tres or "", account)
         found.append({"job_id": job_id, "restart": restart, **held})
     return found
 

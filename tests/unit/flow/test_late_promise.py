@@ -68,6 +68,13 @@ def test_the_promise_comes_with_a_heartbeat(store: Store, tmp_path: Path) -> Non
     assert "its Prolog had no answer" in event.text
 
 
+def test_the_account_is_the_users_default_where_none_was_named(tmp_path: Path) -> None:
+    found = Store.open(tmp_path)
+    found.decisions.add(decision(NAME, account=None, request={"default_account": "biology"}))
+    found.runs.see(run_row(NAME, 7))
+    assert late_promises(found, "n1", [[7, 0, [GPU]]])[0]["account"] == "biology"
+
+
 @pytest.mark.parametrize("without", [[[7, 1, []]], [[9, 0, []]], [[7, 0, ["a b"]]], "x", [[7]]])
 def test_what_is_not_known_is_not_promised(store: Store, without: Any) -> None:
     assert late_promises(store, "n1", without) == []

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.trace import WITHOUT_TRACE, may_trace_processes
+
 ROOT = Path(__file__).resolve().parents[3]
 USER = 54321  # no account needs to exist: only numbers are dropped to
 
@@ -27,9 +29,8 @@ def as_root() -> None:
 
 @pytest.fixture
 def may_trace() -> None:
-    status = Path("/proc/self/status").read_text()
-    if not int(status.partition("CapEff:")[2].split()[0], 16) >> 19 & 1:
-        pytest.skip("needs CAP_SYS_PTRACE, as root has it on a machine")
+    if not may_trace_processes():
+        pytest.skip(WITHOUT_TRACE)
 
 
 @pytest.fixture
