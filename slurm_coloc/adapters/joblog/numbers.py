@@ -14,14 +14,12 @@ from typing import Any
 
 from slurm_coloc.adapters.joblog.borrow import NO_ANSWER, borrowed, in_child
 from slurm_coloc.core.time.progress.patterns import MOST
-from slurm_coloc.core.time.progress.reading import Said, merged, read
+from slurm_coloc.core.time.progress.reading import FLAGS, Said, merged, read
 
 HEAD, TAIL = 16 * 1024, 64 * 1024  # bytes
 COMMAND = 4096  # bytes of a command line
 PROCESSES = 64
 ANSWER = 1024  # bytes
-
-_FLAGS = frozenset({"last", "ended", "trainer"})
 
 
 def read_numbers(
@@ -63,7 +61,7 @@ def checked(answer: bytes) -> Said | str:
 
 
 def _number(name: str, value: Any) -> Any:
-    if name in _FLAGS:
+    if name in FLAGS:
         return value is True
     if value is None:
         return None

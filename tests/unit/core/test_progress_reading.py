@@ -163,6 +163,7 @@ def test_a_label_behind_its_bar_is_of_an_epoch_that_is_over() -> None:
 def test_two_files_are_put_together() -> None:
     both = merged([read("", "Epoch 3/10\n"), read("", BAR)])
     assert (both.epoch, both.step, both.ended) == (3, 450, False)
+    assert merged([read("", BAR), read("", "Total optimization steps = 375")]).trainer
 
 
 @settings(max_examples=200, deadline=None)

@@ -8,6 +8,7 @@ from slurm_coloc.core.time.progress import patterns
 from slurm_coloc.core.time.progress.patterns import Counter
 
 LINES = 4000  # of the end that are read
+FLAGS = frozenset({"last", "ended", "trainer"})  # the fields of Said that are yes or no
 
 
 class Said(NamedTuple):
@@ -168,5 +169,5 @@ def merged(found: Sequence[Said]) -> Said:
     values: dict[str, Any] = {}
     for name in Said._fields:
         said = [value for one in found if (value := getattr(one, name)) is not None]
-        values[name] = any(said) if name in ("last", "ended") else said[0] if said else None
+        values[name] = any(said) if name in FLAGS else said[0] if said else None
     return Said(**values)
