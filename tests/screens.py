@@ -70,10 +70,19 @@ def cluster() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                 "power_w": 62 + 260 * smact, "foreign_mib": 0, "at_s": NOW_S - 4, "jobs": held,
                 "jobs_here": len(held),
             })  # fmt: skip
+    for number, run in enumerate(runs):
+        run["time_left"] = {"left_s": 1500.0 * (number % 7 + 1)}
     runs[2] |= {"overrun": {"held_mib": int(14.4 * MIB), "promised_mib": 12 * MIB}}
     runs[4] |= {"restart": 1, "retry_way": "more", "retry_cause": "self"}
     runs[5] |= {"idle_since_s": NOW_S - 2400, "name": "notebook"}
-    waits = {"state": "PENDING", "node": None, "gpus": [], "gpu_uuids": [], "start_s": None}
+    waits = {
+        "time_left": None,
+        "state": "PENDING",
+        "node": None,
+        "gpus": [],
+        "gpu_uuids": [],
+        "start_s": None,
+    }
     runs.append(runs[0] | waits | {"job_id": job_id + 1, "peak_mib": None, "name": "sweep"})
     whole = {"action": "exclusive", "reason": "no-summary", "tres": "gres/gpu:1", "shards": 0}
     runs.append(runs[-1] | whole | {"job_id": job_id + 2, "name": "llama", "memory_mib": None,

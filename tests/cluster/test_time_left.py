@@ -29,6 +29,9 @@ def test_the_log_says_how_long_it_still_takes(make_lab: Make) -> None:
     log = lab.home(ada) / "private.log"
     work = train(lab, memory_mib=3000, smact=0.3, work_s=90, log_every_s=1)
     job = lab.sbatch("--coloc-memory=6G", f"--output={log}", wrap=work, user=ada)
+    # Ben's log claims what no log may: it must not cost ada's forecast, nor the node its figures.
+    absurd = "for i in $(seq 900); do echo step $i/1000000000000; sleep 0.3; done"
+    liar = lab.sbatch("--coloc-memory=6G", wrap=absurd, user=ben)
 
     def known() -> Any:
         told = left(lab, job, ada)
@@ -41,6 +44,11 @@ def test_the_log_says_how_long_it_still_takes(make_lab: Make) -> None:
     assert "its log" in lab.run(["coloc", "eta", str(job)], user=ada).stdout
     assert " left" in lab.run(["coloc", "top", "--once"], user=ada).stdout
     assert left(lab, job, ben) is None
+    until(lambda: lab.output(liar).count("step ") > 20, 60, "ben's log has its say")
+    claims = [row["time_left"] for row in coloc(lab, "jobs", user=ben)["jobs"]]
+    assert all(claim is None or claim["left_s"] is None for claim in claims)
+    assert coloc(lab, "gpus", user=ada)["gpus"] and known()
+    lab.run(["scancel", str(liar)], user=ben)
     until(lambda: coloc(lab, "explain", str(job), user=ada)["runs"][-1]["outcome"], 180, "it ends")
     ended_s = coloc(lab, "explain", str(job), user=ada)["runs"][-1]["end_s"]
     assert ended_s - asked_s == pytest.approx(told["left_s"], abs=0.35 * told["left_s"] + 3)

@@ -46,6 +46,11 @@ def load(path: Path) -> Recording:
     return Recording(**plain)
 
 
+def without_paths(text: str) -> str:
+    """The log without where the frameworks and this folder lie on the machine."""
+    return text.replace(sys.prefix, "/venv").replace(str(TRAININGS.parent), "/job")
+
+
 def record(kind: str, seed: int, total_s: float, *more: str) -> Recording:
     """Run one of trainings.py with the interpreter that runs this."""
     words = [sys.executable, "-u", str(TRAININGS), kind, str(seed), str(total_s), *more]
@@ -56,6 +61,7 @@ def record(kind: str, seed: int, total_s: float, *more: str) -> Recording:
     pieces: list[tuple[float, str]] = []
     while data := os.read(process.stdout.fileno(), 65536):
         at_s, text = time.monotonic() - begin_s, data.decode("utf-8", "replace")
+        text = without_paths(text)
         if pieces and at_s - pieces[-1][0] < PIECE_S:
             pieces[-1] = pieces[-1][0], pieces[-1][1] + text
         else:

@@ -83,6 +83,8 @@ def register(app: typer.Typer) -> None:
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
         if compare:
+            if cluster or as_json:
+                raise typer.BadParameter("--compare has neither --cluster nor --json")
             found = _compared(job_id)
             if html:
                 write_page(compare_page(found), output)

@@ -153,11 +153,15 @@ def lines(
     shapes = _grid(end, unit)
     for values, step_s, kind in drawn:
         shapes.append(_path(values, INNER_W * step_s / longest_s, end, kind))
-    shapes += [
+    return _svg(*shapes, *_ends(labels), about=about)
+
+
+def _ends(labels: tuple[str, str]) -> tuple[ET.Element, ET.Element]:
+    """What stands below a picture at its begin and its end."""
+    return (
         element("text", labels[0], x=LEFT, y=HEIGHT - 6),
         element("text", labels[1], x=WIDTH - RIGHT, y=HEIGHT - 6, text_anchor="end"),
-    ]
-    return _svg(*shapes, about=about)
+    )
 
 
 def _path(values: Sequence[float | None], step: float, end: float, kind: str) -> ET.Element:
@@ -190,8 +194,4 @@ def line(
     if bound is not None:
         y = TOP + INNER_H * (1 - min(1.0, bound / end))
         shapes.append(element("path", d=f"M{LEFT} {_number(y)}H{WIDTH - RIGHT}", class_="bound"))
-    shapes += [
-        element("text", labels[0], x=LEFT, y=HEIGHT - 6),
-        element("text", labels[1], x=WIDTH - RIGHT, y=HEIGHT - 6, text_anchor="end"),
-    ]
-    return _svg(*shapes, about=about)
+    return _svg(*shapes, *_ends(labels), about=about)

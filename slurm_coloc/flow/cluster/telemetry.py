@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nodes' last GPU figures, kept in memory, not older than agent.beat_s."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import structlog
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.flow.cluster.overruns import OverrunNow, Overruns, Time
@@ -78,6 +79,16 @@ class ProgressNow(Message):
     epochs: Count = None
 
 
+def _sound(claims: object) -> list[ProgressNow]:
+    """Those that are sound. They come from users' logs: none may cost its node the rest of a
+    heartbeat."""
+    found = []
+    for one in claims[:64] if isinstance(claims, list) else ():
+        with contextlib.suppress(ValidationError):
+            found.append(ProgressNow.model_validate(one))
+    return found
+
+
 class Beat(Message):
     """The GPUs in a heartbeat."""
 
@@ -85,7 +96,7 @@ class Beat(Message):
     idle: tuple[IdleRun, ...] = Field((), max_length=64)
     overruns: tuple[OverrunNow, ...] = Field((), max_length=64)
     gpus_why: Text = ""
-    progress: tuple[ProgressNow, ...] = Field((), max_length=64)
+    progress: Annotated[tuple[ProgressNow, ...], BeforeValidator(_sound)] = ()
 
 
 class Live:

@@ -194,7 +194,7 @@ def test_a_chart() -> None:
     assert chart([1.0], 0.0, rows=1).startswith("     0 |")
 
 
-@pytest.mark.parametrize("words", [["7"], [], ["x,y"]])
+@pytest.mark.parametrize("words", [["7"], [], ["x,y"], ["7,8", "--json"], ["7,8", "--cluster"]])
 def test_compare_needs_several_jobs(words: list[str]) -> None:
     done = CliRunner().invoke(build(), ["report", *words, "--compare"])
     assert done.exit_code == 2

@@ -180,6 +180,16 @@ def test_the_logs_own_figure_where_there_is_no_other() -> None:
     assert told is not None and told.left_s == 3540
 
 
+@pytest.mark.parametrize("left_s", [None, 1e12])
+def test_a_log_that_claims_to_last_for_ever(left_s: float | None) -> None:
+    """Nothing is told of it: colocd takes no such figure."""
+    progress = Progress()
+    for look in range(1, 5):
+        progress.see(look * LOOK_S, Said(step=float(look), steps=1e12, left_s=left_s))
+    told = progress.forecast(150.0)
+    assert told is not None and (told.left_s, told.low_s, told.high_s) == (None, None, None)
+
+
 def test_a_long_run_keeps_few_places() -> None:
     progress = Progress()
     for look in range(5000):

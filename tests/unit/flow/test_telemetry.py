@@ -125,10 +125,15 @@ def test_a_log_that_says_no_total_leaves_what_earlier_runs_say(live: Live) -> No
     assert marked["time_left"] == {**past, "done": None, "epoch": 9.3, "epochs": None}
 
 
-@pytest.mark.parametrize("wrong", [{"left_s": -1.0}, {"left_s": "soon"}, {"done": 2.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"left_s": -1.0}, {"left_s": 1e15}, {"left_s": "soon"}, {"done": 2.0}]
+)
 def test_a_time_that_is_none_is_refused(live: Live, wrong: dict[str, Any]) -> None:
-    live.take("n1", {"progress": [TOLD | wrong]})
-    assert front(live).mark({"jobs": [answered(7, 0)]}, None)["jobs"][0]["time_left"] is None
+    """It comes from a user's log: it costs his run its forecast, and the node nothing."""
+    live.take("n1", {"gpus": [GPU], "progress": [TOLD | wrong, TOLD | {"job_id": 8}]})
+    rows = front(live).mark({"jobs": [answered(7, 0), answered(8, 0)]}, None)["jobs"]
+    assert rows[0]["time_left"] is None and rows[1]["time_left"] is not None
+    assert len(shown(live)["gpus"]) == 1
 
 
 def test_root_on_this_host_says_which_node_it_is(tmp_path: Path) -> None:

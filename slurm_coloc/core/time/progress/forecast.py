@@ -9,6 +9,7 @@ from slurm_coloc.core.time.progress.reading import Said
 
 MARKS = 96  # kept of a run
 OWN = 0.15  # of the log's own figure, either way
+LONGEST_S = 5e7  # a year and a half: what claims to take longer is no training
 
 
 class Forecast(NamedTuple):
@@ -54,7 +55,7 @@ class Progress:
             found = 0.0, 0.0
         if found is None and self._own is not None:
             found = max(0.0, self._own[1] - (now_s - self._own[0])), OWN
-        if found is None:
+        if found is None or found[0] > LONGEST_S:
             if place.done is None and place.epoch is None:
                 return None
             return Forecast(place.done, None, None, None, place.epoch, place.epochs)
