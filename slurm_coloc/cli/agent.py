@@ -3,6 +3,7 @@
 
 import typer
 
+from slurm_coloc import lean
 from slurm_coloc.cli.options import ConfigFile
 
 
@@ -22,6 +23,7 @@ def register(app: typer.Typer) -> None:
         takes them along. Reports that an Epilog had to keep go to colocd within seconds. Runs as
         root; as SlurmUser it links and shows figures, and keeps no records of jobs.
         """
+        lean.leave_out()
         from slurm_coloc.agent import serve
         from slurm_coloc.logs import set_up_log
 

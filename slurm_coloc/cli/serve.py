@@ -3,6 +3,7 @@
 
 import typer
 
+from slurm_coloc import lean
 from slurm_coloc.cli.options import ConfigFile
 
 
@@ -14,6 +15,7 @@ def register(app: typer.Typer) -> None:
         config: ConfigFile = None,
     ) -> None:
         """Run colocd, the daemon that decides, follows and recovers jobs."""
+        lean.leave_out()
         from slurm_coloc.daemon import serve as run
 
         run(config)

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 
-from slurm_coloc.front.front import Front
+from slurm_coloc import lean
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 NICE = 5  # slurmctld's hook waits for the main process, so that one goes first
@@ -18,6 +18,9 @@ NICE = 5  # slurmctld's hook waits for the main process, so that one goes first
 
 def main() -> None:
     """Run until the main process ends."""
+    lean.leave_out()
+    from slurm_coloc.front.front import Front
+
     number, parent = int(sys.argv[1]), int(sys.argv[2])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

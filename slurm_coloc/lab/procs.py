@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLL_S = 0.02
+LONGEST_POLL_S = 0.3
 # Children of this very process: waited for here so that they leave no zombie behind.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -99,12 +100,19 @@ def spawn(
 
 def wait_until(check: Callable[[], bool], timeout_s: float, poll_s: float = POLL_S) -> bool:
     """Poll ``check`` until it holds; False after ``timeout_s`` seconds."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not check():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout_s:
             return False
-        time.sleep(poll_s)
+        time.sleep(pause_s(waited, poll_s))
     return True
+
+
+def pause_s(waited_s: float, poll_s: float) -> float:
+    """Seconds until the next poll, after ``waited_s`` of them: a command of Slurm costs a core some
+    10 ms, so that what takes long is not asked for ten times a second."""
+    return max(poll_s, min(waited_s / 10, LONGEST_POLL_S))
 
 
 def stop(procs: Iterable[Proc], grace_s: float) -> list[Proc]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_coloc.errors import SlurmError
+from slurm_coloc.lab import procs
 from slurm_coloc.lab.client import Done
 from slurm_coloc.lab.lab import Lab
 from tests.harness import program
@@ -158,10 +159,11 @@ def until(
     check: Callable[[], Any], timeout: float = 30, what: str = "condition", each_s: float = 0.1
 ) -> Any:
     """Poll ``check`` until it is true; its value. AssertionError after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while not (found := check()):
-        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
-        time.sleep(each_s)
+        waited = time.monotonic() - began
+        assert waited < timeout, f"not within {timeout:g} s: {what}"
+        time.sleep(procs.pause_s(waited, each_s))
     return found
 
 
