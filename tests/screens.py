@@ -72,6 +72,7 @@ def cluster() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             })  # fmt: skip
     for number, run in enumerate(runs):
         run["time_left"] = {"left_s": 1500.0 * (number % 7 + 1)}
+        run["speed"] = 1.0 - 0.06 * (number % 4)
     runs[2] |= {"overrun": {"held_mib": int(14.4 * MIB), "promised_mib": 12 * MIB}}
     runs[4] |= {"restart": 1, "retry_way": "more", "retry_cause": "self"}
     runs[5] |= {"idle_since_s": NOW_S - 2400, "name": "notebook"}

@@ -11,6 +11,8 @@ from slurm_coloc.errors import SlurmError, UsageFault
 from slurm_coloc.lab import accounting, conf, layout, parts, registry, runtime
 from slurm_coloc.lab.daemons import Command, Daemons
 
+COLOCD_NICE = -5  # as in etc/systemd/slurm-coloc.service
+
 
 def check(lab: Daemons) -> parts.Programs:
     """Everything that can be known before anything is made; raises as Lab.up does."""
@@ -186,7 +188,8 @@ def _start_colocd(lab: Daemons, programs: parts.Programs) -> None:
     slurm = programs.slurm
     env = {**lab.env, "LANG": "C.UTF-8", "HOME": str(lab.dir / "coloc"), "USER": slurm.pw_name}
     coloc = f"{lab.dir}/bin/coloc"
-    lab.launch("colocd", Command([coloc, "serve"], env, (slurm.pw_uid, slurm.pw_gid)))
+    who = slurm.pw_uid, slurm.pw_gid
+    lab.launch("colocd", Command([coloc, "serve"], env, who, nice=COLOCD_NICE))
     for node in lab.spec.node_names:
         own = env | {
             "COLOC_CONFIG": f"{lab.dir}/nodes/{node}/coloc.toml",

@@ -24,6 +24,7 @@ class Command:
     argv: list[str]
     env: dict[str, str]
     user: tuple[int, int] | None = None
+    nice: int = 0
 
 
 class Daemons(Client):
@@ -62,13 +63,14 @@ class Daemons(Client):
         self.notes = saved["notes"]
         for name, one in saved["commands"].items():
             user = (one["user"][0], one["user"][1]) if one["user"] else None
-            self.commands[name] = Command(one["argv"], one["env"], user)
+            self.commands[name] = Command(one["argv"], one["env"], user, one.get("nice", 0))
         self.daemons = {one["name"]: Proc(**one) for one in saved["daemons"]}
 
     def start(self, name: str, command: Command | None = None) -> None:
         """Start a daemon, by its recorded command if none is given; raises SlurmError."""
         how = self.commands[name] = command or self.commands[name]
-        started = procs.spawn(name, how.argv, self.log_file(name, ".out"), how.env, how.user)
+        log = self.log_file(name, ".out")
+        started = procs.spawn(name, how.argv, log, how.env, how.user, how.nice)
         if started is None:
             raise SlurmError(f"{name} died at once:\n{self.log_tail(name)}")
         self.daemons[name] = started

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,11 +76,17 @@ def proc(name: str, pid: int) -> Proc | None:
 
 
 def spawn(
-    name: str, argv: list[str], log: Path, env: Mapping[str, str], user: tuple[int, int] | None
+    name: str,
+    argv: list[str],
+    log: Path,
+    env: Mapping[str, str],
+    user: tuple[int, int] | None,
+    nice: int = 0,
 ) -> Proc | None:
     """Start a daemon in its own session, its output appended to ``log``.
 
-    ``user`` is (uid, gid), None for root. Returns None when it died at once.
+    ``user`` is (uid, gid), None for root. ``nice``: its scheduling priority, where that may be set.
+    Returns None when it died at once.
     """
     with log.open("ab") as out:
         child = subprocess.Popen(
@@ -95,6 +102,9 @@ def spawn(
             extra_groups=[] if user else None,
         )
     _children[child.pid] = child
+    if nice:
+        with suppress(OSError):  # not in a container without CAP_SYS_NICE
+            os.setpriority(os.PRIO_PROCESS, child.pid, nice)
     return proc(name, child.pid)
 
 

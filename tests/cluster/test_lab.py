@@ -21,6 +21,7 @@ from slurm_coloc.lab.client import fields
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import BASE, LabSpec
 from tests.cluster.jobs import desk, train, until
+from tests.harness.answers import as_documented
 
 NAME = f"l{os.getpid()}"
 #: what a lab takes from Slurm's own folder
@@ -78,7 +79,7 @@ def test_up_status_down_by_the_command_line(clean: None) -> None:
     done = coloc("lab", "up", "--name", NAME, "--nodes", "2", "--no-coloc", "--json")
     try:
         assert done.returncode == 0, done.stderr
-        about = json.loads(done.stdout)
+        about = as_documented(["lab", "up"], json.loads(done.stdout))
         assert about["schema"] == 1 and about["nodes"] == ["n1", "n2"]
         assert about["gpus_per_node"] == 2 and about["shards_per_gpu"] == 39
         assert about["users"] == [f"coloc-{NAME}-{i}" for i in (1, 2, 3)]
@@ -95,7 +96,7 @@ def test_up_status_down_by_the_command_line(clean: None) -> None:
         assert again.returncode == 2 and "lab down" in again.stderr
         status = coloc("lab", "status", "--name", NAME, "--json")
         assert status.returncode == 0, status.stderr
-        found = json.loads(status.stdout)
+        found = as_documented(["lab", "status"], json.loads(status.stdout))
         assert found["alive"] and set(found["daemons"]) == {
             "munged",
             "slurmctld",

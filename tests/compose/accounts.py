@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.compose.cluster import EXAMPLES, Cluster
+from tests.harness.answers import as_documented
 
 SUMMARY = f"{EXAMPLES}/resnet50_torchinfo.txt"
 # A price of 1000 a GPU on both cards: 39 x 25.641026 and 79 x 12.658228 are 1000 and a bit.
@@ -67,9 +68,7 @@ class Accounts:
         """`coloc limits --json`, which ends with 1 where something is missing."""
         words = ["coloc", "limits", "--json", *options]
         done = self.cluster.run(words, on="controller", check=False)
-        answer = json.loads(done.stdout)
-        assert isinstance(answer, dict), done.stderr
-        return answer
+        return as_documented(["limits"], json.loads(done.stdout))
 
     def restore(self) -> None:
         """As it was before the test."""

@@ -13,6 +13,8 @@ def as_documented(words: Sequence[str], answer: dict[str, Any]) -> dict[str, Any
     name = words[0]
     if name == "report" and not any(word[:1].isdigit() for word in words[1:]):
         name = "report-summary"
+    if len(words) > 1 and f"{name}-{words[1]}" in SCHEMAS:  # coloc mig plan
+        name = f"{name}-{words[1]}"
     if answer.get("source") is not None:  # explain of a job that colocd did not place or forgot
         name = "explain-other"
     if name in SCHEMAS and not {"--cluster", "--code"} & set(words):

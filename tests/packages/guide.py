@@ -3,6 +3,7 @@
 
 import json
 
+from tests.harness.answers import as_documented
 from tests.packages.hosts import CONTROLLER, LOGIN, NODES, Hosts
 from tests.rollout.hosts import until
 
@@ -74,7 +75,8 @@ def linked(hosts: Hosts) -> set[str]:
 
 def offered(hosts: Hosts) -> bool:
     """Whether init on the controller would write the shards now."""
-    told = json.loads(hosts.run(CONTROLLER, "coloc init --share --json", check=False).stdout)
+    done = hosts.run(CONTROLLER, "coloc init --share --json", check=False)
+    told = as_documented(["init"], json.loads(done.stdout))
     return not told["refused"] and "shard:a100:78" in json.dumps(told["files"])
 
 

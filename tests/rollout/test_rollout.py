@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.harness.answers import as_documented
 from tests.rollout import guide
 from tests.rollout.hosts import CONTROLLER, LOGIN, NODE, SITE, Hosts, until, with_ours
 
@@ -113,7 +114,8 @@ def leave(hosts: Hosts) -> None:
 def steps(hosts: Hosts, *words: str) -> tuple[int, dict[str, dict[str, object]]]:
     done = hosts.run(CONTROLLER, "coloc", "leave", "--json", *words, check=False)
     assert done.returncode in (0, 1), done.stderr
-    return done.returncode, {one["name"]: one for one in json.loads(done.stdout)["steps"]}
+    answer = as_documented(["leave"], json.loads(done.stdout))
+    return done.returncode, {one["name"]: one for one in answer["steps"]}
 
 
 def clear(hosts: Hosts) -> dict[str, dict[str, object]] | None:

@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "daemon": None,
     "front": None,
     "agent": None,
+    "lean": frozenset(),
     "logs": frozenset({"core"}),
     "cli": None,
     "__main__": None,

@@ -8,7 +8,7 @@ taken away or changes its meaning within a release series.
 import json
 from typing import Any, Literal
 
-from slurm_coloc.admin.rules.finding import Finding
+from slurm_coloc.cli.texts import schemas_of_tools
 from slurm_coloc.cli.texts.schema_fields import Fields, fields_of, list_of, maybe, model, optional
 from slurm_coloc.core.gpu.usage import Totals
 from slurm_coloc.core.records.queries import OBSERVED, RunWithDecision, UserSum
@@ -37,8 +37,9 @@ TIME_LEFT = model(
 PRESENT = model(
     "Job",
     "A run that waits or runs. `idle_since_s`: since when it has used no GPU. `overrun`: MiB held"
-    " and promised, while it holds more than it was promised. Of other users' jobs `victims`,"
-    " `used`, `evidence`, `blame` and `time_left` are null.",
+    " and promised, while it holds more than it was promised. `speed`: against running alone (1),"
+    " predicted from the activities on its GPU. Of other users' jobs `victims`, `used`, `evidence`,"
+    " `blame`, `time_left` and `speed` are null.",
     fields_of(RunWithDecision)
     | {
         "gpus": maybe(list[int]),
@@ -46,6 +47,7 @@ PRESENT = model(
         "idle_since_s": maybe(float),
         "overrun": maybe(dict[str, int]),
         "time_left": maybe(TIME_LEFT),
+        "speed": maybe(float),
     },
 )
 DECISION = model(
@@ -168,14 +170,6 @@ SUMMARY = model(
         "users": (list_of(model("UserSum", "Ended runs of a user.", fields_of(UserSum))), ...),
     },
 )
-DOCTOR = model(
-    "Doctor",
-    "`coloc doctor --json`. `ok`: no check failed.",
-    {
-        "ok": (bool, ...),
-        "checks": (list_of(model("Finding", "One check.", fields_of(Finding))), ...),
-    },
-)
 TOP = model(
     "Top",
     "`coloc top --json`: the GPUs, and who waits or runs.",
@@ -257,7 +251,7 @@ SCHEMAS = {
     "explain-other": OTHER,
     "report": REPORT,
     "report-summary": SUMMARY,
-    "doctor": DOCTOR,
+    **schemas_of_tools.SCHEMAS,
 }
 
 

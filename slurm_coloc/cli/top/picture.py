@@ -26,6 +26,7 @@ HELP = (
 )
 FULL, BUSY = 0.9, 0.9  # ratios above which a bar is red
 BAR = 20  # characters of a bar on a wide terminal
+SLOWER = 0.995  # a speed below it is shown
 ROOMY = 100  # columns from which a job's line also has its peak
 
 
@@ -221,6 +222,8 @@ def _job(run: Row, held_mib: int | None, width: int) -> Text:
     line.append(f"{peak}  {age_of(run)}")
     if left := render.left(run):
         line.append(f", {left} left")
+    if (speed := run.get("speed")) is not None and speed < SLOWER:
+        line.append(f", {speed:.0%} as fast as alone" if wide else f", {speed:.0%} fast")
     if run.get("overrun"):
         line.append("  holds more than its share" if wide else "  over its share", style="red")
     elif run.get("idle_since_s") is not None:

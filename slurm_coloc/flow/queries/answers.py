@@ -83,10 +83,20 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
     runs = store.queries.recent_runs(whom, _limit(message), only_open=not everybody)
     found = [shown(run) if uid in (None, run.uid) else _hidden(shown(run)) for run in runs]
     time_left.by_past(found, uid, store.queries.lasted_s)
+    _add_speeds(found, uid, store)
     hidden = uid is not None and private and others
     if hidden and user is not None:
         found = []
     return {"jobs": found, **({"private": True} if hidden else {})}
+
+
+def _add_speeds(rows: list[Answer], uid: int | None, store: Store) -> None:
+    """Set ``speed`` of the rows whose time ``uid`` is told of (None: all): 1 alone, predicted from
+    the activities there; null where that is not known."""
+    known = {row.key: row.speed for row in store.stretches.live()}
+    for row in rows:
+        key = (row["decision"], row["job_id"], row["restart"])
+        row["speed"] = known.get(key) if time_left.may_know(row, uid) else None
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:

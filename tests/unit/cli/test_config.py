@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc config check|show, and the files that are made from the model."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from slurm_coloc.cli.texts import reference
 from slurm_coloc.config import Config, ModeRule, parse_config
+from tests.harness.answers import as_documented
 from tests.unit.cli.conftest import Site
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +41,7 @@ def test_check_unreadable(site: Site, content: bytes) -> None:
     wrong.write_bytes(content)
     done = site.coloc("config", "check", str(wrong), "--json")
     assert done.returncode == 3
-    assert '"valid": false' in done.stdout
+    assert as_documented(["config", "check"], json.loads(done.stdout))["valid"] is False
     assert str(wrong) in done.stderr
 
 

@@ -70,4 +70,4 @@ def test_what_is_missing_or_of_another_type_is_refused(store: Store) -> None:
     del row["peak_mib"]
     with pytest.raises(ValidationError):
         as_documented(["jobs"], found)
-    assert set(SCHEMAS) >= {"jobs", "history", "gpus", "explain", "report", "doctor"}
+    assert set(SCHEMAS) >= {"jobs", "history", "gpus", "explain", "report", "doctor", "simulate"}

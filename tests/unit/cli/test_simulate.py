@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.cli.app import run
+from tests.harness.answers import as_documented
 from tests.unit.sim.month import lines
 
 TRACE = """\
@@ -51,8 +52,8 @@ class Coloc:
         return code, out, err
 
     def json(self, *arguments: str, source: str = "--trace", file: str = TRACE) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self(*arguments, "--json", source=source, file=file))
-        return answer
+        answer = json.loads(self(*arguments, "--json", source=source, file=file))
+        return as_documented(["simulate"], answer)
 
     def refused(self, *arguments: str, source: str = "--trace", file: str = TRACE) -> str:
         code, out, err = self.tried(*arguments, source=source, file=file)

@@ -39,8 +39,8 @@ def known() -> Known:
         ],
         {"g9": "no NVML on this node"},
         [
-            on(7, "GPU-g1-0", peak_mib=9000, time_left={"left_s": 4800.0}),
-            on(8, "GPU-g1-1", overrun={"held_mib": 30_000, "promised_mib": 5120}),
+            on(7, "GPU-g1-0", peak_mib=9000, time_left={"left_s": 4800.0}, speed=1.0),
+            on(8, "GPU-g1-1", speed=0.82, overrun={"held_mib": 30_000, "promised_mib": 5120}),
             on(9, "GPU-g1-1", idle_since_s=time.time() - 900, name="notebook"),
             on(12, state="PENDING", node=None, start_s=None, submit_s=time.time() - 60),
             on(
@@ -70,7 +70,9 @@ def test_who_is_where_and_who_waits() -> None:
     at = {line.split()[0]: number for number, line in enumerate(lines) if line.strip()}
     assert at["g1:0"] < at["7"] < at["g1:1"] < at["8"] < at["9"] < at["11"] < at["12"]
     assert "holds 8.8" in lines[at["7"]] and "12.0 of 39.0" in lines[at["7"]]
-    assert "1h20m left" in lines[at["7"]]
+    assert "1h20m left" in lines[at["7"]] and "fast" not in lines[at["7"]]
+    assert ", 82% as fast as alone" in lines[at["8"]]
+    assert ", 82% fast" in "\n".join(shown(View()))
     assert "holds more than its share" in lines[at["8"]] and "idle 15m" in lines[at["9"]]
     assert "several GPUs are shared only with one" in lines[at["11"]]
     text = "\n".join(lines)

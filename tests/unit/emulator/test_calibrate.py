@@ -19,6 +19,7 @@ from slurm_coloc.adapters.cuda.job import CONVOLUTIONS, blas, libraries, one, si
 from slurm_coloc.admin.calibrate import as_toml, type_of, workspace
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.flow.estimators.calibrations import Calibration, read_calibration
+from tests.harness.answers import as_documented
 
 from .conftest import LIMIT_S, Node
 
@@ -133,14 +134,14 @@ def test_without_torch_the_configuration_s_context_stays(node: Node, coloc: Call
     env = {"PYTHONPATH": f"{coloc.folder}:{Path.cwd()}"}
     for bare, context in (("400", 1900), ("2000", 2000)):
         done = coloc(node, "calibrate", "--json", COLOC_EMU_CONTEXT_MIB=bare, **env)
-        told = json.loads(done.stdout)
+        told = as_documented(["calibrate"], json.loads(done.stdout))
         assert (told["bare_context_mib"], told["context_mib"]) == (int(bare), context)
         assert "none here" in told["how"] and told["torch"] == ""
 
 
 def test_dry_run_touches_nothing(node: Node, coloc: Caller) -> None:
     done = coloc(node, "calibrate", "--dry-run", "--json", "--device", "1", "--gpu", "mine")
-    told = json.loads(done.stdout)
+    told = as_documented(["calibrate"], json.loads(done.stdout))
     assert told["uuid"] == node.show()["gpus"][1]["uuid"] and told["gpu"] == "mine"
     assert not coloc.stacks.exists() and node.processes(1) == []
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.core.records.lists import StretchedRun
 from slurm_coloc.flow.queries import answers
 from tests.unit.cli.conftest import OWNER, STRANGER, decision, run_row
 
@@ -67,6 +68,25 @@ def test_nobody_is_told_of_anothers(store: Store) -> None:
     assert {job for job, left in told(store).items() if left} == {8, 9}
     assert {job for job, left in told(store, STRANGER).items() if left} == {8}
     assert {job for job, left in told(store, OWNER).items() if left} == {9}
+
+
+def test_the_speed_is_the_owners(store: Store) -> None:
+    """Of runs whose speed is known, to those who may know it."""
+    now_s = time.time()
+    for name, job_id, uid in (("00000000000a", 9, OWNER), ("00000000000b", 8, STRANGER)):
+        row = StretchedRun(
+            name, job_id, 0, uid=uid, base_s=None, set_s=None, at_s=now_s, start_s=now_s - 1200,
+            created_s=now_s, updated_s=now_s, speed=0.8, others=1,
+        )  # fmt: skip
+        store.stretches.add(row)
+    store.runs.see(run_row("00000000000a", 10, start_s=now_s - 5))  # too young
+
+    def speeds(uid: int | None) -> dict[int, float | None]:
+        rows = answers.jobs(store, uid, {"all": uid is not None}, private=False)["jobs"]
+        return {row["job_id"]: row["speed"] for row in rows}
+
+    assert speeds(None) == {8: 0.8, 9: 0.8, 10: None}
+    assert speeds(OWNER) == {8: None, 9: 0.8, 10: None}
 
 
 def test_the_newest_twenty(store: Store) -> None:

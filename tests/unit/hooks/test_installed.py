@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.hookenv import HookSettings
+from slurm_coloc.lab.bringup import COLOCD_NICE
 
 from .conftest import ROOT, USER
 
@@ -31,6 +32,10 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     copy.write_text(text.replace("Documentation=man:coloc(1)\n", ""))
     done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_a_lab_runs_colocd_with_the_unit_s_priority() -> None:
+    assert unit("Nice") == [str(COLOCD_NICE)]
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "too-open"])

@@ -17,6 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed: coloc summarize nee
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.block.traced import Traced
 from slurm_coloc.estimate.parsers import parse_summary
+from tests.harness.answers import as_documented
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -140,7 +141,7 @@ def test_targets_and_files(tmp_path: Path) -> None:
     found = parse_summary(path.read_text()).recording
     assert found is not None and (found.batch, found.optimizer) == (4, "sgd")
     done = coloc(tmp_path, *words, "--json")
-    answer = json.loads(done.out)
+    answer = as_documented(["summarize"], json.loads(done.out))
     assert answer["schema"] == 1 and answer["recording"]["batch"] == 4
     assert answer["text"] == path.read_text()
 
