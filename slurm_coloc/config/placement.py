@@ -23,7 +23,9 @@ class PlacementConfig(Section):
         " node whose GPUs have a Type each.",
     )
     policy: str = Field(
-        "magm", description="The policy that chooses, one of those of `coloc simulate`."
+        "auto",
+        description="The policy that chooses, one of those of `coloc simulate`. auto: magm where"
+        " all jobs share; where a job has whole GPUs or waits for them, best-fit.",
     )
     smact_gate: float = Field(
         0.8,

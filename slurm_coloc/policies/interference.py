@@ -5,6 +5,8 @@ The model of interference predicts the cost of a neighbour from each job's solo 
 graphics engine, and how sensitive it is to neighbours). The fitted model tells a job that waits for
 PCIe or the host, which loses little, from one that fills the SMs. Among GPUs that gain alike, a
 memory-heavy job goes beside compute-heavy ones: where the DRAM activity is lowest.
+
+Where somebody needs whole GPUs a sharer takes an idle one only where no shared one admits it.
 """
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
@@ -43,13 +45,17 @@ def _key(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
     return (-grows, drama if heavy else 0.0, slot.free_mib, slot.index)
 
 
+def _shared_first(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
+    return (request.share and not slot.residents, *_key(request, slot, view))
+
+
 class Interference:
     """Greedy: the first waiting job that may start, on the GPU that gains most."""
 
     name = "interference"
 
     def next(self, view: View) -> Start | None:
-        return first_that_starts(view, _key)
+        return first_that_starts(view, _shared_first if view.is_mixed() else _key)
 
 
 POLICY = Interference()

@@ -85,7 +85,7 @@ def test_each_job_gets_the_gpu_with_most_free_memory(make_lab: Make) -> None:
     assert [gpu(lab, job) for job in jobs] == ["n1/a100-0", "n1/a100-1", "n1/a100-0"]
     one = int(lab.job(jobs[0])["TresPerNode"].rsplit(":", 1)[1])
     assert shares(lab) == [2 * one, one]
-    assert "a100-1 by magm" in told(me, jobs[1])
+    assert "a100-1 by auto" in told(me, jobs[1])
     for path in sorted((lab.dir / "coloc/state/placement").iterdir()):
         assert replay(path).same, path
 

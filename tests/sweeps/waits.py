@@ -36,6 +36,8 @@ WAYS: tuple[tuple[str, Policy, Setting], ...] = (
     ("native, first fit", policy("first-fit"), PLAIN),
     ("native, LL_SHARED_GRES", policy("magm"), PLAIN),
     ("steered, magm", policy("magm"), STEERED),
+    ("steered, auto", policy("auto"), STEERED),
+    ("steered, interference", policy("interference"), STEERED),
     ("steered, whole_first", policy("magm"), WHOLE_FIRST),
 )
 

@@ -231,7 +231,10 @@ class Scenario(Section):
     method: Literal["mps", "streams", "mig"] = _option(
         "mps", "How kernels share a GPU: mps, streams or mig."
     )
-    interference: str = _option("reference", "How jobs slow each other down: reference or fitted.")
+    interference: str = _option(
+        "reference",
+        "How jobs slow each other down: reference, fitted (A100-40GB), or product (other cards).",
+    )
     power: str = _option("thesis", "Power of a GPU by its activity: thesis or profiles.")
     runs: int = _option(
         1,

@@ -7,11 +7,14 @@ was chosen by simulation runs unchanged on a cluster.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, Protocol
 
 from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE, Interference
 from slurm_coloc.core.place.speeds import expected_speeds
+
+WAITING = 64  # jobs at the head of the queue of which one may wait for whole GPUs
 
 ShareWith = Literal["user", "account", "anyone"]
 
@@ -58,8 +61,9 @@ class View:
 
     ``turn``: index of the slot after the last one that was used. ``depth``: how many waiting jobs a
     discipline may consider. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
-    that share have a reservation each. ``node_gpus`` and ``by_node``: counted on first use.
-    ``plans``: the cache of core/place/backfill.
+    that share have a reservation each. ``mixed``: a job has whole GPUs of those that are shared, or
+    waits for them; None: as ``queue`` and ``slots`` show. ``node_gpus`` and ``by_node``: counted on
+    first use. ``plans``: the cache of core/place/backfill.
     """
 
     now_s: float
@@ -70,6 +74,7 @@ class View:
     turn: int = 0
     depth: int = 1
     pooled: bool = False
+    mixed: bool | None = None
     node_gpus: int = 0
     by_node: dict[int, list[GpuSlot]] = field(default_factory=dict)
     plans: dict[bool, Any] = field(default_factory=dict)
@@ -90,6 +95,14 @@ class View:
     ) -> None:
         """Note which slots are reserved for the jobs that come first, and until when; ``alone``:
         the slots that no job may join."""
+
+    def is_mixed(self) -> bool:
+        """Whether somebody needs whole GPUs: an idle one is then worth more than a sharer gains."""
+        if self.mixed is not None:
+            return self.mixed
+        return any(slot.whole and slot.pool for slot in self.slots) or any(
+            not request.share for request in islice(self.queue, max(self.depth, WAITING))
+        )
 
     def nodes(self) -> Mapping[int, Sequence[GpuSlot]]:
         """The slots of each node."""

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast jobs run beside each other: both models."""
+"""How fast jobs run beside each other: each model."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.interference import FITTED, MODELS, REFERENCE, Interference, model
+from slurm_coloc.core.place.interference import (
+    FITTED,
+    MODELS,
+    PRODUCT,
+    REFERENCE,
+    Interference,
+    model,
+)
 from slurm_coloc.errors import UsageFault
 
 ratio = st.floats(0.0, 1.0)
@@ -27,6 +34,7 @@ def slowdowns(each: Interference, *smacts: float) -> list[float]:
 def test_by_name() -> None:
     assert model("reference") is REFERENCE
     assert model("fitted") is FITTED
+    assert model("product") is PRODUCT
     with pytest.raises(UsageFault, match="guess: one of reference, fitted"):
         model("guess")
 
@@ -111,6 +119,16 @@ def test_streams_take_turns(each: Interference) -> None:
 def test_engine_activity_where_only_sm_activity_is_known(smact: float, engine: float) -> None:
     assert Activity(smact).engine == pytest.approx(engine)
     assert Activity(smact, gract=0.3).engine == 0.3
+
+
+def test_product_of_utilizations() -> None:
+    """0.39 u u' as it was published, an SM activity being 0.8 u."""
+    for one, other in ((0.5, 0.9), (0.2, 0.9), (0.3, 0.1)):
+        speeds = PRODUCT.speeds([Activity(0.8 * one), Activity(0.8 * other)])
+        assert speeds == pytest.approx([1 / (1 + 0.39 * one * other)] * 2)
+    light = REFERENCE.speeds([SMALL, HEAVY])[0]
+    assert light < PRODUCT.speeds([SMALL, HEAVY])[0] < 1.0, "a light job keeps its speed"
+    assert 2 * PRODUCT.speeds([HEAVY, HEAVY])[0] * HEAVY.smact <= PRODUCT.capacity
 
 
 @models

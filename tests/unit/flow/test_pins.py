@@ -41,7 +41,7 @@ def test_a_pin_is_a_type_and_a_node(store: Store, tmp_path: Path) -> None:
     assert slurm.updates == [
         ("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"}),
     ]
-    assert "n1 GPU a100-0 by magm" in store.events(ID, 7)[-1].text
+    assert "n1 GPU a100-0 by auto" in store.events(ID, 7)[-1].text
     (path,) = Ring(tmp_path / "placement").paths()
     assert replay(path).same
 

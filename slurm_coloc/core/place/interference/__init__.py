@@ -11,6 +11,7 @@ from typing import Protocol
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference.fitted import FITTED, Fitted
+from slurm_coloc.core.place.interference.product import PRODUCT, Product
 from slurm_coloc.core.place.interference.reference import REFERENCE, Reference
 from slurm_coloc.errors import UsageFault
 
@@ -18,9 +19,11 @@ __all__ = [
     "FITTED",
     "METHODS",
     "MODELS",
+    "PRODUCT",
     "REFERENCE",
     "Fitted",
     "Interference",
+    "Product",
     "Reference",
     "model",
 ]
@@ -44,7 +47,7 @@ class Interference(Protocol):
 
 
 MODELS: Mapping[str, Interference] = MappingProxyType(
-    {REFERENCE.name: REFERENCE, FITTED.name: FITTED}
+    {one.name: one for one in (REFERENCE, FITTED, PRODUCT)}
 )
 
 

@@ -66,6 +66,7 @@ class GpuPlan:
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
         self._reserved = ReservedGpus()
+        self._mixed = is_mixed(snapshot)
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
     def _slot(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
@@ -159,6 +160,7 @@ class GpuPlan:
             FITTED,
             self.turn,
             depth=max(2, len(queue)),
+            mixed=self._mixed,
             node_gpus=self._largest,
             allowed=allowed,
             before=first.slots if first else (),
@@ -244,10 +246,13 @@ def idle_first(snapshot: Snapshot) -> bool:
     """Whether idle GPUs come before shared ones. "auto": while no job waits for whole GPUs or has
     them. Where there are such jobs, sharers on idle GPUs make them wait (ADR 23)."""
     wish = snapshot.rules.idle_first
-    if isinstance(wish, bool):
-        return wish
+    return wish if isinstance(wish, bool) else not is_mixed(snapshot)
+
+
+def is_mixed(snapshot: Snapshot) -> bool:
+    """Whether a job has whole GPUs or waits for them."""
     shards = [one.shards for one in snapshot.running] + [one.shards for one in snapshot.waiting]
-    return all(shards)
+    return not all(shards)
 
 
 def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
