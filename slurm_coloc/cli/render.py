@@ -103,7 +103,7 @@ def percent(ratio: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """12s, 3m, 4h10m, 2d."""
+    """12s, 3m, 4h10m, 1d07h, 12d."""
     left = max(0, int(seconds))
     if left < 60:
         return f"{left}s"
@@ -111,7 +111,8 @@ def span(seconds: float) -> str:
         return f"{left // 60}m"
     if left < 86400:
         return f"{left // 3600}h{left % 3600 // 60:02}m"
-    return f"{left // 86400}d"
+    days = left // 86400
+    return f"{days}d{left % 86400 // 3600:02}h" if days < 10 else f"{days}d"
 
 
 def ago(at_s: float | None) -> str:

@@ -9,6 +9,9 @@ from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.sim.telemetry import History
 from slurm_coloc.sim.trace import TraceJob
 
+#: figures of the mean wait by what a job wants
+SHARES, WHOLE, SEVERAL = BY_SIZE = ("mean_wait_share_s", "mean_wait_one_s", "mean_wait_several_s")
+
 
 @dataclass(slots=True)
 class Record:
@@ -79,7 +82,16 @@ class Outcome:
         }
         if plain:
             out["p95_wait_plain_s"] = quantile(plain, 0.95)
-        return out
+        return out | self._waits_by_size(done)
+
+    def _waits_by_size(self, done: Sequence[Record]) -> dict[str, float]:
+        """Mean waits of those jobs that there are: for a share, for one whole GPU, for several."""
+        found: dict[str, list[float]] = {}
+        for record in done:
+            job = record.job
+            name = SEVERAL if job.gpus > 1 else SHARES if job.coloc else WHOLE
+            found.setdefault(name, []).append(_wait(record))
+        return {name: fmean(found[name]) for name in BY_SIZE if name in found}
 
 
 def _wait(record: Record) -> float:

@@ -3,7 +3,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
+from math import ceil
 
 from slurm_coloc.core.gpu.cards import GPU_TYPES
 from slurm_coloc.sim.machine import ALIASES
@@ -14,8 +16,9 @@ class PastJob:
     """One run of a job. Times in seconds on the file's own clock.
 
     ``group``: what runs of the same training have in common (an array's id); "" for none.
-    ``gpus``: whole ones; a job in shards counts as one GPU. ``kind``: GPU type as the file writes
-    it, "" where it does not. ``peak_mib``: recorded peak of GPU memory on each of its GPUs;
+    ``gpus``: whole ones; a job in shards counts as one GPU, of which it had ``share_mib``.
+    ``kind``: GPU type as the file writes it, "" where it does not. ``peak_mib``: recorded peak of
+    GPU memory on each of its GPUs;
     ``shown_ratio``: the highest GPU utilization that was recorded (NVML's number, not SM activity);
     ``smact``: measured mean SM activity; None: not recorded.
     """
@@ -35,6 +38,7 @@ class PastJob:
     peak_mib: int | None = None
     shown_ratio: float | None = None
     smact: float | None = None
+    share_mib: int | None = None
 
     @property
     def end_s(self) -> float:
@@ -50,19 +54,26 @@ class Past:
     notes: Sequence[str] = ()
 
 
-def most_at_once(jobs: Iterable[PastJob]) -> int:
-    """The most GPUs that were in use at one moment."""
+def most_at_once(jobs: Iterable[PastJob], gpu_mib: int | None = None) -> int:
+    """The most GPUs that were in use at one moment. ``gpu_mib``: of a GPU of which shares are
+    counted by their memory; None: as GPUs."""
+
+    def gpus(job: PastJob) -> Fraction:
+        if gpu_mib is None or job.share_mib is None:
+            return Fraction(job.gpus)
+        return min(Fraction(1), Fraction(job.share_mib, gpu_mib))
+
     changes = sorted(
         change
         for job in jobs
         if job.run_s > 0
-        for change in ((job.end_s, -job.gpus), (job.start_s, job.gpus))
+        for change in ((job.end_s, -gpus(job)), (job.start_s, gpus(job)))
     )
-    used = most = 0
+    used = most = Fraction(0)
     for _, change in changes:
         used += change
         most = max(most, used)
-    return most
+    return ceil(most)
 
 
 @cache

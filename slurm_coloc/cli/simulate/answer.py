@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +18,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.simulate.request import EXCLUSIVE, Request
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.sim.outcome import BY_SIZE
 from slurm_coloc.sim.page import text as pagetext
 from slurm_coloc.sim.page.figures import Page, page
 from slurm_coloc.sim.page.text import text_of
@@ -211,6 +212,7 @@ def savings(figures: Figures, exclusive: Figures) -> Figures:
 
 # ---- for people --------------------------------------------------------------------------------
 
+SIZES = dict(zip(BY_SIZE, ("a share", "one GPU", "several"), strict=True))
 COLUMNS = (
     "policy", "makespan>", "saved>", "of bound>", "wait>", "slowdown p95>", "OOM>", "timeouts>",
     "energy MJ>",
@@ -224,7 +226,12 @@ def _show(request: Request, found: Mapping[str, Figures], names: Sequence[str]) 
     most = savings({"makespan_s": bound_s}, exclusive)["saving_ratio"]
     rows.append(("bound", render.span(bound_s), f"{most:.1%}", "100%", *[None] * 5))
     title = f"{_jobs(request)} on {request.world.machine.text}, {_runs(request)}"
-    render.show(Text(title), render.table("", COLUMNS, rows), Text(_sentence(found, names, most)))
+    parts: list[RenderableType] = [Text(title), render.table("", COLUMNS, rows)]
+    if len(sizes := [name for name in BY_SIZE if name in exclusive]) > 1:
+        heads = ["mean wait", *(f"{SIZES[name]}>" for name in sizes)]
+        waits = [(name, *(render.span(one[size]) for size in sizes)) for name, one in found.items()]
+        parts.append(render.table("", heads, waits))
+    render.show(*parts, Text(_sentence(found, names, most)))
     for line in request.said():
         render.show(Text(f"note: {line}"))
 

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `coloc simulate` was asked for, checked and made into experiments."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slurm_coloc.cli.simulate.scenario import Scenario
 from slurm_coloc.config import Config, load_config
+from slurm_coloc.core.gpu.cards import GPU_TYPES
 from slurm_coloc.core.place.interference import model as interference
 from slurm_coloc.core.place.placing import Conditions, Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.client.request import call
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, fill, level
 from slurm_coloc.sim.machine import Machine, parse_machine
-from slurm_coloc.sim.past import Past, gpu_type, most_at_once
+from slurm_coloc.sim.past import Past, PastJob, gpu_type, most_at_once
 from slurm_coloc.sim.policies import BEST, best_assumes, best_policy, best_setting
 from slurm_coloc.sim.policies import policy as policy_named
 from slurm_coloc.sim.power import power
@@ -33,7 +35,7 @@ PLACED_TODAY = "first-fit"
 #: with LL_SHARED_GRES
 SPREAD_TODAY = "magm"
 SOURCES = ("trace", "sacct", "observed", "philly", "helios")
-DEFAULT_GPUS = "4xa100-40gb"
+DEFAULT_TYPE, DEFAULT_GPUS = "a100-40gb", "4xa100-40gb"
 EXCLUSIVE = "exclusive"
 
 
@@ -228,18 +230,27 @@ def _largest_mib(machine: Machine) -> int:
 
 
 def _gpus_of(past: Past, said: list[str]) -> str:
-    """As many GPUs as the file shows in use at once, of each type that it names."""
+    """As many GPUs as the file shows in use at once, of each type that it names. A share names
+    none: it is taken for a part of the type that most runs had."""
     kinds = {job.kind: _type_of(job.kind) for job in past.jobs}
+    named = Counter(kinds[job.kind] for job in past.jobs if job.share_mib is None)
+    usual = named.most_common(1)[0][0] if named else ""
+    by_kind: dict[str, list[PastJob]] = {}
+    for job in past.jobs:
+        kind = kinds[job.kind] or (usual if job.share_mib is not None else "")
+        by_kind.setdefault(kind, []).append(job)
     parts = []
-    for kind in sorted(set(kinds.values())):
-        number = most_at_once(job for job in past.jobs if kinds[job.kind] == kind)
+    for kind, jobs in sorted(by_kind.items()):
+        number = most_at_once(jobs, GPU_TYPES[kind or DEFAULT_TYPE].total_mib)
         if number:
-            parts.append(f"{number}x{kind or 'a100-40gb'}")
+            parts.append(f"{number}x{kind or DEFAULT_TYPE}")
     if not parts:
         raise UsageFault("no run with GPUs in this file: give --gpus")
     text = ",".join(parts)
     said.append(f"GPUs: {text}, the most that were in use at once (--gpus says otherwise)")
-    if "" in kinds:
+    if usual and any(not kinds[job.kind] for job in past.jobs if job.share_mib is not None):
+        said.append(f"shares name no GPU type: they are taken for parts of {usual}")
+    if "" in by_kind:
         said.append("the file does not name every GPU type: those are taken for A100-40GB")
     if len(parts) > 1:
         said.append("every job may run on every type of GPU, as fast as it did")

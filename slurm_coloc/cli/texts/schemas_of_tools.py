@@ -10,6 +10,7 @@ from slurm_coloc.admin.limits import Price
 from slurm_coloc.admin.rules.finding import Finding
 from slurm_coloc.admin.rules.mig_plan import Fit, Score
 from slurm_coloc.cli.texts.schema_fields import fields_of, list_of, maybe, model, optional
+from slurm_coloc.sim.outcome import BY_SIZE
 from slurm_coloc.sim.page.figures import Side
 
 Open = dict[str, Any]
@@ -127,6 +128,7 @@ SIMULATE = model(
             (float, ...),
         ),
         "p95_wait_plain_s": optional(float),
+        **dict.fromkeys(BY_SIZE, optional(float)),
         "runs": (int, ...),
         "spread": optional(dict[str, float]),
         "policy": (str, ...),

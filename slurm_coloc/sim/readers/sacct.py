@@ -133,6 +133,7 @@ class _Reader:
             cpus=int(tres.get("cpu", "0")) if tres.get("cpu", "0").isdigit() else 0,
             host_mib=round(_size(row, "alloctres", tres["mem"])) if "mem" in tres else 0,
             peak_mib=memory_mib,
+            share_mib=memory_mib,
         )
 
     def _devices(self, tres: dict[str, str], row: Cells) -> tuple[int, str, int | None]:

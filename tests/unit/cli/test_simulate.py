@@ -2,6 +2,7 @@
 """coloc simulate as it is called: its answers, its options, its errors."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,31 @@ def test_page_for_an_admin(coloc: Coloc) -> None:
         assert words in out
     assert "the same user on a GPU" in out, "as the configuration has it"
     assert "needs steered placement, or ExclusiveUser" in out
+
+
+def test_a_past_with_shares_has_the_gpus_that_were_there(coloc: Coloc) -> None:
+    """Four shares of ten GiB at a time on one A100, beside a whole A100 and an H100."""
+    head = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|TimelimitRaw|State|AllocTRES"
+    when = "2026-11-01T00:00:00|2026-11-01T00:00:00|2026-11-01T01:00:00|3600|90|COMPLETED"
+    shares = ["gres/shard=10"] * 4
+    whole = ["gres/gpu=1,gres/gpu:a100=1"] * 3 + ["gres/gpu=1,gres/gpu:h100=1"]
+    rows = [f"{n}|u|a|p|{when}|cpu=1,{tres}" for n, tres in enumerate(shares + whole, start=1)]
+    answer = coloc.json("--policy", "magm", source="--sacct", file="\n".join([head, *rows]) + "\n")
+    assert answer["gpus"].startswith("4xa100-40gb,1xh100"), answer["gpus"]
+    assert "shares name no GPU type: they are taken for parts of a100-40gb" in answer["assumed"]
+
+
+def test_waits_by_what_a_job_wants(coloc: Coloc) -> None:
+    """Makespans of days in days and hours, and a table of waits where jobs differ."""
+    jobs = [f"{n},j{n},{n},1,180000,9000,0.5,{n % 2}" for n in range(1, 7)]
+    jobs.append("7,wide,8,2,3600,9000,0.5,1")
+    file = "\n".join(["job,name,submit_s,gpus,run_s,memory_mib,smact,coloc", *jobs]) + "\n"
+    out = coloc("--policy", "first-fit", "--gpus", "2xa100-40gb", file=file)
+    table = out[out.index("mean wait") :].splitlines()
+    assert table[0].split() == ["mean", "wait", "a", "share", "one", "GPU", "several"]
+    assert re.search(r"exclusive +6d0[67]h", out), out
+    answer = coloc.json("--policy", "first-fit", "--gpus", "2xa100-40gb", file=file)
+    assert 0 < answer["mean_wait_share_s"] < answer["mean_wait_one_s"]
 
 
 def test_the_page_takes_the_keys_of_the_site(coloc: Coloc, monkeypatch: pytest.MonkeyPatch) -> None:

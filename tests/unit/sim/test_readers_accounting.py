@@ -201,6 +201,17 @@ def test_most_gpus_at_once() -> None:
     assert most_at_once([job(0, 10, 2), job(9, 5, 3)]) == 5
 
 
+def test_shares_are_parts_of_gpus() -> None:
+    def share(mib: int) -> PastJob:
+        return PastJob("1", 0, 0, 10, 1, share_mib=mib)
+
+    third = share(40_000 // 3)
+    assert most_at_once([third] * 4) == 4 and most_at_once([third] * 4, 40_000) == 2
+    assert most_at_once([third] * 3, 40_000) == 1
+    assert most_at_once([share(80_000)], 40_000) == 1
+    assert most_at_once([third, PastJob("2", 0, 0, 10, 2)], 40_000) == 3
+
+
 def philly(folder: Path, body: Any) -> Past:
     path = folder / "cluster_job_log"
     path.write_text(json.dumps(body))
