@@ -267,7 +267,7 @@ def test_waits_by_what_a_job_wants(coloc: Coloc) -> None:
     assert table[0].split() == ["mean", "wait", "a", "share", "one", "GPU", "several"]
     assert re.search(r"exclusive +6d0[67]h", out), out
     answer = coloc.json("--policy", "first-fit", "--gpus", "2xa100-40gb", file=file)
-    assert 0 < answer["mean_wait_share_s"] < answer["mean_wait_one_s"]
+    assert answer["mean_wait_share_s"] < answer["mean_wait_one_s"]
 
 
 def test_the_page_takes_the_keys_of_the_site(coloc: Coloc, monkeypatch: pytest.MonkeyPatch) -> None:
