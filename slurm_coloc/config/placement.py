@@ -25,7 +25,8 @@ class PlacementConfig(Section):
     policy: str = Field(
         "auto",
         description="The policy that chooses, one of those of `coloc simulate`. auto: magm where"
-        " all jobs share; where a job has whole GPUs or waits for them, best-fit.",
+        " all jobs share; where a job has whole GPUs or waits for them, shared GPUs before idle"
+        " ones, as long as the job gains enough beside others.",
     )
     smact_gate: float = Field(
         0.8,

@@ -24,18 +24,28 @@ def test_where_all_share_they_are_spread() -> None:
 def test_where_somebody_has_a_whole_gpu_idle_ones_are_left(policy: Policy) -> None:
     places = slots(4)
     put(places[0], WHOLE)
-    queue = [request(number, 0.5) for number in range(1, 4)]
+    queue = [request(number, 0.25) for number in range(1, 4)]
     assert starts(policy, queue, places) == {1: [1], 2: [1], 3: [1]}
-    assert starts(policy, [request(4, 0.5, 20)], places) == {4: [2]}, "no shared one has room"
+    assert starts(policy, [request(4, 0.25, 20)], places) == {4: [2]}, "no shared one has room"
+
+
+@pytest.mark.parametrize("policy", [AUTO, INTERFERENCE], ids=lambda one: one.name)
+def test_but_not_where_jobs_would_only_slow_each_other(policy: Policy) -> None:
+    places = slots(4)
+    put(places[0], WHOLE)
+    heavy = [request(number, 0.9, 5) for number in range(1, 5)]
+    found = starts(policy, heavy, places)
+    assert [found[number] for number in (1, 2, 3)] == [[1], [2], [3]]
+    assert found[4][0] in (1, 2, 3), "beside others before it waits"
 
 
 @pytest.mark.parametrize("policy", [AUTO, INTERFERENCE], ids=lambda one: one.name)
 def test_where_somebody_waits_for_whole_gpus_too(policy: Policy) -> None:
     places = slots(3)
-    put(places[0], request(80, 0.9))
-    put(places[2], request(81, 0.9), ends_s=100.0)
+    put(places[0], request(80, 0.3))
+    put(places[2], request(81, 0.3), ends_s=100.0)
     two = PlaceRequest(91, 2, None, None, 0.0, run_s=60.0, share=False)  # 1 and 2, from 100 s on
-    assert starts(policy, [two, request(1, 0.9, 5, run_s=60.0)], places) == {1: [0]}
+    assert starts(policy, [two, request(1, 0.3, 5, run_s=60.0)], places) == {1: [0]}
 
 
 def test_among_shared_ones_auto_takes_the_tightest() -> None:
