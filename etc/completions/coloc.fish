@@ -127,7 +127,7 @@ complete -c coloc -n '__fish_seen_subcommand_from simulate' -l compare -d 'Sever
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l search -d 'Schedules that --policy clairvoyant tries: it knows the whole trace beforehand and searches the shortest schedule that exists'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l estimator -d 'What is known of a job\'s memory: oracle, none, error:RATIO, or X of a column X_mib'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l method -d 'How kernels share a GPU: mps, streams or mig'
-complete -c coloc -n '__fish_seen_subcommand_from simulate' -l interference -d 'How jobs slow each other down: reference or fitted'
+complete -c coloc -n '__fish_seen_subcommand_from simulate' -l interference -d 'How jobs slow each other down: reference, fitted (A100-40GB), or product (other cards)'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l power -d 'Power of a GPU by its activity: thesis or profiles'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l runs -d 'Runs of the trace, each with a little jitter where there are several; the answer has their means'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l seed -d 'Of jitter, assumptions and simulated errors'
