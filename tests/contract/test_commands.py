@@ -25,7 +25,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     tasks_in,
     words,
 )
-from slurm_coloc.adapters.slurm.commands.shape import cluster_shape
+from slurm_coloc.adapters.slurm.commands.shape import cluster_shape, node_weight
 from slurm_coloc.adapters.slurm.commands.use import (
     NEED,
     node_use,
@@ -184,6 +184,11 @@ def test_nodes_and_partitions(recorded: Recorded) -> None:
     assert nodes[0].partitions == ("main", "short")
     assert (nodes[0].cpus, nodes[0].memory_mib) == (32, 128_000)
     assert (nodes[0].address, nodes[0].hostname) == ("127.0.0.1", "head")
+    weights = [node_weight(pairs) for pairs in recorded.nodes()]
+    assert [(one.name, one.weight, one.gpus) for one in weights] == [
+        ("n1", 1, True),
+        ("n2", 1, True),
+    ]
     parts = {part.name: part for part in shape.partitions}
     assert parts["main"].default and parts["main"].max_time_min == 1440
     assert (parts["short"].def_cpu_per_gpu, parts["short"].def_mem_per_gpu_mib) == (4, 8192)

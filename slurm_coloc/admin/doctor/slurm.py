@@ -8,12 +8,12 @@ from pathlib import Path
 
 from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.slurm import connect
-from slurm_coloc.admin.rules import accounting, releases, shard_checks, slurm_conf
+from slurm_coloc.admin.rules import accounting, placement, releases, shard_checks, slurm_conf
 from slurm_coloc.admin.rules.finding import Finding, Status, judge
 from slurm_coloc.admin.rules.limit_plan import plan
 from slurm_coloc.admin.rules.slurm_conf import Conf
 from slurm_coloc.config import Config
-from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeWeight
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.errors import SlurmError
 
@@ -26,6 +26,7 @@ class Slurm:
     shape: ClusterShape
     weights: dict[str, str]
     limits: SiteLimits | str  # or why they are not known
+    nodes: tuple[NodeWeight, ...]
 
 
 def read(config: Config) -> Slurm:
@@ -41,7 +42,8 @@ async def _read(config: Config) -> Slurm:
         limits = await slurm.limits(shape.name)
     except SlurmError as err:
         limits = "no slurmdbd" if err.code == "no-accounting" else err.message
-    return Slurm(await slurm.config(), shape, await slurm.billing_weights(), limits)
+    conf, prices = await slurm.config(), await slurm.billing_weights()
+    return Slurm(conf, shape, prices, limits, await slurm.node_weights())
 
 
 def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
@@ -66,6 +68,7 @@ def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
     shared = {part for node in slurm.shape.nodes if node.shards for part in node.partitions}
     if config.pool.partitions:
         shared &= set(config.pool.partitions)
+    yield placement.cpu_jobs(slurm.nodes)
     yield shard_checks.suspending(slurm.shape, shared)
     yield accounting.enforced(slurm.conf)
     yield accounting.billing(slurm.conf, slurm.shape, slurm.weights, shared)

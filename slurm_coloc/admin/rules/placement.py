@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of `coloc doctor` for placement, native and steered, pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from slurm_coloc.admin.rules.finding import Finding, Status, judge
 from slurm_coloc.admin.rules.slurm_conf import Conf, words
@@ -9,7 +9,7 @@ from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import PARAMETER
 from slurm_coloc.core.place.steerable import refusals
 from slurm_coloc.core.place.steering import IdleFirst
-from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeWeight
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.core.slurm.releases import LEAST_LOADED, Release, shown
 
@@ -38,6 +38,26 @@ def native(conf: Conf, release: Release, idle_first: IdleFirst, whole: int | Non
     if idle_first == "auto" and least and whole:
         text += f"; {whole} jobs want whole GPUs, and shares take idle ones first"
     return Finding(name, Status.OK, text)
+
+
+def cpu_jobs(nodes: Iterable[NodeWeight]) -> Finding:
+    """Whether Slurm keeps jobs without GPUs off the nodes that have some: where they take the CPUs
+    no share starts."""
+    by_part: dict[str, list[NodeWeight]] = {}
+    for node in nodes:
+        for part in node.partitions:
+            by_part.setdefault(part, []).append(node)
+    wrong = []
+    for part, there in sorted(by_part.items()):
+        plain = [node.weight for node in there if not node.gpus]
+        if plain and any(node.gpus and node.weight <= max(plain) for node in there):
+            wrong.append(part)
+    text = "no node with GPUs is filled before one without"
+    if wrong:
+        parts = ", ".join(wrong[:SHOWN])
+        text = f"jobs without GPUs take the CPUs of nodes with GPUs first in {parts}"
+    todo = "slurm.conf: NodeName=... Weight=N for nodes with GPUs, higher than that of the others"
+    return judge("node-weight", not wrong, text, todo, Status.WARN)
 
 
 def native_gate(conf: Conf, *, node_gate: bool, gate: float) -> Iterator[Finding]:

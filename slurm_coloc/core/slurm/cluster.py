@@ -14,6 +14,16 @@ MULTI_GPU_PARAMETER = "MULTIPLE_SHARING_GRES_PJ"
 
 
 @dataclass(frozen=True, slots=True)
+class NodeWeight:
+    """A node of any sort. ``weight``: Slurm's, lower ones are filled first; ``gpus``: has some."""
+
+    name: str
+    partitions: tuple[str, ...]
+    weight: int
+    gpus: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NodeShape:
     """A node's GPUs: ``gpus`` whole ones of ``gpu_type`` (None: untyped, or several types) sharing
     ``shards`` evenly; ``slices``: gres types of its MIG devices and how many there are of each."""

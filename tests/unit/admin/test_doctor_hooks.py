@@ -39,7 +39,7 @@ class Host:
 
     def found(self) -> dict[str, Finding]:
         shape = ClusterShape("test", (24, 11, 5), self.nodes)
-        slurm = Slurm(self.conf, shape, {}, "no slurmdbd")
+        slurm = Slurm(self.conf, shape, {}, "no slurmdbd", ())
         return {one.check: one for one in hooks.checks(Config(version=1), slurm, CONTROLLER)}
 
 
@@ -93,6 +93,6 @@ def test_required_would_fail_jobs(host: Host) -> None:
 
 def test_job_submit_lua_matters_on_slurmctlds_host_alone(host: Host) -> None:
     shape = ClusterShape("test", (24, 11, 5), ())
-    slurm = Slurm(host.conf, shape, {}, "no slurmdbd")
+    slurm = Slurm(host.conf, shape, {}, "no slurmdbd", ())
     on_a_node = {one.check: one for one in hooks.checks(Config(), slurm, frozenset({Role.NODE}))}
     assert on_a_node["job-submit-lua"].status is Status.NA

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.admin.rules import sharing
-from slurm_coloc.admin.rules.finding import Status
-from slurm_coloc.admin.rules.placement import native
-from slurm_coloc.core.slurm.cluster import PartitionShape
+from slurm_coloc.admin.rules.finding import Finding, Status
+from slurm_coloc.admin.rules.placement import cpu_jobs, native
+from slurm_coloc.core.slurm.cluster import NodeWeight, PartitionShape
 from tests.unit.core.conftest import a100, make_shape
 
 OPEN = PartitionShape("main", default=True)
@@ -72,6 +72,23 @@ def test_least_loaded_beside_the_key(
     found = native({"SelectTypeParameters": parameters}, (24, 11, 5), key, whole)
     assert (found.status, said in found.found) == (status, True)
     assert status is Status.OK or "LL_SHARED_GRES" in found.todo
+
+
+def weighed(*nodes: tuple[str, int, bool]) -> Finding:
+    return cpu_jobs(
+        NodeWeight(f"n{number}", (part, "all") if part == "cpu" else (part,), weight, gpus)
+        for number, (part, weight, gpus) in enumerate(nodes)
+    )
+
+
+def test_nodes_with_gpus_are_filled_last() -> None:
+    """In each partition that has nodes of both sorts."""
+    assert weighed(("main", 1, True), ("main", 1, True)).status is Status.OK
+    assert weighed(("main", 1, True), ("cpu", 1, False)).status is Status.OK
+    assert weighed(("main", 10, True), ("main", 1, False)).status is Status.OK
+    found = weighed(("all", 5, True), ("main", 5, True), ("cpu", 5, False))
+    assert found.status is Status.WARN and found.found.endswith("first in all")
+    assert "Weight=N" in found.todo
 
 
 def test_a_release_without_the_parameter() -> None:

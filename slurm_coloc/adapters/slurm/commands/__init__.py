@@ -38,11 +38,15 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_ping,
     parse_terms,
 )
-from slurm_coloc.adapters.slurm.commands.shape import cluster_shape, parse_reservations
+from slurm_coloc.adapters.slurm.commands.shape import (
+    cluster_shape,
+    node_weight,
+    parse_reservations,
+)
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.billing import parse_weights
 from slurm_coloc.core.slurm.binding import Need, NodeUse
-from slurm_coloc.core.slurm.cluster import ClusterShape, Controller
+from slurm_coloc.core.slurm.cluster import ClusterShape, Controller, NodeWeight
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.core.slurm.releases import json_layout, parse_release
@@ -119,6 +123,10 @@ class SlurmCommands(Orders):
     async def shape(self) -> ClusterShape:
         """The cluster's name, release, GPU nodes and partitions."""
         return cluster_shape(await self.config(), await self._nodes(), await self._partitions())
+
+    async def node_weights(self) -> tuple[NodeWeight, ...]:
+        """The Weight of every node."""
+        return tuple(node_weight(pairs) for pairs in await self._nodes())
 
     async def billing_weights(self) -> dict[str, str]:
         """TRESBillingWeights by partition, "" where there are none."""

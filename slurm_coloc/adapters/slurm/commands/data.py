@@ -111,6 +111,7 @@ def node_pairs(node: Item) -> dict[str, str]:
         "RealMemory": _number(node["real_memory"]),
         "AllocMem": _number(node["alloc_memory"]),
         "Extra": node.get("extra", ""),
+        "Weight": _number(node["weight"]),
     }
 
 

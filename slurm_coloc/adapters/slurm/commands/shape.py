@@ -17,7 +17,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.core.place.gate_wait import age_counts
 from slurm_coloc.core.place.node_gate import PARAMETER
-from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, NodeWeight, PartitionShape
 from slurm_coloc.core.slurm.gres import Gres, count_of, model_of, parse_gres
 from slurm_coloc.core.slurm.releases import CONSTRAINTS, parse_release
 from slurm_coloc.core.time.stretch import Reserved
@@ -74,6 +74,16 @@ def node_shape(pairs: Mapping[str, str]) -> NodeShape | None:
         hostname=pairs.get("NodeHostName", ""),
         slices=_slices(found),
         devices=kinds if model else (),
+    )
+
+
+def node_weight(pairs: Mapping[str, str]) -> NodeWeight:
+    """A node's Weight, from scontrol's names."""
+    return NodeWeight(
+        pairs.get("NodeName", ""),
+        listed(pairs.get("Partitions", "")),
+        number(pairs.get("Weight", "1")),
+        bool(count_of(pairs.get("Gres", ""), "gpu")),
     )
 
 
