@@ -12,7 +12,7 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson, JobIds, jobs_wanted, one_for_json
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
-from slurm_coloc.core.decide.decision import BY_USER
+from slurm_coloc.core.decide.decision import BY_SITE, BY_USER
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
 
@@ -174,6 +174,8 @@ def _decided(decision: dict[str, Any]) -> str:
         text += f"; {decision['shards']}{of} shards of {decision['shard_mib']} MiB reserved"
     if decision["estimator"] == BY_USER:
         text += f"; {decision['upper_mib']} MiB, as --coloc-memory says"
+    elif decision["estimator"] == BY_SITE:
+        text += f"; {decision['upper_mib']} MiB, the site's share for jobs without an estimate"
     elif decision["memory_mib"] is not None:
         text += (
             f"; estimate {decision['memory_mib']} MiB, at most {decision['upper_mib']} MiB"

@@ -64,6 +64,15 @@ class EstimateConfig(Section):
     workers: int = Field(
         2, ge=2, le=16, description="Summaries that are estimated at a time; of one user one."
     )
+    unknown_share_mib: int = Field(
+        0,
+        ge=0,
+        le=2**24,
+        description="MiB of the share that a job gets whose model or script has no estimate"
+        " (reasons no-estimate, bad-summary, slow-estimate, first-run). Where it needs more it runs out of"
+        " GPU memory and comes back with more, then on a whole GPU. 0: a whole GPU at once. For"
+        " sites whose shares are fenced: without a fence it may end its neighbours.",
+    )
     history: bool = Field(
         True,
         description="Correct estimates by the measured peaks of the user's own earlier runs of the"

@@ -17,7 +17,7 @@ from slurm_coloc.cli.report.job import job_page
 from slurm_coloc.cli.report.write import many, write_page
 from slurm_coloc.cli.tries import overran, tries
 from slurm_coloc.config import load_config
-from slurm_coloc.core.decide.decision import BY_USER
+from slurm_coloc.core.decide.decision import BY_SITE, BY_USER
 from slurm_coloc.core.recover.outcome import WHOSE, Blame
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
@@ -180,6 +180,8 @@ def _memory(answer: dict[str, Any]) -> str:
     parts = [f"peak {render.gib(peak)} GiB" if peak is not None else unmeasured]
     if decision["estimator"] == BY_USER:
         parts.append(f"--coloc-memory {render.gib(decision['upper_mib'])} GiB")
+    elif decision["estimator"] == BY_SITE:
+        parts.append(f"no estimate: the site's share {render.gib(decision['upper_mib'])} GiB")
     elif decision["memory_mib"] is not None:
         bound = render.gib(decision["upper_mib"])
         parts.append(f"estimate {render.gib(decision['memory_mib'])} GiB, at most {bound}")

@@ -14,6 +14,7 @@ Method = Literal["auto", "mps", "streams", "mig"]
 
 #: name of an estimate that the user made (--coloc-memory)
 BY_USER = "user"
+BY_SITE = "site"  #: of what has none (estimate.unknown_share_mib)
 HISTORY = "history"  #: that earlier runs alone made
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from slurm_coloc.core.decide.decision import BY_USER, Estimate, Reason
+from slurm_coloc.core.decide.decision import BY_SITE, BY_USER, Estimate, Reason
 from slurm_coloc.errors import UsageFault
 
 SCHEMA = 1
@@ -82,6 +82,24 @@ def with_memory(made: Estimated, mib: int, uid: int) -> Estimated:
     return replace(
         made, estimate=Estimate(BY_USER, mib, mib, known.smact if known else None), detail=detail
     )
+
+
+#: why a job has no estimate and gets the site's share all the same: its text is there, or its
+#: script; a busy machine or a wrong option says nothing of a job
+UNKNOWN = frozenset(
+    {Reason.NO_ESTIMATE, Reason.BAD_SUMMARY, Reason.SLOW_ESTIMATE, Reason.FIRST_RUN}
+)
+
+
+def with_site_share(made: Estimated, mib: int, uid: int) -> Estimated:
+    """``made``, which has no estimate, with the share (MiB) that the site gives to such jobs; 0: to
+    none. What a text that cannot be read does is remembered of its user."""
+    if made.estimate or not mib or made.no_estimate not in UNKNOWN:
+        return made
+    if not made.fingerprint:
+        made = replace(made, fingerprint=f"no estimate, of {uid}", options=f"{mib} MiB")
+    why = ": ".join(filter(None, (made.no_estimate.text, made.detail)))
+    return replace(made, estimate=Estimate(BY_SITE, mib, mib, None), detail=why)
 
 
 @dataclass(frozen=True, slots=True)

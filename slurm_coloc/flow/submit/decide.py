@@ -20,7 +20,12 @@ from slurm_coloc.core.decide.decision import (
     Rules,
     Sizing,
 )
-from slurm_coloc.core.decide.prepared import Estimated, typical, with_memory
+from slurm_coloc.core.decide.prepared import (
+    Estimated,
+    typical,
+    with_memory,
+    with_site_share,
+)
 from slurm_coloc.core.decide.rewrite import Rewrite, exclusive_tres, rewrite, whole_gpu
 from slurm_coloc.core.decide.slices import more
 from slurm_coloc.core.decide.slowdown import limit_text, within_slowdown
@@ -107,6 +112,8 @@ class Decider:
             estimated = typical(estimated)
         if job.coloc.memory_mib is not None:
             estimated = with_memory(estimated, job.coloc.memory_mib, job.request.uid)
+        unknown_mib = self._config.estimate.unknown_share_mib
+        estimated = with_site_share(estimated, unknown_mib, job.request.uid)
         told = {"given": job.coloc.given, "notes": estimated.detail}
         estimated = replace(estimated, features=estimated.features | told)
         decision = self._decide(job, estimated, limits)

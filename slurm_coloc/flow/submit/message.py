@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from slurm_coloc.core.decide.decision import (
+    BY_SITE,
     BY_USER,
     HISTORY,
     Action,
@@ -178,6 +179,8 @@ def line_of(decision: Decision, estimate: Estimate | None, shard_mib: int, *, le
     figures = f"{by} {_gib(estimate.memory_mib)}, {most}"
     if estimate.name == BY_USER:
         figures = most = "as --coloc-memory says"
+    elif estimate.name == BY_SITE:
+        figures = most = "no estimate: the site's share"
     elif estimate.name == HISTORY:
         figures = f"earlier runs: {most}"
     if decision.slice_mib:

@@ -246,6 +246,30 @@ def test_memory_that_the_user_names(desk: Desk) -> None:
     assert desk.submit(uid=1001, memory_mib=12_000)[0].shards == 12
 
 
+def test_the_site_s_share_where_there_is_no_estimate(tmp_path: Path) -> None:
+    """Of a text that cannot be read and a script that never ran; an out-of-memory keeps out of the
+    next one. A named memory counts before it, and by default there is none."""
+    desk = Desk(tmp_path, unknown_share_mib=8_000)
+    damaged = base64.b64encode(zlib.compress(b"no model\n")).decode()
+    first, line = desk.submit(summary=damaged, batch_size=None)
+    assert (first.action, first.shards, first.estimator) == ("collocate", 8, "site")
+    assert line.endswith("(no estimate: the site's share)")
+    assert "cannot be used" in first.features["notes"]
+    auto = {"summary": None, "auto": True, "batch_size": None, "script": SCRIPT}
+    script = desk.submit(**auto)[0]
+    assert (script.shards, script.estimator) == (8, "site")
+    desk.run(script, 3_000)
+    assert desk.submit(**auto)[0].shards < 8, "what was measured counts"
+    assert desk.submit(**auto, memory_mib=20_000)[0].shards == 20
+    assert desk.submit()[0].estimator != "site", "a text with an estimate has its own"
+    desk.run(first, 8_000, Outcome.OOM_GPU)
+    assert desk.submit(summary=damaged, batch_size=None)[0].reason == "history-oom"
+    assert desk.submit(uid=1001, summary=damaged, batch_size=None)[0].shards == 8
+    missing = desk.submit(summary=None, batch_size=None)[0]
+    assert (missing.action, missing.reason) == ("exclusive", "no-summary")
+    desk.close()
+
+
 def test_memory_without_a_model(desk: Desk) -> None:
     auto = {"summary": None, "auto": True, "batch_size": None, "script": SCRIPT}
     assert desk.submit(**auto)[0].reason == "first-run"
