@@ -69,7 +69,7 @@ class EstimateConfig(Section):
         ge=0,
         le=2**24,
         description="MiB of the share that a job gets whose model or script has no estimate"
-        " (reasons no-estimate, bad-summary, slow-estimate, first-run). Where it needs more it runs out of"
+        " (no-estimate, bad-summary, slow-estimate, first-run). Where it needs more it runs out of"
         " GPU memory and comes back with more, then on a whole GPU. 0: a whole GPU at once. For"
         " sites whose shares are fenced: without a fence it may end its neighbours.",
     )

@@ -42,4 +42,4 @@ def test_by_default_a_whole_gpu(lab: Lab) -> None:
     me.summary.write_text("no model\n")
     job = me.submit("--mem=50", "--hold", wrap="true")
     assert me.explain(job)["decision"]["reason"] == "bad-summary"
-    assert ":gpu:1" in f":{lab.job(job)['TresPerNode']}".replace("gres/", "")
+    assert "gpu:1" in lab.job(job)["TresPerNode"]
