@@ -50,7 +50,7 @@ def _key(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
     return (-grows, drama if heavy else 0.0, slot.free_mib, slot.index)
 
 
-def spares(request: PlaceRequest, slot: GpuSlot, view: View) -> int:
+def _spares(request: PlaceRequest, slot: GpuSlot, view: View) -> int:
     """The order of GPUs for a sharer where somebody needs whole ones. 0: shared, and it gains
     enough there, or nothing is known of it; 1: idle; 2: shared, and it gains less."""
     if not slot.residents:
@@ -60,8 +60,9 @@ def spares(request: PlaceRequest, slot: GpuSlot, view: View) -> int:
     return 0 if gains else 2
 
 
-def _shared_first(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
-    return (spares(request, slot, view), *_key(request, slot, view))
+def _sparing(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
+    """Among shared GPUs on which it gains enough the tightest, so that large jobs find room too."""
+    return (_spares(request, slot, view), slot.free_mib, slot.index)
 
 
 class Interference:
@@ -70,7 +71,7 @@ class Interference:
     name = "interference"
 
     def next(self, view: View) -> Start | None:
-        return first_that_starts(view, _shared_first if view.is_mixed() else _key)
+        return first_that_starts(view, _sparing if view.is_mixed() else _key)
 
 
 POLICY = Interference()

@@ -77,6 +77,8 @@ def best_assumes(setting: Setting) -> list[str]:
     not plan where it cannot."""
     if not built():
         return [f"best places greedily here: its planner {NOT_BUILT}"]
+    if not setting.guess_runs:
+        return [f"best plans ahead on {PLANNED} GPUs at most: here it places as interference does"]
     if not setting.logs:
         return []
     return [

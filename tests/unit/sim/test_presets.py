@@ -78,6 +78,12 @@ def test_without_guesses_nobody_knows() -> None:
     assert found is not None and found.run_s == 100.0
 
 
+def test_best_says_where_it_does_not_plan() -> None:
+    """Beyond 32 GPUs."""
+    assert "32 GPUs" not in " ".join(best_assumes(best_setting(Setting(), 32)))
+    assert "32 GPUs at most" in best_assumes(best_setting(Setting(), 33))[0]
+
+
 def test_without_its_c_part_best_places_greedily_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
