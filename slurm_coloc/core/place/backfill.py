@@ -245,7 +245,6 @@ def _host_ends(host: Host, view: View) -> list[tuple[float, float, float]]:
             one.request.cpus / one.request.gpus,
             one.request.host_mib / one.request.gpus,
         )
-        for slot in view.slots
-        if slot.host is host
+        for slot in view.on_host(host)
         for one in slot.residents
     )

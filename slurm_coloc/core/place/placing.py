@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, Protocol
 
-from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, Host, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import REFERENCE, Interference
 from slurm_coloc.core.place.speeds import expected_speeds
 
@@ -63,7 +63,8 @@ class View:
     discipline may consider. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
     that share have a reservation each. ``mixed``: a job has whole GPUs of those that are shared, or
     waits for them; None: as ``queue`` and ``slots`` show. ``node_gpus`` and ``by_node``: counted on
-    first use. ``plans``: the cache of core/place/backfill.
+    first use, as ``by_host``, all slots by the number of their host. ``plans``: the cache of
+    core/place/backfill.
     """
 
     now_s: float
@@ -77,6 +78,7 @@ class View:
     mixed: bool | None = None
     node_gpus: int = 0
     by_node: dict[int, list[GpuSlot]] = field(default_factory=dict)
+    by_host: dict[int, list[GpuSlot]] = field(default_factory=dict)
     plans: dict[bool, Any] = field(default_factory=dict)
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
@@ -110,6 +112,14 @@ class View:
             for slot in self.slots:
                 self.by_node.setdefault(slot.node, []).append(slot)
         return self.by_node
+
+    def on_host(self, host: Host) -> Sequence[GpuSlot]:
+        """The slots of a host, whoever may get them."""
+        if not self.by_host:
+            for slot in self.slots:
+                if slot.host is not None:
+                    self.by_host.setdefault(slot.host.node, []).append(slot)
+        return self.by_host.get(host.node, ())
 
     def largest_node(self) -> int:
         """GPUs of the largest node."""

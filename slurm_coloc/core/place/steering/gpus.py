@@ -47,6 +47,9 @@ class GpuPlan:
         self.slots: list[GpuSlot] = []
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._closed: set[int] = set()  # slots with a job that no other may join
+        self._there: dict[str, list[Running]] = {}
+        for one in snapshot.running:
+            self._there.setdefault(one.node, []).append(one)
         for number, node in enumerate(snapshot.nodes):
             host = Host(number, node.cpus, node.memory_mib)
             for place, device in enumerate(node.devices):
@@ -65,8 +68,11 @@ class GpuPlan:
         self._anyone = replace(self._plan, share_with="anyone")
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
+        self._awaited: frozenset[int] = frozenset()  # nodes that some blocked job waits for
+        self._open: dict[tuple[str, ...], list[GpuSlot]] = {}
         self._reserved = ReservedGpus()
         self._mixed = is_mixed(snapshot)
+        self._by_host: dict[int, list[GpuSlot]] = {}
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
     def _slot(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
@@ -84,10 +90,9 @@ class GpuPlan:
         if device.closed:
             self._closed.add(index)
         slot.measured = self._fresh(device)
-        there = [one for one in self.snapshot.running if one.node == node.name]
         shares = 0
         # Telemetry is a mean over window_s: it shows a job fully after that time.
-        for one in there:
+        for one in self._there.get(node.name, ()):
             if place in one.devices:
                 shares += one.shards
                 young = one.start_s is None or now_s - one.start_s < rules.window_s
@@ -133,23 +138,35 @@ class GpuPlan:
 
     def allowed(self, job: Waiting) -> list[GpuSlot]:
         """The slots that Slurm may give to a job; for ours only steered ones with telemetry."""
-        found = []
-        for slot, pin in zip(self.slots, self.pins, strict=True):
-            if pin.node not in job.nodes or not self._nodes[pin.node].open:
-                continue
-            if job.ours:
-                if not slot.pool or slot.measured is None:
-                    continue
-                need = job.shards * self.snapshot.rules.shard_mib
-                if slot.idle and slot.measured.free_mib < need:
-                    continue  # a process that Slurm does not know holds memory there
-            found.append(slot)
-        return found
+        there = self._on_open_nodes(job.nodes)
+        if not job.ours:
+            return there
+        need = job.shards * self.snapshot.rules.shard_mib
+        return [
+            slot
+            for slot in there
+            if slot.pool
+            and slot.measured is not None
+            # else a process that Slurm does not know holds memory there
+            and not (slot.idle and slot.measured.free_mib < need)
+        ]
+
+    def _on_open_nodes(self, names: tuple[str, ...]) -> list[GpuSlot]:
+        """The slots of those of these nodes on which jobs may start now; not to be changed."""
+        if names not in self._open:
+            nodes = {name for name in names if name in self._nodes and self._nodes[name].open}
+            pairs = zip(self.slots, self.pins, strict=True)
+            self._open[names] = [slot for slot, pin in pairs if pin.node in nodes]
+        return self._open[names]
 
     def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
         """The policy's slots for a job that must not delay the first blocked one."""
         if request.share:
             allowed = [slot for slot in allowed if slot.index not in self._closed]
+        else:
+            allowed = [slot for slot in allowed if not slot.residents]
+        if len(allowed) < request.gpus:
+            return None
         first = self._before(allowed)
         queue = [request] if first is None else [first.request, request]
         view = _JobView(
@@ -161,6 +178,7 @@ class GpuPlan:
             self.turn,
             depth=max(2, len(queue)),
             mixed=self._mixed,
+            by_host=self._by_host,
             node_gpus=self._largest,
             allowed=allowed,
             before=first.slots if first else (),
@@ -185,7 +203,9 @@ class GpuPlan:
         if self.snapshot.rules.whole_first and not request.share:
             self._reserved.add(request, allowed)
         nodes = frozenset(slot.node for slot in allowed)
-        self._blocked.append(_Blocked(request, tuple(allowed), nodes))
+        if not nodes <= self._awaited:  # else no later job meets this one first
+            self._blocked.append(_Blocked(request, tuple(allowed), nodes))
+            self._awaited |= nodes
 
     def _before(self, allowed: Sequence[GpuSlot]) -> _Blocked | None:
         """The first blocked job that waits for a node of these slots."""
