@@ -10,7 +10,7 @@ from tests.cluster.jobs import desk, shards, until
 def test_the_site_s_share(make_lab: Callable[..., Lab]) -> None:
     """Two users' texts that cannot be read, side by side; one needs more than the share, is held
     to it, and comes back with more; the other's run is not touched."""
-    settings = {"estimate": {"unknown_share_mib": 6000}}
+    settings = {"estimate": {"unknown_share_mib": 6000}, "sharing": {"users": "all"}}
     lab = make_lab(settings=settings, machine="1xa100-40gb")
     ada, ben = desk(lab, 300), desk(lab, 300, user=1)
     for one in (ada, ben):
