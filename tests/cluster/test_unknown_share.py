@@ -41,5 +41,5 @@ def test_by_default_a_whole_gpu(lab: Lab) -> None:
     me = desk(lab, 311)
     me.summary.write_text("no model\n")
     job = me.submit("--mem=50", "--hold", wrap="true")
-    assert me.explain(job)["decision"]["reason"] == "bad-summary"
-    assert "gpu:1" in lab.job(job)["TresPerNode"]
+    decision = me.explain(job)["decision"]
+    assert (decision["action"], decision["reason"]) == ("exclusive", "bad-summary")
