@@ -20,6 +20,7 @@ from tests.bench import (  # noqa: E402
     history_bench,
     hook_bench,
     link_bench,
+    place_bench,
     simulate_bench,
     submit_bench,
 )
@@ -42,6 +43,8 @@ def main() -> int:
     agent_bench.main()
     print("\nThe simulator, one core (tests/bench/simulate_bench.py)")
     simulate_bench.main()
+    print("\nSteered placement on large clusters, one core (tests/bench/place_bench.py)")
+    place_bench.main()
     print("\nSubmissions (tests/bench/submit_bench.py)")
     result = submit_bench.main(sys.argv[1:])
     print("\nA burst on the Docker cluster (tests/bench/burst_bench.py)")
