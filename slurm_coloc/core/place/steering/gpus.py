@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.free_at import free_at
@@ -73,6 +74,7 @@ class GpuPlan:
         self._reserved = ReservedGpus()
         self._mixed = is_mixed(snapshot)
         self._by_host: dict[int, list[GpuSlot]] = {}
+        self._plans: dict[bool, Any] = {}
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
     def _slot(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
@@ -179,6 +181,7 @@ class GpuPlan:
             depth=max(2, len(queue)),
             mixed=self._mixed,
             by_host=self._by_host,
+            plans=self._plans,
             node_gpus=self._largest,
             allowed=allowed,
             before=first.slots if first else (),
