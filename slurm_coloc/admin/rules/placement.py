@@ -55,7 +55,7 @@ def cpu_jobs(nodes: Iterable[NodeWeight]) -> Finding:
     text = "no node with GPUs is filled before one without"
     if wrong:
         parts = ", ".join(wrong[:SHOWN])
-        text = f"jobs without GPUs take the CPUs of nodes with GPUs first in {parts}"
+        text = f"jobs without GPUs may fill nodes with GPUs while others are idle: {parts}"
     todo = "slurm.conf: NodeName=... Weight=N for nodes with GPUs, higher than that of the others"
     return judge("node-weight", not wrong, text, todo, Status.WARN)
 

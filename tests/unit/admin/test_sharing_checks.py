@@ -87,7 +87,7 @@ def test_nodes_with_gpus_are_filled_last() -> None:
     assert weighed(("main", 1, True), ("cpu", 1, False)).status is Status.OK
     assert weighed(("main", 10, True), ("main", 1, False)).status is Status.OK
     found = weighed(("all", 5, True), ("main", 5, True), ("cpu", 5, False))
-    assert found.status is Status.WARN and found.found.endswith("first in all")
+    assert found.status is Status.WARN and found.found.endswith("others are idle: all")
     assert "Weight=N" in found.todo
 
 

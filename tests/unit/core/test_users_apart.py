@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,18 @@ def test_idle_gpus_first_while_no_job_asks_for_whole_ones() -> None:
     assert answers(always)[1].pin == Pin("n1", "a100-1")
     never = replace(look, rules=replace(look.rules, idle_first=False))
     assert answers(never)[1].pin == Pin("n1", "a100-0")
+
+
+@pytest.mark.parametrize("name", ["auto", "interference", "best-fit"])
+def test_a_held_job_changes_nobody_s_place(name: str) -> None:
+    """Else one user's held job for whole GPUs would put all others' shares together."""
+    there = Running(7, ADA, "n1", (0,), 10, smact=0.1)
+    nodes = (node("n1", device(0, used=10, free_mib=29 * GIB), device(1)),)
+    look = world(waiting(1, ADA), nodes=nodes, running=(there,), policy=name)
+    held = replace(waiting(2, BEN, 0), ours=False, startable=False)
+    assert answers(replace(look, waiting=(*look.waiting, held)))[1].pin == answers(look)[1].pin
+    wants = replace(held, startable=True)
+    assert answers(replace(look, waiting=(*look.waiting, wants)))[1].pin == Pin("n1", "a100-0")
 
 
 def test_accounts_share_where_the_site_says_so() -> None:

@@ -273,8 +273,10 @@ def idle_first(snapshot: Snapshot) -> bool:
 
 
 def is_mixed(snapshot: Snapshot) -> bool:
-    """Whether a job has whole GPUs or waits for them."""
-    shards = [one.shards for one in snapshot.running] + [one.shards for one in snapshot.waiting]
+    """Whether a job has whole GPUs or waits for nothing but them. One that its owner holds, or that
+    waits for a date or a limit, changes nobody's place."""
+    shards = [one.shards for one in snapshot.running]
+    shards += [one.shards for one in snapshot.waiting if one.startable]
     return not all(shards)
 
 
