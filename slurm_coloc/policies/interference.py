@@ -12,7 +12,7 @@ takes an idle GPU only where it does not.
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Start, View
-from slurm_coloc.core.place.queue_discipline import first_that_starts
+from slurm_coloc.core.place.queue_discipline import Tiered, first_that_starts
 from slurm_coloc.core.place.speeds import BUSY, activities
 
 #: of a job's SM activity, what it must gain beside others to be there before it is on an idle GPU.
@@ -60,9 +60,8 @@ def _spares(request: PlaceRequest, slot: GpuSlot, view: View) -> int:
     return 0 if gains else 2
 
 
-def _sparing(request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
-    """Among shared GPUs on which it gains enough the tightest, so that large jobs find room too."""
-    return (_spares(request, slot, view), slot.free_mib, slot.index)
+#: Among shared GPUs on which it gains enough the tightest, so that large jobs find room too.
+_SPARING = Tiered(_spares, lambda slot: (slot.free_mib, slot.index))
 
 
 class Interference:
@@ -71,7 +70,7 @@ class Interference:
     name = "interference"
 
     def next(self, view: View) -> Start | None:
-        return first_that_starts(view, _sparing if view.is_mixed() else _key)
+        return first_that_starts(view, _SPARING if view.is_mixed() else _key)
 
 
 POLICY = Interference()

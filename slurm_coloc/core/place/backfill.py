@@ -113,10 +113,16 @@ def reservation(request: PlaceRequest, view: View, idle_only: bool = False) -> R
     GPU that becomes free anywhere. A job of several GPUs would never find them idle together, so
     they are reserved for it.
     """
+    lane, known = view.pooled and not request.share, view.reservations
+    if known is not None and lane in known and known[lane][:2] == (request, idle_only):
+        found: Reservation | None = known[lane][2]
+        return found
     best = _best_offer(request, view, idle_only)
-    if best is None or (request.gpus == 1 and best.start_s == INF):
-        return None
-    return _reserved(request, best, view)
+    unknown = best is None or (request.gpus == 1 and best.start_s == INF)
+    found = None if best is None or unknown else _reserved(request, best, view)
+    if known is not None:
+        known[lane] = (request, idle_only, found)
+    return found
 
 
 def _best_offer(request: PlaceRequest, view: View, idle_only: bool) -> Offer | None:
@@ -187,26 +193,24 @@ def _reserved(request: PlaceRequest, offer: Offer, view: View) -> Reservation:
         if alone(request) or (one.ends_s is not None and one.ends_s <= start_s)
     )
     spare: dict[int, tuple[float, float]] = {}
+    there: list[GpuSlot] = []  # all slots of these nodes
     for host, gpus in _hosts(slots).items():
+        there += view.on_host(host)
         cpus, mib = host.cpus, host.host_mib
         for ends_s, more_cpus, more_mib in _host_ends(host, view):
             if ends_s <= start_s:
                 cpus, mib = cpus + more_cpus, mib + more_mib
         part = gpus / request.gpus
         spare[host.node] = (cpus - request.cpus * part, mib - request.host_mib * part)
-    closed = set(indexes)
-    if spare:  # the jobs that are to free their CPUs in time
-        awaited |= {
-            one.request.id
-            for slot in view.slots
-            if slot.node in spare
-            for one in slot.residents
-            if one.ends_s is not None and one.ends_s <= start_s
-        }
+    awaited |= {  # the jobs that are to free their CPUs in time
+        one.request.id
+        for slot in there
+        for one in slot.residents
+        if one.ends_s is not None and one.ends_s <= start_s
+    }
+    closed = {*indexes, *(slot.index for slot in there)}
     if spare or any(one.request.gpus > 1 for slot in slots for one in slot.residents):
-        for slot in view.slots:
-            if slot.node in spare or any(one.request.id in awaited for one in slot.residents):
-                closed.add(slot.index)
+        closed.update(slot.index for slot in view.with_jobs(awaited))
     return Reservation(request, indexes, start_s, awaited, frozenset(closed), spare)
 
 

@@ -63,8 +63,9 @@ class View:
     discipline may consider. ``pooled``: some GPUs are not shared, so jobs with whole GPUs and jobs
     that share have a reservation each. ``mixed``: a job has whole GPUs of those that are shared, or
     waits for them; None: as ``queue`` and ``slots`` show. ``node_gpus`` and ``by_node``: counted on
-    first use, as ``by_host``, all slots by the number of their host. ``plans``: the cache of
-    core/place/backfill.
+    first use, as ``by_host``, all slots by the number of their host. ``plans`` and
+    ``reservations``: the caches of core/place/backfill; the second one is kept by who empties it at
+    each start (None: by nobody). ``by_job``: slots by their jobs' ids (None: not known).
     """
 
     now_s: float
@@ -80,6 +81,8 @@ class View:
     by_node: dict[int, list[GpuSlot]] = field(default_factory=dict)
     by_host: dict[int, list[GpuSlot]] = field(default_factory=dict)
     plans: dict[bool, Any] = field(default_factory=dict)
+    reservations: dict[bool, Any] | None = None
+    by_job: Mapping[int, Sequence[GpuSlot]] | None = None
 
     def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
         """Slots that may admit a job; the simulator leaves out those unchanged since a refusal."""
@@ -120,6 +123,12 @@ class View:
                 if slot.host is not None:
                     self.by_host.setdefault(slot.host.node, []).append(slot)
         return self.by_host.get(host.node, ())
+
+    def with_jobs(self, ids: Collection[int]) -> Iterable[GpuSlot]:
+        """The slots that have one of these jobs; some may come twice."""
+        if self.by_job is not None:
+            return (slot for one in ids for slot in self.by_job.get(one, ()))
+        return (s for s in self.slots if any(one.request.id in ids for one in s.residents))
 
     def largest_node(self) -> int:
         """GPUs of the largest node."""

@@ -19,6 +19,28 @@ from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 Key = Callable[[PlaceRequest, GpuSlot, View], tuple[float, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Tiered:
+    """A key in two parts: a ``tier``, 0 at best, that takes long to find, then an ``order`` that
+    does not. In its order, the search ends at the first slot of tier 0."""
+
+    tier: Callable[[PlaceRequest, GpuSlot, View], int]
+    order: Callable[[GpuSlot], tuple[float, ...]]
+
+    def __call__(self, request: PlaceRequest, slot: GpuSlot, view: View) -> tuple[float, ...]:
+        return (self.tier(request, slot, view), *self.order(slot))
+
+    def best(self, request: PlaceRequest, slots: Iterable[GpuSlot], view: View) -> GpuSlot:
+        """The one with the lowest key."""
+        found: dict[int, GpuSlot] = {}
+        for slot in sorted(slots, key=self.order):
+            tier = self.tier(request, slot, view)
+            if tier == 0:
+                return slot
+            found.setdefault(tier, slot)
+        return found[min(found)]
+
+
 def choose(
     request: PlaceRequest,
     slots: Iterable[GpuSlot],
@@ -83,6 +105,8 @@ def _best_of(
     if request.gpus == 1:
         if len(open_slots) == 1:
             return (open_slots[0],)
+        if isinstance(key, Tiered):
+            return (key.best(request, open_slots, view),)
         return (min(open_slots, key=lambda slot: key(request, slot, view)),)
     ranked = sorted(open_slots, key=lambda slot: key(request, slot, view))
     return one_node(request, ranked, view)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a short text can make the estimator do is bounded, counted in calls and not by a clock."""
 
-import sys
 from collections.abc import Callable
-from types import FrameType
+from cProfile import Profile
 from typing import Any
 
 import pytest
@@ -33,21 +32,10 @@ def estimated(text: str) -> Prepared:
 
 
 def calls(work: Callable[[], Any]) -> int:
-    """Function calls in ``work``, C's own included; raises OverflowError beyond MOST_CALLS."""
-    count = 0
-
-    def profile(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-        if count > MOST_CALLS:
-            raise OverflowError("more calls than may be")
-
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
+    """Function calls in ``work``, C's own included. One that does not end: pytest's timeout."""
+    counter = Profile()
+    counter.runcall(work)
+    return sum(one.callcount for one in counter.getstats())
 
 
 @pytest.mark.parametrize("name", BOMBS)

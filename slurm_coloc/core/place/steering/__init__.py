@@ -5,7 +5,6 @@ A pin says where a job runs, never when: Slurm starts it in its own order, with 
 limits and reservations. Jobs are considered in Slurm's order. The policy sees each job together
 with the first one before it that cannot start, so that it does not take a GPU that the other waits
 for. Doubtful cases are left to Slurm: old telemetry, a closed node, a job that waited long enough.
-Pure: a recorded snapshot gives the same answers again.
 
 Pure: a recorded snapshot gives the same answers again.
 """

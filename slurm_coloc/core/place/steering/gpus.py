@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs as a policy sees them, with the jobs that the walk has placed so far."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from slurm_coloc.core.place.activity import Activity
@@ -17,26 +18,55 @@ from slurm_coloc.core.place.steering.snapshot import Device, Node, Pin, Running,
 BUSY = 1.0
 
 
+class Slots(list[GpuSlot]):
+    """Slots, with what is the same for all jobs that may get them; not to be changed."""
+
+    def __init__(self, slots: Iterable[GpuSlot]) -> None:
+        super().__init__(slots)
+        self._idle: Sequence[GpuSlot] = self
+
+    def idle(self) -> Sequence[GpuSlot]:
+        """Those without jobs: the walk makes them fewer only."""
+        self._idle = [slot for slot in self._idle if not slot.residents]
+        return self._idle
+
+    @cached_property
+    def by_node(self) -> dict[int, list[GpuSlot]]:
+        """By the number of their node."""
+        found: dict[int, list[GpuSlot]] = {}
+        for slot in self:
+            found.setdefault(slot.node, []).append(slot)
+        return found
+
+
 @dataclass(slots=True)
-class _JobView(View):
-    """The policy's view. ``allowed``: the slots that the present job may get; ``before``: those of
-    the blocked job before it."""
-
-    allowed: Sequence[GpuSlot] = field(default_factory=tuple)
-    before: Sequence[GpuSlot] = field(default_factory=tuple)
-
-    def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
-        """The slots of the present job; of the blocked job before it, to be refused again."""
-        return self.allowed if request is self.queue[-1] else self.before
-
-
-@dataclass(frozen=True, slots=True)
 class _Blocked:
-    """A job that cannot start, and the slots that it waits for."""
+    """A job that cannot start, and the slots that it waits for. ``refused``: the policy has said
+    so; it stays so, because the walk only starts jobs."""
 
     request: PlaceRequest
-    slots: tuple[GpuSlot, ...]
-    nodes: frozenset[int]
+    slots: Slots
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class _JobView(View):
+    """The policy's view. ``allowed``: the slots that the present job may get; ``before``: the first
+    blocked job that waits for one of their nodes."""
+
+    allowed: Sequence[GpuSlot] = ()
+    before: _Blocked | None = None
+
+    def open_to(self, request: PlaceRequest) -> Sequence[GpuSlot]:
+        """The slots of the present job; of the blocked job before it, to be refused once more."""
+        if self.before is None or request is not self.before.request:
+            return self.allowed
+        return () if self.before.refused else self.before.slots
+
+    def refuse(self, request: PlaceRequest) -> None:
+        """Note that no slot admits the job now."""
+        if self.before is not None and request is self.before.request:
+            self.before.refused = True
 
 
 class GpuPlan:
@@ -48,6 +78,7 @@ class GpuPlan:
         self.slots: list[GpuSlot] = []
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._closed: set[int] = set()  # slots with a job that no other may join
+        self._by_job: dict[int, list[GpuSlot]] = {}
         self._there: dict[str, list[Running]] = {}
         for one in snapshot.running:
             self._there.setdefault(one.node, []).append(one)
@@ -69,12 +100,13 @@ class GpuPlan:
         self._anyone = replace(self._plan, share_with="anyone")
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
-        self._awaited: frozenset[int] = frozenset()  # nodes that some blocked job waits for
-        self._open: dict[tuple[str, ...], list[GpuSlot]] = {}
+        self._awaited: set[int] = set()  # nodes that some blocked job waits for
+        self._open: dict[tuple[str, ...], Slots] = {}
         self._reserved = ReservedGpus()
         self._mixed = is_mixed(snapshot)
         self._by_host: dict[int, list[GpuSlot]] = {}
         self._plans: dict[bool, Any] = {}
+        self._reservations: dict[bool, Any] = {}
         self._largest = max((len(node.devices) for node in snapshot.nodes), default=1)
 
     def _slot(self, index: int, number: int, node: Node, place: int, host: Host) -> GpuSlot:
@@ -119,6 +151,7 @@ class GpuPlan:
         """Put a job on a slot. ``held_mib``: the MiB that telemetry shows of a job too young for
         it; None: telemetry shows all of the job."""
         slot.residents.append(Resident(request, ends_s))
+        self._by_job.setdefault(request.id, []).append(slot)
         slot.whole = slot.whole or not request.share
         need = slot.usable_mib if request.need_mib is None else request.need_mib
         slot.reserved_mib += need
@@ -138,27 +171,27 @@ class GpuPlan:
         node = self._nodes.get(pin.node)
         return node is not None and node.open and pin in self.pins
 
-    def allowed(self, job: Waiting) -> list[GpuSlot]:
+    def allowed(self, job: Waiting) -> Slots:
         """The slots that Slurm may give to a job; for ours only steered ones with telemetry."""
         there = self._on_open_nodes(job.nodes)
         if not job.ours:
             return there
         need = job.shards * self.snapshot.rules.shard_mib
-        return [
+        return Slots(
             slot
             for slot in there
             if slot.pool
             and slot.measured is not None
             # else a process that Slurm does not know holds memory there
             and not (slot.idle and slot.measured.free_mib < need)
-        ]
+        )
 
-    def _on_open_nodes(self, names: tuple[str, ...]) -> list[GpuSlot]:
-        """The slots of those of these nodes on which jobs may start now; not to be changed."""
+    def _on_open_nodes(self, names: tuple[str, ...]) -> Slots:
+        """The slots of those of these nodes on which jobs may start now."""
         if names not in self._open:
             nodes = {name for name in names if name in self._nodes and self._nodes[name].open}
             pairs = zip(self.slots, self.pins, strict=True)
-            self._open[names] = [slot for slot, pin in pairs if pin.node in nodes]
+            self._open[names] = Slots(slot for slot, pin in pairs if pin.node in nodes)
         return self._open[names]
 
     def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
@@ -166,7 +199,7 @@ class GpuPlan:
         if request.share:
             allowed = [slot for slot in allowed if slot.index not in self._closed]
         else:
-            allowed = [slot for slot in allowed if not slot.residents]
+            allowed = allowed.idle() if isinstance(allowed, Slots) else Slots(allowed).idle()
         if len(allowed) < request.gpus:
             return None
         first = self._before(allowed)
@@ -182,12 +215,14 @@ class GpuPlan:
             mixed=self._mixed,
             by_host=self._by_host,
             plans=self._plans,
+            reservations=self._reservations,
+            by_job=self._by_job,
             node_gpus=self._largest,
             allowed=allowed,
-            before=first.slots if first else (),
+            before=first,
         )
-        for slot in view.before:  # its reservation is on nodes that it may get
-            view.by_node.setdefault(slot.node, []).append(slot)
+        if first is not None:  # its reservation is on nodes that it may get
+            view.by_node = first.slots.by_node
         start = self._policy.next(view)
         if start is None or start.request is not request:
             return None
@@ -196,24 +231,27 @@ class GpuPlan:
     def start(self, request: PlaceRequest, slots: Sequence[GpuSlot], run_s: float | None) -> None:
         """Put a job on these slots for the rest of the walk."""
         ends_s = None if run_s is None else self.snapshot.at_s + run_s
+        self._reservations.clear()
         for slot in slots:
             self._put(slot, request, ends_s, 0)
             if slot.host is not None:
                 slot.host.take(request, 1)
 
-    def blocked(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> None:
+    def blocked(self, request: PlaceRequest, allowed: Slots) -> None:
         """Note a job that cannot start on ``allowed``: later jobs must not delay it there."""
         if self.snapshot.rules.whole_first and not request.share:
             self._reserved.add(request, allowed)
-        nodes = frozenset(slot.node for slot in allowed)
-        if not nodes <= self._awaited:  # else no later job meets this one first
-            self._blocked.append(_Blocked(request, tuple(allowed), nodes))
-            self._awaited |= nodes
+        if not allowed.by_node.keys() <= self._awaited:  # else no later job meets this one first
+            self._blocked.append(_Blocked(request, allowed))
+            self._awaited |= allowed.by_node.keys()
 
     def _before(self, allowed: Sequence[GpuSlot]) -> _Blocked | None:
         """The first blocked job that waits for a node of these slots."""
         nodes = {slot.node for slot in allowed}
-        return next((one for one in self._blocked if one.nodes & nodes), None)
+        for one in self._blocked:
+            if not nodes.isdisjoint(one.slots.by_node):
+                return one
+        return None
 
     def reserved(self, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
         """The ``slots`` reserved for an earlier job that waits for whole GPUs."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy
-from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
+from slurm_coloc.core.place.steering.gpus import GpuPlan, Slots, request_of
 from slurm_coloc.core.place.steering.snapshot import Act, Answer, Snapshot, Waiting, Why
 
 
@@ -44,7 +44,7 @@ def _expect(
     request: PlaceRequest,
     slots: Sequence[GpuSlot] | None,
     job: Waiting,
-    allowed: Sequence[GpuSlot],
+    allowed: Slots,
 ) -> None:
     if slots is None:
         plan.blocked(request, allowed)
