@@ -2,11 +2,11 @@
 """Jobs as Slurm's commands name them: 9, 9_2, 9_[1-3,7], with commas between them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import typer
-
-from slurm_coloc.cli.render import Row
 
 MOST = 1000  #: jobs that one list names, as many as an answer has
 _JOB = r"([1-9][0-9]{0,9})"
@@ -23,7 +23,7 @@ class Names:
     jobs: frozenset[int]
     tasks: frozenset[tuple[int, int]]
 
-    def has(self, run: Row) -> bool:
+    def has(self, run: Mapping[str, Any]) -> bool:
         """Whether a run of an answer is of one of them."""
         array, task = run.get("array_job_id"), run.get("array_task")
         return run["job_id"] in self.jobs or array in self.jobs or (array, task) in self.tasks
