@@ -39,6 +39,11 @@ class MetricsConfig(Section):
         description="What agents tell: coloc, our own; slurm_job, as slurm-job-exporter;"
         " nvidia_gpu, as jobstats reads it. Leave out what an exporter on the nodes tells already.",
     )
+    job_summaries: bool = Field(
+        False,
+        description="Write what each --coloc job used into its AdminComment in slurmdbd when it has"
+        " ended, as jobstats does: jobstats -j, reportseff and job_defense_shield read it.",
+    )
 
     @model_validator(mode="after")
     def _guarded(self) -> "MetricsConfig":

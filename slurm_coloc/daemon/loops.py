@@ -21,6 +21,7 @@ FIRST_SHAPE_S = 2.0
 RECOVER_S = 1.0  # between two rounds while recoveries are open
 SLOTS_S = 1.0  # between two rounds over the jobs with time slots: two questions to the database
 IDLE_S = 10.0  # between two rounds over the idle jobs, of which agents tell every 20 s
+SUMMARIES_S = 10.0  # between two looks for jobs that have ended, where summaries are wanted
 DAY_S = 86400.0
 
 
@@ -44,6 +45,7 @@ class Loops:
             (lambda: SLOTS_S, self._slots),
             (lambda: self._parts.stretcher.interval_s, self._stretch),
             (lambda: IDLE_S, self._idle),
+            (lambda: SUMMARIES_S, self._summaries),
             (lambda: observed.ASK_S, self._name_observed),
             (lambda: DAY_S, self._forget),
         )
@@ -137,6 +139,10 @@ class Loops:
     async def _idle(self) -> None:
         if not self._parts.standby:
             await self._parts.idle.round()
+
+    async def _summaries(self) -> None:
+        if not self._parts.standby:
+            await self._parts.summaries.round()
 
     async def _stretch(self) -> None:
         if not self._parts.standby:

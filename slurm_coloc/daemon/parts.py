@@ -30,6 +30,7 @@ from slurm_coloc.flow.time.slots import Slots
 from slurm_coloc.flow.watch.adopt import adopt
 from slurm_coloc.flow.watch.idle import IdleJobs
 from slurm_coloc.flow.watch.record import Recorder
+from slurm_coloc.flow.watch.summaries import Summaries
 from slurm_coloc.flow.watch.watch import Watcher
 
 
@@ -104,4 +105,5 @@ class Parts:
         self.gate = Gate(context, self.watcher.see)
         self.slots = Slots(context, self.watcher.poll_once)
         self.idle = IdleJobs(context)
+        self.summaries = Summaries(context)
         self.resizer = Resizer(context)

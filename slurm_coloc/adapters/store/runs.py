@@ -139,6 +139,15 @@ class Runs(Table[Run]):
             *run.key,
         )
 
+    def ended_since(self, since_s: float) -> list[Run]:
+        """Runs after which their job is over, that ended after ``since_s`` with what they used; in
+        the order of their ends."""
+        return self._where(
+            """open = 0 AND end_s > ? AND used IS NOT NULL AND verdict NOT LIKE 'requeue%'
+               AND outcome NOT IN ('requeued', 'put-back', 'slot') ORDER BY end_s""",
+            since_s,
+        )
+
     def unblamed(self, since_s: float) -> list[Run]:
         """Ended clients of MPS whose log told of a fault after ``since_s`` that nobody was blamed
         for."""

@@ -70,6 +70,11 @@ PINS = Since(
     "a waiting job's shards can be put on the GPU of a type",
     "tried on 24.11 and 26.05; 22.05 takes the type, shows it, and goes on without it",
 )
+COMMENTS = Since(
+    (24, 11),
+    "sacctmgr writes an ended job's AdminComment as it is given",
+    "tried on 24.11; 22.05 writes it in lower case; between them nobody has tried",
+)
 SEVERAL_GPUS = Since(
     (24, 11),
     "a job can have shards of several GPUs (tres_per_task with one-task-per-sharing)",

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What slurmdbd knows, by sacct and sacctmgr. It may be away alone, so it has a gate of its own."""
 
+import re
 from datetime import datetime
 from pathlib import Path
 
 from slurm_coloc.adapters.slurm.commands import process
 from slurm_coloc.adapters.slurm.commands.parse import number, parse_exit, seconds
 from slurm_coloc.adapters.slurm.gate import Gate
+from slurm_coloc.core.report.jobstats import Accounted, HostUse
 from slurm_coloc.core.slurm.job import TERMINAL, EndedJob
 from slurm_coloc.errors import SlurmError
 
@@ -57,6 +59,45 @@ def parse_ended(line: str) -> EndedJob:
     )
 
 
+# What a job used, by itself (its first row) and by its steps.
+USE_COLUMNS = ("JobIDRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "MaxRSS", "End", "AdminComment")
+USE = ("sacct", "-n", "-P", "--noconvert", f"--delimiter={SACCT_DELIMITER}")
+_SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
+_KIB = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
+
+
+def parse_use(text: str) -> Accounted | None:
+    """The text of ``sacct`` with USE_COLUMNS for one job; None where it has no such job."""
+    rows = [line.split(SACCT_DELIMITER) for line in text.split("\n") if line.strip()]
+    if not rows:
+        return None
+    if any(len(row) != len(USE_COLUMNS) for row in rows):
+        raise SlurmError(f"sacct: a line without {len(USE_COLUMNS)} columns")
+    job, *steps = rows
+    _, cpus, cpu_time, tres, _, end, comment = job
+    memory = dict(part.partition("=")[::2] for part in tres.split(",")).get("mem", "")
+    held = [mib for row in steps if (mib := size_mib(row[4])) is not None]
+    host = HostUse(number(cpus), cpu_s(cpu_time), size_mib(memory) or 0.0, max(held, default=None))
+    return Accounted(host, seconds(end), comment)
+
+
+def cpu_s(text: str) -> float:
+    """``1-02:03:04``, ``02:03:04`` or ``03:04.567`` in seconds; 0 for anything else."""
+    found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*)(\d+(?:\.\d+)?)", text)
+    if not found:
+        return 0.0
+    total = 0
+    for part in filter(None, found[2].split(":")):
+        total = (total + int(part)) * 60
+    return 86400.0 * int(found[1] or 0) + total + float(found[3])
+
+
+def size_mib(text: str) -> float | None:
+    """``1234K``, ``4G`` or bytes, in MiB; None where there is none."""
+    found = _SIZE.fullmatch(text)
+    return float(found[1]) * _KIB[found[2]] / 1024 if found else None
+
+
 class Accounting:
     """Questions and orders to slurmdbd; SlurmError ``no-accounting`` where there is none."""
 
@@ -80,6 +121,16 @@ class Accounting:
         found = await self._sacct(f"--jobs={','.join(map(str, job_ids))}")
         # After `slurmctld -c` an id can stand for several jobs: the newest submission is meant.
         return sorted(found, key=lambda one: one.submit_s or 0.0)
+
+    async def accounted_use(self, job_id: int) -> Accounted | None:
+        """What the newest run of a job used; None while slurmdbd does not know the job."""
+        columns = f"--format={','.join(USE_COLUMNS)}"
+        return parse_use(await self._accounting(*USE, columns, f"--jobs={job_id}"))
+
+    async def set_admin_comment(self, job_id: int, comment: str) -> None:
+        """Replace the AdminComment of the newest run of a job in slurmdbd."""
+        where = ("job", "where", f"jobid={job_id}", "set", f"AdminComment={comment}")
+        await self._accounting("sacctmgr", "-i", "-Q", "modify", *where)
 
     async def steps(self, since_s: float) -> dict[str, str]:
         """Commands of the steps that began after ``since_s``, by step."""
