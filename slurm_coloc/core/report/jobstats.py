@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's use as jobstats keeps it in AdminComment: ``JS1:`` and a JSON object, gzip, base64.
+"""A run's use as jobstats keeps it in AdminComment (core/slurm/jobstats).
 
 jobstats -j, reportseff and job_defense_shield read it. Of a share, a GPU's total memory is what was
 reserved and the utilization is the run's own part. The form is that of jobstats' documentation
 (Setup, Generating Job Summaries).
 """
 
-import base64
-import json
 import re
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
 from slurm_coloc.core.records.runs import Run
+from slurm_coloc.core.slurm.job import MARK, comment_with, mark_in
+from slurm_coloc.core.slurm.jobstats import packed
 
 MIB = 2**20
-_GZIP = 31  # zlib's largest window, in gzip's own form
-#: A summary at the beginning of a comment, and what divides it from the rest.
-_SUMMARY = re.compile(r"JS1:[A-Za-z0-9+/=]*(?:[;,|\s]+|$)")
+#: A summary, perhaps with what divides it from a mark.
+_SUMMARY = re.compile(r"JS1:[A-Za-z0-9+/=]*[;,|\s]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Accounted:
     comment: str
 
 
-def summary_of(run: Run, host: HostUse) -> str | None:
+def summary_of(run: Run, host: HostUse) -> dict[str, Any] | None:
     """The summary of an ended run. None for one on several nodes, or of which the activity or the
     memory of a GPU was not measured: readers take what is missing for 0."""
     if run.start_s is None or run.end_s is None or len(run.used or ()) != 1:
@@ -67,21 +65,14 @@ def summary_of(run: Run, host: HostUse) -> str | None:
         "used_memory": round(host.used_mib * MIB),
     }
     elapsed_s = round(run.end_s - run.start_s)
-    return _packed({"gpus": len(total), "nodes": {use["node"]: node}, "total_time": elapsed_s})
+    return {"gpus": len(total), "nodes": {use["node"]: node}, "total_time": elapsed_s}
 
 
-def _packed(document: dict[str, Any]) -> str:
-    """Behind its padding, readers ignore what else stands in the comment, so it has one: JSON may
-    end in spaces."""
-    text = json.dumps(document, separators=(",", ":"))
-    while True:
-        packed = base64.b64encode(zlib.compress(text.encode(), wbits=_GZIP)).decode()
-        if packed.endswith("="):
-            return f"JS1:{packed}"
-        text += " "
-
-
-def comment_with_summary(comment: str, summary: str) -> str:
-    """A comment with a summary in place of the one that it had; what else stood there stays."""
-    rest = _SUMMARY.sub("", comment, count=1) if comment.startswith("JS1:") else comment
-    return f"{summary}; {rest}" if rest else summary
+def comment_with_summary(comment: str, summary: dict[str, Any]) -> str | None:
+    """A comment of the summary and the job's mark, in place of the mark alone or of an earlier
+    summary. None where something else stands there: it would be lost."""
+    mark = mark_in(comment)
+    alone = "" if mark is None else comment_with(None, mark)
+    if comment not in ("", alone) and not _SUMMARY.fullmatch(comment.removesuffix(alone)):
+        return None
+    return packed(summary | ({MARK: alone} if alone else {}))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.slurm.gres import gpu_request
+from slurm_coloc.core.slurm.jobstats import unpacked
 
 TERMINAL = frozenset(
     {
@@ -27,6 +28,8 @@ REQUEUED_HELD = "job requeued in held state"
 NO_DECISION = "000000000000"
 # Reason in the mark of a job that went as submitted because colocd only observes.
 OBSERVED = "observe"
+#: Its name in a document of jobstats' form.
+MARK = "coloc"
 # Other programs may keep what is theirs beside it, with whatever between.
 _MARK = re.compile(r"(?:^|[;,|\s])coloc:1:([0-9a-f]{12}):([a-z]+):([a-z0-9-]+):(\d+)(?=$|[;,|\s])")
 
@@ -49,7 +52,8 @@ def comment_with(existing: str | None, mark: Mark) -> str:
 
 def mark_in(comment: str) -> Mark | None:
     """The mark in an AdminComment; the last one counts. None where there is none."""
-    found = _MARK.findall(comment)
+    document = unpacked(comment)
+    found = _MARK.findall(comment if document is None else str(document.get(MARK, "")))
     if not found:
         return None
     decision, action, reason, shards = found[-1]

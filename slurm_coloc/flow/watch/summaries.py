@@ -71,7 +71,9 @@ class Summaries:
             log.info("job_summaries", jobid=run.job_id, result="none: not all of it was measured")
             return True
         comment = comment_with_summary(found.comment, summary)
-        if comment != found.comment:
+        if comment is None:
+            log.info("job_summaries", jobid=run.job_id, result="none: another text stands there")
+        elif comment != found.comment:
             await self._slurm.set_admin_comment(run.job_id, comment)
             log.info("job_summaries", jobid=run.job_id, result="written")
         return True

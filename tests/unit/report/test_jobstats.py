@@ -15,6 +15,7 @@ from slurm_coloc.adapters.slurm.commands.accounting import cpu_s, parse_use, siz
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.report.jobstats import HostUse, comment_with_summary, summary_of
 from slurm_coloc.core.slurm.job import mark_in
+from slurm_coloc.core.slurm.jobstats import packed
 from slurm_coloc.errors import SlurmError
 
 MARK = "coloc:1:0123456789ab:collocate:fits:7"
@@ -36,9 +37,7 @@ def read(comment: str) -> dict[str, Any]:
 
 
 def test_a_share_is_its_reservation() -> None:
-    text = summary_of(run(GPU), HOST)
-    assert text is not None
-    assert read(text) == {
+    assert summary_of(run(GPU), HOST) == {
         "gpus": 1,
         "nodes": {
             "n1": {
@@ -56,9 +55,9 @@ def test_a_share_is_its_reservation() -> None:
 
 
 def test_whole_gpus_are_counted_from_0() -> None:
-    text = summary_of(run(GPU, {**GPU, "uuid": "GPU-2", "smact_mean": 1.0}, share_mib=0), HOST)
-    assert text is not None
-    (node,) = read(text)["nodes"].values()
+    found = summary_of(run(GPU, {**GPU, "uuid": "GPU-2", "smact_mean": 1.0}, share_mib=0), HOST)
+    assert found is not None
+    (node,) = found["nodes"].values()
     assert node["gpu_total_memory"] == {"0": 40960 * 2**20, "1": 40960 * 2**20}
     assert node["gpu_utilization"] == {"0": 25.0, "1": 100.0}
 
@@ -79,22 +78,35 @@ def test_nothing_where_a_part_is_missing() -> None:
     assert summary_of(waited, HOST) is None
 
 
-@given(st.integers(0, 10**6), st.floats(0, 1), st.sampled_from(("", MARK, f"site text; {MARK}")))
-def test_the_mark_stays_and_readers_do_not_see_it(peak: int, smact: float, before: str) -> None:
-    text = summary_of(run({**GPU, "peak_mib": peak, "smact_mean": smact}), HOST)
-    assert text is not None
-    comment = comment_with_summary(before, text)
-    assert comment.startswith("JS1:") and comment.endswith(before)
-    assert bool(mark_in(comment)) is bool(before)
+@given(st.integers(0, 10**6), st.floats(0, 1), st.sampled_from(("", MARK)))
+def test_it_is_read_by_others_and_the_mark_stays(peak: int, smact: float, before: str) -> None:
+    summary = summary_of(run({**GPU, "peak_mib": peak, "smact_mean": smact}), HOST)
+    assert summary is not None
+    comment = comment_with_summary(before, summary)
+    assert comment is not None and mark_in(comment) == mark_in(before)
     (node,) = read(comment)["nodes"].values()
     assert node["gpu_used_memory"] == {"0": peak * 2**20}
-    assert comment_with_summary(comment, text) == comment, "a second time changes nothing"
+    assert comment_with_summary(comment, summary) == comment, "a second time changes nothing"
 
 
 @pytest.mark.parametrize("theirs", ("JS1:None", "JS1:Short", "JS1:H4sIAA=="))
 def test_one_of_jobstats_is_replaced(theirs: str) -> None:
-    assert comment_with_summary(theirs, "JS1:new=") == "JS1:new="
-    assert comment_with_summary(f"{theirs}; {MARK}", "JS1:new=") == f"JS1:new=; {MARK}"
+    new = packed({"gpus": 1})
+    assert comment_with_summary(theirs, {"gpus": 1}) == new
+    assert mark_in(comment_with_summary(f"{theirs}; {MARK}", {"gpus": 1}) or "") == mark_in(MARK)
+
+
+@pytest.mark.parametrize("theirs", ("for billing", f"for billing; {MARK}", f"JS1:AA==; x; {MARK}"))
+def test_what_a_site_wrote_is_not_lost(theirs: str) -> None:
+    assert comment_with_summary(theirs, {"gpus": 1}) is None
+
+
+@given(st.text(max_size=200))
+def test_a_comment_of_any_text_has_a_mark_or_none(text: str) -> None:
+    for comment in (text, f"JS1:{text}", packed({"coloc": text}), packed({"coloc": [text]})):
+        mark_in(comment)
+    bomb = packed({"coloc": MARK, "more": " " * 2**21})
+    assert mark_in(bomb) is None, "it is not read to its end"
 
 
 def row(*values: str) -> str:
