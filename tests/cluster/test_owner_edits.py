@@ -172,6 +172,7 @@ def test_the_owner_was_faster_than_the_recovery(me: Desk, how: str) -> None:
     until(lambda: outcomes(me, job_id)[:1] == ["oom-gpu"], 30, "the first run is closed")
     if how == "scancel":
         until(lambda: lab.job(job_id)["JobState"] == "CANCELLED", 10, "it stays cancelled")
+        until(lambda: ask(lab, op="status")["open_work"] == 0, 10, "colocd has seen the end")
         looks(lab)
         assert lab.job(job_id)["JobState"] == "CANCELLED"
         return

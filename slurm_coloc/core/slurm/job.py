@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.slurm.gres import gpu_request
-from slurm_coloc.core.slurm.jobstats import unpacked
+from slurm_coloc.core.slurm.jobstats import PREFIX, unpacked
 
 TERMINAL = frozenset(
     {
@@ -52,7 +52,7 @@ def comment_with(existing: str | None, mark: Mark) -> str:
 
 def mark_in(comment: str) -> Mark | None:
     """The mark in an AdminComment; the last one counts. None where there is none."""
-    document = unpacked(comment)
+    document = unpacked(comment) if comment.startswith(PREFIX) else None
     found = _MARK.findall(comment if document is None else str(document.get(MARK, "")))
     if not found:
         return None
