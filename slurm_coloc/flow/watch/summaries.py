@@ -56,10 +56,11 @@ class Summaries:
                     self._stop(err.message)
                     return
                 log.warning("job_summaries", jobid=run.job_id, error=err.message)
+                return  # slurmdbd may be away: each order waits for it
 
     def _stop(self, why: str) -> None:
         self._wanted = False
-        log.error("job_summaries", error=why, result="none are written until colocd starts again")
+        log.error("job_summaries", error=why, result="none are written until a reload")
 
     async def _write(self, run: Run) -> bool:
         """Whether nothing is left to do for a run."""
