@@ -88,8 +88,10 @@ def _reserve(
         # Where the smallest kind fits, any GPU will do. For a larger one the type must be named, or
         # Slurm would let the job wait for a GPU that can never hold it.
         named = typed or (kind.type if position else None)
-        if position and named is None:
+        if position and (named is None or question.request.demand.nodes > 1):
             break
+        if rules.steered and question.request.demand.nodes > 1:
+            return exclusive(Reason.MULTI_GPU, "colocd places no share of several nodes")
         if why := _not_apart(question.request, shape, rules):
             return exclusive(Reason.SHARING_WITH, why)
         return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
@@ -125,12 +127,24 @@ def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
     """Whether the tasks may not fit one node. A request that is shared is put on one node."""
     if request.max_nodes == 1:
         return False
+    # of one of its nodes
     cpus = fewest_cpus(request, shape)
     demand = request.demand
     each = request.cpus_per_task or 1
     if demand.one_per_task:
         each = max(each, count_of(request.cpus_per_tres, "gpu") or 1)
-    return bool(cpus) and demand.tasks * each > cpus
+    return bool(cpus) and math.ceil(demand.tasks / demand.nodes) * each > cpus
+
+
+def _on_several_nodes(request: JobRequest, shape: ClusterShape) -> Decision | None:
+    """The decision for a job of several nodes that cannot share one GPU of each."""
+    if not request.demand.one_per_node:
+        return exclusive(Reason.MULTI_GPU, "several nodes share only one GPU of each")
+    if request.kind != "batch":
+        return exclusive(Reason.MULTI_GPU, "on several nodes only jobs of sbatch share")
+    if shape.splits_shares:
+        return exclusive(Reason.MULTI_GPU, "this Slurm may split a share over GPUs")
+    return None
 
 
 def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
@@ -138,7 +152,7 @@ def _several(request: JobRequest, shape: ClusterShape) -> Decision | None:
     several; None for any other."""
     demand = request.demand
     if demand.nodes > 1:
-        return exclusive(Reason.MULTI_GPU, f"it asks for {demand.nodes} nodes, a share is on one")
+        return _on_several_nodes(request, shape)
     if (demand.total or 1) > 1:
         if not demand.one_per_task:
             return exclusive(Reason.MULTI_GPU)
@@ -188,8 +202,8 @@ def decide(question: Question, shape: ClusterShape, rules: Rules) -> Decision:
     request = question.request
     if early := _not_shareable(request, shape):
         return early
-    gpus = request.demand.gpus
-    kinds = shared_gpus(request, request.demand.type, shape, rules.pool, gpus)
+    demand, gpus = request.demand, request.demand.gpus
+    kinds = shared_gpus(request, demand.type, shape, rules.pool, demand.on_a_node, demand.nodes)
     decision = or_slice(_reserve(question, kinds, shape, rules), question, shape, rules)
     if gpus == 1 or decision.action is not Action.COLLOCATE:
         return decision

@@ -79,7 +79,8 @@ class JobRequest:
 class GpuDemand:
     """GPUs of a request: ``total`` over all nodes (None: none named), ``type``.
 
-    ``one_per_task``: each task has its own GPU, and the request says so per task.
+    ``one_per_task``: each task has its own GPU, and the request says so per task. ``one_per_node``:
+    so many nodes and no more, each with one GPU and one task.
     """
 
     total: int | None
@@ -87,6 +88,7 @@ class GpuDemand:
     nodes: int
     tasks: int
     one_per_task: bool = False
+    one_per_node: bool = False
 
     @property
     def gpus(self) -> int:
@@ -96,7 +98,12 @@ class GpuDemand:
     @property
     def processes(self) -> int:
         """Processes of its training, each on a GPU of its own."""
-        return self.gpus if self.one_per_task else 1
+        return self.gpus if self.one_per_task or self.one_per_node else 1
+
+    @property
+    def on_a_node(self) -> int:
+        """The GPUs that the job gets on one node."""
+        return 1 if self.one_per_node else self.gpus
 
 
 def _count(items: tuple[Gres, ...]) -> int | None:
@@ -128,4 +135,9 @@ def _demand(request: JobRequest) -> GpuDemand:
         nodes=nodes,
         tasks=tasks,
         one_per_task=counts.get("tres_per_task") == 1 and set(totals) == {tasks},
+        one_per_node=nodes > 1
+        and nodes == tasks
+        and set(totals) == {nodes}
+        and request.max_nodes in (None, nodes)
+        and (counts.get("tres_per_node") == 1 or per_node == 1),
     )

@@ -119,7 +119,7 @@ def _memory(request: JobRequest, shape: ClusterShape) -> dict[str, Value]:
         part = _first_partition(request, shape)
         asked = part.def_mem_per_gpu_mib if part else None
     if asked:
-        changed["min_mem_per_node"] = asked * (request.demand.total or 1)
+        changed["min_mem_per_node"] = asked * request.demand.on_a_node
     return changed
 
 
@@ -164,8 +164,10 @@ def _to_shards(request: JobRequest, decision: Decision, shape: ClusterShape) -> 
 
 
 def _recoverable(request: JobRequest) -> dict[str, Value]:
-    """One node, and Requeue=1, which recovery needs; a user's --no-requeue stays."""
-    fields: dict[str, Value] = {"min_nodes": 1, "max_nodes": 1}
+    """Its number of nodes, mostly one, and Requeue=1, which recovery needs; a user's --no-requeue
+    stays."""
+    nodes = request.demand.nodes
+    fields: dict[str, Value] = {"min_nodes": nodes, "max_nodes": nodes}
     if request.batch and request.requeue is None:
         fields["requeue"] = 1
     return fields

@@ -260,14 +260,15 @@ def shared_gpus(
     shape: ClusterShape,
     pool: tuple[str, ...],
     gpus: int = 1,
+    nodes: int = 1,
 ) -> tuple[SharedGpu, ...]:
     """Kinds of shared GPU of which the job may get ``gpus`` on one node, smallest first; () where
-    there is none.
+    fewer than ``nodes`` have them.
 
     ``pool`` names the partitions whose GPUs may be shared, () for all that have shards.
     """
     allowed = _allowed(request, shape, pool)
-    kinds = {
+    found = [
         SharedGpu(node.gpu_type, node.shards_per_gpu)
         for node in shape.nodes
         if node.shards_per_gpu > 0
@@ -275,5 +276,6 @@ def shared_gpus(
         and allowed & set(node.partitions)
         and (gpu_type is None or node.gpu_type == gpu_type)
         and features_fit(request.features, node.features)
-    }
+    ]
+    kinds = set(found) if len(found) >= nodes else ()
     return tuple(sorted(kinds, key=lambda kind: (kind.shards, kind.type or "")))

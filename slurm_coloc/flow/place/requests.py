@@ -49,7 +49,7 @@ def shards_of(job: Queued) -> int:
 def gpus_of(job: Queued) -> int:
     """GPUs of a request; 0 without any."""
     if count_of(job.tres_per_node, "shard"):
-        return 1
+        return job.num_nodes
     tasks = count_of(job.tres_per_task, "gpu") or count_of(job.tres_per_task, "shard")
     if tasks is not None:
         return max(1, job.num_tasks)

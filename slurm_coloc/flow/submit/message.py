@@ -133,7 +133,8 @@ def submission(
         # Not even a whole GPU may be asked for by its shards (22.05): they may be gone.
         nodes = tuple(replace(node, shards=0) for node in shape.nodes)
         shape = replace(shape, select_params=frozenset(), nodes=nodes)
-    gpus = shared_gpus(request, request.demand.type, shape, pool, request.demand.gpus)
+    demand = request.demand
+    gpus = shared_gpus(request, demand.type, shape, pool, demand.on_a_node, demand.nodes)
     types = tuple(kind.type for kind in gpus)
     partitions = wanted_partitions(request, shape)
     return Submission(coloc, request, shape, known, partitions, types)

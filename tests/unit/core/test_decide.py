@@ -50,7 +50,7 @@ def test_a_job_that_fits_gets_the_shards_of_its_upper_estimate(shape: ClusterSha
     [
         (replace(ONE, tres_per_node="gres/gpu:0"), Reason.NO_GPU_ASKED, Action.ASIS),
         (replace(ONE, tres_per_node="gres/gpu:2"), Reason.MULTI_GPU, Action.EXCLUSIVE),
-        (replace(ONE, min_nodes=2), Reason.MULTI_GPU, Action.EXCLUSIVE),
+        (replace(ONE, min_nodes=2, num_tasks=4), Reason.MULTI_GPU, Action.EXCLUSIVE),
         (
             JobRequest(1, tres_per_task="gres/gpu:1", num_tasks=2),
             Reason.MULTI_GPU_SITE,
@@ -77,7 +77,7 @@ def test_jobs_that_are_not_shared(
         ({"tres_freq": "gpu:medium"}, Reason.GPU_OPTIONS),
         ({"ntasks_per_tres": 2}, Reason.GPU_OPTIONS),
         ({"num_tasks": 40}, Reason.MANY_TASKS),
-        ({"num_tasks": 2, "ntasks_per_node": 1}, Reason.MULTI_GPU),
+        ({"num_tasks": 2, "ntasks_per_node": 1}, Reason.NO_SHARED_GPU),
         ({"req_nodes": "n2"}, Reason.NAMED_NODES),
         ({"exc_nodes": "n1"}, Reason.NAMED_NODES),
         ({"reservation": "weekend"}, Reason.NAMED_NODES),

@@ -74,7 +74,7 @@ def test_a_long_detail_is_cut() -> None:
 
 @pytest.mark.parametrize(
     "detail",
-    ["it asks for 1024 nodes, a share is on one", "with several GPUs only jobs of sbatch share"],
+    ["several nodes share only one GPU of each", "with several GPUs only jobs of sbatch share"],
 )
 def test_why_several_gpus_are_not_shared_is_not_cut(detail: str) -> None:
     line = line_of(
