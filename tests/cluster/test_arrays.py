@@ -23,7 +23,7 @@ if [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && CONDITION; then
 fi
 echo fine
 """
-QUIET = ("--mem=10",)
+QUIET = ("--mem=50",)
 # A model that ran out of memory does not share again: each test has its own.
 SIZES = count(61)
 
