@@ -10,6 +10,7 @@ there only tests marked ``smoke`` run (``--all-releases``: all).
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,14 +108,21 @@ def labs_built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     del os.environ[parts.BUILT]
 
 
-@pytest.fixture(scope="session")
-def shared_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The lab behind ``lab``."""
-    lab = Lab.up(LabSpec(name=PREFIX, deadline_ms=PATIENT_MS))
+@contextmanager
+def lab_of(request: pytest.FixtureRequest, spec: LabSpec) -> Iterator[Lab]:
+    """A lab for several tests: its logs are shown with one that fails."""
+    lab = Lab.up(spec)
     request.config.stash[LABS].append(lab)
     yield lab
     request.config.stash[LABS].remove(lab)
     lab.down()
+
+
+@pytest.fixture(scope="session")
+def shared_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab behind ``lab``."""
+    with lab_of(request, LabSpec(name=PREFIX, deadline_ms=PATIENT_MS)) as lab:
+        yield lab
 
 
 @pytest.fixture

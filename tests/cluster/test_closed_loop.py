@@ -29,16 +29,13 @@ SHORT: dict[str, dict[str, object]] = {
 def loop_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Four GPUs, so that up to a dozen jobs run at a time."""
     from slurm_coloc.lab.spec import LabSpec
-    from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+    from tests.cluster.conftest import PATIENT_MS, PREFIX, lab_of
 
     spec = LabSpec(
         name=f"{PREFIX}l", machine="dgx-station-a100", settings=SHORT, deadline_ms=PATIENT_MS
     )
-    lab = Lab.up(spec)
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+    with lab_of(request, spec) as lab:
+        yield lab
 
 
 def closed(lab: Lab, jobs: list[int]) -> dict[int, dict[str, object]]:

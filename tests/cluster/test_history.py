@@ -22,13 +22,10 @@ MILLIONS = itertools.count(600)
 def short_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab whose short runs count; one for this file."""
     from slurm_coloc.lab.spec import LabSpec
-    from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+    from tests.cluster.conftest import PATIENT_MS, PREFIX, lab_of
 
-    lab = Lab.up(LabSpec(name=f"{PREFIX}h", settings=SHORT, deadline_ms=PATIENT_MS))
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+    with lab_of(request, LabSpec(name=f"{PREFIX}h", settings=SHORT, deadline_ms=PATIENT_MS)) as lab:
+        yield lab
 
 
 def submit(me: Desk, *args: str, wrap: str | None = None, check: bool = True) -> tuple[int, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+from tests.cluster.conftest import PATIENT_MS, PREFIX, lab_of
 from tests.cluster.jobs import Desk, desk, until
 
 SMALL, MIDDLE, LARGE, HUGE = 60, 150, 400, 900  # million parameters: about 3, 6, 12 and 23 GiB
@@ -22,19 +22,17 @@ SMALL, MIDDLE, LARGE, HUGE = 60, 150, 400, 900  # million parameters: about 3, 6
 def mig_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Every job that fits a MIG device gets one."""
     settings: dict[str, dict[str, object]] = {"sharing": {"method": "mig"}}
-    lab = Lab.up(
+    with lab_of(
+        request,
         LabSpec(
             name=f"{PREFIX}m",
             machine="mig-mixed",
             users=2,
             settings=settings,
             deadline_ms=PATIENT_MS,
-        )
-    )
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+        ),
+    ) as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+from tests.cluster.conftest import PATIENT_MS, PREFIX, lab_of
 from tests.cluster.jobs import Desk, desk, until
 
 pytestmark = pytest.mark.needs_slurm("24.11", "no shards of several GPUs in one job")
@@ -25,11 +25,10 @@ EACH = 'echo "task $SLURM_PROCID sees $CUDA_VISIBLE_DEVICES"'
 @pytest.fixture(scope="module")
 def module_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """One lab of four A100 for this file."""
-    lab = Lab.up(LabSpec(name=f"{PREFIX}m", machine=FOUR, multi_gpu=True, deadline_ms=PATIENT_MS))
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+    with lab_of(
+        request, LabSpec(name=f"{PREFIX}m", machine=FOUR, multi_gpu=True, deadline_ms=PATIENT_MS)
+    ) as lab:
+        yield lab
 
 
 @pytest.fixture

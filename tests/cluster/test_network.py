@@ -34,15 +34,13 @@ fi
 def net(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """One lab with two nodes whose hooks and users have no Unix socket."""
     from slurm_coloc.lab.spec import LabSpec
-    from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+    from tests.cluster.conftest import PATIENT_MS, PREFIX, lab_of
 
-    lab = Lab.up(
-        LabSpec(name=f"{PREFIX}net", nodes=2, users=2, network=True, deadline_ms=PATIENT_MS)
-    )
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+    with lab_of(
+        request,
+        LabSpec(name=f"{PREFIX}net", nodes=2, users=2, network=True, deadline_ms=PATIENT_MS),
+    ) as lab:
+        yield lab
     assert not procs.leftovers(lab.dir, frozenset()), "agents that nobody recorded end too"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+from tests.cluster.conftest import PATIENT_MS, PREFIX, lab_of
 from tests.cluster.jobs import Desk, ask, shards, until
 from tests.cluster.rules import QUIET, fresh, liar, on_whole_gpu, outcomes, starts, told
 
@@ -16,18 +16,16 @@ from tests.cluster.rules import QUIET, fresh, liar, on_whole_gpu, outcomes, star
 @pytest.fixture(scope="module")
 def quick_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab whose colocd looks every second, so that what it must not do would be seen soon."""
-    lab = Lab.up(
+    with lab_of(
+        request,
         LabSpec(
             name=f"{PREFIX}own",
             users=1,
             settings={"daemon": {"idle_s": 1.0}},
             deadline_ms=PATIENT_MS,
-        )
-    )
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+        ),
+    ) as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -29,13 +29,10 @@ HELLOS, SUBMISSIONS, ROUNDS = 12, 6, 3
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Two nodes that reach colocd over TCP; the configuration and the deadline are the default."""
     from slurm_coloc.lab.spec import LabSpec
-    from tests.cluster.conftest import LABS, PREFIX
+    from tests.cluster.conftest import PREFIX, lab_of
 
-    made = Lab.up(LabSpec(name=f"{PREFIX}flood", nodes=2, users=2, network=True))
-    request.config.stash[LABS].append(made)
-    yield made
-    request.config.stash[LABS].remove(made)
-    made.down()
+    with lab_of(request, LabSpec(name=f"{PREFIX}flood", nodes=2, users=2, network=True)) as made:
+        yield made
 
 
 @pytest.fixture

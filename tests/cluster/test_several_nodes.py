@@ -8,8 +8,9 @@ import pytest
 
 from slurm_coloc.lab.lab import Lab
 from slurm_coloc.lab.spec import LabSpec
-from tests.cluster.conftest import LABS, PATIENT_MS, PREFIX
+from tests.cluster.conftest import PREFIX, lab_of
 from tests.cluster.jobs import Desk, desk, until
+from tests.cluster.test_overrun import LEAVE, story
 
 pytestmark = [
     pytest.mark.needs_slurm("24.11", "on 22.05 whole GPUs and shares are not kept apart"),
@@ -20,12 +21,10 @@ GANG = ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=1", "--mem=200")
 
 @pytest.fixture(scope="module")
 def module_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """One lab of two nodes with a GPU each for this file."""
-    lab = Lab.up(LabSpec(name=f"{PREFIX}g", machine="1xa100-40gb", nodes=2, deadline_ms=PATIENT_MS))
-    request.config.stash[LABS].append(lab)
-    yield lab
-    request.config.stash[LABS].remove(lab)
-    lab.down()
+    """One lab of two nodes with a GPU each for this file; Slurm keeps the users apart."""
+    spec = LabSpec(name=f"{PREFIX}g", machine="1xa100-40gb", nodes=2, exclusive_user=True)
+    with lab_of(request, spec) as lab:
+        yield lab
 
 
 @pytest.fixture
@@ -101,6 +100,26 @@ def test_who_runs_out_on_the_second_node_comes_back_with_more_on_both(two: Lab) 
     assert found[0] == "oom-gpu" and found[-1] == "completed"
     after = shards(two, job_id)
     assert after == 0 or after > before
+
+
+def test_two_users_are_never_on_one_gpu(two: Lab) -> None:
+    first, second = desk(two, 191), desk(two, 192, user=1)
+    mine = first.submit(*GANG, wrap=f"srun {first.train(memory_mib=2500, smact=0.2, work_s=8)}")
+    two.wait(mine, "RUNNING")
+    theirs = second.submit(*GANG, wrap=f"srun {second.train(memory_mib=2500, smact=0.2, work_s=2)}")
+    assert shards(two, mine) and shards(two, theirs)
+    ended = two.wait(mine, "COMPLETED", 60)["EndTime"]
+    assert two.wait(theirs, "COMPLETED", 60)["StartTime"] >= ended
+
+
+def test_who_leaves_mps_on_the_second_node_is_seen(two: Lab) -> None:
+    me = desk(two, 193)
+    small, much = (me.train(memory_mib=mib, smact=0.1, work_s=600) for mib in (2000, 25000))
+    script = f"#!/bin/bash\nsrun bash -c '[ $SLURM_NODEID = 0 ] && exec {small}; {LEAVE}; {much}'\n"
+    job_id = me.submit(*GANG, "--no-requeue", script=script)
+    two.wait(job_id, "RUNNING")
+    (said,) = until(lambda: story(me, job_id, "overrun"), 60, "its story says so")
+    assert f"{shards(two, job_id)}.0 GiB were promised" in said
 
 
 def test_what_gets_whole_gpus_says_why(two: Lab) -> None:

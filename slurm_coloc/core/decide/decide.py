@@ -77,7 +77,9 @@ def _reserve(
         return exclusive(Reason.HELD_MORE, question.held_more)
     if not kinds:
         return exclusive(Reason.NO_SHARED_GPU)
-    typed = question.request.demand.type
+    typed, several = question.request.demand.type, question.request.demand.nodes > 1
+    if several and rules.steered:
+        return exclusive(Reason.MULTI_GPU, "colocd places no share of several nodes")
     for position, kind in enumerate(kinds):
         shards = shards_needed(estimate, kind.shards, rules.sizing)
         if shards >= kind.shards:
@@ -88,10 +90,8 @@ def _reserve(
         # Where the smallest kind fits, any GPU will do. For a larger one the type must be named, or
         # Slurm would let the job wait for a GPU that can never hold it.
         named = typed or (kind.type if position else None)
-        if position and (named is None or question.request.demand.nodes > 1):
+        if position and (named is None or several):
             break
-        if rules.steered and question.request.demand.nodes > 1:
-            return exclusive(Reason.MULTI_GPU, "colocd places no share of several nodes")
         if why := _not_apart(question.request, shape, rules):
             return exclusive(Reason.SHARING_WITH, why)
         return Decision(Action.COLLOCATE, Reason.FITS, shards, named, kind.shards)
@@ -124,10 +124,9 @@ def _not_apart(request: JobRequest, shape: ClusterShape, rules: Rules) -> str:
 
 
 def _spreads(request: JobRequest, shape: ClusterShape) -> bool:
-    """Whether the tasks may not fit one node. A request that is shared is put on one node."""
+    """Whether the tasks may not fit the nodes asked for, mostly one: a shared job gets no more."""
     if request.max_nodes == 1:
         return False
-    # of one of its nodes
     cpus = fewest_cpus(request, shape)
     demand = request.demand
     each = request.cpus_per_task or 1

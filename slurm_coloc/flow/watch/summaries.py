@@ -11,7 +11,7 @@ import time
 import structlog
 
 from slurm_coloc.core.records.runs import Key, Run
-from slurm_coloc.core.report.jobstats import Accounted, comment_with_summary, summary_of
+from slurm_coloc.core.report.job_summary import Accounted, comment_with_summary, summary_of
 from slurm_coloc.core.slurm.releases import COMMENTS, shown
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
@@ -40,7 +40,7 @@ class Summaries:
         if not self._wanted or shape is None:
             return
         if not COMMENTS.holds(shape.release):
-            self._stop(f"Slurm {shown(shape.release)}: not so that {COMMENTS.what}")
+            self._stop(f"from Slurm {shown(COMMENTS.first)} on {COMMENTS.what}; this is older")
             return
         now_s = time.time()
         ended = self._store.runs.ended_since(now_s - LATEST_S)

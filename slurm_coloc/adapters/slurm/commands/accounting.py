@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What slurmdbd knows, by sacct and sacctmgr. It may be away alone, so it has a gate of its own."""
 
-import re
 from datetime import datetime
 from pathlib import Path
 
 from slurm_coloc.adapters.slurm.commands import process
-from slurm_coloc.adapters.slurm.commands.parse import number, parse_exit, seconds
+from slurm_coloc.adapters.slurm.commands.parse import limit_s, number, parse_exit, seconds, size_mib
 from slurm_coloc.adapters.slurm.gate import Gate
-from slurm_coloc.core.report.jobstats import Accounted, HostUse
+from slurm_coloc.core.report.job_summary import Accounted, HostUse
 from slurm_coloc.core.slurm.job import TERMINAL, EndedJob
 from slurm_coloc.errors import SlurmError
 
@@ -62,8 +61,6 @@ def parse_ended(line: str) -> EndedJob:
 # What a job used, by itself (its first row) and by its steps.
 USE_COLUMNS = ("JobIDRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "MaxRSS", "End", "AdminComment")
 USE = ("sacct", "-n", "-P", "--noconvert", f"--delimiter={SACCT_DELIMITER}")
-_SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
-_KIB = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
 
 
 def parse_use(text: str) -> Accounted | None:
@@ -76,26 +73,10 @@ def parse_use(text: str) -> Accounted | None:
     job, *steps = rows
     _, cpus, cpu_time, tres, _, end, comment = job
     memory = dict(part.partition("=")[::2] for part in tres.split(",")).get("mem", "")
-    held = [mib for row in steps if (mib := size_mib(row[4])) is not None]
-    host = HostUse(number(cpus), cpu_s(cpu_time), size_mib(memory) or 0.0, max(held, default=None))
+    held = [mib for row in steps if (mib := size_mib(row[4], "B")) is not None]
+    cpu_s, total_mib = limit_s(cpu_time) or 0.0, size_mib(memory) or 0.0
+    host = HostUse(number(cpus), cpu_s, total_mib, max(held, default=None))
     return Accounted(host, seconds(end), comment)
-
-
-def cpu_s(text: str) -> float:
-    """``1-02:03:04``, ``02:03:04`` or ``03:04.567`` in seconds; 0 for anything else."""
-    found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*)(\d+(?:\.\d+)?)", text)
-    if not found:
-        return 0.0
-    total = 0
-    for part in filter(None, found[2].split(":")):
-        total = (total + int(part)) * 60
-    return 86400.0 * int(found[1] or 0) + total + float(found[3])
-
-
-def size_mib(text: str) -> float | None:
-    """``1234K``, ``4G`` or bytes, in MiB; None where there is none."""
-    found = _SIZE.fullmatch(text)
-    return float(found[1]) * _KIB[found[2]] / 1024 if found else None
 
 
 class Accounting:

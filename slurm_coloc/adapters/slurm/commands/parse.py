@@ -120,14 +120,24 @@ def number(text: str) -> int:
 
 
 def limit_s(text: str) -> float | None:
-    """``1-02:30:00``, ``1:00:00`` or ``30:00`` in seconds; None for UNLIMITED and what is unset."""
-    found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+)", text)
+    """``1-02:30:00``, ``1:00:00`` or ``30:00``, also with a fraction of the last second, in
+    seconds; None for UNLIMITED and what is unset."""
+    found = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+(?:\.\d+)?)", text)
     if not found:
         return None
-    total = 0
+    total = 0.0
     for part in found[2].split(":"):
-        total = total * 60 + int(part)
-    return float(total + 86400 * int(found[1] or 0))
+        total = total * 60 + float(part)
+    return total + 86400 * int(found[1] or 0)
+
+
+_MIB = {"B": 1 / 2**20, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+
+
+def size_mib(text: str, unit: str = "M") -> float | None:
+    """``1000M`` or ``1.50G`` in MiB; None where there is no number. ``unit``: of a bare number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    return float(found[1]) * _MIB[found[2] or unit] if found else None
 
 
 def parse_exit(text: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     given,
     listed,
     number,
+    size_mib,
     tasks_in,
 )
 from slurm_coloc.adapters.slurm.commands.shape import node_shape
@@ -28,13 +29,10 @@ NEED_WITH_NODES = Columns(f"{NEED.form},ReqNodes:4096,Feature:1024,ExcNodes:4096
 # States of a node that only some jobs may use now, beside UNUSABLE.
 HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
 
-_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-
 
 def parse_mib(text: str) -> int:
     """``1000M`` or ``1.50G`` of a TRES string in MiB; 0 where there is no number."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
-    return int(float(found[1]) * _MIB[found[2] or "M"]) if found else 0
+    return int(size_mib(text) or 0)
 
 
 def parse_need(line: str) -> Need:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.adapters.slurm.commands.accounting import cpu_s, parse_use, size_mib
+from slurm_coloc.adapters.slurm.commands.accounting import parse_use
+from slurm_coloc.adapters.slurm.commands.parse import limit_s, size_mib
 from slurm_coloc.core.records.runs import Run
-from slurm_coloc.core.report.jobstats import HostUse, comment_with_summary, summary_of
+from slurm_coloc.core.report.job_summary import HostUse, comment_with_summary, summary_of
 from slurm_coloc.core.slurm.job import mark_in
 from slurm_coloc.core.slurm.jobstats import packed
 from slurm_coloc.errors import SlurmError
@@ -131,7 +132,8 @@ def test_the_job_and_its_steps_in_sacct() -> None:
 
 def test_times_and_sizes() -> None:
     texts = ("1-02:03:04", "02:03:04", "03:04.567", "04", "", "-")
-    assert [cpu_s(text) for text in texts] == [93784.0, 7384.0, 184.567, 4.0, 0.0, 0.0]
-    assert [size_mib(text) for text in ("2048K", "3M", "4G", "1048576", "", "x")] == [
+    assert [limit_s(text) for text in texts] == [93784.0, 7384.0, 184.567, 4.0, None, None]
+    assert [size_mib(text, "B") for text in ("2048K", "3M", "4G", "1048576", "", "x")] == [
         2.0, 3.0, 4096.0, 1.0, None, None,
     ]  # fmt: skip
+    assert size_mib("1000") == 1000, "in Slurm's TRES a bare number is MiB"
