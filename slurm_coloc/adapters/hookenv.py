@@ -166,9 +166,9 @@ def _rules(value: object) -> tuple[Rule, ...]:
             raise ConfigError("must be strings")
         if one.get("method") not in ("mps", "streams"):
             raise ConfigError("method: must be one of mps, streams")
-        if "gpu" in one and not GPU_NAME.fullmatch(one["gpu"]):
+        if "gpu" in one and not re.fullmatch(GPU_NAME, one["gpu"]):
             raise ConfigError("gpu: neither a number nor a UUID")
-        if "node" in one and not NODE_NAMES.fullmatch(one["node"]):
+        if "node" in one and not re.fullmatch(NODE_NAMES, one["node"]):
             raise ConfigError("node: no list of nodes")
         found.append(Rule(one["method"], one.get("node"), one.get("gpu")))
     return tuple(found)

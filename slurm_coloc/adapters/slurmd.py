@@ -19,9 +19,9 @@ from slurm_coloc.errors import GpuError
 LIMIT_S = 2.0
 USUAL = ("/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd")
 ANCESTORS = 8
-_GPU = re.compile(r"Gres Name=gpu Type=(\S+) Count=(\d+) .*?File=(\S+)")
-_GRES = re.compile(r"Gres Name=(\S+) Type=(\S+) Count=(\d+) ")
-_RANGE = re.compile(r"(.*)\[([0-9,-]+)\](.*)")
+_GPU = r"Gres Name=gpu Type=(\S+) Count=(\d+) .*?File=(\S+)"
+_GRES = r"Gres Name=(\S+) Type=(\S+) Count=(\d+) "
+_RANGE = r"(.*)\[([0-9,-]+)\](.*)"
 
 
 class GresGpu(NamedTuple):
@@ -52,7 +52,7 @@ def gres_counts(environ: Mapping[str, str], node: str) -> dict[str, int]:
 def parse_counts(text: str) -> dict[str, int]:
     """The counts of ``slurmd -G``, whose lines each have a part of them (tried 22.05 and 24.11)."""
     found: dict[str, int] = {}
-    for name, kind, count in _GRES.findall(text):
+    for name, kind, count in re.findall(_GRES, text):
         key = name if kind == "(null)" else f"{name}:{kind}"
         found[key] = found.get(key, 0) + int(count)
     return found
@@ -88,7 +88,7 @@ def parse_gpus(text: str) -> list[GresGpu]:
     """The gpu gres of ``slurmd -G``: one line each, or one for several GPUs of a range. 24.11 joins
     the files of MultipleFiles by commas."""
     found = []
-    for kind, count, files in _GPU.findall(text):
+    for kind, count, files in re.findall(_GPU, text):
         names = _files(files)
         each = [(name,) for name in names] if len(names) == int(count) else [tuple(names)]
         found += [GresGpu("" if kind == "(null)" else kind, one) for one in each]
@@ -99,7 +99,7 @@ def _files(text: str) -> list[str]:
     """Names of ``/dev/nvidia[0-3]`` or ``/dev/nvidia1,/dev/nvidia-caps/nvidia-cap[111-112]``."""
     found: list[str] = []
     for item in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)?", text):
-        hit = _RANGE.fullmatch(item)
+        hit = re.fullmatch(_RANGE, item)
         if not hit:
             found.append(item)
             continue

@@ -18,7 +18,7 @@ from pathlib import Path
 from slurm_coloc.errors import ColocError, ConfigError
 
 MAX_REPORT = 262144  # bytes of one file
-_SPOOLED = re.compile(r"[0-9]{1,10}\.[0-9]{1,10}\.[A-Za-z0-9._-]{1,255}\.json")
+_SPOOLED = r"[0-9]{1,10}\.[0-9]{1,10}\.[A-Za-z0-9._-]{1,255}\.json"
 
 
 def uid_of(user: str) -> int:
@@ -127,7 +127,7 @@ def report_name(job_id: int, restart: int, node: str) -> str:
 def spooled(dir_fd: int) -> list[str]:
     """Names of the reports in the spool, in order."""
     with os.scandir(dir_fd) as entries:
-        return sorted(entry.name for entry in entries if _SPOOLED.fullmatch(entry.name))
+        return sorted(entry.name for entry in entries if re.fullmatch(_SPOOLED, entry.name))
 
 
 def set_aside(dir_fd: int, name: str) -> None:

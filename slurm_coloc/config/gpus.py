@@ -47,12 +47,12 @@ class SharingRule(Section):
 
     node: str | None = Field(
         None,
-        pattern=f"^(?:{NODE_NAMES.pattern})$",
+        pattern=f"^(?:{NODE_NAMES})$",
         description="Nodes as Slurm lists them: n1, gpu[01-08]. Left out: all.",
     )
     gpu: str | None = Field(
         None,
-        pattern=f"^(?:{GPU_NAME.pattern})$",
+        pattern=f"^(?:{GPU_NAME})$",
         description="Minor number of its device file (/dev/nvidia0: 0), or the UUID of a GPU or MIG"
         " device. Left out: all.",
     )

@@ -5,7 +5,6 @@ Everything that comes from the other side is checked here; what does not fit rai
 after which the connection is of no use.
 """
 
-import hmac
 import json
 import re
 from typing import Any, NamedTuple
@@ -19,11 +18,11 @@ MAX_LINE = MAX_TEXT + 128
 MAX_ANSWER = 64 * 2**20  # bytes; 1000 runs with their evidence are about 2 MiB
 MAX_HELLO = 4096  # bytes of the client's first line; a credential is about 500
 
-_GREETING = re.compile(rb"coloc/1 ([0-9a-f]{32}) (active|standby)\n")
-_HELLO = re.compile(rb"auth (MUNGE:[A-Za-z0-9+/=]{1,4000}:)\n")
-_REFUSED = re.compile(rb"refused ([a-z][a-z0-9-]{0,31}) ([^\n]{0,400})\n")
-_SEALED = re.compile(rb"([0-9a-f]{64}) ([^\n]+)\n")
-_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}")
+_GREETING = rb"coloc/1 ([0-9a-f]{32}) (active|standby)\n"
+_HELLO = rb"auth (MUNGE:[A-Za-z0-9+/=]{1,4000}:)\n"
+_REFUSED = rb"refused ([a-z][a-z0-9-]{0,31}) ([^\n]{0,400})\n"
+_SEALED = rb"([0-9a-f]{64}) ([^\n]+)\n"
+_NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}"
 
 
 class ProtocolError(ColocError):
@@ -61,7 +60,7 @@ def greeting(nonce: str, *, standby: bool) -> bytes:
 
 def read_greeting(line: bytes) -> Greeting:
     """The server's first line, checked."""
-    found = _GREETING.fullmatch(line)
+    found = re.fullmatch(_GREETING, line)
     if found is None:
         raise ProtocolError("it does not greet as coloc/1 does")
     return Greeting(found[1].decode(), found[2] == b"standby")
@@ -80,7 +79,7 @@ def hello_line(credential: str) -> bytes:
 
 def credential_in(line: bytes) -> str:
     """The credential in the client's first line."""
-    found = _HELLO.fullmatch(line)
+    found = re.fullmatch(_HELLO, line)
     if found is None:
         raise ProtocolError("the first line is no credential")
     return found[1].decode("ascii")
@@ -104,7 +103,7 @@ def read_hello(payload: bytes) -> Hello:
 
 
 def _plain_node(node: object) -> bool:
-    return node is None or (isinstance(node, str) and _NODE.fullmatch(node) is not None)
+    return node is None or (isinstance(node, str) and re.fullmatch(_NODE, node) is not None)
 
 
 def refused(code: str, text: str) -> bytes:
@@ -120,7 +119,7 @@ class Session:
         """``key``: 32 bytes of this connection; ``nonce``: the server's."""
 
         def derived(direction: str) -> bytes:
-            return hmac.digest(key, f"{VERSION} {direction} {nonce}".encode(), "sha256")
+            return _digest(key, f"{VERSION} {direction} {nonce}".encode())
 
         keys = derived("to-server"), derived("to-client")
         self._opening, self._sealing = keys if server else (keys[1], keys[0])
@@ -134,20 +133,32 @@ class Session:
 
     def open(self, line: bytes) -> bytes:
         """The text of a line that came; raises ProtocolError, or Refused where it says so."""
-        found = _SEALED.fullmatch(line)
+        found = re.fullmatch(_SEALED, line)
         if found is None:
-            said = _REFUSED.fullmatch(line)
+            said = re.fullmatch(_REFUSED, line)
             if said:
                 raise Refused(said[2].decode("ascii", "replace"), said[1].decode())
             raise ProtocolError("a line that is none of this protocol")
-        if not hmac.compare_digest(_mac(self._opening, self._opened, found[2]), found[1]):
+        if not _same(_mac(self._opening, self._opened, found[2]), found[1]):
             raise ProtocolError("a line that somebody else wrote, changed or repeated")
         self._opened += 1
         return found[2]
 
 
+def _digest(key: bytes, text: bytes) -> bytes:
+    import hmac  # OpenSSL: 3 ms that a hook does without which its agent answers
+
+    return hmac.digest(key, text, "sha256")
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    import hmac
+
+    return hmac.compare_digest(one, other)
+
+
 def _mac(key: bytes, number: int, text: bytes) -> bytes:
-    return hmac.digest(key, number.to_bytes(8, "big") + text, "sha256").hex().encode()
+    return _digest(key, number.to_bytes(8, "big") + text).hex().encode()
 
 
 def read_answer(text: bytes) -> dict[str, Any]:

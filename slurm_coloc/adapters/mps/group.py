@@ -8,7 +8,6 @@ the agent's unit, what is there is ended by pid (``processes``).
 """
 
 import contextlib
-import hashlib
 import os
 import signal
 import time
@@ -23,6 +22,8 @@ EMPTY_S = 1.0
 
 def of(folder: Path) -> Path:
     """The group of the daemon with this folder."""
+    import hashlib  # OpenSSL: 3 ms that a hook without MPS does without
+
     return ROOT / TOP / f"mps-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 LIMIT_S = 0.9
 MOST_SERVERS = 4
 DEVICE = 0  # the daemon's only one, in its own numbering; by UUID limits were seen not to apply
-_SHOWN = re.compile(r"([0-9]{1,9})\s*([GM])i?B?")
+_SHOWN = r"([0-9]{1,9})\s*([GM])i?B?"
 
 
 class Share(NamedTuple):
@@ -84,7 +84,7 @@ def apply(command: Callable[[str], str], mib: int) -> bool:
 
 def shows(text: str | None, mib: int) -> bool:
     """Whether an answer is this limit: drivers show it in whole GiB, rounded down, from 1 GiB."""
-    found = _SHOWN.fullmatch((text or "").strip())
+    found = re.fullmatch(_SHOWN, (text or "").strip())
     if found is None:
         return False
     number = int(found[1])

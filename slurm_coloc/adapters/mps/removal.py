@@ -33,7 +33,7 @@ CPU_S = 5
 #: folders in a round; the agent asks for one each minute
 MOST = 8
 #: when it was put there, in ns, so that who waits longest comes first; whose it is; by chance
-_NAME = re.compile(r"[0-9]{20}\.([0-9]{1,10})\.[0-9a-f]{8}")
+_NAME = r"[0-9]{20}\.([0-9]{1,10})\.[0-9a-f]{8}"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -53,7 +53,7 @@ def sweep(mps: Path) -> None:
     """Start to remove the folders that were put away, in a process that nobody waits for. Never
     raises: the next call tries again."""
     try:
-        if not any(_NAME.fullmatch(entry.name) for entry in (mps / OLD).iterdir()):
+        if not any(re.fullmatch(_NAME, entry.name) for entry in (mps / OLD).iterdir()):
             return
         pid = os.fork()
     except OSError:
@@ -139,13 +139,13 @@ def _round(mps: Path) -> None:
 def _next(old: int, tried: set[str]) -> str | None:
     if len(tried) >= MOST:
         return None
-    names = [name for name in os.listdir(old) if _NAME.fullmatch(name) and name not in tried]
+    names = [name for name in os.listdir(old) if re.fullmatch(_NAME, name) and name not in tried]
     return min(names, default=None)
 
 
 def _try(old: int, name: str) -> str:
     """Have a folder emptied and remove it; its name, a new one where it could not be removed."""
-    match = _NAME.fullmatch(name)
+    match = re.fullmatch(_NAME, name)
     uid = int(match[1]) if match else 0
     with contextlib.suppress(OSError):
         top = os.open(name, _FOLDER, dir_fd=old)

@@ -19,7 +19,7 @@ from slurm_coloc.errors import GpuError
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 CAPS = "/dev/nvidia-caps/nvidia-cap"
 Caps = Mapping[tuple[int, int, int | None], int]
-_LINE = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci(\d+))?/access (\d+)")
+_LINE = r"gpu(\d+)/gi(\d+)(?:/ci(\d+))?/access (\d+)"
 
 
 class MigDevice(NamedTuple):
@@ -78,7 +78,7 @@ def read_caps(path: Path = MINORS) -> Caps:
         return {}
     return {
         (int(gpu), int(gi), int(ci) if ci else None): int(minor)
-        for gpu, gi, ci, minor in _LINE.findall(text)
+        for gpu, gi, ci, minor in re.findall(_LINE, text)
     }
 
 

@@ -14,8 +14,8 @@ from enum import StrEnum
 #: First driver with memory limits of cgroups, "MPS v3 Memory Partitioning" in NVIDIA's MPS guide.
 FIRST_DRIVER = 615
 #: A task of Slurm is in <job>/step_<n>/...; the job's own folder is job_<n>, from 26.05 on a SLUID.
-_STEP = re.compile(r"/step_(?:[0-9]+|batch|interactive|extern)(?:/|$)")
-_UNSAFE = re.compile(r"(?:^|/)\.\.?(?:/|$)|//|[\x00-\x1f\x7f]")
+_STEP = r"/step_(?:[0-9]+|batch|interactive|extern)(?:/|$)"
+_UNSAFE = r"(?:^|/)\.\.?(?:/|$)|//|[\x00-\x1f\x7f]"
 
 
 class FenceLevel(StrEnum):
@@ -40,7 +40,7 @@ def job_cgroup(text: str) -> str | None:
         if not line.startswith("0::/"):
             continue
         path = line.removeprefix("0::")
-        step = _STEP.search(path)
-        if step and step.start() > 0 and not _UNSAFE.search(path):
+        step = re.search(_STEP, path)
+        if step and step.start() > 0 and not re.search(_UNSAFE, path):
             return path[: step.start()]
     return None

@@ -16,7 +16,7 @@ from slurm_coloc.errors import UsageFault
 
 # As nvidia-smi -L, NVML and gres.conf write it; Slurm's own detection puts the card's name before
 # it (a100_3g.20gb). A suffix (+me, .me) tells of media engines, which no training uses.
-_PROFILE = re.compile(r"(?:.*_)?(?:([1-7])c\.)?([1-7])g\.([0-9]{1,3})gb((?:[+.][a-z.]+)?)", re.I)
+_PROFILE = r"(?:.*_)?(?:([1-7])c\.)?([1-7])g\.([0-9]{1,3})gb((?:[+.][a-z.]+)?)"
 _GIB = 1024
 NEAR = 0.03  # drivers and ECC move a card's total by some hundred MiB
 
@@ -181,7 +181,7 @@ class Slice(NamedTuple):
 
 def slice_of(name: str | None) -> Slice | None:
     """The MIG device that a gres type names; None for a card's name or no name."""
-    found = _PROFILE.fullmatch(name or "")
+    found = re.fullmatch(_PROFILE, name or "", re.I)
     if not found:
         return None
     of = int(found[2])

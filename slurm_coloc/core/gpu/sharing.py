@@ -7,7 +7,6 @@ it, and other users' jobs take turns with that server. Where the site allows one
 users (`sharing.users = "all"`, Volta and later), everybody has MPS and one client's fault ends all.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -30,9 +29,9 @@ class Rules(NamedTuple):
     users: Literal["one", "all"] = "one"
 
 
-NODE_NAMES = re.compile(r"[0-9A-Za-z_.,\[\]-]{1,4096}")
+NODE_NAMES = r"[0-9A-Za-z_.,\[\]-]{1,4096}"
 # A GPU by its UUID (or a MIG device by its), or by the minor number of its device file.
-GPU_NAME = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}")
+GPU_NAME = r"(?:GPU|MIG)-[0-9A-Za-z/-]{8,80}|[0-9]{1,4}"
 
 
 class Rule(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 MAX_WIDTH = 10  # slurmstepd pads to ten digits at most
 NO_ARRAY = 4294967294  # NO_VAL: what %a gives in a job that is no array task
-_TOKEN = re.compile(r"%(?:%|([0-9]*)(.)?)", re.DOTALL)
+_TOKEN = r"%(?:%|([0-9]*)(.)?)"
 
 
 class LogFacts(NamedTuple):
@@ -109,7 +109,7 @@ def _parts(pattern: str, facts: LogFacts, reading: _Reading) -> list[str | re.Pa
     """The pattern cut into literal text and, where a value is unknown, regular expressions."""
     parts: list[str | re.Pattern[str]] = []
     at = 0
-    for token in _TOKEN.finditer(pattern):
+    for token in re.finditer(_TOKEN, pattern, re.DOTALL):
         parts.append(pattern[at : token.start()])
         at = token.end()
         if token.group(0) == "%%":

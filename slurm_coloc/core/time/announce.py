@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 # A progress bar ends its line by a carriage return.
-_LINE = re.compile(rb"(?:^|[\r\n])coloc: (checkpoint saved|to be continued)(?=[\r\n,;. ]|$)")
+_LINE = rb"(?:^|[\r\n])coloc: (checkpoint saved|to be continued)(?=[\r\n,;. ]|$)"
 
 
 class Announced(NamedTuple):
@@ -17,5 +17,5 @@ class Announced(NamedTuple):
 
 
 def announced(tail: bytes) -> Announced:
-    found = {match[1] for match in _LINE.finditer(tail)}
+    found = {match[1] for match in re.finditer(_LINE, tail)}
     return Announced(b"checkpoint saved" in found, b"to be continued" in found)

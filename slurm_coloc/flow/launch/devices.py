@@ -16,7 +16,7 @@ from slurm_coloc.adapters.slurmd import GresGpu, gpus_of_slurmd
 from slurm_coloc.core.gpu.mig import slice_of
 from slurm_coloc.errors import GpuError
 
-_WHOLE = re.compile(r"/dev/nvidia(\d+)")
+_WHOLE = r"/dev/nvidia(\d+)"
 
 
 def gpus_of_job(
@@ -40,6 +40,6 @@ def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) 
     if slice_of(gres.type):
         return lib.by_uuid([mig_uuid(gres.type, gres.files, cut)])[0]
     for file in gres.files:
-        if found := _WHOLE.fullmatch(file):
+        if found := re.fullmatch(_WHOLE, file):
             return lib.by_minor([int(found[1])])[0]
     raise GpuError(f"gres {gres.type}: no device file /dev/nvidiaN ({', '.join(gres.files)})")

@@ -14,12 +14,12 @@ from typing import NamedTuple
 # job in place of job_12 ("s" and 13 digits of Crockford's base 32, slurm's src/common/sluid.c).
 # cgroup v1: /slurm[_NODE]/uid_1000/job_12/... Anchored at the root of the hierarchy: below it a
 # user may make groups of any name, but only inside his own session's.
-_V2 = re.compile(
+_V2 = (
     r"(?P<top>(?:/\.\.)*(?:/system\.slice)?/(?:[^/]+_)?slurmstepd\.scope/"
     r"(?:job_(?P<job>[0-9]{1,10})|(?P<sluid>s[0-9A-HJKMNP-TV-Z]{13})))(?:/|$)"
 )
-_V1 = re.compile(r"(?:/\.\.)*/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]{1,10})(?:/|$)")
-_TITLE = re.compile(rb"slurmstepd: \[([0-9]{1,10})\.")
+_V1 = r"(?:/\.\.)*/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]{1,10})(?:/|$)"
+_TITLE = rb"slurmstepd: \[([0-9]{1,10})\."
 STEPD = "slurmstepd"
 
 #: programs of MPS: its server holds GPU memory for its clients
@@ -49,17 +49,17 @@ def of_cgroup(text: str) -> Group | None:
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
-            if hit := _V2.match(path):
+            if hit := re.match(_V2, path):
                 job = int(hit["job"]) if hit["job"] else None
                 return Group(job, hit["sluid"] or "", hit["top"])
-        elif hit := _V1.match(path):
+        elif hit := re.match(_V1, path):
             return Group(int(hit["job"]))
     return None
 
 
 def of_title(cmdline: bytes) -> int | None:
     """The job that a slurmstepd serves: its title is ``slurmstepd: [JOB.STEP]``."""
-    hit = _TITLE.match(cmdline)
+    hit = re.match(_TITLE, cmdline)
     return int(hit[1]) if hit else None
 
 
