@@ -4,8 +4,10 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.queue_discipline import Guard
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
@@ -67,3 +69,48 @@ def test_backfill_joins_only_where_nothing_is_kept(keep: bool, open_to_it: list[
     guard.blocked(WHOLE)
     guard.blocked(wide(2, 1))
     assert [one.index for one in guard.allowed(SHARE, slots)] == open_to_it
+
+
+def plain_choice(request: PlaceRequest, slots: Sequence[GpuSlot], taken: set[int]) -> set[int]:
+    """The slots that ``add`` reserves, each offer made anew."""
+    nodes = sorted({one.node for one in slots})
+    groups = [[one for one in slots if one.node == node] for node in nodes]
+    groups = [group for group in groups if len(group) >= request.gpus]
+    if not groups and len(slots) >= request.gpus:
+        groups = [list(slots)]
+
+    def order(one: GpuSlot) -> tuple[float, int, int]:
+        ends = [INF if job.ends_s is None else job.ends_s for job in one.residents]
+        return max(ends, default=-INF), len(ends), one.index
+
+    offers = [
+        sorted((one for one in group if one.index not in taken), key=order)[: request.gpus]
+        for group in groups
+    ]
+    offers = [found for found in offers if found]
+    best = min(offers, key=lambda found: (-len(found), order(found[-1])), default=[])
+    return {one.index for one in best}
+
+
+END = st.one_of(st.none(), st.integers(0, 5).map(float))
+
+
+@given(
+    st.lists(st.lists(st.lists(END, max_size=3), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 15), END), max_size=12),
+)
+def test_offers_are_as_if_made_anew(
+    nodes: list[list[list[float | None]]], steps: list[tuple[int, int, float | None]]
+) -> None:
+    """Between two reservations a job starts somewhere."""
+    slots: list[GpuSlot] = []
+    for node, gpus in enumerate(nodes):
+        slots += [slot(len(slots) + n, *ends, node=node) for n, ends in enumerate(gpus)]
+    reserved, taken = ReservedGpus(), set[int]()
+    for number, (gpus, place, end) in enumerate(steps):
+        request = wide(1000 + number, gpus)
+        taken |= plain_choice(request, slots, taken)
+        reserved.add(request, slots)
+        assert reserved.slots == taken
+        there = slots[place % len(slots)].residents
+        there.append(Resident(PlaceRequest(2000 + number, 1, 1000, None, 0.0), end))

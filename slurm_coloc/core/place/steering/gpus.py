@@ -253,9 +253,10 @@ class GpuPlan:
                 return one
         return None
 
-    def reserved(self, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
-        """The ``slots`` reserved for an earlier job that waits for whole GPUs."""
-        return [slot for slot in slots if self._reserved.has(slot)]
+    def unreserved(self, slots: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
+        """The ``slots`` that are not reserved for an earlier job that waits for whole GPUs."""
+        left = [slot for slot in slots if not self._reserved.has(slot)]
+        return slots if len(left) == len(slots) else left
 
     def turns(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> list[GpuSlot]:
         """The slots on which a job may wait for its turn, without room by plan or blocked only by

@@ -89,11 +89,11 @@ def _place(
     job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
 ) -> tuple[Answer, Sequence[GpuSlot] | None]:
     rules, now_s = plan.snapshot.rules, plan.snapshot.at_s
-    reserved = plan.reserved(allowed)
-    if reserved:
-        allowed = [slot for slot in allowed if slot not in reserved]
+    unreserved = plan.unreserved(allowed)
+    if unreserved is not allowed:
+        allowed = unreserved
         if not allowed or plan.next(request, allowed) is None:
-            return _reserved_for_others(job, plan.turns(request, allowed), plan), None
+            return _reserved_for_others(job, request, allowed, plan), None
     if job.since_s is not None and now_s - job.since_s > rules.max_pin_s:
         return _given_up(job, request, allowed, plan)
     if job.pin is not None:
@@ -119,14 +119,16 @@ def _place(
     return Answer(job.job_id, Act.PIN, why, pin, _figures(slots[0])), slots
 
 
-def _reserved_for_others(job: Waiting, turns: Sequence[GpuSlot], plan: GpuPlan) -> Answer:
+def _reserved_for_others(
+    job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
+) -> Answer:
     """The answer for a job whose only room is reserved for an earlier job. While that one waits,
-    and for longer than max_pin_s if need be, it is pinned to one of ``turns``, so that it stays in
-    Slurm's order; without any it waits at the gate. A guarded one waits in that order for a whole
-    GPU: nobody knows who will be on a GPU when its turn comes."""
+    and for longer than max_pin_s if need be, it is pinned to a slot on which it may wait its turn,
+    so that it stays in Slurm's order; without any it waits at the gate. A guarded one waits in that
+    order for a whole GPU: nobody knows who will be on a GPU when its turn comes."""
     if job.guarded(plan.snapshot.rules):
         return _left(job, Why.WHOLE)
-    pins = [plan.pins[slot.index] for slot in turns]
+    pins = [plan.pins[slot.index] for slot in plan.turns(request, allowed)]
     if job.pin is not None and job.pin in pins:
         return Answer(job.job_id, Act.KEEP, Why.WHOLE, job.pin)
     if not pins:
