@@ -35,7 +35,10 @@ WATCHED_S = 120.0
 START_S = 300.0
 KINDS = device_types("a100", GPUS)
 SUBMITS = """
-for n in $(seq {count}); do sbatch -Q --chdir=/ -o /dev/null {words} --wrap=true & [ $((n % 8)) -ne 0 ] || wait; done
+for n in $(seq {count}); do
+  sbatch -Q --chdir=/ -o /dev/null {words} --wrap=true &
+  [ $((n % 8)) -ne 0 ] || wait
+done
 wait
 """
 Look = Callable[[SlurmCommands], Awaitable[object]]
@@ -141,8 +144,8 @@ async def row(lab: Lab, nodes: int, jobs: int) -> None:
     for name, one in (("none", None), ("a round each 5 s", a_round), ("none again", None)):
         main, backfill, busy = await watched(lab, one, client)
         print(
-            f"  slurmctld, looks: {name:<16} main cycle {main:7.2f} ms, backfill {backfill:8.1f} ms,"
-            f" busy {busy:5.1%}",
+            f"  slurmctld, looks: {name:<16} main cycle {main:7.2f} ms,"
+            f" backfill {backfill:8.1f} ms, busy {busy:5.1%}",
             flush=True,
         )
 
