@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from slurm_coloc import policies as greedy
 from slurm_coloc.core.place.placing import Policy, Start, View
+from slurm_coloc.planning.schedules.native import NOT_BUILT, built
 from slurm_coloc.sim.search.lookahead import POLICY as LOOKAHEAD
 from slurm_coloc.sim.search.lookahead import Lookahead
-from slurm_coloc.sim.search.schedules.native import NOT_BUILT, built
 from slurm_coloc.sim.setting import Setting
 
 BEST = "best"

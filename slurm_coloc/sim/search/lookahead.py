@@ -3,7 +3,7 @@
 
 What a greedy policy loses it loses at the end: GPUs run dry while a long job, or one of several
 GPUs that never found them free together, still runs. So at each decision a search looks for the
-plan of all waiting jobs that is done first by what is expected of them (sim/search/planning), and
+plan of all waiting jobs that is done first by what is expected of them (planning), and
 what it starts now is started. The search is small and goes on from the plan of the last decision.
 On clusters or queues too large for it, and where its C part was not built, the greedy policy
 decides.
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy, Start, View, admits
+from slurm_coloc.planning.combos import Combos
+from slurm_coloc.planning.schedules.native import built
+from slurm_coloc.planning.search import Search, Spots
+from slurm_coloc.planning.snapshot import snapshot_of
 from slurm_coloc.policies.interference import POLICY as GREEDY
-from slurm_coloc.sim.search.planning.combos import Combos
-from slurm_coloc.sim.search.planning.search import Search, Spots
-from slurm_coloc.sim.search.planning.snapshot import snapshot_of
-from slurm_coloc.sim.search.schedules.native import built
 
 #: slots beyond which greedy placement decides, waiting jobs that a plan holds, and the product of
 #: the two: a rollout's time grows with it (some milliseconds at the bound)

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.core.place.interference import REFERENCE
+from slurm_coloc.planning.combos import Combos
+from slurm_coloc.planning.rollout import Rollout, Style
+from slurm_coloc.planning.snapshot import snapshot_of
 from slurm_coloc.sim.search.lookahead import Lookahead
-from slurm_coloc.sim.search.planning.combos import Combos
-from slurm_coloc.sim.search.planning.rollout import Rollout, Style
-from slurm_coloc.sim.search.planning.snapshot import snapshot_of
 from tests.unit.policies.views import put, request, slots, starts, view
 
 JOBS = st.lists(

@@ -8,12 +8,12 @@ import pytest
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.planning.schedules import native
 from slurm_coloc.sim.forecast import Forecast
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.policies import best_assumes, best_policy, best_setting, policy
 from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.search.clairvoyant.search import best_known
-from slurm_coloc.sim.search.schedules import native
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.simulate import Experiment, simulate
 from slurm_coloc.sim.trace import TraceJob
@@ -92,7 +92,7 @@ def test_without_its_c_part_best_places_greedily_and_says_so(
     machine = parse_machine("2xa100-40gb")
     setting = best_setting(Setting(), machine.gpus)
     assert "--logs" in best_assumes(setting)[0]
-    monkeypatch.setattr(native, "MODULE", "slurm_coloc.sim.search.schedules._none")
+    monkeypatch.setattr(native, "MODULE", "slurm_coloc.planning.schedules._none")
     greedy = simulate(Experiment(jobs, machine, policy("interference"), setting))
     best = simulate(Experiment(jobs, machine, best_policy(), setting))
     assert best["makespan_s"] == greedy["makespan_s"]

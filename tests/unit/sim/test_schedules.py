@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.sim.search.schedules.anneal import anneal, times
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot
+from slurm_coloc.planning.schedules.anneal import anneal, times
+from slurm_coloc.planning.schedules.problem import Problem, Rules, Spot
 
 ROOM = 10
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The truth of a trace and a machine, as a search of schedules needs it (sim/search/schedules)."""
+"""The truth of a trace and a machine, as a search of schedules needs it (planning/schedules)."""
 
 from collections.abc import Sequence
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.planning.schedules.problem import Problem, by_node
 from slurm_coloc.sim.machine import Machine
-from slurm_coloc.sim.search.schedules.problem import Problem, by_node
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.trace import TraceJob
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.core.place.placing import Conditions, Start, View
 from slurm_coloc.errors import UsageFault
+from slurm_coloc.planning.schedules.anneal import Best, anneal, times
+from slurm_coloc.planning.schedules.native import NOT_BUILT, built
+from slurm_coloc.planning.schedules.problem import Spot
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome
 from slurm_coloc.sim.search.clairvoyant.model import Model
 from slurm_coloc.sim.search.clairvoyant.starts import starts, truths
-from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
-from slurm_coloc.sim.search.schedules.native import NOT_BUILT, built
-from slurm_coloc.sim.search.schedules.problem import Spot
 from slurm_coloc.sim.setting import Pace, Setting
 from slurm_coloc.sim.trace import TraceJob
 

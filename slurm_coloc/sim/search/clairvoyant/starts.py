@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from slurm_coloc.core.place.gpu_slot import PlaceRequest
 from slurm_coloc.core.place.placing import Policy
+from slurm_coloc.planning.schedules.problem import Spot
 from slurm_coloc.policies import fresh
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import Machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.policies import registry
 from slurm_coloc.sim.search.clairvoyant.model import Model
-from slurm_coloc.sim.search.schedules.problem import Spot
 from slurm_coloc.sim.setting import Setting
 
 #: how many waiting jobs a policy may consider: strict order, and backfill

@@ -5,10 +5,10 @@ import math
 from collections.abc import Sequence
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.sim.search.planning.lists import LATE
-from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
-from slurm_coloc.sim.search.schedules.anneal import JOBS
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot, by_node
+from slurm_coloc.planning.lists import LATE
+from slurm_coloc.planning.schedules.anneal import JOBS
+from slurm_coloc.planning.schedules.problem import Problem, Rules, Spot, by_node
+from slurm_coloc.planning.snapshot import PlanSnapshot
 
 #: keys of jobs that run are below this one, those of jobs that wait above
 RUNNING = -1e9

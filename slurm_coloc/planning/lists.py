@@ -5,7 +5,7 @@ placed in a few styles."""
 from collections.abc import Iterable
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.sim.search.planning.rollout import (
+from slurm_coloc.planning.rollout import (
     FIT,
     GAIN,
     LEVEL,
@@ -13,7 +13,7 @@ from slurm_coloc.sim.search.planning.rollout import (
     Rollout,
     Style,
 )
-from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
+from slurm_coloc.planning.snapshot import PlanSnapshot
 
 #: seconds of the plan's end that one second of the GPUs' mean end is worth: among plans of one end
 #: the one that leaves GPUs free earlier

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from itertools import accumulate, chain
 from typing import Any
 
-from slurm_coloc.sim.search.schedules.problem import Problem, Rules, Spot
+from slurm_coloc.planning.schedules.problem import Problem, Rules, Spot
 
 #: built where the package is installed with a C compiler at hand (pyproject.toml)
-MODULE = "slurm_coloc.sim.search.schedules._kernel"
+MODULE = "slurm_coloc.planning.schedules._kernel"
 #: why it is not there, for people
 NOT_BUILT = (
     "was not built, for there was no C compiler when slurm-coloc was installed: install gcc and "

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.sim.search.schedules.native import Arrays, Ways
-from slurm_coloc.sim.search.schedules.problem import Problem, Spot
+from slurm_coloc.planning.schedules.native import Arrays, Ways
+from slurm_coloc.planning.schedules.problem import Problem, Spot
 
 #: weight of the slots' mean last end beside the makespan; of the jobs' mean end
 SLOTS, JOBS = 1.0, 0.002

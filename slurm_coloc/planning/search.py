@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small search over plans: where each waiting job goes, and in which order.
 
-It goes on from the plan of the last decision with small changes (sim/search/schedules), and as long
+It goes on from the plan of the last decision with small changes (planning/schedules), and as long
 from a list schedule: what was good for the run times that were believed then is hard to leave by
 small changes. It counts its tries and reads no clock, so one moment always gives one plan.
 """
@@ -9,11 +9,11 @@ small changes. It counts its tries and reads no clock, so one moment always give
 from collections.abc import Mapping, Sequence
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.sim.search.planning.lists import STYLES, list_schedule
-from slurm_coloc.sim.search.planning.now import KNOWN, Now
-from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
-from slurm_coloc.sim.search.schedules.anneal import Best, anneal, times
-from slurm_coloc.sim.search.schedules.problem import Spot
+from slurm_coloc.planning.lists import STYLES, list_schedule
+from slurm_coloc.planning.now import KNOWN, Now
+from slurm_coloc.planning.schedules.anneal import Best, anneal, times
+from slurm_coloc.planning.schedules.problem import Spot
+from slurm_coloc.planning.snapshot import PlanSnapshot
 
 #: list schedules that are tried beside the plan of the last decision
 FEW = 6

@@ -13,7 +13,7 @@
 /* Speeds of jobs of these kinds (sorted) beside each other on a slot; not 0: it failed. */
 typedef int32_t (*lines_ask)(int32_t slot, int32_t count, const int32_t *kinds, double *speeds);
 
-/* sim/search/schedules/problem.py in arrays. Lists of lists stand in two arrays: those of number i are at
+/* planning/schedules/problem.py in arrays. Lists of lists stand in two arrays: those of number i are at
  * at[i] .. at[i + 1] - 1 of the other.
  */
 struct lines_problem {

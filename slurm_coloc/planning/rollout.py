@@ -8,8 +8,8 @@ of planning ahead: plain lists of numbers, no objects.
 
 from dataclasses import dataclass
 
-from slurm_coloc.sim.search.planning.combos import Kinds
-from slurm_coloc.sim.search.planning.snapshot import PlanSnapshot
+from slurm_coloc.planning.combos import Kinds
+from slurm_coloc.planning.snapshot import PlanSnapshot
 
 #: how a slot is chosen among those that admit a job
 GAIN, LEVEL, FIT = range(3)

@@ -8,7 +8,7 @@ from statistics import fmean
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.speeds import BUSY
-from slurm_coloc.sim.search.planning.combos import Combos
+from slurm_coloc.planning.combos import Combos
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)

@@ -3,6 +3,5 @@
 
 `problem` has what there is to schedule and where a plan puts each job, `anneal` the search; its hot
 loop is in C (`kernel`, by way of `native`). Planning ahead uses it for what waits now
-(sim/search/planning), the simulator for a whole trace that it knows beforehand
-(sim/search/clairvoyant).
+(its parent), the simulator for a whole trace that it knows beforehand (sim/search/clairvoyant).
 """
