@@ -28,6 +28,14 @@ class PlacementConfig(Section):
         " all jobs share; where a job has whole GPUs or waits for them, shared GPUs before idle"
         " ones, as long as the job gains enough beside others.",
     )
+    plan: Literal["off", "where", "order"] = Field(
+        "off",
+        description="steered: plan the whole queue, by what is known of each job's time (its log,"
+        " agent.log_read_s, or its owner's earlier runs) and activity. where: the plan says on"
+        " which GPU a job starts. order: also which of its owner's jobs goes first; by the plan no"
+        " job starts later than without sharing. At most 32 GPUs; beyond, and for what a plan"
+        " leaves out, policy decides.",
+    )
     smact_gate: float = Field(
         0.8,
         gt=0,

@@ -100,7 +100,7 @@ class Now(Problem):
 
     def _open(self, job: int, slot: int) -> bool:
         snapshot = self.snapshot
-        if self.need[slot][job] > self.room[slot]:
+        if self.need[slot][job] > self.room[slot] or slot in snapshot.barred[job]:
             return False
         return snapshot.pool[slot] if snapshot.share[job] else snapshot.for_whole[slot]
 

@@ -192,6 +192,8 @@ class Rollout:
     def _fits(self, job: int, slot: int) -> bool:
         """Whether the conditions let a job onto a slot that has the memory."""
         snapshot, jobs = self.snapshot, self.on[slot]
+        if slot in snapshot.barred[job]:
+            return False
         if not jobs:
             return snapshot.pool[slot] if snapshot.share[job] else snapshot.for_whole[slot]
         if not snapshot.share[job] or snapshot.lone[job] or len(jobs) >= snapshot.most:

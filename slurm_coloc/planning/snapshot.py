@@ -15,6 +15,8 @@ from slurm_coloc.planning.combos import Combos
 PRIOR_S = 3600.0
 #: spread (standard deviation of the logarithm) of such a job's time
 UNKNOWN = 0.6
+#: the slots that a job may not get
+NOWHERE: frozenset[int] = frozenset()
 #: a job that outlived what was expected is taken to need this part of that again
 AGAIN = 0.1
 
@@ -25,8 +27,8 @@ class PlanSnapshot:
 
     ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
     on an idle slot only. ``due``: seconds from now by which it should start. ``group``: of those
-    who may share. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where no job may
-    join. ``on``: jobs of each slot.
+    who may share. ``barred``: slots that it may not get. ``bound``: most slowdown. ``free``: MiB
+    that can be reserved, -1 where no job may join. ``on``: jobs of each slot.
     """
 
     combos: Combos
@@ -42,6 +44,7 @@ class PlanSnapshot:
     share: list[bool] = field(default_factory=list)
     lone: list[bool] = field(default_factory=list)
     group: list[int] = field(default_factory=list)
+    barred: list[frozenset[int]] = field(default_factory=list)
     bound: list[float] = field(default_factory=list)
     due: list[float] = field(default_factory=list)
     slots_of: list[tuple[int, ...]] = field(default_factory=list)
@@ -56,8 +59,14 @@ class PlanSnapshot:
     on: list[list[int]] = field(default_factory=list)
 
 
-def snapshot_of(view: View, requests: Sequence[PlaceRequest], combos: Combos) -> PlanSnapshot:
-    """The moment: waiting jobs first, numbered as in ``requests``, then those that run."""
+def snapshot_of(
+    view: View,
+    requests: Sequence[PlaceRequest],
+    combos: Combos,
+    barred: Sequence[frozenset[int]] = (),
+) -> PlanSnapshot:
+    """The moment: waiting jobs first, numbered as in ``requests``, then those that run. ``barred``:
+    of each waiting job; none where it is empty."""
     rules = view.conditions
     snapshot = PlanSnapshot(combos, rules.jobs, rules.budget, _bounded(view, requests))
     prior_s = _prior(view, requests)
@@ -87,6 +96,7 @@ def snapshot_of(view: View, requests: Sequence[PlaceRequest], combos: Combos) ->
     for job, slots in places.items():
         snapshot.slots_of[job] = tuple(slots)
     _elapse(view, snapshot, known)
+    snapshot.barred[: len(barred)] = barred
     return snapshot
 
 
@@ -159,6 +169,7 @@ def _job(
     )
     snapshot.due.append(float("inf") if request.share else 0.0)
     snapshot.lone.append(request.idle_only)
+    snapshot.barred.append(NOWHERE)
     snapshot.slots_of.append(())
 
 

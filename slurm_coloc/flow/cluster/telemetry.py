@@ -127,6 +127,13 @@ class Live:
             for one in beat.idle
         ]
 
+    def progress(self, node: str, job_id: int, restart: int) -> ProgressNow | None:
+        """How far a run on a node is by its log, where its agent tells."""
+        beat = self._beats.get(node)
+        found = beat[1].progress if beat else ()
+        run = (job_id, restart)
+        return next((one for one in found if (one.job_id, one.restart) == run), None)
+
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
         """A node's last figures and their time (Unix seconds), however old; None: none yet."""
         beat = self._beats.get(node)

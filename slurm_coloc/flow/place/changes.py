@@ -22,6 +22,7 @@ REASONS = {
     Why.ENOUGH: "others come first",
     Why.NOT_YET: "Slurm would not start it now",
     Why.BOUND: "on every GPU with room, it or a job there would exceed its slowdown limit",
+    Why.PLANNED: "the plan starts other jobs of its owner first",
     Why.USERS: "every GPU with room has jobs of users that it may not share with",
 }
 _UNPINNED = "asks for a whole GPU in place of {shards} shards until it is pinned"
@@ -92,7 +93,8 @@ class Subject:
         """The event of the change."""
         if answer.act is Act.PIN and answer.pin is not None:
             late = f"; {REASONS[answer.why]}" if answer.why is Why.GAVE_UP else ""
-            return chosen(answer.pin, policy, answer.text + late)
+            by = "plan" if answer.why is Why.PLAN else policy
+            return chosen(answer.pin, by, answer.text + late)
         why = REASONS[answer.why] if answer.why in REASONS else str(answer.why)
         if self.guarded and ("TresPerNode" in fields or answer.act is Act.WAIT):
             return unpinned_text(self.waiting.shards, why)

@@ -31,7 +31,9 @@ from slurm_coloc.flow.place.changes import Fields, Subject
 from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
+from slurm_coloc.flow.place.plan import Plan
 from slurm_coloc.flow.place.recording import Recording
+from slurm_coloc.flow.place.run_times import RunTimes
 from slurm_coloc.flow.place.snapshot import Closed, Sources, is_steered
 from slurm_coloc.policies import fresh, policy
 
@@ -52,7 +54,12 @@ class Placer:
         self._steers = self._config.placement.mode == "steered"
         self._memory = Memory()
         self.gate_wait = GateWait(context, self._memory, gate)
-        self._sources = Sources(self._config, self._store, context.live, self._memory, closed)
+        wish = self._config.placement.plan
+        times = None if wish == "off" else RunTimes(self._store, context.live)
+        self._plan = Plan(wish, self._policy)
+        self._sources = Sources(
+            self._config, self._store, context.live, self._memory, closed, times
+        )
         self._recording = Recording(Ring(self._config.daemon.state_dir / "placement"))
         self._latest = Latest()
         self.submitting = AtSubmit(
@@ -96,6 +103,7 @@ class Placer:
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
             )
         # In a thread: on a large cluster it takes a good part of a second, and submissions wait.
+        snapshot = await asyncio.to_thread(self._plan.of, snapshot)
         answers, self._latest.turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))
         jobs = {job.job_id: job for job in queue}
         changed = await self._apply_all(shape, snapshot, answers, jobs)
@@ -141,7 +149,7 @@ class Placer:
         first = key(job) not in self._memory.waits_until
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
-        if answer.act in (Act.NATIVE, Act.UNPIN) or answer.why is Why.WHOLE:
+        if answer.act in (Act.NATIVE, Act.UNPIN) or answer.why in (Why.WHOLE, Why.PLANNED):
             self._memory.since.pop(key(job), None)
         elif answer.act in (Act.PIN, Act.WAIT):
             self._memory.since.setdefault(key(job), time.time())

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.decide.decision import Action
-from slurm_coloc.core.place.gate_wait import Way, way_of
+from slurm_coloc.core.place.gate_wait import way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import may_pin
-from slurm_coloc.core.place.steering import Device, Node, Rules, Running, Snapshot, Waiting
+from slurm_coloc.core.place.steering import Device, Node, Running, Snapshot, Waiting
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import (
@@ -37,31 +37,13 @@ from slurm_coloc.flow.place.requests import (
     place_of_pin,
     shards_of,
 )
+from slurm_coloc.flow.place.rules import rules_of
+from slurm_coloc.flow.place.run_times import RunTimes
 
 # The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
 #: UUIDs of GPUs that are closed by a slowdown limit
 Closed = Callable[[], Collection[str]]
-
-
-def rules_of(config: Config, way: Way = Way.START) -> Rules:
-    """The part of [placement] and [sharing] that decides. ``way``: how a job can wait at the gate;
-    without a way that keeps its age, no job waits there."""
-    place = config.placement
-    return Rules(
-        policy=place.policy,
-        smact_gate=1.0 if way is Way.NONE else place.smact_gate,
-        stale_s=place.stale_s,
-        max_pin_s=place.max_pin_s,
-        ahead=place.ahead,
-        shard_mib=config.pool.shard_mib,
-        max_jobs=config.pool.max_jobs_per_gpu,
-        multi_user=config.sharing.users == "all",
-        window_s=config.agent.window_s,
-        whole_first=place.whole_first,
-        share_with=config.sharing.with_,
-        idle_first=place.idle_first,
-    )
 
 
 def is_steered(node: NodeShape, config: Config) -> bool:
@@ -72,13 +54,14 @@ def is_steered(node: NodeShape, config: Config) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a snapshot."""
+    """The sources of a snapshot. ``times``: where a plan is wanted."""
 
     config: Config
     store: Store
     live: Live
     memory: Memory
     closed: Closed = lambda: ()
+    times: RunTimes | None = None
 
     def snapshot(
         self,
@@ -103,7 +86,7 @@ class Sources:
             rules=rules_of(self.config, way_of(shape)),
             nodes=nodes,
             running=tuple(
-                self._running(job, shape) for job in asks_gpus if not job.waits and job.nodes
+                self._running(job, shape, now) for job in asks_gpus if not job.waits and job.nodes
             ),
             waiting=tuple(
                 self._waiting(job, shape, busy, now, order.tier(job.partition)) for job in waiting
@@ -150,9 +133,12 @@ class Sources:
             self.memory.decisions[found] = row
         return self.memory.decisions[found]
 
-    def _running(self, job: Queued, shape: ClusterShape) -> Running:
+    def _running(self, job: Queued, shape: ClusterShape, now: float) -> Running:
         decision = self._decision(job.admin_comment)
         places, held = self._places(job, shape)
+        left_s = None
+        if self.times is not None and decision is not None:
+            left_s = self.times.left_s(job, decision.id, now)
         return Running(
             job.job_id,
             job.uid,
@@ -165,6 +151,7 @@ class Sources:
             held,
             decision.max_slowdown if decision else None,
             job.account,
+            left_s,
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
@@ -208,6 +195,9 @@ class Sources:
         pin = pin_of(job, shape)
         at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
+        expected: tuple[float | None, float] = (None, 0.0)
+        if self.times is not None and decision is not None:
+            expected = self.times.expected(decision.id)
         since = self.memory.since.get(key(job))
         if since is None and ours and (pin or at_gate):
             since = self.memory.since[key(job)] = now  # after a restart it counts anew
@@ -232,6 +222,8 @@ class Sources:
             tier=tier,
             account=job.account,
             exclusive_user=keeps_users_apart(parts, shape),
+            expected_s=expected[0],
+            spread=expected[1],
         )
 
     def unpinned_shards(self, job: Queued, decision: StoredDecision | None) -> int:

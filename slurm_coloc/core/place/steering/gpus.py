@@ -97,6 +97,8 @@ class GpuPlan:
             idle_first=idle_first(snapshot),
         )
         self._unbound = replace(self._gated, bearable=False)
+        # A plan knows who slows whom; the gate is for those who do not.
+        self._planned = replace(self._gated, smact_at_most=None)
         self._anyone = replace(self._plan, share_with="anyone")
         self.turn = snapshot.turn
         self._blocked: list[_Blocked] = []
@@ -228,6 +230,13 @@ class GpuPlan:
             return None
         return start.slots if all(slot in allowed for slot in start.slots) else None
 
+    def may_start(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> bool:
+        """Whether a plan's choice holds by what is so now."""
+        return all(
+            slot.index not in self._closed and admits(request, slot, self._planned, FITTED)
+            for slot in slots
+        )
+
     def start(self, request: PlaceRequest, slots: Sequence[GpuSlot], run_s: float | None) -> None:
         """Put a job on these slots for the rest of the walk."""
         ends_s = None if run_s is None else self.snapshot.at_s + run_s
@@ -334,5 +343,5 @@ def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
         max_slowdown=job.max_slowdown,
     )
     if isinstance(job, Running):
-        return request
+        return request if job.left_s is None else replace(request, run_s=job.left_s)
     return replace(request, run_s=job.run_s, cpus=job.cpus, host_mib=job.memory_mib)

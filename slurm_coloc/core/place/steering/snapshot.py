@@ -10,7 +10,7 @@ from slurm_coloc.core.place.placing import ShareWith
 IdleFirst = Literal["auto"] | bool
 
 #: of a recorded snapshot; goes up with any change of Snapshot or Answer
-RECORDING_SCHEMA = 2
+RECORDING_SCHEMA = 3
 
 
 class Act(StrEnum):
@@ -27,6 +27,7 @@ class Why(StrEnum):
     """The reason of an answer."""
 
     POLICY = "policy"  # the policy's choice
+    PLAN = "plan"  # the choice of the plan of the whole queue
     MOVED = "moved"  # its pinned GPU no longer fits, another does
     STALE = "stale"
     CLOSED = "node-closed"
@@ -38,6 +39,7 @@ class Why(StrEnum):
     NOT_YET = "not-eligible"
     ENOUGH = "enough-ahead"
     BOUND = "max-slowdown"
+    PLANNED = "planned-later"  # the plan of the whole queue starts it later
     USERS = "other-users"  # every GPU with room has jobs of users that it may not share with
 
 
@@ -45,7 +47,8 @@ class Why(StrEnum):
 class Rules:
     """The part of [placement] and [sharing] that decides. ``ahead``: jobs that are placed at a
     time. ``window_s``: telemetry is a mean over so many seconds. ``idle_first``: idle GPUs come
-    before shared ones; "auto": while no job asks for whole GPUs."""
+    before shared ones; "auto": while no job asks for whole GPUs. ``reorder``: of equal jobs the
+    plan says which goes first."""
 
     policy: str = "magm"
     smact_gate: float = 0.8
@@ -59,6 +62,7 @@ class Rules:
     whole_first: bool = False
     share_with: ShareWith = "user"
     idle_first: IdleFirst = "auto"
+    reorder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ class Node:
 class Running:
     """A job on known GPUs of a node. ``devices``: their numbers there; ``held_mib``: MiB that it
     holds of the first, by telemetry; ``ends_s``: the end of its time limit; ``max_slowdown``: as in
-    core/place/gpu_slot.PlaceRequest."""
+    core/place/gpu_slot.PlaceRequest. ``left_s``: seconds that it is expected to take still, beside
+    its present neighbours, by its log or earlier runs."""
 
     job_id: int
     uid: int
@@ -107,6 +112,7 @@ class Running:
     held_mib: int = 0
     max_slowdown: float | None = None
     account: str = ""
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,10 @@ class Waiting:
     ``ours``: it may be pinned. ``startable``: Slurm waits only for resources. ``since_s``: since
     when it is pinned or waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time
     limit. ``tier``: of its partition. ``exclusive_user``: Slurm itself gives its nodes to one user
-    at a time. ``account``: "" where it is not known."""
+    at a time. ``account``: "" where it is not known. ``expected_s``: seconds that it is expected to
+    run, by earlier runs, with ``spread``, the standard deviation of their logarithm. ``due_s``:
+    when it would start if nobody shared from now on, as it was first seen: from then on no plan
+    lets it wait."""
 
     job_id: int
     handle: str
@@ -144,6 +153,9 @@ class Waiting:
     tier: int = 1
     account: str = ""
     exclusive_user: bool = False
+    expected_s: float | None = None
+    spread: float = 0.0
+    due_s: float | None = None
 
     def guarded(self, rules: Rules) -> bool:
         """Whether only its pin keeps it from another user's GPU. Without a pin such a job asks for
@@ -152,9 +164,20 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """What a plan of the whole queue says of a waiting job: its GPUs, numbered over all nodes in
+    the snapshot's order, and whether it starts ``now``."""
+
+    job_id: int
+    gpus: tuple[int, ...]
+    now: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All input. ``waiting``: in Slurm's order; ``turn``: index of the GPU after the last one that
-    was used (round robin)."""
+    was used (round robin). ``plan``: of the whole queue (slurm_coloc/planning), where the site
+    wants one; the policy places what it leaves out."""
 
     at_s: float
     rules: Rules
@@ -162,6 +185,7 @@ class Snapshot:
     running: tuple[Running, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     turn: int = 0
+    plan: tuple[Planned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

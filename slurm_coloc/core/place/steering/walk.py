@@ -5,21 +5,23 @@ from collections.abc import Sequence
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy
+from slurm_coloc.core.place.steering.by_plan import PlanOfQueue
 from slurm_coloc.core.place.steering.gpus import GpuPlan, Slots, request_of
 from slurm_coloc.core.place.steering.snapshot import Act, Answer, Snapshot, Waiting, Why
 
 
 def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
     """An answer for each waiting --coloc job, in Slurm's order, and the next ``turn``."""
-    plan = GpuPlan(snapshot, policy)
+    plan, ahead = GpuPlan(snapshot, policy), PlanOfQueue.of(snapshot)
     found, placed = [], 0
     slots: Sequence[GpuSlot] | None
     for job in snapshot.waiting:
+        ahead.met(job)
         if not job.startable:
             if job.ours:
                 found.append(_untouched(job, plan))
             continue
-        if job.ours and placed >= snapshot.rules.ahead:
+        if job.ours and placed >= snapshot.rules.ahead and not ahead.starts(job):
             found.append(_left(job, Why.ENOUGH))
             continue
         request = request_of(job, snapshot.rules.shard_mib)
@@ -33,7 +35,14 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
             _expect(plan, request, slots, job, allowed)
             continue
         placed += 1
-        answer, slots = _place(job, request, allowed, plan)
+        if ahead.holds(job):
+            found.append(Answer(job.job_id, Act.WAIT, Why.PLANNED))
+            continue
+        wanted = ahead.slots(job, allowed)
+        if wanted is not None and plan.may_start(request, wanted):
+            answer, slots = _pinned(job, wanted, plan, Why.PLAN), wanted
+        else:
+            answer, slots = _place(job, request, allowed, plan)
         found.append(answer)
         _expect(plan, request, slots, job, allowed)
     return tuple(found), plan.turn
@@ -113,10 +122,18 @@ def _place(
             # Slurm would start it on the next GPU that is idle, and nobody could share that one.
             return Answer(job.job_id, Act.WAIT, why), None
         return _left(job, why), None
+    return _pinned(job, slots, plan), slots
+
+
+def _pinned(job: Waiting, slots: Sequence[GpuSlot], plan: GpuPlan, why: Why = Why.POLICY) -> Answer:
+    """The answer for a job that is to start on these slots."""
     pin = plan.pins[slots[0].index]
+    if pin == job.pin:
+        return Answer(job.job_id, Act.KEEP, why, pin)
     plan.turn = (slots[0].index + 1) % len(plan.slots)
-    why = Why.POLICY if job.pin is None else Why.MOVED
-    return Answer(job.job_id, Act.PIN, why, pin, _figures(slots[0])), slots
+    if job.pin is not None and why is Why.POLICY:
+        why = Why.MOVED
+    return Answer(job.job_id, Act.PIN, why, pin, _figures(slots[0]))
 
 
 def _reserved_for_others(
