@@ -77,6 +77,8 @@ class Planner:
         every = frozenset(range(len(slots)))
         barred = [every - {slot.index for slot in allowed[job.job_id]} for job in jobs]
         numbers = snapshot_of(view, requests, self._combos, barred)
+        if len(snapshot.nodes) == 1:
+            numbers.after[: len(jobs)] = _behind(jobs, rules.reorder)
         ids = [request.id for request in requests]
         ids += dict.fromkeys(one.request.id for slot in slots for one in slot.residents)
         seed = round(snapshot.at_s * 1000.0) * 1009 + len(jobs)
@@ -148,6 +150,17 @@ def _fits(request: PlaceRequest, slots: Sequence[GpuSlot]) -> bool:
     need = request.need_mib or 0
     open_to = [slot for slot in slots if (slot.pool if request.share else slot.for_whole)]
     return sum(not request.share or need <= slot.usable_mib for slot in open_to) >= request.gpus
+
+
+def _behind(jobs: Sequence[Waiting], reorder: bool) -> list[int]:
+    """For each job the one behind which Slurm keeps it, -1: none. On one node backfill lets nobody
+    pass a job that waits, unless that is held for the plan's sake, as only ours can be."""
+    found, last = [], -1
+    for number, job in enumerate(jobs):
+        found.append(last)
+        if not (job.ours and reorder):
+            last = number
+    return found
 
 
 def _moment(snapshot: Snapshot, jobs: Sequence[Waiting]) -> object:

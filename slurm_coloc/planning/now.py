@@ -29,7 +29,7 @@ class Now(Problem):
         self.snapshot, self.movable = snapshot, waiting
         self.run, self.submit = snapshot.left, [0.0] * count
         self.gpus, self.room, self.most = snapshot.gpus, snapshot.usable, snapshot.most
-        self.kind = snapshot.kind
+        self.kind, self.after = snapshot.kind, snapshot.after
         late = 1.0 + LATE * count / JOBS
         self.weight = [1.0 if share else late for share in snapshot.share]
         self._be_curious()

@@ -169,6 +169,9 @@ class Rollout:
         top = max(free)
         for job in self.queue:
             slots: tuple[int, ...] | None = None
+            if snapshot.after[job] >= 0 and not self.slots_of[snapshot.after[job]]:
+                waits.append(job)
+                continue
             if need[job] <= top:
                 scores = self._scores(job, locked)
                 if snapshot.gpus[job] > 1:

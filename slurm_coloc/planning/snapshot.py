@@ -27,8 +27,9 @@ class PlanSnapshot:
 
     ``left``: seconds alone to go; ``spread``: standard deviation of its logarithm. ``lone``: starts
     on an idle slot only. ``due``: seconds from now by which it should start. ``group``: of those
-    who may share. ``barred``: slots that it may not get. ``bound``: most slowdown. ``free``: MiB
-    that can be reserved, -1 where no job may join. ``on``: jobs of each slot.
+    who may share. ``barred``: slots that it may not get. ``after``: the job that starts before it,
+    -1: none. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where no job may
+    join. ``on``: jobs of each slot.
     """
 
     combos: Combos
@@ -45,6 +46,7 @@ class PlanSnapshot:
     lone: list[bool] = field(default_factory=list)
     group: list[int] = field(default_factory=list)
     barred: list[frozenset[int]] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
     bound: list[float] = field(default_factory=list)
     due: list[float] = field(default_factory=list)
     slots_of: list[tuple[int, ...]] = field(default_factory=list)
@@ -170,6 +172,7 @@ def _job(
     snapshot.due.append(float("inf") if request.share else 0.0)
     snapshot.lone.append(request.idle_only)
     snapshot.barred.append(NOWHERE)
+    snapshot.after.append(-1)
     snapshot.slots_of.append(())
 
 

@@ -20,6 +20,8 @@ LIST = TESTS / "second-tries.toml"
 #: Folders below tests/ whose tests talk to real Slurm daemons.
 FOLDERS = ("cluster", "compose")
 DELAY_S = 5
+#: characters of a lab's logs that are shown of a first try
+LOGS = 20_000
 #: Environment: "strict" fails a test that needed a second try and is not listed.
 STRICT = "COLOC_SECOND_TRIES"
 FIELDS = {"test": str, "since": datetime.date, "known": str}
@@ -98,6 +100,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"tried again: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext[-3000:])
+        for name, text in report.sections:  # without them nobody finds the cause
+            if name.startswith("lab "):
+                terminalreporter.write_line(f"{name}:\n{text[-LOGS:]}")
     if not terminalreporter.config.getoption("second_tries"):
         return
     entries = parse(LIST.read_text())

@@ -9,6 +9,7 @@ from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
+from slurm_coloc.planning.live import Planner
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome
@@ -55,6 +56,7 @@ def setting(way: Way, scale: Scale) -> Setting:
         fence=True,
         stretch=False,
         expect_runs=False,
+        logs=None if way.plan == "off" else 1.0,
     )
 
 
@@ -92,12 +94,14 @@ def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
     )
     per_gpu = MACHINES[machine].shards_per_gpu(SHARD_MIB)
     smact = {size: expected(size, per_gpu) for size in {one.shards for one in jobs} if size}
+    greedy = policy(way.policy)
     return Steered(
-        policy(way.policy),
-        rules,
+        greedy,
+        replace(rules, reorder=way.plan == "order"),
         times,
         {one.job.id: smact.get(one.shards) for one in jobs},
         {one.job.id: one.job.memory_mib for one in jobs},
+        planner=None if way.plan == "off" else Planner(greedy),
     )
 
 

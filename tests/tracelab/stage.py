@@ -35,9 +35,14 @@ def spec(name: str, way: Way, machine: str, scale: Scale) -> LabSpec:
     settings: dict[str, dict[str, object]] = {
         "estimate": {"history": False},
         "recovery": {"start_after_s": 2, "max_per_user_day": 1000, "max_first_per_user_day": 1000},
-        "agent": {"window_s": scale.window_s, "beat_s": scale.beat_s},
+        "agent": {
+            "window_s": scale.window_s,
+            "beat_s": scale.beat_s,
+            "log_read_s": 0 if way.plan == "off" else 1,
+        },
         "placement": {
             "mode": "steered" if way.telemetry else "native",
+            "plan": way.plan,
             "smact_gate": GATE,
             "interval_s": scale.look_s,
             "max_pin_s": 1e6,  # the gate holds as long as it takes, as in the simulator
@@ -98,13 +103,14 @@ class Stage:
     def script(self, one: Submission) -> str:
         """What a job runs: the training stand-in, its clock as fast as the trace's."""
         job = one.job
+        every_s = 1e9 if self.way.plan == "off" else self.scale.compress
         words = [
             f"{self.lab.dir}/bin/emu-train",
             f"--memory-mib {max(1, job.memory_mib)}",
             f"--smact {job.activity.smact}",
             f"--work-s {job.run_s}",
             f"--gpus {job.gpus}",
-            f"--ramp-s {RAMP_S} --time-scale {self.scale.compress} --log-every-s 1e9",
+            f"--ramp-s {RAMP_S} --time-scale {self.scale.compress} --log-every-s {every_s}",
         ]
         return f"#!/bin/bash\nexec {' '.join(words)}\n"
 

@@ -24,6 +24,7 @@ from slurm_coloc.core.place.steering import (
     Waiting,
     steer,
 )
+from slurm_coloc.planning.live import Planner
 
 NODE = "n1"
 #: intervals that a job is not eligible which waits at the gate (flow/place/pins.PARKED), and the
@@ -61,6 +62,7 @@ class Steered:
     times: Times
     expected: Mapping[int, float | None]
     memory_mib: Mapping[int, int]
+    planner: Planner | None = None
     name: str = "steered"
     _states: dict[int, _State] = field(default_factory=dict)
     _began_s: dict[int, float] = field(default_factory=dict)
@@ -111,7 +113,10 @@ class Steered:
 
     def _look(self, view: View, changed: set[int]) -> None:
         """A look, of which the answers for ``changed`` are carried out."""
-        answers, self._turn = steer(self._snapshot(view), self.policy)
+        snapshot = self._snapshot(view)
+        if self.planner is not None:
+            snapshot, _ = self.planner.planned(snapshot)
+        answers, self._turn = steer(snapshot, self.policy)
         told = {one.job_id: one for one in answers}
         for request in view.queue:
             state = self._states.setdefault(request.id, _State())
@@ -155,8 +160,10 @@ class Steered:
     def _running(self, view: View) -> list[Running]:
         places: dict[int, list[int]] = {}
         requests: dict[int, PlaceRequest] = {}
+        ends_s: dict[int, float | None] = {}
         for slot in view.slots:
             for one in slot.residents:
+                ends_s[one.request.id] = one.ends_s
                 places.setdefault(one.request.id, []).append(slot.index)
                 requests[one.request.id] = one.request
         return [
@@ -172,6 +179,7 @@ class Steered:
                 self.memory_mib[request.id]
                 if view.now_s - self._began_s[request.id] >= self.times.shows_s
                 else 0,
+                left_s=_left_s(ends_s[request.id], view.now_s),
             )
             for request in requests.values()
         ]
@@ -194,6 +202,11 @@ class Steered:
 
     def _shards(self, request: PlaceRequest) -> int:
         return (request.need_mib or 0) // self.rules.shard_mib if request.share else 0
+
+
+def _left_s(ends_s: float | None, now_s: float) -> float | None:
+    """What a log says that a job takes still."""
+    return None if ends_s is None else max(1.0, ends_s - now_s)
 
 
 def _kind(slot: GpuSlot) -> str:

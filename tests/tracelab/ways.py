@@ -19,7 +19,8 @@ LIMIT_MIN = 600
 class Way:
     """``shares``: jobs are submitted with --coloc. ``release``: of Slurm, that it needs.
     ``policy``, ``conditions``: the simulator's. ``telemetry``: colocd decides on what the agents
-    measure, and the simulator plays its looks at the queue (steering.py)."""
+    measure, and the simulator plays its looks at the queue (steering.py). ``plan``: placement.plan,
+    for which the running trainings' logs are read."""
 
     name: str
     about: str
@@ -29,6 +30,7 @@ class Way:
     wish: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     conditions: Conditions = Conditions()
     telemetry: bool = False
+    plan: str = "off"
 
 
 WAYS = {
@@ -51,6 +53,16 @@ WAYS = {
             wish={"steered": True},
             conditions=Conditions(margin_mib=0, smact_at_most=GATE),
             telemetry=True,
+        ),
+        Way(
+            "planned",
+            "colocd plans the queue: which GPU, and which of the user's jobs first",
+            "auto",
+            release=(24, 11),
+            wish={"steered": True},
+            conditions=Conditions(margin_mib=0, smact_at_most=GATE),
+            telemetry=True,
+            plan="order",
         ),
     )
 }

@@ -36,8 +36,8 @@ class _Problem(ctypes.Structure):
         ("ruled", _INT),
         ("bounded", _INT),
         ("budget", _DOUBLE),
-        *((name, ctypes.POINTER(_INT)) for name in ("gpus", "kind", "group")),
-        ("lone", ctypes.POINTER(_BYTE)),
+        *((name, ctypes.POINTER(_INT)) for name in ("gpus", "kind", "group", "after")),
+        *((name, ctypes.POINTER(_BYTE)) for name in ("lone", "leads")),
         *((name, ctypes.POINTER(_DOUBLE)) for name in ("submit", "weight", "smact", "bound")),
         ("run", ctypes.POINTER(_DOUBLE)),
         ("room", ctypes.POINTER(_LONG)),
@@ -94,6 +94,8 @@ class Arrays:
         jobs = len(problem.run)
         rules = problem.rules or Rules([False] * jobs, [0] * jobs, [0.0] * jobs, [0.0] * jobs)
         nodes = list(chain.from_iterable(problem.nodes))
+        after = problem.after or [-1] * jobs
+        leads = set(after)
         # What the structure points to lives as long as this object.
         self._held: list[object] = []
         self._at = self._of("i", _starts(problem.gpus))
@@ -104,7 +106,11 @@ class Arrays:
             rules.bounded,
             rules.budget,
             *(self._of("i", values) for values in (problem.gpus, problem.kind, rules.group)),
-            self._of("B", rules.lone),
+            self._of("i", after),
+            *(
+                self._of("B", values)
+                for values in (rules.lone, [one in leads for one in range(jobs)])
+            ),
             *(self._of("d", values) for values in (problem.submit, problem.weight)),
             *(self._of("d", values) for values in (rules.smact, rules.bound)),
             self._of("d", chain.from_iterable(runs)),

@@ -48,7 +48,7 @@ class Problem(ABC):
     ``room``: MiB per slot. ``alike``: per slot a number, the same where speeds are. ``need``: MiB
     by slot and job; one that must be alone takes all. ``most``: jobs that a slot holds at once.
     ``movable``: jobs below this number may be moved, the others run already and stay. ``rules``:
-    None where memory alone decides.
+    None where memory alone decides. ``after``: for each job one that starts before it, -1: none.
     """
 
     run: list[float]
@@ -64,6 +64,7 @@ class Problem(ABC):
     most: int
     movable: int
     rules: Rules | None = None
+    after: list[int] | None = None
 
     @abstractmethod
     def speeds(self, slot: int, kinds: Sequence[int]) -> Sequence[float]:

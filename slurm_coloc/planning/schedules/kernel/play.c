@@ -23,6 +23,7 @@ struct world {
 	int32_t *changed, changes; /* slots whose jobs are others than before */
 	uint8_t *marked;
 	int32_t *scratch; /* [jobs] */
+	uint8_t *begun;   /* [jobs] */
 };
 
 struct world *world_begin(const struct lines_problem *p, struct speeds *known)
@@ -50,9 +51,10 @@ struct world *world_begin(const struct lines_problem *p, struct speeds *known)
 	w->changed = malloc(sizeof(int32_t) * slots);
 	w->marked = malloc(slots);
 	w->scratch = malloc(sizeof(int32_t) * jobs);
+	w->begun = malloc(jobs);
 	if (w->position && w->count && w->mates && w->kinds && w->speed && w->free_mib && w->wake &&
 	    w->last && w->running && w->ends && w->pace && w->look && w->looked && w->changed &&
-	    w->marked && w->scratch)
+	    w->marked && w->scratch && w->begun)
 		return w;
 	world_end(w);
 	return NULL;
@@ -64,7 +66,7 @@ void world_end(struct world *w)
 		return;
 	void *const all[] = { w->position, w->count,  w->mates,   w->kinds,  w->speed, w->free_mib,
 	                      w->wake,     w->last,   w->running, w->ends,   w->pace,  w->look,
-	                      w->looked,   w->marked, w->changed, w->scratch };
+	                      w->looked,   w->marked, w->changed, w->scratch, w->begun };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		free(all[i]);
 	free(w);
@@ -197,6 +199,8 @@ static void start(struct world *w, const struct plan *plan, const double *run, d
 				w->wake[slot] = p->submit[job];
 				break;
 			}
+			if (p->after[job] >= 0 && !w->begun[p->after[job]])
+				break;
 			if (!ready(w, plan, job))
 				break;
 			for (int32_t i = 0; i < p->gpus[job]; i++) {
@@ -206,6 +210,10 @@ static void start(struct world *w, const struct plan *plan, const double *run, d
 				if (one != slot)
 					look_at(w, one);
 			}
+			w->begun[job] = 1;
+			if (p->leads[job]) /* others waited for that alone */
+				for (int32_t one = 0; one < p->slots; one++)
+					look_at(w, one);
 			w->pace[job] = 1.0;
 			w->ends[job] = w->now + run[job];
 			w->running[w->runs++] = job;
@@ -271,6 +279,7 @@ static void reset(struct world *w)
 	const struct lines_problem *p = w->p;
 
 	w->runs = w->changes = w->looks = 0;
+	memset(w->begun, 0, p->jobs);
 	for (int32_t slot = 0; slot < p->slots; slot++) {
 		w->position[slot] = w->count[slot] = 0;
 		w->free_mib[slot] = p->room[slot];

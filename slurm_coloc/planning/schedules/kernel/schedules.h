@@ -20,7 +20,8 @@ struct lines_problem {
 	int32_t jobs, movable, slots, most, cases, ruled, bounded;
 	double budget;
 	const int32_t *gpus, *kind, *group; /* [jobs] */
-	const uint8_t *lone;
+	const int32_t *after;               /* [jobs]: the job that starts before it; -1: none */
+	const uint8_t *lone, *leads;        /* leads: some job starts after it */
 	const double *submit, *weight, *smact, *bound;
 	const double *run;                  /* [cases][jobs], seconds alone */
 	const int64_t *room;                /* [slots], MiB */
