@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan of the whole queue, carried out: each start is checked by what is so now, and only equal
+jobs go first."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slurm_coloc.core.place.steering import Act, Answer, Planned, Running, Snapshot, Why
+from slurm_coloc.planning.live import GPUS, STALE_S, Planner
+from slurm_coloc.planning.schedules.native import built
+from slurm_coloc.policies import policy
+from tests.unit.core.test_steering import GIB, answers, device, node, waiting, whole, world
+
+searches = pytest.mark.skipif(not built(), reason="its search was not built: no C compiler")
+
+
+def planned(*jobs: Any, plan: dict[int, tuple[int, bool]], **values: Any) -> dict[int, Answer]:
+    """The answers with a plan: the GPU of each job, and whether it starts now."""
+    spots = tuple(Planned(job_id, (gpu,), now) for job_id, (gpu, now) in plan.items())
+    rules = {"reorder": True} | values.pop("rules", {})
+    return answers(world(*jobs, plan=spots, rules=rules, **values))
+
+
+def test_the_plan_says_where() -> None:
+    found = planned(waiting(1), waiting(2), plan={1: (1, True), 2: (1, True)})
+    assert [(one.pin.kind if one.pin else "", one.why) for one in found.values()] == [
+        ("a100-1", Why.PLAN),
+        ("a100-1", Why.PLAN),
+    ]
+
+
+def test_the_gate_is_for_those_who_have_no_plan() -> None:
+    busy = (device(0, used=5, smact=0.9), device(1, used=5, smact=0.9))
+    found = planned(waiting(1), waiting(2), nodes=(node("n1", *busy),), plan={1: (1, True)})
+    assert (found[1].why, found[2].why) == (Why.PLAN, Why.GATE)
+
+
+@pytest.mark.parametrize(
+    "there",
+    [device(1, used=35), device(1, used=5, free_mib=4 * GIB), device(1, closed=True, used=5)],
+    ids=["no-shards", "no-memory", "closed"],
+)
+def test_what_no_longer_holds_is_left_to_the_policy(there: Any) -> None:
+    found = planned(waiting(1), nodes=(node("n1", device(0), there),), plan={1: (1, True)})
+    assert found[1].pin is not None
+    assert (found[1].pin.kind, found[1].why) == ("a100-0", Why.POLICY)
+
+
+def test_one_user_s_later_job_may_go_first() -> None:
+    found = planned(waiting(1), waiting(2), plan={1: (0, False), 2: (0, True)})
+    assert found[1] == Answer(1, Act.WAIT, Why.PLANNED)
+    assert found[2].act is Act.PIN
+
+
+@pytest.mark.parametrize(
+    ("first", "rules"),
+    [
+        ({"uid": 1001}, {}),  # another user's job would pass it
+        ({"account": "other"}, {}),
+        ({"tier": 2}, {}),
+        ({"due_s": 999.0}, {}),  # without sharing it would run by now
+        ({}, {"reorder": False}),
+    ],
+)
+def test_else_no_job_waits_for_a_plan(first: dict[str, Any], rules: dict[str, Any]) -> None:
+    jobs = (replace(waiting(1), **first), waiting(2))
+    found = planned(*jobs, plan={1: (0, False), 2: (0, True)}, rules=rules)
+    assert found[1].act is Act.PIN
+
+
+def test_a_job_that_waits_holds_no_other_back() -> None:
+    """A blocked job reserves the GPUs that it waits for; one that only the plan holds does not."""
+    jobs = (waiting(1, 30), waiting(2, 30), waiting(3, 30))
+    found = planned(*jobs, plan={1: (0, False), 2: (0, True), 3: (1, True)})
+    assert [found[one].act for one in (1, 2, 3)] == [Act.WAIT, Act.PIN, Act.PIN]
+
+
+def made(snapshot: Snapshot, planner: Planner | None = None) -> dict[int, Planned]:
+    """The plan for a snapshot."""
+    found, why = (planner or Planner(policy("auto"))).planned(snapshot)
+    assert why == ""
+    return {one.job_id: one for one in found.plan}
+
+
+@searches
+def test_busy_jobs_are_kept_apart() -> None:
+    jobs = [waiting(number, 10, smact=0.95, expected_s=1000.0) for number in (1, 2)]
+    found = made(world(*jobs))
+    assert {one.gpus for one in found.values()} == {(0,), (1,)}
+    assert all(one.now for one in found.values())
+
+
+@searches
+def test_a_plan_keeps_to_the_nodes_that_a_job_may_get() -> None:
+    nodes = (node("n1"), node("n2"))
+    jobs = (waiting(1, nodes=("n2",)), waiting(2, nodes=("n1", "n2")))
+    found = made(world(*jobs, nodes=nodes))
+    assert set(found[1].gpus) <= {2, 3}
+
+
+@searches
+def test_the_job_that_ends_soon_is_waited_for() -> None:
+    """A GPU of which a job's log says that it ends in a minute is better than one that is busy for
+    hours."""
+    there = (device(0, used=20, smact=0.9), device(1, used=20, smact=0.9))
+    running = tuple(
+        Running(job, 1000, "n1", (place,), 20, start_s=0.0, smact=0.9, left_s=left_s)
+        for job, place, left_s in ((7, 0, 60.0), (8, 1, 20_000.0))
+    )
+    job = waiting(1, 10, smact=0.9, expected_s=9000.0)
+    found = made(world(job, nodes=(node("n1", *there),), running=running))
+    assert found[1].gpus == (0,)
+
+
+@searches
+def test_when_a_job_would_have_started_without_sharing() -> None:
+    running = tuple(
+        Running(job, 1000, "n1", (place,), 20, start_s=0.0, left_s=left_s)
+        for job, place, left_s in ((7, 0, 100.0), (8, 1, 300.0))
+    )
+    there = (device(0, used=20), device(1, used=20))
+    jobs = [waiting(1, expected_s=500.0), whole(2, 2, expected_s=50.0), waiting(3)]
+    planner = Planner(policy("auto"))
+    snapshot = world(*jobs, nodes=(node("n1", *there),), running=running)
+    found, _ = planner.planned(snapshot)
+    assert [job.due_s for job in found.waiting] == [1100.0, 1600.0, 1650.0]
+    later = replace(snapshot, at_s=1050.0, running=running[1:])
+    found, _ = planner.planned(later)  # as it was first seen
+    assert [job.due_s for job in found.waiting] == [1100.0, 1600.0, 1650.0]
+
+
+@searches
+def test_a_plan_holds_until_something_happens() -> None:
+    planner = Planner(policy("auto"))
+    jobs = [waiting(number, 10, smact=0.5, expected_s=1000.0) for number in range(1, 9)]
+    first = made(world(*jobs), planner)
+    assert made(replace(world(*jobs), at_s=1000.0 + STALE_S / 2), planner) == first
+    assert 9 in made(world(*jobs, waiting(9)), planner)
+
+
+@searches
+def test_a_cluster_that_is_too_large_says_so() -> None:
+    many = tuple(node(f"n{number}") for number in range(GPUS // 2 + 1))
+    found, why = Planner(policy("auto")).planned(world(waiting(1), nodes=many))
+    assert not found.plan
+    assert why == f"{GPUS + 2} GPUs are too many to plan for (at most {GPUS})"
