@@ -71,6 +71,8 @@ def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
     yield placement.cpu_jobs(slurm.nodes)
     yield shard_checks.suspending(slurm.shape, shared)
     yield accounting.enforced(slurm.conf)
+    if config.metrics.job_summaries:
+        yield accounting.summaries(slurm.conf, slurm.shape.release)
     yield accounting.billing(slurm.conf, slurm.shape, slurm.weights, shared)
     yield accounting.typed_tres(slurm.conf, slurm.weights)
     yield _limits(config, slurm)

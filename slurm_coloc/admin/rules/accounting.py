@@ -8,6 +8,7 @@ from slurm_coloc.admin.rules.limit_plan import Plan
 from slurm_coloc.admin.rules.slurm_conf import Conf, value, words
 from slurm_coloc.core.slurm.billing import good, kinds_of, off_by, parse_weights, proposed
 from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.releases import COMMENTS, shown
 
 SHOWN = 4  # limits that shares pass by
 
@@ -24,6 +25,18 @@ def accounting(conf: Conf) -> Finding:
         "shard jobs are not accounted: slurm.conf: AccountingStorageTRES=gres/gpu,gres/shard",
         Status.WARN,
     )
+
+
+def summaries(conf: Conf, release: tuple[int, int]) -> Finding:
+    """What metrics.job_summaries needs: slurmdbd, and a sacctmgr that writes what it is given."""
+    storage = value(conf, "AccountingStorageType")
+    off = "or coloc.toml: [metrics] job_summaries = false"
+    if "slurmdbd" not in storage:
+        todo = f"slurm.conf: AccountingStorageType=accounting_storage/slurmdbd, {off}"
+        return Finding("job-summaries", Status.FAIL, f"{storage or 'no accounting'}: none", todo)
+    text = f"Slurm {shown(release)}: from {shown(COMMENTS.first)} on {COMMENTS.what}"
+    todo = f"a newer Slurm, {off}"
+    return judge("job-summaries", COMMENTS.holds(release), text, todo)
 
 
 def billing(

@@ -201,3 +201,17 @@ def test_limits_in_gpus_that_shares_pass_by() -> None:
     found = accounting.gpu_limits(plan(SiteLimits({"q": holder}), shape))
     assert found.status is Status.WARN and "QOS q, MaxTRESPerUser: gres/shard=39" in found.found
     assert accounting.gpu_limits(plan(SiteLimits(), shape)).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("storage", "release", "status"),
+    [
+        ("accounting_storage/slurmdbd", (24, 11), Status.OK),
+        ("accounting_storage/slurmdbd", (22, 5), Status.FAIL),
+        ("accounting_storage/none", (24, 11), Status.FAIL),
+        ("", (24, 11), Status.FAIL),
+    ],
+)
+def test_what_job_summaries_need(storage: str, release: tuple[int, int], status: Status) -> None:
+    found = accounting.summaries({"AccountingStorageType": storage}, release)
+    assert found.status is status
