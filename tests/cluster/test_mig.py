@@ -57,7 +57,11 @@ def trains_on(lab: Lab, job_id: int) -> str:
         found = re.search(r"rank 0 on (\S+)", lab.output(job_id))
         return found[1] if found else ""
 
-    return str(until(seen, 60, f"job {job_id} trains"))
+    try:
+        return str(until(seen, 60, f"job {job_id} trains"))
+    except AssertionError as err:
+        err.add_note(f"{lab.job(job_id)}\n{lab.output(job_id)}")
+        raise
 
 
 def start(me: Desk, memory_mib: int, *args: str, work_s: int = 60) -> int:
