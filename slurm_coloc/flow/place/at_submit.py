@@ -28,7 +28,8 @@ from slurm_coloc.flow.place.submissions import as_waiting, joined, simple
 from slurm_coloc.policies import policy
 
 # A submission is placed at once only with at most so many waiting jobs and GPUs: that takes some
-# milliseconds. A policy that plans ahead is too slow for it; the greedy one stands in.
+# milliseconds. A plan of the whole queue takes longer: it is for the next round, and a submission
+# waits for that.
 AT_SUBMIT, QUICK = 64, "interference"
 # A submission that Slurm does not show after so many seconds never became a job.
 UNSEEN_S = 3.0
@@ -95,9 +96,11 @@ class AtSubmit:
         if shape is None or not shards:
             return change
         snapshot = self._latest.snapshot
-        if snapshot is None or not self._quick(snapshot):
+        plans = self._config.placement.plan != "off" and bool(self._gate_wait.until_a_round(shape))
+        if snapshot is None or plans or not self._quick(snapshot):
             found = self._unpinned(submitted, shape, shards, "colocd has not looked at it yet")
-            return found if found is change else self._held(submitted, found, shape)
+            waits = plans or found is not change
+            return self._held(submitted, found, shape) if waits else found
         if not simple(submitted.request, submitted.decision):
             return self._unpinned(submitted, shape, shards, "colocd has not looked at it yet")
         order = queue_order(shape, self._limits() or NO_LIMITS)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steered placement with a plan of the whole queue (placement.plan), on real daemons."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slurm_coloc.admin.replay import replay
+from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import coloc, desk, until
+from tests.cluster.rules import QUIET, told
+from tests.cluster.test_steered import gpu, steered
+from tests.cluster.test_users_apart import DEFAULT
+from tests.harness.trace import WITHOUT_TRACE, may_trace_processes
+
+Make = Callable[..., Lab]
+pytestmark = [
+    pytest.mark.needs_slurm("24.11", "does not change the shards of a waiting job to typed ones"),
+    pytest.mark.timeout(300),
+]
+
+
+def left_s(lab: Lab, job: int) -> float | None:
+    """What a running job's log says that it takes still."""
+    rows = coloc(lab, "jobs")["jobs"]
+    found = next((row["time_left"] for row in rows if row["job_id"] == job), None)
+    return None if not found or found["by"] != "log" else found["left_s"]
+
+
+@pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
+def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
+    """One GPU has more free memory, and a training that takes for ever: the policy would choose
+    that one. The log of the other's says that it ends soon."""
+    lab = steered(make_lab, {"plan": "order"}, {"agent": {"log_read_s": 1, "beat_s": 1}})
+    me = desk(lab, 310)
+    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=3000, log_every_s=1))
+    lab.wait(long, "RUNNING", 60)
+    soon = me.submit(
+        "--coloc-memory=12G",
+        *QUIET,
+        wrap=me.train(memory_mib=9000, smact=0.6, work_s=120, log_every_s=1),
+    )
+    lab.wait(soon, "RUNNING", 60)
+    assert gpu(lab, long) != gpu(lab, soon)
+    until(lambda: left_s(lab, long) and left_s(lab, soon), 60, "both logs are read")
+    late = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=60))
+    lab.wait(late, "RUNNING", 200)
+    assert gpu(lab, late) == gpu(lab, soon)
+    assert "by plan" in told(me, late)
+    for path in sorted((lab.dir / "coloc/state/placement").iterdir()):
+        assert replay(path).same, path
+
+
+def test_two_users_in_the_default_configuration(make_lab: Make) -> None:
+    """All jobs run, nobody's beside another user's, and none waits for ever."""
+    lab = steered(make_lab, {"plan": "order"}, DEFAULT, users=2)
+    desks = desk(lab, 311), desk(lab, 312, user=1)
+    works = [me.train(memory_mib=3000, smact=0.5, work_s=8) for me in desks]
+    jobs = [
+        (me, me.submit(*QUIET, wrap=work))
+        for _ in range(5)
+        for me, work in zip(desks, works, strict=True)
+    ]
+    for _, job in jobs:
+        lab.wait(job, "COMPLETED", 200)
+    runs: list[dict[str, Any]] = []
+    for me, job in jobs:
+        found = me.explain(job)["runs"]
+        assert len(found) == 1
+        runs.append(found[0])
+    for one in runs:
+        for other in runs:
+            if one["uid"] != other["uid"] and set(one["gpu_uuids"]) & set(other["gpu_uuids"]):
+                apart = one["end_s"] <= other["start_s"] or other["end_s"] <= one["start_s"]
+                assert apart, (one, other)
+    assert any("by plan" in told(me, job) for me, job in jobs)
