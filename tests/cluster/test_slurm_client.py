@@ -126,9 +126,14 @@ def test_an_array_of_a_thousand(lab: Lab, slurm: SlurmCommands) -> None:
 
 
 def running(pid: str) -> bool:
-    """Whether a process has not ended: one that was killed is a child until its parent looks."""
+    """Whether a process has not ended: one that was killed is a child until its parent looks, and
+    on a busy machine it lives until it gets a processor once more."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        text = Path(f"/proc/{pid}/status").read_text()
+        lines = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+        pending = int(lines["ShdPnd"], 16) | int(lines["SigPnd"], 16)
+        killed = bool(pending >> (signal.SIGKILL - 1) & 1)
+        return not killed and not lines["State"].startswith(("Z", "X"))
     return False
 
 
