@@ -8,7 +8,7 @@ from slurm_coloc.admin.rules.limit_plan import Plan
 from slurm_coloc.admin.rules.slurm_conf import Conf, value, words
 from slurm_coloc.core.slurm.billing import good, kinds_of, off_by, parse_weights, proposed
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.core.slurm.releases import COMMENTS, shown
+from slurm_coloc.core.slurm.releases import COMMENTS, Release, shown
 
 SHOWN = 4  # limits that shares pass by
 
@@ -27,7 +27,7 @@ def accounting(conf: Conf) -> Finding:
     )
 
 
-def summaries(conf: Conf, release: tuple[int, int]) -> Finding:
+def summaries(conf: Conf, release: Release) -> Finding:
     """What metrics.job_summaries needs: slurmdbd, and a sacctmgr that writes what it is given."""
     storage = value(conf, "AccountingStorageType")
     off = "or coloc.toml: [metrics] job_summaries = false"

@@ -99,8 +99,8 @@ class AtSubmit:
         plans = self._config.placement.plan != "off" and bool(self._gate_wait.until_a_round(shape))
         if snapshot is None or plans or not self._quick(snapshot):
             found = self._unpinned(submitted, shape, shards, "colocd has not looked at it yet")
-            waits = plans or found is not change
-            return self._held(submitted, found, shape) if waits else found
+            holds = plans or found is not change
+            return self._held(submitted, found, shape) if holds else found
         if not simple(submitted.request, submitted.decision):
             return self._unpinned(submitted, shape, shards, "colocd has not looked at it yet")
         order = queue_order(shape, self._limits() or NO_LIMITS)

@@ -64,8 +64,8 @@ void world_end(struct world *w)
 {
 	if (!w)
 		return;
-	void *const all[] = { w->position, w->count,  w->mates,   w->kinds,  w->speed, w->free_mib,
-	                      w->wake,     w->last,   w->running, w->ends,   w->pace,  w->look,
+	void *const all[] = { w->position, w->count,  w->mates,   w->kinds,   w->speed, w->free_mib,
+	                      w->wake,     w->last,   w->running, w->ends,    w->pace,  w->look,
 	                      w->looked,   w->marked, w->changed, w->scratch, w->begun };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		free(all[i]);
