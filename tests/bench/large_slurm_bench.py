@@ -7,7 +7,7 @@ CONFIGURING), four jobs on each, and JOBS jobs that wait for room. Native placem
 nodes and partitions (`shape`), steered placement also at what is taken and at the queue (`round`).
 As root, on Debian's Slurm; each row's submissions take minutes:
 
-    .venv/bin/python -m tests.bench.look_bench 100x1000 1000x10000
+    .venv/bin/python -m tests.bench.large_slurm_bench 100x1000 1000x10000
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def spec(nodes: int) -> LabSpec:
         " DefMemPerCPU=100 State=UP",
     ]
     return LabSpec(
-        name="look", users=1, coloc=False, emulator=False, slurm_conf_extra="\n".join(extra)
+        name="large", users=1, coloc=False, emulator=False, slurm_conf_extra="\n".join(extra)
     )
 
 
