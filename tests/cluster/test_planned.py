@@ -32,7 +32,7 @@ def left_s(lab: Lab, job: int) -> float | None:
 def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
     """One GPU has more free memory, and a training that takes for ever: the policy would choose
     that one. The log of the other's says that it ends soon."""
-    lab = steered(make_lab, {"plan": "order"}, {"agent": {"log_read_s": 1, "beat_s": 1}})
+    lab = steered(make_lab, {"plan": "order"}, {"agent": {"log_read_s": 1, "beat_s": 5}})
     me = desk(lab, 310)
     long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=3000, log_every_s=1))
     lab.wait(long, "RUNNING", 60)

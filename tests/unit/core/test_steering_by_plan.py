@@ -93,6 +93,14 @@ def test_busy_jobs_are_kept_apart() -> None:
 
 
 @searches
+def test_no_job_is_slowed_while_a_gpu_is_idle() -> None:
+    there = Running(7, 1000, "n1", (0,), 10, start_s=0.0, smact=0.4)
+    job = waiting(1, 10, smact=0.4)
+    found = made(world(job, nodes=(node("n1", device(0, used=10), device(1)),), running=(there,)))
+    assert found[1] == Planned(1, (1,), now=True)
+
+
+@searches
 def test_a_plan_keeps_to_the_nodes_that_a_job_may_get() -> None:
     nodes = (node("n1"), node("n2"))
     jobs = (waiting(1, nodes=("n2",)), waiting(2, nodes=("n1", "n2")))
