@@ -14,7 +14,7 @@ from slurm_coloc.core.place.placing import Conditions, Policy, View
 from slurm_coloc.core.place.steering import Planned, Running, Snapshot, Waiting
 from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
 from slurm_coloc.planning.combos import Combos
-from slurm_coloc.planning.schedules.anneal import COMPLETION
+from slurm_coloc.planning.schedules.anneal import BOTH
 from slurm_coloc.planning.schedules.native import NOT_BUILT, built
 from slurm_coloc.planning.search import Search, Spots
 from slurm_coloc.planning.snapshot import PRIOR_S, snapshot_of
@@ -83,7 +83,7 @@ class Planner:
         ids = [request.id for request in requests]
         ids += dict.fromkeys(one.request.id for slot in slots for one in slot.residents)
         seed = round(snapshot.at_s * 1000.0) * 1009 + len(jobs)
-        search = Search(numbers, ids, len(requests), seed, COMPLETION)
+        search = Search(numbers, ids, len(requests), seed, BOTH)
         self._spots = search.best(self._spots, self._tries)
         now = dict(search.first())
         self._plan = tuple(

@@ -48,6 +48,32 @@ def test_what_no_longer_holds_is_left_to_the_policy(there: Any) -> None:
     assert (found[1].pin.kind, found[1].why) == ("a100-0", Why.POLICY)
 
 
+@pytest.mark.parametrize(("idle_first", "expected"), [(True, "a100-1"), (False, "a100-0")])
+def test_no_job_is_slowed_while_a_gpu_is_idle(idle_first: bool, expected: str) -> None:
+    there = Running(7, 1000, "n1", (0,), 10, start_s=0.0, smact=0.4)
+    found = planned(
+        waiting(1),
+        nodes=(node("n1", device(0, used=10), device(1)),),
+        running=(there,),
+        plan={1: (0, True)},
+        rules={"idle_first": idle_first},
+    )
+    assert found[1].pin is not None and found[1].pin.kind == expected
+
+
+def test_an_idle_gpu_that_another_job_gets_is_none() -> None:
+    there = Running(7, 1000, "n1", (0,), 10, start_s=0.0, smact=0.4)
+    found = planned(
+        waiting(1),
+        waiting(2),
+        nodes=(node("n1", device(0, used=10), device(1)),),
+        running=(there,),
+        plan={1: (0, True), 2: (1, True)},
+        rules={"idle_first": True},
+    )
+    assert [one.pin.kind for one in found.values() if one.pin] == ["a100-0", "a100-1"]
+
+
 def test_one_user_s_later_job_may_go_first() -> None:
     found = planned(waiting(1), waiting(2), plan={1: (0, False), 2: (0, True)})
     assert found[1] == Answer(1, Act.WAIT, Why.PLANNED)
@@ -90,14 +116,6 @@ def test_busy_jobs_are_kept_apart() -> None:
     found = made(world(*jobs))
     assert {one.gpus for one in found.values()} == {(0,), (1,)}
     assert all(one.now for one in found.values())
-
-
-@searches
-def test_no_job_is_slowed_while_a_gpu_is_idle() -> None:
-    there = Running(7, 1000, "n1", (0,), 10, start_s=0.0, smact=0.4)
-    job = waiting(1, 10, smact=0.4)
-    found = made(world(job, nodes=(node("n1", device(0, used=10), device(1)),), running=(there,)))
-    assert found[1] == Planned(1, (1,), now=True)
 
 
 @searches

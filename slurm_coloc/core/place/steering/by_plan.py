@@ -27,18 +27,22 @@ class PlanOfQueue:
     _spots: dict[int, Planned]
     _reorder: bool
     _at_s: float
+    _idle_first: bool
+    #: the GPUs on which a job starts now
+    _wanted: set[int] = field(default_factory=set)
     #: the owners of the jobs that start now and have not been met yet
     _behind: dict[Equals, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> "PlanOfQueue":
-        """That of a snapshot; without one it says nothing."""
-        plan = cls(
-            {one.job_id: one for one in snapshot.plan}, snapshot.rules.reorder, snapshot.at_s
-        )
+    def of(cls, snapshot: Snapshot, idle_first: bool) -> "PlanOfQueue":
+        """That of a snapshot; without one it says nothing. ``idle_first``: no job starts beside
+        others while a GPU is idle for nobody."""
+        spots = {one.job_id: one for one in snapshot.plan}
+        plan = cls(spots, snapshot.rules.reorder, snapshot.at_s, idle_first)
         if plan._spots:
             for job in snapshot.waiting:
                 if plan.starts(job):
+                    plan._wanted.update(plan._spots[job.job_id].gpus)
                     plan._behind[equals(job)] = plan._behind.get(equals(job), 0) + 1
         return plan
 
@@ -57,7 +61,15 @@ class PlanOfQueue:
             return None
         wanted = self._spots[job.job_id].gpus
         found = tuple(slot for slot in allowed if slot.index in wanted)
-        return found if len(found) == len(wanted) else None
+        if len(found) < len(wanted) or (self._idle_first and self._spares(found, allowed)):
+            return None
+        return found
+
+    def _spares(self, slots: Sequence[GpuSlot], allowed: Sequence[GpuSlot]) -> bool:
+        """Whether it would be beside others while a GPU that it may get is idle for nobody."""
+        return any(slot.residents for slot in slots) and any(
+            not slot.residents and slot.index not in self._wanted for slot in allowed
+        )
 
     def holds(self, job: Waiting) -> bool:
         """Whether a job waits because the plan starts it later: equal jobs alone may pass it."""

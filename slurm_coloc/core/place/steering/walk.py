@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.steering.by_plan import PlanOfQueue
-from slurm_coloc.core.place.steering.gpus import GpuPlan, Slots, request_of
+from slurm_coloc.core.place.steering.gpus import GpuPlan, Slots, idle_first, request_of
 from slurm_coloc.core.place.steering.snapshot import Act, Answer, Snapshot, Waiting, Why
 
 
 def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
     """An answer for each waiting --coloc job, in Slurm's order, and the next ``turn``."""
-    plan, ahead = GpuPlan(snapshot, policy), PlanOfQueue.of(snapshot)
+    plan, ahead = GpuPlan(snapshot, policy), PlanOfQueue.of(snapshot, idle_first(snapshot))
     found, placed = [], 0
     slots: Sequence[GpuSlot] | None
     for job in snapshot.waiting:
