@@ -14,6 +14,8 @@ from tests.cluster.test_steered import gpu, steered
 from tests.cluster.test_users_apart import DEFAULT
 from tests.harness.trace import WITHOUT_TRACE, may_trace_processes
 
+#: logs are read, and activities are means over a quarter of a minute
+AGENT = {"log_read_s": 1, "beat_s": 5, "window_s": 15}
 Make = Callable[..., Lab]
 pytestmark = [
     pytest.mark.needs_slurm("24.11", "does not change the shards of a waiting job to typed ones"),
@@ -28,22 +30,28 @@ def left_s(lab: Lab, job: int) -> float | None:
     return None if not found or found["by"] != "log" else found["left_s"]
 
 
+def activities(lab: Lab) -> list[float]:
+    """SM activity of each GPU, as colocd knows it."""
+    return [one["smact"] or 0.0 for one in coloc(lab, "gpus")["gpus"]]
+
+
 @pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
 def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
     """One GPU has more free memory, and a training that takes for ever: the policy would choose
     that one. The log of the other's says that it ends soon."""
-    lab = steered(make_lab, {"plan": "order"}, {"agent": {"log_read_s": 1, "beat_s": 5}})
+    lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT})
     me = desk(lab, 310)
     long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=3000, log_every_s=1))
     lab.wait(long, "RUNNING", 60)
     soon = me.submit(
         "--coloc-memory=12G",
         *QUIET,
-        wrap=me.train(memory_mib=9000, smact=0.6, work_s=120, log_every_s=1),
+        wrap=me.train(memory_mib=9000, smact=0.6, work_s=150, log_every_s=1),
     )
     lab.wait(soon, "RUNNING", 60)
     assert gpu(lab, long) != gpu(lab, soon)
     until(lambda: left_s(lab, long) and left_s(lab, soon), 60, "both logs are read")
+    until(lambda: all(busy > 0.55 for busy in activities(lab)), 60, "both were measured alone")
     late = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=60))
     lab.wait(late, "RUNNING", 200)
     assert gpu(lab, late) == gpu(lab, soon)

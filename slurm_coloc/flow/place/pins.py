@@ -29,11 +29,11 @@ from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.at_submit import AtSubmit, Latest, answered
 from slurm_coloc.flow.place.changes import Fields, Subject
 from slurm_coloc.flow.place.gate_wait import GateWait
+from slurm_coloc.flow.place.job_facts import JobFacts
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.plan import Plan
 from slurm_coloc.flow.place.recording import Recording
-from slurm_coloc.flow.place.run_times import RunTimes
 from slurm_coloc.flow.place.snapshot import Closed, Sources, is_steered
 from slurm_coloc.policies import fresh, policy
 
@@ -55,10 +55,12 @@ class Placer:
         self._memory = Memory()
         self.gate_wait = GateWait(context, self._memory, gate)
         wish = self._config.placement.plan
-        times = None if wish == "off" else RunTimes(self._store, context.live)
+        facts = None
+        if wish != "off":
+            facts = JobFacts(self._store, context.live, self._config.agent.window_s)
         self._plan = Plan(wish, self._policy)
         self._sources = Sources(
-            self._config, self._store, context.live, self._memory, closed, times
+            self._config, self._store, context.live, self._memory, closed, facts
         )
         self._recording = Recording(Ring(self._config.daemon.state_dir / "placement"))
         self._latest = Latest()

@@ -27,6 +27,7 @@ from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
 from slurm_coloc.flow.place.changes import shards_in
+from slurm_coloc.flow.place.job_facts import JobFacts
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.requests import (
     gpus_of,
@@ -38,7 +39,6 @@ from slurm_coloc.flow.place.requests import (
     shards_of,
 )
 from slurm_coloc.flow.place.rules import rules_of
-from slurm_coloc.flow.place.run_times import RunTimes
 
 # The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
@@ -54,14 +54,14 @@ def is_steered(node: NodeShape, config: Config) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a snapshot. ``times``: where a plan is wanted."""
+    """The sources of a snapshot. ``facts``: where a plan is wanted."""
 
     config: Config
     store: Store
     live: Live
     memory: Memory
     closed: Closed = lambda: ()
-    times: RunTimes | None = None
+    facts: JobFacts | None = None
 
     def snapshot(
         self,
@@ -136,9 +136,10 @@ class Sources:
     def _running(self, job: Queued, shape: ClusterShape, now: float) -> Running:
         decision = self._decision(job.admin_comment)
         places, held = self._places(job, shape)
-        left_s = None
-        if self.times is not None and decision is not None:
-            left_s = self.times.left_s(job, decision.id, now)
+        left_s, smact = None, decision.smact if decision else None
+        if self.facts is not None and decision is not None:
+            left_s = self.facts.left_s(job, decision.id, now)
+            smact = self.facts.smact(job) or smact
         return Running(
             job.job_id,
             job.uid,
@@ -147,7 +148,7 @@ class Sources:
             shards_of(job),
             job.start_s,
             job.end_s,
-            decision.smact if decision else None,
+            smact,
             held,
             decision.max_slowdown if decision else None,
             job.account,
@@ -196,8 +197,8 @@ class Sources:
         at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         expected: tuple[float | None, float] = (None, 0.0)
-        if self.times is not None and decision is not None:
-            expected = self.times.expected(decision.id)
+        if self.facts is not None and decision is not None:
+            expected = self.facts.expected(decision.id)
         since = self.memory.since.get(key(job))
         if since is None and ours and (pin or at_gate):
             since = self.memory.since[key(job)] = now  # after a restart it counts anew

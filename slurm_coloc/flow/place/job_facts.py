@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan knows of the jobs' times: by their logs, or by their owners' earlier runs of the same
-model with the same options."""
+"""What a plan knows of the jobs: their times, by their logs or their owners' earlier runs of the
+same model with the same options, and how busy each keeps a GPU, as it was measured while it was
+alone there."""
 
 import math
 import time
@@ -10,6 +11,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.time.progress.past import left_after
 from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.place.memory import key
 
 #: seconds for which the answer about earlier runs is used again
 FRESH_S = 60.0
@@ -18,11 +20,13 @@ LEAST, ONE = 0.1, 0.3
 MOST = 4096
 
 
-class RunTimes:
-    """Reads them; each decision's earlier runs once a minute."""
+class JobFacts:
+    """Reads them; each decision's earlier runs once a minute. ``window_s``: seconds over which the
+    agents' figures are means."""
 
-    def __init__(self, store: Store, live: Live) -> None:
-        self._store, self._live = store, live
+    def __init__(self, store: Store, live: Live, window_s: float) -> None:
+        self._store, self._live, self._window_s = store, live, window_s
+        self._alone: dict[tuple[int, int], float] = {}
         self._known: dict[str, tuple[float, list[float]]] = {}
 
     def left_s(self, job: Queued, decision: str, now_s: float) -> float | None:
@@ -34,6 +38,18 @@ class RunTimes:
             return None
         found = left_after(self._lasted(decision), now_s - job.start_s)
         return None if found is None else max(1.0, found[0])
+
+    def smact(self, job: Queued) -> float | None:
+        """The SM activity (ratio) that a running job had alone on its GPU; None: it never was, for
+        as long as the figures are means over."""
+        beat = self._live.of(job.nodes)
+        if beat and job.start_s is not None and beat[0] - job.start_s > self._window_s:
+            for gpu in beat[1]:
+                if [one.job_id for one in gpu.jobs] == [job.job_id] and gpu.smact is not None:
+                    if len(self._alone) >= MOST:
+                        self._alone.clear()
+                    self._alone[key(job)] = gpu.smact
+        return self._alone.get(key(job))
 
     def expected(self, decision: str) -> tuple[float | None, float]:
         """Seconds that a waiting job is expected to run, and the standard deviation of their
