@@ -41,17 +41,17 @@ def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
     that one. The log of the other's says that it ends soon."""
     lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT})
     me = desk(lab, 310)
-    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=3000, log_every_s=1))
+    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=3000, log_every_s=1))
     lab.wait(long, "RUNNING", 60)
     soon = me.submit(
         "--coloc-memory=12G",
         *QUIET,
-        wrap=me.train(memory_mib=9000, smact=0.6, work_s=150, log_every_s=1),
+        wrap=me.train(memory_mib=9000, smact=0.95, work_s=150, log_every_s=1),
     )
     lab.wait(soon, "RUNNING", 60)
     assert gpu(lab, long) != gpu(lab, soon)
     until(lambda: left_s(lab, long) and left_s(lab, soon), 60, "both logs are read")
-    until(lambda: all(busy > 0.55 for busy in activities(lab)), 60, "both were measured alone")
+    until(lambda: all(busy > 0.85 for busy in activities(lab)), 60, "both were measured alone")
     late = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=60))
     lab.wait(late, "RUNNING", 200)
     assert gpu(lab, late) == gpu(lab, soon)
