@@ -5,14 +5,7 @@ placed in a few styles."""
 from collections.abc import Iterable
 
 from slurm_coloc.core.draw import Draw
-from slurm_coloc.planning.rollout import (
-    FIT,
-    GAIN,
-    LEVEL,
-    Played,
-    Rollout,
-    Style,
-)
+from slurm_coloc.planning.rollout import FIT, GAIN, LEVEL, Played, Rollout, Style
 from slurm_coloc.planning.snapshot import PlanSnapshot
 
 #: seconds of the plan's end that one second of the GPUs' mean end is worth: among plans of one end
