@@ -23,5 +23,5 @@ def rules_of(config: Config, way: Way = Way.START) -> Rules:
         whole_first=place.whole_first,
         share_with=config.sharing.with_,
         idle_first=place.idle_first,
-        reorder=place.plan == "order",
+        reorder=place.plan == "order" and way is not Way.NONE,
     )
