@@ -71,18 +71,26 @@ void mps_end_client(struct mps_daemon *d, struct peer *p, const char *word)
 /* The server does nothing here but be there: to be listed, signalled, and killed. */
 static void start_server(struct mps_daemon *d, uid_t uid)
 {
-    pid_t parent = getpid(), pid = fork();
+    pid_t parent = getpid(), pid;
+    sigset_t term, before;
 
+    /* A SIGTERM that came before the child has its own handling would be lost on it. */
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, &before);
+    pid = fork();
     if (pid == 0) {
         prctl(PR_SET_NAME, "nvidia-cuda-mps-server");
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGTERM, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
         close(d->listener);
         if (getppid() != parent || (getuid() == 0 && !d->multiuser && setuid(uid) < 0))
             _exit(1);
         for (;;)
             pause();
     }
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid > 0) {
         memcpy(d->server_limits, d->limits, sizeof(d->server_limits));
         d->server = pid;
