@@ -17,7 +17,7 @@ from slurm_coloc.planning.combos import Combos
 from slurm_coloc.planning.schedules.anneal import BOTH
 from slurm_coloc.planning.schedules.native import NOT_BUILT, built
 from slurm_coloc.planning.search import Search, Spots
-from slurm_coloc.planning.snapshot import PRIOR_S, snapshot_of
+from slurm_coloc.planning.snapshot import PRIOR_S, could_hold, snapshot_of
 
 #: GPUs beyond which nothing is planned, and the most jobs times GPUs of a plan: a search takes up
 #: to a second there
@@ -33,9 +33,9 @@ class Planner:
     have started without sharing. All of it may be lost at any time.
     """
 
-    def __init__(self, builds: Policy, tries: int = 1600) -> None:
-        """``builds``: the policy that places what no plan names."""
-        self._policy, self._tries = builds, tries
+    def __init__(self, policy: Policy, tries: int = 1600) -> None:
+        """``policy``: places what no plan names."""
+        self._policy, self._tries = policy, tries
         self._combos = Combos(FITTED)
         self._spots: Spots = {}
         self._moment: object = None
@@ -53,12 +53,12 @@ class Planner:
             return snapshot, why
         plan = GpuPlan(_expected(snapshot), self._policy)
         allowed = {job.job_id: plan.allowed(job) for job in jobs}
-        jobs = [job for job in jobs if _fits(_request(job, snapshot), allowed[job.job_id])]
+        jobs = [job for job in jobs if could_hold(allowed[job.job_id], _request(job, snapshot))]
         snapshot = self._with_dues(snapshot, jobs, plan.slots)
         moment = _moment(snapshot, jobs)
         if moment != self._moment or snapshot.at_s - self._at_s > STALE_S:
             self._moment, self._at_s = moment, snapshot.at_s
-            self._search(snapshot, jobs[: MOST // gpus], plan.slots, allowed)
+            self._search(snapshot, jobs[: MOST // max(1, gpus)], plan.slots, allowed)
         return replace(snapshot, plan=self._plan), ""
 
     def _search(
@@ -133,24 +133,22 @@ def _too_much(gpus: int) -> str:
 
 
 def _expected(snapshot: Snapshot) -> Snapshot:
-    """With the ends that are expected in place of those of the time limits."""
+    """With the ends that are expected in place of those of the time limits, but none beyond its
+    limit: a log may claim anything, and others' waits hang on it."""
     at_s = snapshot.at_s
     return replace(snapshot, running=tuple(_ends(one, at_s) for one in snapshot.running))
 
 
 def _ends(one: Running, at_s: float) -> Running:
-    return replace(one, ends_s=None if one.left_s is None else at_s + one.left_s)
+    if one.left_s is None:
+        return replace(one, ends_s=None)
+    ends_s = at_s + one.left_s
+    return replace(one, ends_s=ends_s if one.ends_s is None else min(ends_s, one.ends_s))
 
 
 def _request(job: Waiting, snapshot: Snapshot) -> PlaceRequest:
     found = request_of(job, snapshot.rules.shard_mib)
     return replace(found, run_s=job.expected_s, run_spread=job.spread)
-
-
-def _fits(request: PlaceRequest, slots: Sequence[GpuSlot]) -> bool:
-    need = request.need_mib or 0
-    open_to = [slot for slot in slots if (slot.pool if request.share else slot.for_whole)]
-    return sum(not request.share or need <= slot.usable_mib for slot in open_to) >= request.gpus
 
 
 def _behind(jobs: Sequence[Waiting], reorder: bool) -> list[int]:

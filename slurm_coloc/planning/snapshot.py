@@ -102,6 +102,13 @@ def snapshot_of(
     return snapshot
 
 
+def could_hold(slots: Sequence[GpuSlot], request: PlaceRequest) -> bool:
+    """Whether a job could be there at all: one that could not waits, and is in no plan."""
+    need = request.need_mib or 0
+    open_to = [slot for slot in slots if (slot.pool if request.share else slot.for_whole)]
+    return sum(need <= slot.usable_mib or not request.share for slot in open_to) >= request.gpus
+
+
 def _elapse(view: View, snapshot: PlanSnapshot, known: dict[int, int]) -> None:
     """What is left of the jobs that run, as of now: their expected ends at today's speeds."""
     speeds: dict[int, float] = {}

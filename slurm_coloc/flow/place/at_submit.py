@@ -30,7 +30,7 @@ from slurm_coloc.policies import policy
 # A submission is placed at once only with at most so many waiting jobs and GPUs: that takes some
 # milliseconds. A plan of the whole queue takes longer: it is for the next round, and a submission
 # waits for that.
-AT_SUBMIT, QUICK = 64, "interference"
+AT_SUBMIT = 64
 # A submission that Slurm does not show after so many seconds never became a job.
 UNSEEN_S = 3.0
 
@@ -107,8 +107,6 @@ class AtSubmit:
         tier = order.tier(",".join(wanted_partitions(submitted.request, shape)))
         job = as_waiting(submitted, shards, shape, tier, snapshot)
         extended = joined(snapshot, job)
-        if hasattr(self._policy, "fresh"):
-            extended = replace(extended, rules=replace(extended.rules, policy=QUICK))
         answers, turn = steer(extended, policy(extended.rules.policy))
         answer = next(one for one in answers if one.job_id == job.job_id)
         if answer.act is Act.PIN and answer.pin is not None:

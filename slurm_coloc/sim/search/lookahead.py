@@ -9,14 +9,11 @@ On clusters or queues too large for it, and where its C part was not built, the 
 decides.
 """
 
-from collections.abc import Sequence
-
-from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy, Start, View, admits
 from slurm_coloc.planning.combos import Combos
 from slurm_coloc.planning.schedules.native import built
 from slurm_coloc.planning.search import Search, Spots
-from slurm_coloc.planning.snapshot import snapshot_of
+from slurm_coloc.planning.snapshot import could_hold, snapshot_of
 from slurm_coloc.policies.interference import POLICY as GREEDY
 
 #: slots beyond which greedy placement decides, waiting jobs that a plan holds, and the product of
@@ -82,7 +79,7 @@ class Lookahead:
     def _search(self, view: View, waiting: int) -> None:
         if self._combos is None or self._combos.model is not view.interference:
             self._combos = Combos(view.interference)
-        requests = [request for request in view.queue[:waiting] if _fits(request, view.slots)]
+        requests = [request for request in view.queue[:waiting] if could_hold(view.slots, request)]
         self._starts = []
         if requests:
             snapshot = snapshot_of(view, requests, self._combos)
@@ -108,13 +105,6 @@ def _moment(view: View, waiting: int, start: Start | None = None) -> object:
     return tuple(
         (request.id, request.need_mib, request.run_s) for request in requests[:waiting]
     ), there
-
-
-def _fits(request: PlaceRequest, slots: Sequence[GpuSlot]) -> bool:
-    """Whether a job could be there at all: one that could not waits, and is in no plan."""
-    need = request.need_mib or 0
-    open_to = [slot for slot in slots if (slot.pool if request.share else slot.for_whole)]
-    return sum(need <= slot.usable_mib or not request.share for slot in open_to) >= request.gpus
 
 
 POLICY = Lookahead()

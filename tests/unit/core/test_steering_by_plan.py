@@ -103,6 +103,22 @@ def test_a_job_that_waits_holds_no_other_back() -> None:
     assert [found[one].act for one in (1, 2, 3)] == [Act.WAIT, Act.PIN, Act.PIN]
 
 
+@pytest.mark.parametrize("whole_first", [False, True])
+def test_a_plan_takes_no_gpu_that_a_job_before_it_waits_for(whole_first: bool) -> None:
+    """Another user's job wants both GPUs; one is idle, on the other a training ends in a minute."""
+    there = Running(7, 1000, "n1", (0,), 10, start_s=0.0, ends_s=1060.0, smact=0.2)
+    found = planned(
+        replace(whole(1, 2), uid=1001),
+        waiting(2),
+        waiting(3),
+        nodes=(node("n1", device(0, used=10), device(1)),),
+        running=(there,),
+        plan={1: (0, False), 2: (1, True), 3: (0, True)},
+        rules={"whole_first": whole_first},
+    )
+    assert not any(one.why is Why.PLAN for one in found.values())
+
+
 def made(snapshot: Snapshot, planner: Planner | None = None) -> dict[int, Planned]:
     """The plan for a snapshot."""
     found, why = (planner or Planner(policy("auto"))).planned(snapshot)
@@ -155,6 +171,19 @@ def test_when_a_job_would_have_started_without_sharing() -> None:
     later = replace(snapshot, at_s=1050.0, running=running[1:])
     found, _ = planner.planned(later)  # as it was first seen
     assert [job.due_s for job in found.waiting] == [1100.0, 1600.0, 1650.0]
+
+
+@searches
+def test_a_log_that_claims_for_ever_moves_no_start() -> None:
+    """No expected end is beyond the time limit."""
+    liars = tuple(
+        Running(job, 1001, "n1", (place,), 20, start_s=0.0, ends_s=1500.0, left_s=1e8)
+        for job, place in ((7, 0), (8, 1))
+    )
+    there = (device(0, used=20), device(1, used=20))
+    snapshot = world(waiting(1), nodes=(node("n1", *there),), running=liars)
+    found, _ = Planner(policy("auto")).planned(snapshot)
+    assert found.waiting[0].due_s == 1500.0
 
 
 @searches

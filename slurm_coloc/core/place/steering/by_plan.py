@@ -47,6 +47,7 @@ class PlanOfQueue:
         return plan
 
     def starts(self, job: Waiting) -> bool:
+        """Whether the plan starts it now."""
         spot = self._spots.get(job.job_id)
         return spot is not None and spot.now
 

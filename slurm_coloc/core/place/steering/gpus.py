@@ -11,6 +11,7 @@ from slurm_coloc.core.place.free_at import free_at
 from slurm_coloc.core.place.gpu_slot import GpuSlot, Host, Measured, PlaceRequest, Resident
 from slurm_coloc.core.place.interference import FITTED
 from slurm_coloc.core.place.placing import Conditions, Policy, View, admits
+from slurm_coloc.core.place.queue_discipline import Guard
 from slurm_coloc.core.place.reserved_gpus import ReservedGpus
 from slurm_coloc.core.place.steering.snapshot import Device, Node, Pin, Running, Snapshot, Waiting
 
@@ -205,6 +206,16 @@ class GpuPlan:
         if len(allowed) < request.gpus:
             return None
         first = self._before(allowed)
+        view = self._view(request, first, allowed)
+        start = self._policy.next(view)
+        if start is None or start.request is not request:
+            return None
+        return start.slots if all(slot in allowed for slot in start.slots) else None
+
+    def _view(
+        self, request: PlaceRequest, first: _Blocked | None, allowed: Sequence[GpuSlot]
+    ) -> _JobView:
+        """What the policy sees of a job behind the ``first`` blocked one."""
         queue = [request] if first is None else [first.request, request]
         view = _JobView(
             self.snapshot.at_s,
@@ -225,17 +236,20 @@ class GpuPlan:
         )
         if first is not None:  # its reservation is on nodes that it may get
             view.by_node = first.slots.by_node
-        start = self._policy.next(view)
-        if start is None or start.request is not request:
-            return None
-        return start.slots if all(slot in allowed for slot in start.slots) else None
+        return view
 
     def may_start(self, request: PlaceRequest, slots: Sequence[GpuSlot]) -> bool:
-        """Whether a plan's choice holds by what is so now."""
-        return all(
-            slot.index not in self._closed and admits(request, slot, self._planned, FITTED)
-            for slot in slots
-        )
+        """Whether a plan's choice holds by what is so now, and delays no blocked job before it."""
+        if any(slot.index in self._closed or self._reserved.has(slot) for slot in slots):
+            return False
+        if not all(admits(request, slot, self._planned, FITTED) for slot in slots):
+            return False
+        first = self._before(slots)
+        if first is None:
+            return True
+        guard = Guard(self._view(request, first, slots))
+        guard.blocked(first.request)
+        return len(guard.allowed(request, slots)) == len(slots)
 
     def start(self, request: PlaceRequest, slots: Sequence[GpuSlot], run_s: float | None) -> None:
         """Put a job on these slots for the rest of the walk."""
