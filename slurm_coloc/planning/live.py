@@ -157,7 +157,7 @@ def _behind(jobs: Sequence[Waiting], reorder: bool) -> list[int]:
     found, last = [], -1
     for number, job in enumerate(jobs):
         found.append(last)
-        if not (job.ours and reorder):
+        if not ((job.ours or job.holdable) and reorder):
             last = number
     return found
 

@@ -10,7 +10,7 @@ jobs, lets them wait, or leaves them to Slurm.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy, Start, View
 from slurm_coloc.core.place.steering import (
     Act,
@@ -71,12 +71,15 @@ class Steered:
 
     def next(self, view: View) -> Start | None:
         """As the protocol says."""
-        new = [request.id for request in view.queue if request.id not in self._states]
+        new = [request for request in view.queue if request.id not in self._states]
         if view.now_s - self._polled_s >= self.times.look_s - 1e-6:
             self._polled_s = view.now_s
             self._look(view, {request.id for request in view.queue})
+        elif self.planner is not None:
+            for request in new:  # a share waits for the next look: a plan is made there alone
+                self._states[request.id] = _State(until_s=INF if request.share else 0.0)
         elif new:
-            self._look(view, set(new))
+            self._look(view, {request.id for request in new})
         return self._start(view)
 
     # ---- Slurm ---------------------------------------------------------------------------------
@@ -198,6 +201,7 @@ class Steered:
             since_s=state.since_s,
             run_s=self.times.limit_s,
             smact=self.expected.get(request.id),
+            holdable=not request.share,
         )
 
     def _shards(self, request: PlaceRequest) -> int:

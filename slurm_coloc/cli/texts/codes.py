@@ -52,7 +52,8 @@ FENCES = {
 
 PLACES = {
     Why.POLICY: "the policy chose this GPU",
-    Why.PLAN: "the plan of the whole queue chose this GPU (placement.plan)",
+    Why.PLAN: "the plan of the whole queue chose this GPU, or lets the job wait no longer"
+    " (placement.plan)",
     Why.PLANNED: "the plan starts other jobs of its owner first (placement.plan)",
     Why.MOVED: "the GPU that it was pinned to no longer suits; this one does",
     Why.STALE: "the node's figures are too old: Slurm places the job",

@@ -22,6 +22,7 @@ REASONS = {
     Why.ENOUGH: "others come first",
     Why.NOT_YET: "Slurm would not start it now",
     Why.BOUND: "on every GPU with room, it or a job there would exceed its slowdown limit",
+    Why.PLAN: "the plan lets it wait no longer",
     Why.PLANNED: "the plan starts other jobs of its owner first",
     Why.USERS: "every GPU with room has jobs of users that it may not share with",
 }
@@ -84,7 +85,9 @@ class Subject:
         return {"ReqNodeList": node}
 
     def fields(self, answer: Answer, shape: ClusterShape | None) -> Fields:
-        """The fields of the job that change."""
+        """The fields of the job that change; none of a job on whole GPUs."""
+        if not self.waiting.ours:
+            return {}
         tres = self.tres(answer, shape)
         changed: Fields = {} if tres == self.job.tres_per_node else {"TresPerNode": tres}
         return changed | self.node(answer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.decide.decision import Action
+from slurm_coloc.core.decide.decision import Action, Reason
 from slurm_coloc.core.place.gate_wait import way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
@@ -40,6 +40,8 @@ from slurm_coloc.flow.place.requests import (
 )
 from slurm_coloc.flow.place.rules import rules_of
 
+#: reasons of decisions whose jobs wait for no plan
+LEFT_ALONE = (Reason.HET_JOB, Reason.WHOLE_NODE, Reason.USER_EXCLUSIVE)
 # The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
 #: UUIDs of GPUs that are closed by a slowdown limit
@@ -225,6 +227,7 @@ class Sources:
             exclusive_user=keeps_users_apart(parts, shape),
             expected_s=expected[0],
             spread=expected[1],
+            holdable=decision is not None and not shards and _is_holdable(job, decision, busy),
         )
 
     def unpinned_shards(self, job: Queued, decision: StoredDecision | None) -> int:
@@ -275,6 +278,20 @@ class Sources:
             and not job.reservation
             and (decision.id, job.job_id) not in busy
         )
+
+
+def _is_holdable(job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
+    """Whether a plan may let a job on whole GPUs wait: a plain one of one node that has not run yet
+    and that did not ask to be left alone."""
+    return (
+        decision.action == Action.EXCLUSIVE
+        and decision.mode == "on"
+        and decision.reason not in LEFT_ALONE
+        and job.num_nodes == 1
+        and not (job.restarts or job.array or job.array_id or job.reservation or job.cut)
+        and plain(job.features)
+        and (decision.id, job.job_id) not in busy
+    )
 
 
 def _bound_whole(job: Queued, shards: int) -> bool:

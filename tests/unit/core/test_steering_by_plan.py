@@ -103,6 +103,22 @@ def test_a_job_that_waits_holds_no_other_back() -> None:
     assert [found[one].act for one in (1, 2, 3)] == [Act.WAIT, Act.PIN, Act.PIN]
 
 
+def test_a_job_on_whole_gpus_waits_for_its_owner_s_shares() -> None:
+    """It reserves nothing meanwhile; once its turn comes it is Slurm's again."""
+    jobs = whole(1, 2, holdable=True), waiting(2, 30)
+    found = planned(*jobs, plan={1: (0, False), 2: (0, True)})
+    assert found[1] == Answer(1, Act.WAIT, Why.PLANNED)
+    assert (found[2].act, found[2].why) == (Act.PIN, Why.PLAN)
+    assert planned(*jobs, plan={1: (0, True), 2: (0, False)})[1] == Answer(1, Act.NATIVE, Why.PLAN)
+
+
+@pytest.mark.parametrize("change", [{"holdable": False}, {"uid": 1001}, {"due_s": 999.0}])
+def test_else_a_job_on_whole_gpus_is_slurm_s(change: dict[str, Any]) -> None:
+    first = replace(whole(1, 2, holdable=True), **change)
+    found = planned(first, waiting(2), plan={1: (0, False), 2: (0, True)})
+    assert 1 not in found or found[1].act is Act.NATIVE
+
+
 @pytest.mark.parametrize("whole_first", [False, True])
 def test_a_plan_takes_no_gpu_that_a_job_before_it_waits_for(whole_first: bool) -> None:
     """Another user's job wants both GPUs; one is idle, on the other a training ends in a minute."""

@@ -10,7 +10,7 @@ from slurm_coloc.core.place.placing import ShareWith
 IdleFirst = Literal["auto"] | bool
 
 #: of a recorded snapshot; goes up with any change of Snapshot or Answer
-RECORDING_SCHEMA = 3
+RECORDING_SCHEMA = 4
 
 
 class Act(StrEnum):
@@ -27,7 +27,7 @@ class Why(StrEnum):
     """The reason of an answer."""
 
     POLICY = "policy"  # the policy's choice
-    PLAN = "plan"  # the choice of the plan of the whole queue
+    PLAN = "plan"  # the plan of the whole queue chose its GPU, or lets it wait no longer
     MOVED = "moved"  # its pinned GPU no longer fits, another does
     STALE = "stale"
     CLOSED = "node-closed"
@@ -126,13 +126,14 @@ class Pin:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A waiting job. ``gpus`` with ``shards`` of each (0: whole ones). ``nodes``: where it may run.
-    ``ours``: it may be pinned. ``startable``: Slurm waits only for resources. ``since_s``: since
-    when it is pinned or waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time
-    limit. ``tier``: of its partition. ``exclusive_user``: Slurm itself gives its nodes to one user
-    at a time. ``account``: "" where it is not known. ``expected_s``: seconds that it is expected to
-    run, by earlier runs, with ``spread``, the standard deviation of their logarithm. ``due_s``:
-    when it would start if nobody shared from now on, as it was first seen: from then on no plan
-    lets it wait."""
+    ``ours``: it may be pinned. ``holdable``: a --coloc job on whole GPUs, which a plan may let
+    wait. ``startable``: Slurm waits only for resources. ``since_s``: since when it is pinned or
+    waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time limit. ``tier``: of
+    its partition. ``exclusive_user``: Slurm itself gives its nodes to one user at a time.
+    ``account``: "" where it is not known. ``expected_s``: seconds that it is expected to run, by
+    earlier runs, with ``spread``, the standard deviation of their logarithm. ``due_s``: when it
+    would start if nobody shared from now on, as it was first seen: from then on no plan lets it
+    wait."""
 
     job_id: int
     handle: str
@@ -156,6 +157,7 @@ class Waiting:
     expected_s: float | None = None
     spread: float = 0.0
     due_s: float | None = None
+    holdable: bool = False
 
     def guarded(self, rules: Rules) -> bool:
         """Whether only its pin keeps it from another user's GPU. Without a pin such a job asks for

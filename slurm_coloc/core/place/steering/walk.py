@@ -26,18 +26,21 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
             continue
         request = request_of(job, snapshot.rules.shard_mib)
         allowed = plan.allowed(job)
-        if not job.ours or job.given_up:
-            if job.ours:
-                answer, slots = _given_up(job, request, allowed, plan)
-                found.append(answer)
-            else:
-                slots = plan.next(request, allowed)
+        if job.ours and job.given_up:
+            answer, slots = _given_up(job, request, allowed, plan)
+            found.append(answer)
             _expect(plan, request, slots, job, allowed)
             continue
-        placed += 1
-        if ahead.holds(job):
+        if (job.ours or job.holdable) and ahead.holds(job):
+            placed += job.ours
             found.append(Answer(job.job_id, Act.WAIT, Why.PLANNED))
             continue
+        if not job.ours:
+            if job.holdable:
+                found.append(_left(job, Why.PLAN))
+            _expect(plan, request, plan.next(request, allowed), job, allowed)
+            continue
+        placed += 1
         wanted = ahead.slots(job, allowed)
         if wanted is not None and plan.may_start(request, wanted):
             answer, slots = _pinned(job, wanted, plan, Why.PLAN), wanted
