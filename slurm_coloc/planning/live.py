@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
-from slurm_coloc.core.place.interference import FITTED
+from slurm_coloc.core.place.interference import FITTED, Learned, Pair, Whose
 from slurm_coloc.core.place.placing import Conditions, Policy, View
+from slurm_coloc.core.place.speeds import BUSY
 from slurm_coloc.core.place.steering import Planned, Running, Snapshot, Waiting
 from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
 from slurm_coloc.planning.combos import Combos
@@ -36,12 +37,18 @@ class Planner:
     def __init__(self, policy: Policy, tries: int = 1600) -> None:
         """``policy``: places what no plan names."""
         self._policy, self._tries = policy, tries
-        self._combos = Combos(FITTED)
+        self._pairs: Mapping[Whose, Pair] = {}
+        self._combos = Combos(Learned())
         self._spots: Spots = {}
         self._moment: object = None
         self._at_s = float("-inf")
         self._plan: tuple[Planned, ...] = ()
         self._due_s: dict[int, float] = {}
+
+    def know(self, pairs: Mapping[Whose, Pair]) -> None:
+        """Use what was measured of pairs from the next plan on."""
+        if pairs != self._pairs:
+            self._pairs, self._combos = pairs, Combos(Learned(pairs))
 
     def planned(self, snapshot: Snapshot) -> tuple[Snapshot, str]:
         """The snapshot with a plan, and why it has none ("": it has one)."""
@@ -148,7 +155,10 @@ def _ends(one: Running, at_s: float) -> Running:
 
 def _request(job: Waiting, snapshot: Snapshot) -> PlaceRequest:
     found = request_of(job, snapshot.rules.shard_mib)
-    return replace(found, run_s=job.expected_s, run_spread=job.spread)
+    activity = found.activity
+    if activity is None and job.training:
+        activity = replace(BUSY, fingerprint=job.training)
+    return replace(found, run_s=job.expected_s, run_spread=job.spread, activity=activity)
 
 
 def _behind(jobs: Sequence[Waiting], reorder: bool) -> list[int]:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steered placement with a plan of the whole queue (placement.plan), on real daemons."""
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
+from slurm_coloc.core.place.activity import Activity
+from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import coloc, desk, until
 from tests.cluster.rules import QUIET, told
@@ -82,6 +87,30 @@ def test_a_share_runs_while_its_owner_s_whole_gpu_job_waits(make_lab: Make) -> N
         lab.wait(job, "COMPLETED", 200)
     began = [lab.job(job)["StartTime"] for job in (theirs, late)]
     assert began == sorted(began)
+
+
+@pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
+def test_what_two_trainings_cost_each_other_is_learned(make_lab: Make) -> None:
+    """By their logs, alone and together, against what the emulated GPU really does."""
+    tables = {"agent": AGENT, "slowdown": {"interval_s": 1}}
+    lab = steered(make_lab, {"plan": "order"}, tables)
+    first, second = desk(lab, 315), desk(lab, 316)
+    busy = {"memory_mib": 3000, "smact": 0.9, "log_every_s": 1}
+    wide = first.submit("--coloc-memory=30G", *QUIET, wrap="sleep 250")
+    lab.wait(wide, "RUNNING", 60)
+    long = first.submit(*QUIET, wrap=first.train(**busy, work_s=110))
+    lab.wait(long, "RUNNING", 60)
+    assert gpu(lab, long) != gpu(lab, wide)
+    until(lambda: any(0.8 < one < 1.0 for one in activities(lab)), 60, "it was alone for a while")
+    time.sleep(10)
+    short = second.submit(*QUIET, wrap=second.train(**busy, work_s=30))
+    lab.wait(short, "COMPLETED", 150)
+    assert gpu(lab, short) == gpu(lab, long)
+    store = Store.read_only(lab.dir / "coloc/state")
+    (pair,) = until(lambda: store.pairs.newest(), 30, "it is learned")
+    assert pair.training != pair.beside and pair.method == "mps"
+    alike = [Activity(0.9), Activity(0.9)]
+    assert math.exp(pair.log_speed) == pytest.approx(REFERENCE.speeds(alike)[0], rel=0.12)
 
 
 def test_two_users_in_the_default_configuration(make_lab: Make) -> None:

@@ -18,6 +18,7 @@ from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.lists import ArrayPlans, Putbacks, Recoveries, Slots, Stretches
 from slurm_coloc.adapters.store.localdisk import require_local
 from slurm_coloc.adapters.store.observed import ObservedJobs
+from slurm_coloc.adapters.store.pairs import Pairs
 from slurm_coloc.adapters.store.queries import Queries
 from slurm_coloc.adapters.store.runs import Decisions, Peaks, Reports, Runs
 from slurm_coloc.adapters.store.schema import MIGRATIONS, migrate
@@ -73,6 +74,7 @@ class Store:
         self.culprits = Culprits(db)
         self.decisions = Decisions(db)
         self.observed = ObservedJobs(db)
+        self.pairs = Pairs(db)
         self.peaks = Peaks(db)
         self.putbacks = Putbacks(db)
         self.queries = Queries(db)
@@ -164,6 +166,7 @@ class Store:
                (SELECT 1 FROM runs WHERE runs.decision = decisions.id AND runs.open = 1) LIMIT ?""",
             (before_s, FORGOTTEN_AT_ONCE),
         ).fetchall()
+        self.pairs.forget(before_s)
         self.peaks.forget(before_s)
         self.observed.forget(before_s)
         with self.transaction():

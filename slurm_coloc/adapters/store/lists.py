@@ -163,7 +163,7 @@ class Stretches(_ListOfRuns[StretchedRun]):
             self._db,
             """SELECT r.decision, r.job_id, r.restart, r.uid, r.state, r.gpu_uuids, r.tres,
                  r.start_s, r.end_s, r.open, d.smact, d.max_slowdown, d.mode, d.action,
-                 d.exclusive_tres
+                 d.exclusive_tres, d.fingerprint, d.options
                FROM runs r JOIN decisions d ON d.id = r.decision
                WHERE (r.open = 1 OR r.end_s > (
                  SELECT coalesce(min(s.at_s), ?) FROM stretches s JOIN runs o

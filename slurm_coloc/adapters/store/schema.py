@@ -195,6 +195,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                FROM decisions WHERE id = new.decision AND memory_mib > 0;
            END""",
     ),
+    # 12: speeds of trainings beside others
+    (
+        """CREATE TABLE pairs (
+             uid INTEGER NOT NULL, training TEXT NOT NULL, beside TEXT NOT NULL,
+             card TEXT NOT NULL, method TEXT NOT NULL, runs REAL NOT NULL,
+             log_speed REAL NOT NULL, at_s REAL NOT NULL,
+             PRIMARY KEY (uid, training, beside, card, method)) WITHOUT ROWID""",
+        "CREATE INDEX pairs_by_time ON pairs (at_s)",
+    ),
 )
 
 

@@ -238,6 +238,8 @@ class PresentRun(OfRun):
     mode: str
     action: str
     exclusive_tres: str
+    fingerprint: str | None = None
+    options: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,8 @@ class IdleRun(Message):
 
 
 class ProgressNow(Message):
-    """How far a run is by its log (core/time/progress/forecast): at ``at_s``, Unix seconds."""
+    """How far a run is by its log (core/time/progress/forecast): at ``at_s``, Unix seconds.
+    ``said_s``: when the log first said ``done``; None from an agent one release older."""
 
     job_id: JobId
     restart: Annotated[int, Field(ge=0, le=2**16)]
@@ -77,6 +78,7 @@ class ProgressNow(Message):
     high_s: Figure = None
     epoch: Count = None
     epochs: Count = None
+    said_s: Time | None = None
 
 
 def _sound(claims: object) -> list[ProgressNow]:
@@ -133,6 +135,11 @@ class Live:
         found = beat[1].progress if beat else ()
         run = (job_id, restart)
         return next((one for one in found if (one.job_id, one.restart) == run), None)
+
+    def said(self) -> dict[tuple[int, int], ProgressNow]:
+        """How far all runs are by their logs, by job and restart."""
+        beats = (beat for _, beat in self._beats.values())
+        return {(one.job_id, one.restart): one for beat in beats for one in beat.progress}
 
     def of(self, node: str) -> tuple[float, tuple[GpuNow, ...]] | None:
         """A node's last figures and their time (Unix seconds), however old; None: none yet."""

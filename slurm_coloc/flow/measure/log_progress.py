@@ -69,7 +69,7 @@ class LogProgress:
             told = one.progress.forecast(now_s)
             if told is not None:
                 rounded = {
-                    name: None if value is None else round(value, 4)
+                    name: None if value is None else round(value, 6)
                     for name, value in told._asdict().items()
                 }
                 found.append({"job_id": job_id, "restart": restart, "at_s": now_s, **rounded})

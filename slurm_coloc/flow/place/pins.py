@@ -104,6 +104,7 @@ class Placer:
             snapshot = replace(
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
             )
+        self._plan.know(self._store)
         # In a thread: on a large cluster it takes a good part of a second, and submissions wait.
         snapshot = await asyncio.to_thread(self._plan.of, snapshot)
         answers, self._latest.turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))

@@ -14,6 +14,7 @@ from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import may_pin
 from slurm_coloc.core.place.steering import Device, Node, Running, Snapshot, Waiting
+from slurm_coloc.core.records.pairs import training_of
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import (
@@ -138,8 +139,9 @@ class Sources:
     def _running(self, job: Queued, shape: ClusterShape, now: float) -> Running:
         decision = self._decision(job.admin_comment)
         places, held = self._places(job, shape)
-        left_s, smact = None, decision.smact if decision else None
+        left_s, smact, training = None, decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
+            training = _training(job, decision)
             left_s = self.facts.left_s(job, decision.id, now)
             smact = self.facts.smact(job) or smact
         return Running(
@@ -155,6 +157,7 @@ class Sources:
             decision.max_slowdown if decision else None,
             job.account,
             left_s,
+            training,
         )
 
     def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
@@ -199,7 +202,9 @@ class Sources:
         at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         expected: tuple[float | None, float] = (None, 0.0)
+        training = ""
         if self.facts is not None and decision is not None:
+            training = _training(job, decision)
             expected = self.facts.expected(decision.id)
         since = self.memory.since.get(key(job))
         if since is None and ours and (pin or at_gate):
@@ -228,6 +233,7 @@ class Sources:
             expected_s=expected[0],
             spread=expected[1],
             holdable=decision is not None and not shards and _is_holdable(job, decision, busy),
+            training=training,
         )
 
     def unpinned_shards(self, job: Queued, decision: StoredDecision | None) -> int:
@@ -278,6 +284,12 @@ class Sources:
             and not job.reservation
             and (decision.id, job.job_id) not in busy
         )
+
+
+def _training(job: Queued, decision: StoredDecision) -> str:
+    """OWNER:TRAINING; "" where the model is not known."""
+    found = training_of(decision.fingerprint, decision.options)
+    return f"{job.uid}:{found}" if found else ""
 
 
 def _is_holdable(job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:

@@ -25,6 +25,7 @@ from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 from slurm_coloc.flow.time.ceilings import ceilings
 from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
+from slurm_coloc.flow.time.pair_speeds import PairSpeeds
 from slurm_coloc.flow.time.slowdown_limit import Protector
 
 log = structlog.get_logger()
@@ -60,6 +61,7 @@ class Stretcher:
         self._rules = Rules(slowdown.max_factor, slowdown.margin_s)
         self._later: dict[Key, float] = {}  # when (Unix seconds) Slurm may be asked again
         self._protector = Protector(context)
+        self._pairs = PairSpeeds(context)
         self.interval_s = slowdown.interval_s
 
     @property
@@ -83,6 +85,7 @@ class Stretcher:
             if one in known and one in pressed:
                 await self._follow(known[one], pressed[one], now)
         self._protector.update(runs, pressed)
+        self._pairs.see(neighbours)
         if not self._off():
             for row in self._store.stretches.to_restore():
                 await self._trying(row, self._restore(row))

@@ -66,7 +66,7 @@ class Neighbours:
         self, gpu: GpuNow | None, there: list[PresentRun], since_s: Mapping[Key, float]
     ) -> Iterable[tuple[PresentRun, Pressed]]:
         now = [run for run in there if run.open]
-        strangers = self._strangers(gpu, now)
+        strangers = self.strangers(gpu, now)
         measured = {one.job_id: one.smact for one in gpu.jobs} if gpu else {}
         young_s = max((self._age(run) for run in there), default=0.0)
         settled = self.now_s - young_s >= self.span_s
@@ -80,7 +80,7 @@ class Neighbours:
             for run in now
         ]
         loads += [Load(None, one.smact, False, settled) for one in strangers]
-        method = self._method(now)
+        method = self.method(now)
         wishes = slowdown.wishes(loads, gpu.smact if gpu else None, method)
         for place, run in enumerate(now):
             others = wishes[:place] + wishes[place + 1 :]
@@ -122,12 +122,12 @@ class Neighbours:
             if one is not run and (one.open or (one.end_s or 0.0) > since_s)
         ]
 
-    def _strangers(self, gpu: GpuNow | None, now: list[PresentRun]) -> list[JobThere]:
+    def strangers(self, gpu: GpuNow | None, now: list[PresentRun]) -> list[JobThere]:
         """Jobs that the agent sees there and colocd does not know."""
         ours = {run.job_id for run in self.runs}
         return [one for one in gpu.jobs if one.job_id not in ours] if gpu and now else []
 
-    def _method(self, now: list[PresentRun]) -> str:
+    def method(self, now: list[PresentRun]) -> str:
         """As in core/place/speeds: an MPS server has one user unless configured otherwise."""
         several = len({run.uid for run in now}) > 1
         return "streams" if self.turns or (several and not self.everybody) else "mps"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slurm_coloc.core.place.interference import Pair
 from slurm_coloc.core.place.steering import Act, Answer, Planned, Running, Snapshot, Why
 from slurm_coloc.planning.live import GPUS, STALE_S, Planner
 from slurm_coloc.planning.schedules.native import built
@@ -170,6 +171,28 @@ def test_the_job_that_ends_soon_is_waited_for() -> None:
     job = waiting(1, 10, smact=0.9, expected_s=9000.0)
     found = made(world(job, nodes=(node("n1", *there),), running=running))
     assert found[1].gpus == (0,)
+
+
+@searches
+def test_pairs_that_were_measured_decide_who_goes_together() -> None:
+    """By the model alone all three are alike; what was measured parts two of them."""
+    jobs = [
+        waiting(number, 10, smact=0.5, expected_s=3000.0, training=f"1000:{name}")
+        for number, name in ((1, "a"), (2, "b"), (3, "c"))
+    ]
+    for first, other in (("a", "b"), ("b", "c"), ("a", "c")):
+        planner = Planner(policy("auto"))
+        both = {(first, other), (other, first)}
+        planner.know(
+            {
+                (f"1000:{one}", another, "mps"): Pair(1.0 if (one, another) in both else 0.5, 20.0)
+                for one in "abc"
+                for another in "abc"
+            }
+        )
+        found = made(world(*jobs), planner)
+        gpus = {name: found[number].gpus for number, name in ((1, "a"), (2, "b"), (3, "c"))}
+        assert gpus[first] == gpus[other] and len(set(gpus.values())) == 2
 
 
 @searches

@@ -35,6 +35,9 @@ class Plan:
     def __init__(self, spots: Spots) -> None:
         self.spots = spots
 
+    def know(self, store: Store) -> None:
+        """It needs no pairs."""
+
     def of(self, snapshot: Snapshot) -> Snapshot:
         spots = tuple(Planned(job, (gpu,), now) for job, (gpu, now) in self.spots.items())
         return replace(snapshot, plan=spots)

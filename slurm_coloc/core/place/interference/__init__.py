@@ -11,6 +11,7 @@ from typing import Protocol
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference.fitted import FITTED, Fitted
+from slurm_coloc.core.place.interference.learned import Learned, Pair, Whose
 from slurm_coloc.core.place.interference.product import PRODUCT, Product
 from slurm_coloc.core.place.interference.reference import REFERENCE, Reference
 from slurm_coloc.errors import UsageFault
@@ -23,8 +24,11 @@ __all__ = [
     "REFERENCE",
     "Fitted",
     "Interference",
+    "Learned",
+    "Pair",
     "Product",
     "Reference",
+    "Whose",
     "model",
 ]
 

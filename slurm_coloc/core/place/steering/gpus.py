@@ -348,7 +348,7 @@ def request_of(job: Waiting | Running, shard_mib: int) -> PlaceRequest:
         job.job_id,
         job.gpus if isinstance(job, Waiting) else max(1, len(job.devices)),
         job.shards * shard_mib if job.shards else None,
-        None if job.smact is None else Activity(job.smact),
+        None if job.smact is None else Activity(job.smact, fingerprint=job.training),
         0.0,
         user=str(job.uid),
         # An account that is not known is nobody else's.

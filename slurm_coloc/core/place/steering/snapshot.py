@@ -99,7 +99,8 @@ class Running:
     """A job on known GPUs of a node. ``devices``: their numbers there; ``held_mib``: MiB that it
     holds of the first, by telemetry; ``ends_s``: the end of its time limit; ``max_slowdown``: as in
     core/place/gpu_slot.PlaceRequest. ``left_s``: seconds that it is expected to take still, beside
-    its present neighbours, by its log or earlier runs."""
+    its present neighbours, by its log or earlier runs. ``training``: OWNER:TRAINING
+    (core/place/interference/learned), "" where it is not known."""
 
     job_id: int
     uid: int
@@ -113,6 +114,7 @@ class Running:
     max_slowdown: float | None = None
     account: str = ""
     left_s: float | None = None
+    training: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Waiting:
     ``account``: "" where it is not known. ``expected_s``: seconds that it is expected to run, by
     earlier runs, with ``spread``, the standard deviation of their logarithm. ``due_s``: when it
     would start if nobody shared from now on, as it was first seen: from then on no plan lets it
-    wait."""
+    wait. ``training``: as in Running."""
 
     job_id: int
     handle: str
@@ -158,6 +160,7 @@ class Waiting:
     spread: float = 0.0
     due_s: float | None = None
     holdable: bool = False
+    training: str = ""
 
     def guarded(self, rules: Rules) -> bool:
         """Whether only its pin keeps it from another user's GPU. Without a pin such a job asks for

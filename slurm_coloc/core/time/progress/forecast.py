@@ -14,7 +14,8 @@ LONGEST_S = 5e7  # a year and a half: what claims to take longer is no training
 
 class Forecast(NamedTuple):
     """``done``: 0 to 1; ``left_s`` with a range that is meant to hold in eight of ten cases;
-    ``epoch``: done, with a fraction, of ``epochs``; None: not known."""
+    ``epoch``: done, with a fraction, of ``epochs``; None: not known. ``said_s``: when the log first
+    said so."""
 
     done: float | None
     left_s: float | None
@@ -22,6 +23,7 @@ class Forecast(NamedTuple):
     high_s: float | None
     epoch: float | None
     epochs: float | None
+    said_s: float | None = None
 
 
 class Progress:
@@ -58,7 +60,12 @@ class Progress:
         if found is None or found[0] > LONGEST_S:
             if place.done is None and place.epoch is None:
                 return None
-            return Forecast(place.done, None, None, None, place.epoch, place.epochs)
+            return Forecast(place.done, None, None, None, place.epoch, place.epochs, self._said_s())
         left_s, part = found
         low_s, high_s = left_s * (1 - part), left_s * (1 + part)
-        return Forecast(place.done, left_s, low_s, high_s, place.epoch, place.epochs)
+        return Forecast(
+            place.done, left_s, low_s, high_s, place.epoch, place.epochs, self._said_s()
+        )
+
+    def _said_s(self) -> float | None:
+        return self._marks[-1].at_s if self._marks else None
