@@ -66,6 +66,6 @@ class AgentConfig(Section):
         ge=0,
         le=3600,
         description="Seconds between two looks at the end of each --coloc job's log, for the time"
-        " that the training still takes: a child with the job's uid reads it and gives numbers"
-        " back. 30 is a good value; 0: no log is read while a job runs.",
+        " that the training still takes, and for how fast it is beside others (placement.plan): a"
+        " child with the job's uid reads it and gives numbers back. 30 is a good value; 0: no log is read while a job runs.",
     )
