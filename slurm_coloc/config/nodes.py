@@ -67,5 +67,6 @@ class AgentConfig(Section):
         le=3600,
         description="Seconds between two looks at the end of each --coloc job's log, for the time"
         " that the training still takes, and for how fast it is beside others (placement.plan): a"
-        " child with the job's uid reads it and gives numbers back. 30 is a good value; 0: no log is read while a job runs.",
+        " child with the job's uid reads it and gives numbers back. 30 is a good value; 0: no log"
+        " is read while a job runs.",
     )

@@ -55,7 +55,7 @@ def setting(way: Way, scale: Scale) -> Setting:
         launch_s=scale.start_of_trace_s,
         fence=True,
         stretch=False,
-        expect_runs=False,
+        expect_runs=way.plan != "off",
         logs=None if way.plan == "off" else 1.0,
     )
 
@@ -101,6 +101,7 @@ def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
         times,
         {one.job.id: smact.get(one.shards) for one in jobs},
         {one.job.id: one.job.memory_mib for one in jobs},
+        trainings={} if way.plan == "off" else {one.job.id: one.job.name for one in jobs},
         planner=None if way.plan == "off" else Planner(greedy),
     )
 

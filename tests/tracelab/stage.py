@@ -68,6 +68,7 @@ class Stage:
     way: Way
     scale: Scale
     said: list[str] = field(default_factory=list)
+    _trainings: dict[int, dict[tuple[str, int], int]] = field(default_factory=dict)
 
     @property
     def user(self) -> str:
@@ -96,8 +97,8 @@ class Stage:
     def words(self, one: Submission) -> list[str]:
         """The options of sbatch for a job."""
         words = [f"--gpus={one.job.gpus}", f"--mem={HOST_MIB}", f"--time={LIMIT_MIN}"]
-        if one.shards:
-            words.append(f"--coloc={self._model(one.shards)}")
+        if self.way.shares and (one.shards or one.job.gpus > 1):
+            words.append(f"--coloc={self._model(one)}")
         return words
 
     def script(self, one: Submission) -> str:
@@ -123,18 +124,22 @@ class Stage:
     def _log(self, job_id: int) -> Path:
         return self.lab.home(self.user) / f"job-{job_id}.log"
 
-    def _model(self, shards: int) -> Path:
-        path = self.lab.home(self.user) / f"model-{shards}.txt"
+    def _model(self, one: Submission) -> Path:
+        """The summary of a job's training: what colocd knows of one job it knows of all like it."""
+        shards = max(1, one.shards)
+        same = self._trainings.setdefault(shards, {})
+        number = same.setdefault((one.job.name, one.job.gpus), len(same))
+        path = self.lab.home(self.user) / f"model-{shards}-{number}.txt"
         if not path.exists():
-            path.write_text(summary(shards, self.shards_per_gpu))
+            path.write_text(summary(shards, self.shards_per_gpu, number))
             path.chmod(0o644)
         return path
 
     def rehearse(self, jobs: Sequence[Submission]) -> None:
         """Each size is submitted once, held, and cancelled: colocd must reserve what the simulator
         is told, and answers faster the second time. Raises SlurmError where it does not."""
-        sizes = {one.shards: one for one in jobs if one.shards}
-        for shards, one in sorted(sizes.items()):
+        known = {(one.shards, one.job.name): one for one in jobs if one.shards}
+        for (shards, _), one in sorted(known.items()):
             for _ in range(TRIES):
                 got, why = self._held(one)
                 if got == shards:

@@ -55,15 +55,18 @@ class _State:
 @dataclass
 class Steered:
     """One run; it remembers what Slurm and colocd would. ``expected``: SM activity that colocd
-    expects of each job (None: nothing); ``memory_mib``: what each takes."""
+    expects of each job (None: nothing); ``memory_mib``: what each takes; ``trainings``: what each
+    trains, of which a plan uses what was measured of earlier jobs."""
 
     policy: Policy
     rules: Rules
     times: Times
     expected: Mapping[int, float | None]
     memory_mib: Mapping[int, int]
+    trainings: Mapping[int, str] = field(default_factory=dict)
     planner: Planner | None = None
     name: str = "steered"
+    _alone: dict[str, float] = field(default_factory=dict)
     _states: dict[int, _State] = field(default_factory=dict)
     _began_s: dict[int, float] = field(default_factory=dict)
     _polled_s: float = float("-inf")
@@ -118,6 +121,7 @@ class Steered:
         """A look, of which the answers for ``changed`` are carried out."""
         snapshot = self._snapshot(view)
         if self.planner is not None:
+            self._measure(view)
             snapshot, _ = self.planner.planned(snapshot)
         answers, self._turn = steer(snapshot, self.policy)
         told = {one.job_id: one for one in answers}
@@ -137,6 +141,22 @@ class Steered:
             state.since_s = None
         elif state.since_s is None:
             state.since_s = now_s
+
+    def _measure(self, view: View) -> None:
+        """Note the activity of trainings that have been alone on a GPU for a window."""
+        for slot in view.slots:
+            ids = [one.request.id for one in slot.residents]
+            if len(ids) != 1 or slot.measured is None:
+                continue
+            if view.now_s - self._began_s[ids[0]] > self.rules.window_s:
+                self._alone[self.trainings[ids[0]]] = slot.measured.smact
+
+    def _smact(self, job_id: int) -> float | None:
+        """What colocd knows of a job's SM activity."""
+        return self._alone.get(self.trainings.get(job_id, ""), self.expected.get(job_id))
+
+    def _training(self, job_id: int) -> str:
+        return f"0:{self.trainings[job_id]}" if job_id in self.trainings else ""
 
     def _snapshot(self, view: View) -> Snapshot:
         return Snapshot(
@@ -178,11 +198,12 @@ class Steered:
                 self._shards(request),
                 self._began_s[request.id],
                 self._began_s[request.id] + self.times.limit_s,
-                self.expected.get(request.id),
+                self._smact(request.id),
                 self.memory_mib[request.id]
                 if view.now_s - self._began_s[request.id] >= self.times.shows_s
                 else 0,
                 left_s=_left_s(ends_s[request.id], view.now_s),
+                training=self._training(request.id),
             )
             for request in requests.values()
         ]
@@ -200,8 +221,11 @@ class Steered:
             pin=state.pin,
             since_s=state.since_s,
             run_s=self.times.limit_s,
-            smact=self.expected.get(request.id),
+            smact=self._smact(request.id),
             holdable=not request.share,
+            expected_s=None if self.planner is None else request.run_s,
+            spread=request.run_spread,
+            training=self._training(request.id),
         )
 
     def _shards(self, request: PlaceRequest) -> int:

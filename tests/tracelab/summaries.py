@@ -60,8 +60,9 @@ def reserved(text: str, shards_per_gpu: int) -> int:
 
 
 @cache
-def summary(shards: int, shards_per_gpu: int) -> str:
-    """A text that so many shards are reserved for. Raises ColocError where there is none."""
+def summary(shards: int, shards_per_gpu: int, training: int = 0) -> str:
+    """A text that so many shards are reserved for; each ``training`` of them has a text of its own.
+    Raises ColocError where there is none."""
     low, high = 1, MOST_M
     while low < high:
         middle = (low + high) // 2
@@ -70,7 +71,7 @@ def summary(shards: int, shards_per_gpu: int) -> str:
         else:
             high = middle
     # The smallest of them could be a MiB from the one before: some more parameters.
-    for millions in (low + 20, low):
+    for millions in (low + 20 + training, low + training):
         if reserved(text := linear(millions), shards_per_gpu) == shards:
             return text
     raise ColocError(f"no summary for {shards} of {shards_per_gpu} shards")

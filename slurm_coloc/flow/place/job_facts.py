@@ -6,6 +6,7 @@ alone there."""
 import math
 import time
 from statistics import median, pstdev
+from typing import TypeVar
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.place.queued_jobs import Queued
@@ -18,6 +19,7 @@ FRESH_S = 60.0
 #: standard deviation of the logarithm of a time: at least, and where one earlier run is known
 LEAST, ONE = 0.1, 0.3
 MOST = 4096
+K = TypeVar("K")
 
 
 class JobFacts:
@@ -27,34 +29,49 @@ class JobFacts:
     def __init__(self, store: Store, live: Live, window_s: float) -> None:
         self._store, self._live, self._window_s = store, live, window_s
         self._alone: dict[tuple[int, int], float] = {}
+        # by training, of jobs that run: their SM activity, and all the seconds that they take
+        self._of_training: dict[str, float] = {}
+        self._takes: dict[str, float] = {}
         self._known: dict[str, tuple[float, list[float]]] = {}
 
-    def left_s(self, job: Queued, decision: str, now_s: float) -> float | None:
+    def left_s(self, job: Queued, decision: str, training: str, now_s: float) -> float | None:
         """Seconds that a running job is expected to take still; None where nothing is known."""
         told = self._live.progress(job.nodes, job.job_id, job.restarts)
         if told is not None and told.left_s is not None:
-            return max(1.0, told.left_s - max(0.0, now_s - told.at_s))
+            left_s = max(1.0, told.left_s - max(0.0, now_s - told.at_s))
+            if job.start_s is not None:
+                _note(self._takes, training, max(0.0, now_s - job.start_s) + left_s)
+            return left_s
         if job.start_s is None:
             return None
         found = left_after(self._lasted(decision), now_s - job.start_s)
         return None if found is None else max(1.0, found[0])
 
-    def smact(self, job: Queued) -> float | None:
-        """The SM activity (ratio) that a running job had alone on its GPU; None: it never was, for
-        as long as the figures are means over."""
+    def smact(self, job: Queued, training: str) -> float | None:
+        """The SM activity (ratio) that a running job had alone on its GPU, for as long as the
+        figures are means over; else what another one of its ``training`` had last."""
         beat = self._live.of(job.nodes)
         if beat and job.start_s is not None and beat[0] - job.start_s > self._window_s:
             for gpu in beat[1]:
                 if [one.job_id for one in gpu.jobs] == [job.job_id] and gpu.smact is not None:
-                    if len(self._alone) >= MOST:
-                        self._alone.clear()
-                    self._alone[key(job)] = gpu.smact
-        return self._alone.get(key(job))
+                    _note(self._alone, key(job), gpu.smact)
+                    _note(self._of_training, training, gpu.smact)
+        return self._alone.get(key(job), self.expected_smact(training))
 
-    def expected(self, decision: str) -> tuple[float | None, float]:
+    def expected_smact(self, training: str) -> float | None:
+        """What a job of this ``training`` had last, alone on its GPU; None where that is not
+        known."""
+        return self._of_training.get(training) if training else None
+
+    def expected(
+        self, decision: str, training: str, limit_s: float | None
+    ) -> tuple[float | None, float]:
         """Seconds that a waiting job is expected to run, and the standard deviation of their
-        logarithm; None where nothing is known."""
+        logarithm: by runs of its ``training`` that have ended, else by the log of one that runs,
+        which may claim anything: up to the time limit. None where nothing is known."""
         lasted = [max(1.0, one) for one in self._lasted(decision)]
+        if not lasted and training in self._takes:
+            lasted = [max(1.0, min(self._takes[training], limit_s or math.inf))]
         if not lasted:
             return None, 0.0
         spread = ONE if len(lasted) == 1 else max(LEAST, pstdev(map(math.log, lasted)))
@@ -69,3 +86,11 @@ class JobFacts:
             found = self._store.queries.lasted_s(decision)
             self._known[decision] = now, found
         return found
+
+
+def _note(known: dict[K, float], name: K, value: float) -> None:
+    """Remember a figure; none of a training that is not known."""
+    if len(known) >= MOST:
+        known.clear()
+    if name:
+        known[name] = value

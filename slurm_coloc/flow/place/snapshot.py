@@ -142,8 +142,8 @@ class Sources:
         left_s, smact, training = None, decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
             training = _training(job, decision)
-            left_s = self.facts.left_s(job, decision.id, now)
-            smact = self.facts.smact(job) or smact
+            left_s = self.facts.left_s(job, decision.id, training, now)
+            smact = self.facts.smact(job, training) or smact
         return Running(
             job.job_id,
             job.uid,
@@ -202,10 +202,11 @@ class Sources:
         at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         expected: tuple[float | None, float] = (None, 0.0)
-        training = ""
+        smact, training = decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
             training = _training(job, decision)
-            expected = self.facts.expected(decision.id)
+            smact = self.facts.expected_smact(training) or smact
+            expected = self.facts.expected(decision.id, training, job.limit_s)
         since = self.memory.since.get(key(job))
         if since is None and ours and (pin or at_gate):
             since = self.memory.since[key(job)] = now  # after a restart it counts anew
@@ -223,7 +224,7 @@ class Sources:
             since_s=since,
             given_up=key(job) in self.memory.given_up,
             run_s=job.limit_s,
-            smact=decision.smact if decision else None,
+            smact=smact,
             cpus=job.cpus,
             memory_mib=job.memory_mib * (job.cpus if job.memory_per_cpu else 1),
             max_slowdown=decision.max_slowdown if decision else None,
