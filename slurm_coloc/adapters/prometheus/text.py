@@ -2,6 +2,7 @@
 """Series as the text that Prometheus reads, by prometheus_client: OpenMetrics or the older format,
 as the reader asks."""
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ class Writer:
     """Writes series. Raises ConfigError where prometheus_client is missing."""
 
     def __init__(self) -> None:
+        if sys.modules.get("ssl", self) is None:
+            del sys.modules["ssl"]  # a daemon leaves it out (lean.py); prometheus_client wants it
         try:
             from prometheus_client import exposition
             from prometheus_client.core import (
