@@ -186,7 +186,8 @@ def _memory(answer: dict[str, Any]) -> str:
         bound = render.gib(decision["upper_mib"])
         parts.append(f"estimate {render.gib(decision['memory_mib'])} GiB, at most {bound}")
     reserved = answer["reserved_mib"]
-    parts.append(f"reserved {render.gib(reserved)} GiB" if reserved else "a whole GPU")
+    used = f", {peak / reserved:.0%} of it used" if reserved and peak is not None else ""
+    parts.append(f"reserved {render.gib(reserved)} GiB{used}" if reserved else "a whole GPU")
     return "; ".join(parts)
 
 

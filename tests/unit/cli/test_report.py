@@ -147,7 +147,7 @@ def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(store, monkeypatch, "5")
     for words in (
         "completed after 3m",
-        "peak 8.9 GiB; estimate 9.6 GiB, at most 11.6; reserved 12.0 GiB",
+        "peak 8.9 GiB; estimate 9.6 GiB, at most 11.6; reserved 12.0 GiB, 74% of it used",
         "MPS was asked to hold it to 12.0 GiB; it held 8.9 GiB at most",
         "40% in the mean (its part of",
         "21.0 kJ",
