@@ -2,8 +2,9 @@
 """What a daemon leaves out of its process: a third of its start and 5 MiB.
 
 structlog loads rich where it is installed, for tracebacks in color that a log in logfmt or JSON
-never has. asyncio loads OpenSSL for connections with TLS, of which no daemon has any. pydantic reads the metadata of each installed package for plugins: nothing that happens
-to be installed beside this package belongs into a daemon's settings.
+never has. asyncio loads OpenSSL for connections with TLS, of which no daemon has any. pydantic
+reads the metadata of each installed package for plugins: nothing that happens to be installed
+beside this package belongs into a daemon's settings.
 """
 
 import os

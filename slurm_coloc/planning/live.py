@@ -6,7 +6,8 @@ as long as the others in the mean, and keeps a GPU busy.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.interference import FITTED, Learned, Pair, Whose
@@ -15,16 +16,26 @@ from slurm_coloc.core.place.speeds import BUSY
 from slurm_coloc.core.place.steering import Planned, Running, Snapshot, Waiting
 from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
 from slurm_coloc.planning.combos import Combos
+from slurm_coloc.planning.parts import parts
 from slurm_coloc.planning.schedules.anneal import BOTH
 from slurm_coloc.planning.schedules.native import NOT_BUILT, built
 from slurm_coloc.planning.search import Search, Spots
 from slurm_coloc.planning.snapshot import PRIOR_S, could_hold, snapshot_of
 
-#: GPUs beyond which nothing is planned, and the most jobs times GPUs of a plan: a search takes up
-#: to a second there
-GPUS, MOST = 32, 2048
+#: the most GPUs of one search, and the most jobs times GPUs: it takes up to a second there; of a
+#: larger cluster so many parts are planned at a time
+GPUS, MOST, PARTS = 32, 2048, 5
 #: seconds after which a plan is made anew although no job came, started or ended
 STALE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The jobs that could be on some of these slots, and those that each may get."""
+
+    jobs: Sequence[Waiting]
+    allowed: Mapping[int, Sequence[GpuSlot]]
+    slots: Sequence[GpuSlot]
 
 
 class Planner:
@@ -44,6 +55,7 @@ class Planner:
         self._at_s = float("-inf")
         self._plan: tuple[Planned, ...] = ()
         self._due_s: dict[int, float] = {}
+        self._turn = 0
 
     def know(self, pairs: Mapping[Whose, Pair]) -> None:
         """Use what was measured of pairs from the next plan on."""
@@ -52,38 +64,70 @@ class Planner:
 
     def planned(self, snapshot: Snapshot) -> tuple[Snapshot, str]:
         """The snapshot with a plan, and why it has none ("": it has one)."""
+        if not built():
+            return self._without(snapshot), f"its search {NOT_BUILT}"
         jobs = [job for job in snapshot.waiting if job.startable and not job.given_up]
-        gpus = sum(len(node.devices) for node in snapshot.nodes)
-        why = _too_much(gpus)
-        if why or not jobs:
-            self._plan, self._moment = (), None
-            return snapshot, why
-        plan = GpuPlan(_expected(snapshot), self._policy)
-        allowed = {job.job_id: plan.allowed(job) for job in jobs}
-        jobs = [job for job in jobs if could_hold(allowed[job.job_id], _request(job, snapshot))]
-        snapshot = self._with_dues(snapshot, jobs, plan.slots)
+        if not jobs:
+            return self._without(snapshot), ""
+        large = sum(len(node.devices) for node in snapshot.nodes) > GPUS
+        asked = None if large else self._asked(snapshot, jobs)
+        if asked is not None:
+            snapshot, jobs = self._with_dues(snapshot, asked), list(asked.jobs)
         moment = _moment(snapshot, jobs)
         if moment != self._moment or snapshot.at_s - self._at_s > STALE_S:
             self._moment, self._at_s = moment, snapshot.at_s
-            self._search(snapshot, jobs[: MOST // max(1, gpus)], plan.slots, allowed)
+            if asked is None:
+                self._plan = self._by_parts(snapshot, jobs)
+            else:
+                self._plan = self._whole(snapshot, asked)
         return replace(snapshot, plan=self._plan), ""
 
+    def _without(self, snapshot: Snapshot) -> Snapshot:
+        self._plan, self._moment = (), None
+        return snapshot
+
+    def _asked(self, snapshot: Snapshot, jobs: Sequence[Waiting]) -> _Asked:
+        plan = GpuPlan(_expected(snapshot), self._policy)
+        allowed = {job.job_id: plan.allowed(job) for job in jobs}
+        jobs = [job for job in jobs if could_hold(allowed[job.job_id], _request(job, snapshot))]
+        return _Asked(jobs, allowed, plan.slots)
+
+    def _whole(self, snapshot: Snapshot, asked: _Asked) -> tuple[Planned, ...]:
+        """The plan of all GPUs."""
+        self._spots, now = self._search(snapshot, asked, self._spots)
+        return tuple(
+            Planned(job_id, now.get(job_id, spot.slots), job_id in now)
+            for job_id, spot in self._spots.items()
+        )
+
+    def _by_parts(self, snapshot: Snapshot, jobs: Sequence[Waiting]) -> tuple[Planned, ...]:
+        """What starts now on the GPUs that have room; of who starts later it says nothing, for that
+        one may start elsewhere."""
+        found: dict[int, Planned] = {}
+        for part in parts(snapshot, jobs, GPUS, PARTS, self._turn):
+            others = (job for job in jobs if job.job_id not in found and part.may_get(job))
+            asked = self._asked(part.snapshot, list(islice(others, MOST // GPUS)))
+            _, now = self._search(part.snapshot, asked, {})
+            for job_id, slots in now.items():
+                found[job_id] = Planned(job_id, tuple(part.gpus[slot] for slot in slots), True)
+            last = part.snapshot.nodes[-1]
+            self._turn = snapshot.nodes.index(last) + 1
+        return tuple(found.values())
+
     def _search(
-        self,
-        snapshot: Snapshot,
-        jobs: Sequence[Waiting],
-        slots: Sequence[GpuSlot],
-        allowed: Mapping[int, Sequence[GpuSlot]],
-    ) -> None:
+        self, snapshot: Snapshot, asked: _Asked, last: Spots
+    ) -> tuple[Spots, dict[int, tuple[int, ...]]]:
+        """The spots of the first jobs, and the GPUs of those that start now. ``last``: the spots of
+        the plan before."""
+        slots, rules = asked.slots, snapshot.rules
+        jobs = asked.jobs[: MOST // max(1, len(slots))]
         if not jobs:
-            self._plan = ()
-            return
-        rules = snapshot.rules
+            return {}, {}
         requests = [_request(job, snapshot) for job in jobs]
         conditions = Conditions(jobs=rules.max_jobs, share_with=rules.share_with)
         view = View(snapshot.at_s, requests, slots, conditions, FITTED)
         every = frozenset(range(len(slots)))
-        barred = [every - {slot.index for slot in allowed[job.job_id]} for job in jobs]
+        barred = [every - {slot.index for slot in asked.allowed[job.job_id]} for job in jobs]
         numbers = snapshot_of(view, requests, self._combos, barred)
         if len(snapshot.nodes) == 1:
             numbers.after[: len(jobs)] = _behind(jobs, rules.reorder)
@@ -91,21 +135,15 @@ class Planner:
         ids += dict.fromkeys(one.request.id for slot in slots for one in slot.residents)
         seed = round(snapshot.at_s * 1000.0) * 1009 + len(jobs)
         search = Search(numbers, ids, len(requests), seed, BOTH)
-        self._spots = search.best(self._spots, self._tries)
-        now = dict(search.first())
-        self._plan = tuple(
-            Planned(job_id, now.get(job_id, spot.slots), job_id in now)
-            for job_id, spot in self._spots.items()
-        )
+        spots = search.best(last, self._tries)
+        return spots, dict(search.first())
 
-    def _with_dues(
-        self, snapshot: Snapshot, jobs: Sequence[Waiting], slots: Sequence[GpuSlot]
-    ) -> Snapshot:
+    def _with_dues(self, snapshot: Snapshot, asked: _Asked) -> Snapshot:
         """Each waiting job with the time at which it would start if nobody shared from now on, as
         it was first seen."""
-        known = {job.job_id: self._due_s.get(job.job_id) for job in jobs}
+        known = {job.job_id: self._due_s.get(job.job_id) for job in asked.jobs}
         if None in known.values():
-            found = alone(snapshot, jobs, slots)
+            found = alone(snapshot, asked.jobs, asked.slots)
             known = {one: found[one] if due is None else due for one, due in known.items()}
         self._due_s = {one: due for one, due in known.items() if due is not None}
         waiting = [replace(job, due_s=self._due_s.get(job.job_id)) for job in snapshot.waiting]
@@ -131,12 +169,6 @@ def alone(
 def _free_s(slot: GpuSlot, at_s: float) -> float:
     ends = (at_s + PRIOR_S if one.ends_s is None else one.ends_s for one in slot.residents)
     return max(ends, default=at_s)
-
-
-def _too_much(gpus: int) -> str:
-    if gpus > GPUS:
-        return f"{gpus} GPUs are too many to plan for (at most {GPUS})"
-    return "" if built() else f"its search {NOT_BUILT}"
 
 
 def _expected(snapshot: Snapshot) -> Snapshot:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of one round of steered placement, by nodes and waiting jobs, on one core.
+"""Time of one round of steered placement, and of a plan (placement.plan), on one core.
 
 A made-up snapshot: 8 GPUs a node, a third of them with whole-GPU jobs, the others with up to three
 shares; of the waiting jobs a third wants whole GPUs. The time is the process' CPU time.
@@ -22,6 +22,7 @@ from slurm_coloc.core.place.steering.snapshot import (  # noqa: E402
     Snapshot,
     Waiting,
 )
+from slurm_coloc.planning.live import Planner  # noqa: E402
 from slurm_coloc.policies import policy  # noqa: E402
 
 #: (nodes, waiting jobs)
@@ -83,14 +84,18 @@ def snapshot(nodes: int, waiting: int, seed: int = 1) -> Snapshot:
 
 def main() -> None:
     """Print the table."""
-    print("  nodes   GPUs  running  waiting  seconds")
+    print("  nodes   GPUs  running  waiting  round s   plan s  planned")
     for nodes, waiting in ROWS:
         seen = snapshot(nodes, waiting)
         began_s = time.process_time()
         steer(seen, policy(seen.rules.policy))
-        took_s = time.process_time() - began_s
+        round_s = time.process_time() - began_s
+        began_s = time.process_time()
+        plan, why = Planner(policy(seen.rules.policy)).planned(seen)
+        plan_s = time.process_time() - began_s
         print(
-            f"{nodes:7,} {8 * nodes:6,} {len(seen.running):8,} {waiting:8,} {took_s:8.2f}",
+            f"{nodes:7,} {8 * nodes:6,} {len(seen.running):8,} {waiting:8,} {round_s:8.2f}"
+            f" {plan_s:8.2f} {why or len(plan.plan):>8}",
             flush=True,
         )
 

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_coloc.core.place.interference import Pair
 from slurm_coloc.core.place.steering import Act, Answer, Planned, Running, Snapshot, Why
-from slurm_coloc.planning.live import GPUS, STALE_S, Planner
+from slurm_coloc.planning.live import GPUS, PARTS, STALE_S, Planner
 from slurm_coloc.planning.schedules.native import built
 from slurm_coloc.policies import policy
 from tests.unit.core.test_steering import GIB, answers, device, node, waiting, whole, world
@@ -234,9 +234,36 @@ def test_a_plan_holds_until_something_happens() -> None:
     assert 9 in made(world(*jobs, waiting(9)), planner)
 
 
+def large(nodes: int, **changes: Any) -> tuple[Any, ...]:
+    """So many nodes of two GPUs."""
+    return tuple(node(f"n{number}", **changes) for number in range(nodes))
+
+
 @searches
-def test_a_cluster_that_is_too_large_says_so() -> None:
-    many = tuple(node(f"n{number}") for number in range(GPUS // 2 + 1))
-    found, why = Planner(policy("auto")).planned(world(waiting(1), nodes=many))
-    assert not found.plan
-    assert why == f"{GPUS + 2} GPUs are too many to plan for (at most {GPUS})"
+def test_a_large_cluster_is_planned_in_parts() -> None:
+    """Where there is room; who starts later is in no plan."""
+    nodes = large(2 * GPUS)
+    names = tuple(one.name for one in nodes)
+    full = (device(0, whole=True), device(1, used=39))
+    nodes = tuple(
+        replace(one, devices=full) if number % 2 else one for number, one in enumerate(nodes)
+    )
+    jobs = [waiting(number, 10, nodes=names, smact=0.95) for number in range(1, 200)]
+    found = made(world(*jobs, nodes=nodes))
+    assert all(one.now for one in found.values())
+    gpus = [one.gpus[0] for one in found.values()]
+    assert all(gpu % 4 < 2 for gpu in gpus), "odd nodes have no room"
+    assert len(set(gpus)) == 2 * GPUS, "each GPU that has room has a job"
+
+
+@searches
+def test_no_node_is_left_out_for_ever() -> None:
+    nodes = large(GPUS * PARTS)
+    planner, seen = Planner(policy("auto")), set()
+    for look in range(3):
+        jobs = [
+            waiting(number, 30, nodes=tuple(one.name for one in nodes)) for number in range(1, 400)
+        ]
+        found = made(replace(world(*jobs, nodes=nodes), at_s=1000.0 + look * 2 * STALE_S), planner)
+        seen |= {one.gpus[0] // 2 for one in found.values()}
+    assert len(seen) == GPUS * PARTS
