@@ -85,7 +85,9 @@ class Parts:
             lambda: self.limits if self.limits_known else None,
         )
         self.stretcher = Stretcher(context)
-        self.placement = Placement(context, lambda: self.stretcher.closed)
+        self.placement = Placement(
+            context, lambda: self.stretcher.closed, lambda: self.stretcher.activities
+        )
         self.decider = Decider(
             config,
             self.store,

@@ -10,6 +10,7 @@ jobs, lets them wait, or leaves them to Slurm.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slurm_coloc.core.decide.slowdown import FULL
 from slurm_coloc.core.place.gpu_slot import INF, GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import Policy, Start, View
 from slurm_coloc.core.place.steering import (
@@ -67,6 +68,7 @@ class Steered:
     planner: Planner | None = None
     name: str = "steered"
     _alone: dict[str, float] = field(default_factory=dict)
+    _parts: dict[int, float] = field(default_factory=dict)
     _states: dict[int, _State] = field(default_factory=dict)
     _began_s: dict[int, float] = field(default_factory=dict)
     _polled_s: float = float("-inf")
@@ -143,17 +145,24 @@ class Steered:
             state.since_s = now_s
 
     def _measure(self, view: View) -> None:
-        """Note the activity of trainings that have been alone on a GPU for a window."""
+        """Note the activity of trainings that have been alone on a GPU for a window, and of jobs
+        that have been for as long on one that is not full: their parts tell."""
         for slot in view.slots:
-            ids = [one.request.id for one in slot.residents]
-            if len(ids) != 1 or slot.measured is None:
+            there = [one.request for one in slot.residents]
+            began_s = max((self._began_s[one.id] for one in there), default=view.now_s)
+            if slot.measured is None or view.now_s - began_s <= self.rules.window_s:
                 continue
-            if view.now_s - self._began_s[ids[0]] > self.rules.window_s:
-                self._alone[self.trainings[ids[0]]] = slot.measured.smact
+            if len(there) == 1:
+                self._alone[self.trainings[there[0].id]] = slot.measured.smact
+            elif slot.measured.smact < FULL:
+                for one in there:
+                    if one.activity is not None:
+                        self._parts[one.id] = one.activity.smact
 
     def _smact(self, job_id: int) -> float | None:
         """What colocd knows of a job's SM activity."""
-        return self._alone.get(self.trainings.get(job_id, ""), self.expected.get(job_id))
+        known = self._alone.get(self.trainings.get(job_id, ""), self._parts.get(job_id))
+        return self.expected.get(job_id) if known is None else known
 
     def _training(self, job_id: int) -> str:
         return f"0:{self.trainings[job_id]}" if job_id in self.trainings else ""

@@ -5,6 +5,7 @@ alone there."""
 
 import math
 import time
+from collections.abc import Callable, Mapping
 from statistics import median, pstdev
 from typing import TypeVar
 
@@ -20,14 +21,23 @@ FRESH_S = 60.0
 LEAST, ONE = 0.1, 0.3
 MOST = 4096
 K = TypeVar("K")
+#: SM activities (ratio) that jobs beside others would have alone, by job and restart
+Activities = Callable[[], Mapping[tuple[int, int], float]]
 
 
 class JobFacts:
     """Reads them; each decision's earlier runs once a minute. ``window_s``: seconds over which the
     agents' figures are means."""
 
-    def __init__(self, store: Store, live: Live, window_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        live: Live,
+        window_s: float,
+        activities: Activities = dict,
+    ) -> None:
         self._store, self._live, self._window_s = store, live, window_s
+        self._beside = activities
         self._alone: dict[tuple[int, int], float] = {}
         # by training, of jobs that run: their SM activity, and all the seconds that they take
         self._of_training: dict[str, float] = {}
@@ -49,14 +59,16 @@ class JobFacts:
 
     def smact(self, job: Queued, training: str) -> float | None:
         """The SM activity (ratio) that a running job had alone on its GPU, for as long as the
-        figures are means over; else what another one of its ``training`` had last."""
+        figures are means over; else what another one of its ``training`` had last, or what its part
+        of a GPU tells."""
         beat = self._live.of(job.nodes)
         if beat and job.start_s is not None and beat[0] - job.start_s > self._window_s:
             for gpu in beat[1]:
                 if [one.job_id for one in gpu.jobs] == [job.job_id] and gpu.smact is not None:
                     _note(self._alone, key(job), gpu.smact)
                     _note(self._of_training, training, gpu.smact)
-        return self._alone.get(key(job), self.expected_smact(training))
+        found = self._alone.get(key(job), self.expected_smact(training))
+        return self._beside().get(key(job)) if found is None else found
 
     def expected_smact(self, training: str) -> float | None:
         """What a job of this ``training`` had last, alone on its GPU; None where that is not

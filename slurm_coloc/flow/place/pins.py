@@ -29,7 +29,7 @@ from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.at_submit import AtSubmit, Latest, answered
 from slurm_coloc.flow.place.changes import Fields, Subject
 from slurm_coloc.flow.place.gate_wait import GateWait
-from slurm_coloc.flow.place.job_facts import JobFacts
+from slurm_coloc.flow.place.job_facts import Activities, JobFacts
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.plan import Plan
@@ -43,8 +43,15 @@ log = structlog.get_logger()
 class Placer:
     """Reads the queue, asks the policy, and changes requests."""
 
-    def __init__(self, context: Context, gate: NodeGate, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of closed GPUs. Raises ConfigError for an unknown policy."""
+    def __init__(
+        self,
+        context: Context,
+        gate: NodeGate,
+        closed: Closed = lambda: (),
+        activities: Activities = dict,
+    ) -> None:
+        """``closed``: UUIDs of closed GPUs; ``activities``: of runs beside others. Raises
+        ConfigError for an unknown policy."""
         try:
             self._policy: Policy = policy(context.config.placement.policy)
         except UsageFault as err:
@@ -57,7 +64,8 @@ class Placer:
         wish = self._config.placement.plan
         facts = None
         if wish != "off":
-            facts = JobFacts(self._store, context.live, self._config.agent.window_s)
+            window_s = self._config.agent.window_s
+            facts = JobFacts(self._store, context.live, window_s, activities)
         self._plan = Plan(wish, self._policy)
         self._sources = Sources(
             self._config, self._store, context.live, self._memory, closed, facts

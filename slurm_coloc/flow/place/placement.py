@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.flow.cluster.context import Context, ShareRequest
+from slurm_coloc.flow.place.job_facts import Activities
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.pins import Placer
 from slurm_coloc.flow.place.requests import nodes_for_submission
@@ -14,11 +15,17 @@ from slurm_coloc.flow.place.snapshot import Closed
 class Placement:
     """Steered: colocd pins jobs to GPUs. Native: Slurm's gate by node, where the site wants it."""
 
-    def __init__(self, context: Context, closed: Closed = lambda: ()) -> None:
-        """``closed``: UUIDs of closed GPUs. Raises ConfigError for an unknown policy."""
+    def __init__(
+        self,
+        context: Context,
+        closed: Closed = lambda: (),
+        activities: Activities = dict,
+    ) -> None:
+        """``closed``: UUIDs of closed GPUs; ``activities``: of runs beside others. Raises
+        ConfigError for an unknown policy."""
         self._shape, self._slurm = context.shape, context.slurm
         self._gate = NodeGate(context, closed)
-        self._placer = Placer(context, self._gate, closed)
+        self._placer = Placer(context, self._gate, closed, activities)
         self._steers = context.config.placement.mode == "steered"
         self._free = False  # no job may have a constraint of ours
         self.interval_s = context.config.placement.interval_s

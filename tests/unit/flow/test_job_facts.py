@@ -48,6 +48,14 @@ def test_an_activity_is_measured_alone(store: Store, job: Any, there: tuple[int,
     assert facts(store, *there).smact(job, LIKE_IT) is None
 
 
+def test_beside_others_its_part_of_the_gpu_tells(store: Store) -> None:
+    live = facts(store, 7, 8)._live
+    known = JobFacts(store, live, WINDOW_S, lambda: {(7, 0): 0.45})
+    assert known.smact(RUNS, LIKE_IT) == 0.45
+    assert known.smact(replace(RUNS, job_id=8), LIKE_IT) is None
+    assert known.expected_smact(LIKE_IT) is None, "a division is no measurement of others"
+
+
 def test_a_log_tells_the_time_of_jobs_like_it(store: Store) -> None:
     """Up to the time limit of each: it may claim anything."""
     word = {"job_id": 7, "restart": 0, "at_s": NOW_S, "done": 0.5, "left_s": 2000.0}
