@@ -113,6 +113,14 @@ def test_a_job_on_whole_gpus_waits_for_its_owner_s_shares() -> None:
     assert planned(*jobs, plan={1: (0, True), 2: (0, False)})[1] == Answer(1, Act.NATIVE, Why.PLAN)
 
 
+def test_so_many_wait_at_most() -> None:
+    """Each wait may be an update of the job every few seconds."""
+    jobs = [whole(number, 2, holdable=True) for number in range(1, 5)]
+    plan = dict.fromkeys(range(1, 5), (0, False))
+    found = planned(*jobs, plan=plan, rules={"ahead": 2})
+    assert [one.act for one in found.values()] == [Act.WAIT] * 2 + [Act.NATIVE] * 2
+
+
 @pytest.mark.parametrize("change", [{"holdable": False}, {"uid": 1001}, {"due_s": 999.0}])
 def test_else_a_job_on_whole_gpus_is_slurm_s(change: dict[str, Any]) -> None:
     first = replace(whole(1, 2, holdable=True), **change)

@@ -31,8 +31,8 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
             found.append(answer)
             _expect(plan, request, slots, job, allowed)
             continue
-        if (job.ours or job.holdable) and ahead.holds(job):
-            placed += job.ours
+        if placed < snapshot.rules.ahead and (job.ours or job.holdable) and ahead.holds(job):
+            placed += 1
             found.append(Answer(job.job_id, Act.WAIT, Why.PLANNED))
             continue
         if not job.ours:
