@@ -122,12 +122,28 @@ def test_the_job_and_its_steps_in_sacct() -> None:
             row("9.0", "4", "00:00:00", "cpu=4,mem=8G,node=1", "536870912", "1700", ""),
         )
     )
-    found = parse_use(text + "\n")
+    found = parse_use(text + "\n", 9)
     assert found is not None
     assert (found.host, found.end_s, found.comment) == (HOST, 1700.0, MARK)
-    assert parse_use("") is None
+    assert parse_use("", 9) is None
     with pytest.raises(SlurmError):
-        parse_use("something else")
+        parse_use("something else", 9)
+
+
+def test_the_last_task_of_an_array_has_the_array_s_id() -> None:
+    """So sacct answers with all tasks, and that one's is not the first."""
+    text = "\n".join(
+        (
+            row("11", "1", "00:01:00", "cpu=1,mem=1G,node=1", "", "1650", "JS1:theirs"),
+            row("11.batch", "1", "00:01:00", "cpu=1,mem=1G,node=1", "99999K", "1650", ""),
+            row("9", "4", "00:02:00.500", "billing=4,cpu=4,mem=8G,node=1", "", "1700", MARK),
+            row("9.batch", "4", "00:02:00", "cpu=4,mem=8G,node=1", "512M", "1700", ""),
+        )
+    )
+    found = parse_use(text, 9)
+    assert found is not None
+    assert (found.host, found.end_s, found.comment) == (HOST, 1700.0, MARK)
+    assert parse_use(text, 12) is None
 
 
 def test_times_and_sizes() -> None:

@@ -63,13 +63,15 @@ USE_COLUMNS = ("JobIDRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "MaxRSS", "End"
 USE = ("sacct", "-n", "-P", "--noconvert", f"--delimiter={SACCT_DELIMITER}")
 
 
-def parse_use(text: str) -> Accounted | None:
-    """The text of ``sacct`` with USE_COLUMNS for one job; None where it has no such job."""
+def parse_use(text: str, job_id: int) -> Accounted | None:
+    """The text of ``sacct`` with USE_COLUMNS for one job; None where it has no such job. For the id
+    of an array, which its last task has, it answers with all tasks."""
     rows = [line.split(SACCT_DELIMITER) for line in text.split("\n") if line.strip()]
-    if not rows:
-        return None
     if any(len(row) != len(USE_COLUMNS) for row in rows):
         raise SlurmError(f"sacct: a line without {len(USE_COLUMNS)} columns")
+    rows = [row for row in rows if row[0].partition(".")[0] == str(job_id)]
+    if not rows:
+        return None
     job, *steps = rows
     _, cpus, cpu_time, tres, _, end, comment = job
     memory = dict(part.partition("=")[::2] for part in tres.split(",")).get("mem", "")
@@ -106,7 +108,7 @@ class Accounting:
     async def accounted_use(self, job_id: int) -> Accounted | None:
         """What the newest run of a job used; None while slurmdbd does not know the job."""
         columns = f"--format={','.join(USE_COLUMNS)}"
-        return parse_use(await self._accounting(*USE, columns, f"--jobs={job_id}"))
+        return parse_use(await self._accounting(*USE, columns, f"--jobs={job_id}"), job_id)
 
     async def set_admin_comment(self, job_id: int, comment: str) -> None:
         """Replace the AdminComment of the newest run of a job in slurmdbd."""
