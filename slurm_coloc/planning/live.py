@@ -30,7 +30,7 @@ STALE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Candidates:
     """The jobs that could be on some of these slots, and those that each may get."""
 
     jobs: Sequence[Waiting]
@@ -70,31 +70,31 @@ class Planner:
         if not jobs:
             return self._without(snapshot), ""
         large = sum(len(node.devices) for node in snapshot.nodes) > GPUS
-        asked = None if large else self._asked(snapshot, jobs)
-        if asked is not None:
-            snapshot, jobs = self._with_dues(snapshot, asked), list(asked.jobs)
+        those = None if large else self._candidates(snapshot, jobs)
+        if those is not None:
+            snapshot, jobs = self._with_dues(snapshot, those), list(those.jobs)
         moment = _moment(snapshot, jobs)
         if moment != self._moment or snapshot.at_s - self._at_s > STALE_S:
             self._moment, self._at_s = moment, snapshot.at_s
-            if asked is None:
+            if those is None:
                 self._plan = self._by_parts(snapshot, jobs)
             else:
-                self._plan = self._whole(snapshot, asked)
+                self._plan = self._whole(snapshot, those)
         return replace(snapshot, plan=self._plan), ""
 
     def _without(self, snapshot: Snapshot) -> Snapshot:
         self._plan, self._moment = (), None
         return snapshot
 
-    def _asked(self, snapshot: Snapshot, jobs: Sequence[Waiting]) -> _Asked:
+    def _candidates(self, snapshot: Snapshot, jobs: Sequence[Waiting]) -> _Candidates:
         plan = GpuPlan(_expected(snapshot), self._policy)
         allowed = {job.job_id: plan.allowed(job) for job in jobs}
         jobs = [job for job in jobs if could_hold(allowed[job.job_id], _request(job, snapshot))]
-        return _Asked(jobs, allowed, plan.slots)
+        return _Candidates(jobs, allowed, plan.slots)
 
-    def _whole(self, snapshot: Snapshot, asked: _Asked) -> tuple[Planned, ...]:
+    def _whole(self, snapshot: Snapshot, those: _Candidates) -> tuple[Planned, ...]:
         """The plan of all GPUs."""
-        self._spots, now = self._search(snapshot, asked, self._spots)
+        self._spots, now = self._search(snapshot, those, self._spots)
         return tuple(
             Planned(job_id, now.get(job_id, spot.slots), job_id in now)
             for job_id, spot in self._spots.items()
@@ -106,8 +106,8 @@ class Planner:
         found: dict[int, Planned] = {}
         for part in parts(snapshot, jobs, GPUS, PARTS, self._turn):
             others = (job for job in jobs if job.job_id not in found and part.may_get(job))
-            asked = self._asked(part.snapshot, list(islice(others, MOST // GPUS)))
-            _, now = self._search(part.snapshot, asked, {})
+            those = self._candidates(part.snapshot, list(islice(others, MOST // GPUS)))
+            _, now = self._search(part.snapshot, those, {})
             for job_id, slots in now.items():
                 found[job_id] = Planned(job_id, tuple(part.gpus[slot] for slot in slots), True)
             last = part.snapshot.nodes[-1]
@@ -115,19 +115,19 @@ class Planner:
         return tuple(found.values())
 
     def _search(
-        self, snapshot: Snapshot, asked: _Asked, last: Spots
+        self, snapshot: Snapshot, those: _Candidates, last: Spots
     ) -> tuple[Spots, dict[int, tuple[int, ...]]]:
         """The spots of the first jobs, and the GPUs of those that start now. ``last``: the spots of
         the plan before."""
-        slots, rules = asked.slots, snapshot.rules
-        jobs = asked.jobs[: MOST // max(1, len(slots))]
+        slots, rules = those.slots, snapshot.rules
+        jobs = those.jobs[: MOST // max(1, len(slots))]
         if not jobs:
             return {}, {}
         requests = [_request(job, snapshot) for job in jobs]
         conditions = Conditions(jobs=rules.max_jobs, share_with=rules.share_with)
         view = View(snapshot.at_s, requests, slots, conditions, FITTED)
         every = frozenset(range(len(slots)))
-        barred = [every - {slot.index for slot in asked.allowed[job.job_id]} for job in jobs]
+        barred = [every - {slot.index for slot in those.allowed[job.job_id]} for job in jobs]
         numbers = snapshot_of(view, requests, self._combos, barred)
         if len(snapshot.nodes) == 1:
             numbers.after[: len(jobs)] = _behind(jobs, rules.reorder)
@@ -138,12 +138,12 @@ class Planner:
         spots = search.best(last, self._tries)
         return spots, dict(search.first())
 
-    def _with_dues(self, snapshot: Snapshot, asked: _Asked) -> Snapshot:
+    def _with_dues(self, snapshot: Snapshot, those: _Candidates) -> Snapshot:
         """Each waiting job with the time at which it would start if nobody shared from now on, as
         it was first seen."""
-        known = {job.job_id: self._due_s.get(job.job_id) for job in asked.jobs}
+        known = {job.job_id: self._due_s.get(job.job_id) for job in those.jobs}
         if None in known.values():
-            found = alone(snapshot, asked.jobs, asked.slots)
+            found = alone(snapshot, those.jobs, those.slots)
             known = {one: found[one] if due is None else due for one, due in known.items()}
         self._due_s = {one: due for one, due in known.items() if due is not None}
         waiting = [replace(job, due_s=self._due_s.get(job.job_id)) for job in snapshot.waiting]

@@ -136,7 +136,7 @@ class Live:
         run = (job_id, restart)
         return next((one for one in found if (one.job_id, one.restart) == run), None)
 
-    def said(self) -> dict[tuple[int, int], ProgressNow]:
+    def all_progress(self) -> dict[tuple[int, int], ProgressNow]:
         """How far all runs are by their logs, by job and restart."""
         beats = (beat for _, beat in self._beats.values())
         return {(one.job_id, one.restart): one for beat in beats for one in beat.progress}

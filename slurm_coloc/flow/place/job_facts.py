@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.place.queued_jobs import Queued
+from slurm_coloc.core.records.pairs import training_of
+from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.time.progress.past import left_after
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.place.memory import key
@@ -98,6 +100,12 @@ class JobFacts:
             found = self._store.queries.lasted_s(decision)
             self._known[decision] = now, found
         return found
+
+
+def owned_training(job: Queued, decision: StoredDecision) -> str:
+    """OWNER:TRAINING; "" where the model is not known."""
+    found = training_of(decision.fingerprint, decision.options)
+    return f"{job.uid}:{found}" if found else ""
 
 
 def _note(known: dict[K, float], name: K, value: float) -> None:

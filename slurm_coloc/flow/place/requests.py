@@ -3,12 +3,23 @@
 
 from collections.abc import Collection
 
+from slurm_coloc.core.decide.decision import Action, Reason
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Pin
-from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, features_fit, wanted_partitions
+from slurm_coloc.core.records.runs import StoredDecision
+from slurm_coloc.core.slurm.cluster import (
+    ClusterShape,
+    NodeShape,
+    features_fit,
+    plain,
+    wanted_partitions,
+)
 from slurm_coloc.core.slurm.gres import count_of, parse_gres
 from slurm_coloc.core.slurm.hosts import in_nodes
+
+#: reasons of decisions whose jobs wait for no plan
+LEFT_ALONE = (Reason.HET_JOB, Reason.WHOLE_NODE, Reason.USER_EXCLUSIVE)
 
 
 def nodes_for(
@@ -35,6 +46,19 @@ def nodes_for_submission(request: JobRequest, shape: ClusterShape) -> tuple[str,
 def is_typed(job: Queued) -> bool:
     """Whether the job asks for shards of a type. Users may not ask for them, so it is a pin."""
     return any(one.name == "shard" and one.type for one in parse_gres(job.tres_per_node))
+
+
+def is_holdable(job: Queued, decision: StoredDecision) -> bool:
+    """Whether a plan may let a job on whole GPUs wait: a plain one of one node that has not run yet
+    and that did not ask to be left alone."""
+    return (
+        decision.action == Action.EXCLUSIVE
+        and decision.mode == "on"
+        and decision.reason not in LEFT_ALONE
+        and job.num_nodes == 1
+        and not (job.restarts or job.array or job.array_id or job.reservation or job.cut)
+        and plain(job.features)
+    )
 
 
 def names_gpus(tres: str) -> bool:

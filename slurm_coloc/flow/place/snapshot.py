@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.decide.decision import Action, Reason
+from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.place.gate_wait import way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steerable import may_pin
 from slurm_coloc.core.place.steering import Device, Node, Running, Snapshot, Waiting
-from slurm_coloc.core.records.pairs import training_of
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
 from slurm_coloc.core.slurm.cluster import (
@@ -28,10 +27,11 @@ from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
 from slurm_coloc.flow.place.changes import shards_in
-from slurm_coloc.flow.place.job_facts import JobFacts
+from slurm_coloc.flow.place.job_facts import JobFacts, owned_training
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.requests import (
     gpus_of,
+    is_holdable,
     is_typed,
     names_gpus,
     nodes_for,
@@ -41,8 +41,6 @@ from slurm_coloc.flow.place.requests import (
 )
 from slurm_coloc.flow.place.rules import rules_of
 
-#: reasons of decisions whose jobs wait for no plan
-LEFT_ALONE = (Reason.HET_JOB, Reason.WHOLE_NODE, Reason.USER_EXCLUSIVE)
 # The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
 #: UUIDs of GPUs that are closed by a slowdown limit
@@ -141,7 +139,7 @@ class Sources:
         places, held = self._places(job, shape)
         left_s, smact, training = None, decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
-            training = _training(job, decision)
+            training = owned_training(job, decision)
             left_s = self.facts.left_s(job, decision.id, training, now)
             smact = self.facts.smact(job, training) or smact
         return Running(
@@ -204,7 +202,7 @@ class Sources:
         expected: tuple[float | None, float] = (None, 0.0)
         smact, training = decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
-            training = _training(job, decision)
+            training = owned_training(job, decision)
             smact = self.facts.expected_smact(training) or smact
             expected = self.facts.expected(decision.id, training, job.limit_s)
         since = self.memory.since.get(key(job))
@@ -233,7 +231,10 @@ class Sources:
             exclusive_user=keeps_users_apart(parts, shape),
             expected_s=expected[0],
             spread=expected[1],
-            holdable=decision is not None and not shards and _is_holdable(job, decision, busy),
+            holdable=decision is not None
+            and not shards
+            and is_holdable(job, decision)
+            and (decision.id, job.job_id) not in busy,
             training=training,
         )
 
@@ -285,26 +286,6 @@ class Sources:
             and not job.reservation
             and (decision.id, job.job_id) not in busy
         )
-
-
-def _training(job: Queued, decision: StoredDecision) -> str:
-    """OWNER:TRAINING; "" where the model is not known."""
-    found = training_of(decision.fingerprint, decision.options)
-    return f"{job.uid}:{found}" if found else ""
-
-
-def _is_holdable(job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
-    """Whether a plan may let a job on whole GPUs wait: a plain one of one node that has not run yet
-    and that did not ask to be left alone."""
-    return (
-        decision.action == Action.EXCLUSIVE
-        and decision.mode == "on"
-        and decision.reason not in LEFT_ALONE
-        and job.num_nodes == 1
-        and not (job.restarts or job.array or job.array_id or job.reservation or job.cut)
-        and plain(job.features)
-        and (decision.id, job.job_id) not in busy
-    )
 
 
 def _bound_whole(job: Queued, shards: int) -> bool:

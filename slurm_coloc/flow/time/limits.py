@@ -14,7 +14,6 @@ from typing import Literal
 
 import structlog
 
-from slurm_coloc.core.decide.slowdown import BUSY
 from slurm_coloc.core.records.lists import StretchedRun
 from slurm_coloc.core.records.runs import Key, OfRun, PresentRun, shared
 from slurm_coloc.core.slurm.job import JobView, Terms
@@ -25,7 +24,7 @@ from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.cluster.telemetry import STALE_S, GpuNow
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES, counted, notify
 from slurm_coloc.flow.time.ceilings import ceilings
-from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, lost_s
+from slurm_coloc.flow.time.neighbours import Neighbours, Pressed, activities, lost_s
 from slurm_coloc.flow.time.pair_speeds import PairSpeeds
 from slurm_coloc.flow.time.slowdown_limit import Protector
 
@@ -51,14 +50,6 @@ def _gpus_with(gpus: Mapping[str, GpuNow], job_id: int) -> tuple[str, ...]:
     )
 
 
-def _activities(pressed: Mapping[Key, Pressed]) -> dict[tuple[int, int], float]:
-    found = {}
-    for (_, job_id, restart), state in pressed.items():
-        if state.least > 0.0 and state.mine < BUSY:  # measured, and not for want of knowledge
-            found[job_id, restart] = state.mine
-    return found
-
-
 class Stretcher:
     """Follows the running jobs on shares."""
 
@@ -71,9 +62,7 @@ class Stretcher:
         self._later: dict[Key, float] = {}  # when (Unix seconds) Slurm may be asked again
         self._protector = Protector(context)
         self._pairs = PairSpeeds(context)
-        #: what each run's SM activity would be alone, by job and restart, where its part of a GPU
-        #: that is not full tells it
-        self.activities: Mapping[tuple[int, int], float] = {}
+        self.activities: Mapping[tuple[int, int], float] = {}  # as neighbours.activities has them
         self.interval_s = slowdown.interval_s
 
     @property
@@ -97,7 +86,7 @@ class Stretcher:
             if one in known and one in pressed:
                 await self._follow(known[one], pressed[one], now)
         self._protector.update(runs, pressed)
-        self.activities = _activities(pressed)
+        self.activities = activities(pressed)
         self._pairs.see(neighbours)
         if not self._off():
             for row in self._store.stretches.to_restore():

@@ -145,3 +145,13 @@ def lost_s(state: Pressed, since_s: float, now_s: float) -> float:
     if span_s < SPAN_S:  # over a longer gap the present part says nothing
         done_s = max(done_s, state.least * span_s)
     return max(0.0, span_s - done_s)
+
+
+def activities(pressed: Mapping[Key, Pressed]) -> dict[tuple[int, int], float]:
+    """What each run's SM activity would be alone, by job and restart, where its part of a GPU that
+    is not full tells it."""
+    found = {}
+    for (_, job_id, restart), state in pressed.items():
+        if state.least > 0.0 and state.mine < slowdown.BUSY:  # not for want of knowledge
+            found[job_id, restart] = state.mine
+    return found

@@ -42,7 +42,7 @@ class PairSpeeds:
         """One look at all runs."""
         if not self._read_s:
             return
-        said = self._live.said()
+        said = self._live.all_progress()
         going: dict[Key, _Run] = {}
         for uuid, there in neighbours.by_gpu().items():
             now = [run for run in there if run.open]
@@ -50,7 +50,7 @@ class PairSpeeds:
                 if len(run.gpu_uuids or ()) != 1 or not run.fingerprint:
                     continue
                 one = going[run.key] = self._runs.get(run.key) or self._begun(run)
-                self._look(one, run, now, neighbours, uuid, said)
+                self._follow(one, run, now, neighbours, uuid, said)
         for key in self._runs.keys() - going.keys():
             self._learn(self._runs[key], self._runs[key].phases.end())
         self._runs = going
@@ -58,7 +58,7 @@ class PairSpeeds:
     def _begun(self, run: PresentRun) -> _Run:
         return _Run(run, Phases(SETTLE_READS * self._read_s, LEAST_READS * self._read_s))
 
-    def _look(
+    def _follow(
         self,
         one: _Run,
         run: PresentRun,

@@ -39,13 +39,10 @@ def test_an_activity_is_of_all_jobs_like_it(store: Store) -> None:
     assert known.expected_smact("") is None
 
 
-@pytest.mark.parametrize(
-    ("job", "there"),
-    [(RUNS, (7, 8)), (replace(RUNS, start_s=NOW_S - WINDOW_S / 2), (7,))],
-    ids=["not-alone", "too-young"],
-)
-def test_an_activity_is_measured_alone(store: Store, job: Any, there: tuple[int, ...]) -> None:
-    assert facts(store, *there).smact(job, LIKE_IT) is None
+def test_an_activity_is_measured_alone_and_for_a_while(store: Store) -> None:
+    assert facts(store, 7, 8).smact(RUNS, LIKE_IT) is None
+    young = replace(RUNS, start_s=time.time() - WINDOW_S / 2)
+    assert facts(store, 7).smact(young, LIKE_IT) is None
 
 
 def test_beside_others_its_part_of_the_gpu_tells(store: Store) -> None:

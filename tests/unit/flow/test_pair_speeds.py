@@ -60,7 +60,7 @@ class Card:
                                 done=done)
                 )  # fmt: skip
                 self.done[run.job_id] = done + READ_S * jobs["abc"[run.job_id - 1]]
-            self.live.said = lambda told=told: {(one.job_id, 0): one for one in told}  # type: ignore[method-assign,misc]
+            self.live.all_progress = lambda told=told: {(one.job_id, 0): one for one in told}  # type: ignore[method-assign,misc]
             self.pairs.see(Neighbours(runs, {"GPU-1": gpu}, {}, self.at_s))
             self.at_s += READ_S
 

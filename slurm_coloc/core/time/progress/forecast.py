@@ -60,12 +60,14 @@ class Progress:
         if found is None or found[0] > LONGEST_S:
             if place.done is None and place.epoch is None:
                 return None
-            return Forecast(place.done, None, None, None, place.epoch, place.epochs, self._said_s())
+            return Forecast(
+                place.done, None, None, None, place.epoch, place.epochs, self._marked_s()
+            )
         left_s, part = found
         low_s, high_s = left_s * (1 - part), left_s * (1 + part)
         return Forecast(
-            place.done, left_s, low_s, high_s, place.epoch, place.epochs, self._said_s()
+            place.done, left_s, low_s, high_s, place.epoch, place.epochs, self._marked_s()
         )
 
-    def _said_s(self) -> float | None:
+    def _marked_s(self) -> float | None:
         return self._marks[-1].at_s if self._marks else None
