@@ -102,7 +102,7 @@ def test_what_two_trainings_cost_each_other_is_learned(make_lab: Make) -> None:
     lab.wait(long, "RUNNING", 60)
     assert gpu(lab, long) != gpu(lab, wide)
     until(lambda: any(0.8 < one < 1.0 for one in activities(lab)), 60, "it was alone for a while")
-    time.sleep(10)
+    time.sleep(25)  # its pace counts from twenty looks at its log on, and comes with each beat
     short = second.submit(*QUIET, wrap=second.train(**busy, work_s=30))
     lab.wait(short, "COMPLETED", 150)
     assert gpu(lab, short) == gpu(lab, long)

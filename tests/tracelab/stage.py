@@ -24,6 +24,8 @@ HOST_MIB = 100
 #: on a small machine are slower than a cluster's controller
 DEADLINE_MS = 3000
 TRIES = 20
+#: shards of the summary of a job that asks for several GPUs: it gets whole ones whatever that says
+ANY = 8
 READY_S = 60.0
 #: how the stand-in tells its time, and that it ran out, once a run
 WALL = re.compile(r"^emu-train: done .*\bwall_s=([\d.]+)", re.M)
@@ -126,7 +128,7 @@ class Stage:
 
     def _model(self, one: Submission) -> Path:
         """The summary of a job's training: what colocd knows of one job it knows of all like it."""
-        shards = max(1, one.shards)
+        shards = one.shards or ANY
         same = self._trainings.setdefault(shards, {})
         number = same.setdefault((one.job.name, one.job.gpus), len(same))
         path = self.lab.home(self.user) / f"model-{shards}-{number}.txt"
