@@ -29,6 +29,7 @@ ANY = 8
 READY_S = 60.0
 #: how the stand-in tells its time, and that it ran out, once a run
 WALL = re.compile(r"^emu-train: done .*\bwall_s=([\d.]+)", re.M)
+SHARDS = re.compile(r"coloc:1:[0-9a-f]+:collocate:[\w-]+:(\d+)")
 OOM = "torch.OutOfMemoryError: CUDA out of memory"
 
 
@@ -150,11 +151,14 @@ class Stage:
                 raise SlurmError(f"{shards} shards expected, colocd reserves {got}: {why}")
 
     def _held(self, one: Submission) -> tuple[int, str]:
-        """Shards that a held job of this kind gets, and colocd's reason."""
+        """Shards that are decided for a held job of this kind, by its mark (a share that waits for
+        its pin asks for a whole GPU), and the mark."""
         job_id = self.lab.sbatch("--hold", *self.words(one), wrap="true", user=self.user)
         row = self.lab.job(job_id)
         self.lab.run(["scancel", str(job_id)])
-        return reserved(row), row.get("AdminComment", "")
+        mark = row.get("AdminComment", "")
+        found = SHARDS.search(mark)
+        return int(found[1]) if found else 0, mark
 
     # ---- what is seen --------------------------------------------------------------------------
 
