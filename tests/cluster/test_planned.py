@@ -67,11 +67,11 @@ def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
 
 @pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
 def test_a_share_runs_while_its_owner_s_whole_gpu_job_waits(make_lab: Make) -> None:
-    """One of two GPUs is taken for two minutes; the job that comes first wants both. In Slurm's
+    """One of two GPUs is taken for a while; the job that comes first wants both. In Slurm's
     order the share behind it would wait for them too. Another user's job is passed by nobody."""
     lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT})
     me, other = desk(lab, 313), desk(lab, 314, user=1)
-    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=120, log_every_s=1))
+    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=90, log_every_s=1))
     lab.wait(long, "RUNNING", 60)
     until(lambda: left_s(lab, long), 60, "its log is read")
     wide = me.submit("--gpus=2", *QUIET, wrap="true")
@@ -89,6 +89,7 @@ def test_a_share_runs_while_its_owner_s_whole_gpu_job_waits(make_lab: Make) -> N
     assert began == sorted(began)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
 def test_what_two_trainings_cost_each_other_is_learned(make_lab: Make) -> None:
     """By their logs, alone and together, against what the emulated GPU really does."""
