@@ -34,8 +34,7 @@ class PlacementConfig(Section):
         " agent.log_read_s, or its owner's earlier runs) and activity. where: the plan says on"
         " which GPU a job starts. order: also which of its owner's jobs goes first; by the plan no"
         " job starts later than without sharing. Of more than 32 GPUs those with room are"
-        " planned, and order is where; for what a plan"
-        " leaves out, policy decides.",
+        " planned, and order is where; for what a plan leaves out, policy decides.",
     )
     smact_gate: float = Field(
         0.8,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.adapters.store.pairs import MOST_OF_USER
 from slurm_coloc.config import parse_config
 from slurm_coloc.core.records.pairs import PairSpeed, training_of
 from slurm_coloc.core.records.runs import PresentRun
@@ -124,3 +125,12 @@ def test_runs_are_taken_together(store: Store) -> None:
     assert _pairs(store.pairs.newest())["1000:a", "b", "mps"].speed == pytest.approx(0.79, abs=0.01)
     store.forget_history(time.time() + 1.0)
     assert store.pairs.newest() == []
+
+
+def test_one_user_s_many_trainings_leave_room_for_others(store: Store) -> None:
+    store.pairs.learn(_seen(0.5, uid=1001, at_s=1.0))
+    for number in range(MOST_OF_USER + 50):
+        store.pairs.learn(_seen(0.5, training=f"t{number}", at_s=10.0 + number))
+    found = store.pairs.newest()
+    assert len(found) == MOST_OF_USER + 1
+    assert found[0].training == f"t{MOST_OF_USER + 49}" and found[-1].uid == 1001
