@@ -69,12 +69,22 @@ def start(me: Desk, memory_mib: int, *args: str, work_s: int = 60) -> int:
     return me.submit("--mem=50", *args, wrap=train)
 
 
+def why(me: Desk, *jobs: int) -> str:
+    """What was decided of these jobs, by what had been measured: for a test that fails."""
+    told = []
+    for job_id in jobs:
+        decision = me.explain(job_id)["decision"]
+        told.append(f"job {job_id}: {decision['why']}; {decision['learning']}")
+    return "\n".join(told)
+
+
 def test_each_job_gets_the_smallest_device_that_holds_it(lab: Lab) -> None:
     have = devices(lab)
     me, other = desk(lab, SMALL), desk(lab, MIDDLE, user=1)
     jobs = [start(me, 1500), start(me, 1500), start(other, 5000, "--gres=gpu:1")]
     where = [trains_on(lab, job_id) for job_id in jobs]
-    assert [have[uuid] for uuid in where] == ["1g.5gb", "1g.5gb", "1c.3g.20gb"]
+    found = [have.get(uuid, uuid) for uuid in where]
+    assert found == ["1g.5gb", "1g.5gb", "1c.3g.20gb"], why(me, *jobs[:2])
     assert len(set(where)) == 3
     assert "coloc: MIG device, 4.8 GiB for this job" in lab.output(jobs[0])
 
@@ -179,7 +189,7 @@ def test_auto_leaves_larger_jobs_to_shards(lab: Lab) -> None:
     try:
         small, middle = desk(lab, SMALL), desk(lab, MIDDLE, user=1)
         jobs = [start(small, 1500, work_s=2), start(middle, 5000, work_s=2)]
-        assert "1g.5gb" in lab.job(jobs[0])["TresPerNode"]
+        assert "1g.5gb" in lab.job(jobs[0])["TresPerNode"], why(small, jobs[0])
         assert "shard" in lab.job(jobs[1])["TresPerNode"]
         for job_id in jobs:
             lab.wait(job_id, "COMPLETED", 60)

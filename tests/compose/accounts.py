@@ -2,6 +2,7 @@
 """Limits and prices of the Docker cluster for one test, and what sacct has of its jobs."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -47,6 +48,21 @@ class Accounts:
         self.sacctmgr("modify", "qos", name, "set", *settings)
         for user in self.cluster.users:
             self.sacctmgr("modify", "user", user, "set", f"qos+={name}")
+        users = f"users={','.join(self.cluster.users)}"
+        words = ["scontrol", "-o", "show", "assoc_mgr", users, "flags=assoc"]
+
+        def known() -> bool:
+            told = self.cluster.run(words, on="controller").stdout
+            return len(re.findall(rf"\bQOS=\S*\b{name}\b", told)) >= len(self.cluster.users)
+
+        self.cluster.until(known, 30, f"slurmctld knows QOS {name}")
+
+    def registered(self) -> bool:
+        """Whether slurmdbd sends changes to slurmctld: it forgets the address with a connection,
+        and what changes until slurmctld has connected anew (each 10 s) does not reach it."""
+        words = ["sacctmgr", "-nP", "show", "cluster", "format=ControlPort"]
+        told = self.cluster.run(words, on="controller", check=False).stdout.strip()
+        return told.isdigit() and told != "0"
 
     def set(self, name: str, *settings: str) -> None:
         """Change a QOS."""

@@ -235,8 +235,7 @@ def test_limits_are_kept_while_slurmdbd_is_away(cluster: Cluster, accounts: Acco
         assert action(cluster, "--qos=thin") == "exclusive:limit"
     finally:
         cluster.daemon("dbd", "start", "slurmdbd")
-    words = ["sacctmgr", "-n", "show", "cluster"]
-    cluster.until(lambda: cluster.run(words, on="controller", check=False).stdout, 60, "slurmdbd")
+    cluster.until(accounts.registered, 60, "slurmctld has slurmdbd again")
 
 
 def _colocd_log(cluster: Cluster) -> str:

@@ -5,22 +5,31 @@ slurmd tells its hooks numbers. On a node with whole GPUs alone these are taken 
 soon as one GPU is in MIG mode they are places in slurmd's own list, which is asked for; the device
 files that stand there say which GPU or which MIG device it is. Where slurmd finds MIG devices by
 itself (AutoDetect=nvml), CUDA_VISIBLE_DEVICES has their UUIDs.
+
+The list is kept in run_dir: on a node so busy that slurmd does not print it in time, a job would
+else start with numbers that are not CUDA's, find no GPU and fail.
 """
 
+import contextlib
+import json
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from slurm_coloc.adapters import hookenv, nvml
+from slurm_coloc.adapters import hookenv, nvml, spool
 from slurm_coloc.adapters.nvml.mig import Mig, MigGpu, mig_uuid
 from slurm_coloc.adapters.slurmd import GresGpu, gpus_of_slurmd
 from slurm_coloc.core.gpu.mig import slice_of
-from slurm_coloc.errors import GpuError
+from slurm_coloc.errors import ColocError, GpuError
 
+#: in run_dir: [type, [file, ...]] of each GPU, as slurmd listed them last
+LAST_LIST = ".gpus-of-slurmd"
 _WHOLE = r"/dev/nvidia(\d+)"
 
 
 def gpus_of_job(
-    job: hookenv.HookJob, environ: Mapping[str, str], lib: nvml.Nvml
+    job: hookenv.HookJob, environ: Mapping[str, str], lib: nvml.Nvml, run_dir: Path
 ) -> tuple[list[nvml.Gpu], bool]:
     """What the job got here, in the order of its numbers, and whether a GPU of this node is in MIG
     mode. Raises GpuError."""
@@ -29,7 +38,7 @@ def gpus_of_job(
         return lib.by_uuid(job.uuids), bool(cut)
     if not cut:
         return lib.by_minor(job.minors), False
-    listed = gpus_of_slurmd(environ, job.node)
+    listed = _listed(environ, job.node, run_dir)
     return [_one(number, listed, cut, lib) for number in job.minors], True
 
 
@@ -43,3 +52,29 @@ def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) 
         if found := re.fullmatch(_WHOLE, file):
             return lib.by_minor([int(found[1])])[0]
     raise GpuError(f"gres {gres.type}: no device file /dev/nvidiaN ({', '.join(gres.files)})")
+
+
+def _listed(environ: Mapping[str, str], node: str, run_dir: Path) -> list[GresGpu]:
+    """slurmd's list, or the last one that it gave here. Raises GpuError where there is neither."""
+    try:
+        found = gpus_of_slurmd(environ, node)
+    except GpuError:
+        # Only a change of gres.conf makes it wrong, and then a later job of this node renews it.
+        if last := _last_list(run_dir):
+            return last
+        raise
+    if found != _last_list(run_dir):
+        with contextlib.suppress(ColocError, OSError), spool.open_dir(run_dir, None) as fd:
+            spool.write_file(fd, LAST_LIST, json.dumps(found).encode(), 0o600, sync=False)
+    return found
+
+
+def _last_list(run_dir: Path) -> list[GresGpu]:
+    """The list of an earlier job; [] without one."""
+    try:
+        with spool.open_dir(run_dir, None) as fd:
+            data = spool.read_file(fd, LAST_LIST, {0, os.geteuid()})
+        rows = json.loads(data or "[]")
+        return [GresGpu(str(kind), tuple(map(str, files))) for kind, files in rows]
+    except (ColocError, OSError, ValueError, TypeError):
+        return []

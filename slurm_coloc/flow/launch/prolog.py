@@ -210,7 +210,7 @@ def gpus_now(call: HookCall) -> dict[str, Any]:
         return _unavailable("nvml = false in the configuration")
     try:
         with nvml.Nvml() as lib:
-            gpus, cut = gpus_of_job(call.job, call.environ, lib)
+            gpus, cut = gpus_of_job(call.job, call.environ, lib, call.settings.run_dir)
     except GpuError as err:
         return _unavailable(err.message)
     return {"available": True, "devices": [_plain(gpu) for gpu in gpus], "mig": cut}

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """From slurmd's numbers to GPUs and MIG devices, by what ``slurmd -G`` prints."""
 
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+from slurm_coloc.adapters import slurmd
 from slurm_coloc.adapters.nvml.mig import MigDevice, MigGpu, mig_uuid
 from slurm_coloc.adapters.slurmd import GresGpu, parse_gpus
 from slurm_coloc.errors import GpuError
+from slurm_coloc.flow.launch import devices
 
 CAP = "/dev/nvidia-caps/nvidia-cap"
 # slurmd 22.05.8; the shards of a type stand before its GPUs
@@ -63,3 +70,39 @@ def test_what_no_device_stands_behind_is_told() -> None:
         mig_uuid("1g.5gb", (f"{CAP}238",), CUT)
     with pytest.raises(GpuError, match="not MultipleFiles"):
         mig_uuid("1g.5gb", ("/dev/nvidia1",), CUT)
+
+
+def program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_a_busy_nodes_slurmd_costs_no_job_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its list is that of an earlier job where slurmd does not print it in time."""
+    slurmd_program, run_dir = tmp_path / "slurmd", tmp_path / "run"
+    run_dir.mkdir(0o711)
+    monkeypatch.setattr(slurmd, "_program", lambda: str(slurmd_program))
+    monkeypatch.setattr(slurmd, "LIMIT_S", 0.3)
+    monkeypatch.setattr(devices, "Mig", lambda lib: SimpleNamespace(gpus=lambda: CUT))
+    job = SimpleNamespace(uuids=(), minors=(1,), node="n1")
+    lib = SimpleNamespace(by_uuid=lambda uuids: uuids)
+
+    def of_job() -> tuple[object, bool]:
+        return devices.gpus_of_job(job, {}, lib, run_dir)  # type: ignore[arg-type]
+
+    program(slurmd_program, "sleep 5")
+    with pytest.raises(GpuError, match="timed out"):
+        of_job()
+    program(slurmd_program, f"cat <<'END'\n{FILES}END")
+    monkeypatch.setattr(slurmd, "LIMIT_S", 20.0)
+    assert of_job() == (["MIG-a"], True)
+    kept = (run_dir / devices.LAST_LIST).stat()
+    assert stat.S_IMODE(kept.st_mode) == 0o600 and kept.st_uid == os.geteuid()
+    program(slurmd_program, "exit 1")
+    assert of_job() == (["MIG-a"], True)
+    # What somebody else wrote there is not read.
+    (run_dir / devices.LAST_LIST).chmod(0o666)
+    with pytest.raises(GpuError, match="exit 1"):
+        of_job()
