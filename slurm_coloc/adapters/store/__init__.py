@@ -169,6 +169,7 @@ class Store:
         self.pairs.forget(before_s)
         self.peaks.forget(before_s)
         self.observed.forget(before_s)
+        self.runs.forget_ran_out(before_s)
         with self.transaction():
             for decision in old:
                 for table in OF_DECISION:

@@ -50,13 +50,9 @@ class Recoveries(_ListOfRuns[Recovery]):
     def tally(self, job_id: int, decision: str, uid: int, now_s: float) -> tuple[int, int, int]:
         """Recoveries for its own need of this job, and of this user and of all in 24 hours."""
         day_ago_s = now_s - DAY_S
-        of_job, of_user, of_all = self._db.execute(
-            f"""SELECT coalesce(sum(decision = ? AND job_id = ?), 0),
-                       coalesce(sum(uid = ? AND created_s > ?), 0),
-                       coalesce(sum(created_s > ?), 0) FROM work WHERE {_OWN}""",
-            (decision, job_id, uid, day_ago_s, day_ago_s),
-        ).fetchone()
-        return of_job, of_user, of_all
+        of_job = self._count(f"decision = ? AND job_id = ? AND {_OWN}", decision, job_id)
+        of_user = self._count(f"uid = ? AND created_s > ? AND {_OWN}", uid, day_ago_s)
+        return of_job, of_user, self._count(f"created_s > ? AND {_OWN}", day_ago_s)
 
     def fronts(self, uid: int, now_s: float) -> int:
         """How many recoveries of this user in 24 hours were put first in the queue, or will be."""

@@ -2,14 +2,24 @@
 """What people ask of the history: `coloc jobs`, `history`, `report`, `status`. It only reads."""
 
 from slurm_coloc.adapters.store.database import Database
+from slurm_coloc.adapters.store.runs import OF_TRAINING
 from slurm_coloc.adapters.store.table import records
 from slurm_coloc.core.records.queries import Counts, OpenRuns, RunWithDecision, Tally, UserSum
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.report.past import PastRun
 
 
+def _of_user(table: str, uid: int | None) -> str:
+    """Those of the user that is value 2 of the question; None: everybody's. SQLite would not take
+    the user's index where both were one condition."""
+    return "?2 IS NULL" if uid is None else f"{table}.uid = ?2"
+
+
 class Queries:
-    """Questions over several tables; a part of the store."""
+    """Questions over several tables; a part of the store.
+
+    A CROSS JOIN makes SQLite begin with its left side, a + keeps it from an index: what is asked of
+    the last days may cost what these days have, not what the history has."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -19,6 +29,16 @@ class Queries:
     ) -> list[RunWithDecision]:
         """Newest runs with their decisions, and the recovery that a run came by; of one user where
         ``uid`` is given; that go on, or ended after ``since_s``."""
+        # Each way has an index, and of what ended only the newest ends are put in order.
+        mine = _of_user("runs", uid)
+        if only_open:
+            chosen = f"SELECT rowid FROM runs WHERE open = 1 AND {mine}"
+        elif since_s:
+            chosen = f"""SELECT rowid FROM runs WHERE open = 1 AND {mine} UNION SELECT * FROM
+              (SELECT rowid FROM runs WHERE end_s >= ?1 AND {mine}
+               ORDER BY end_s DESC LIMIT ?3)"""
+        else:
+            chosen = f"SELECT rowid FROM runs WHERE {mine} ORDER BY rowid DESC LIMIT ?3"
         return records(
             RunWithDecision,
             self._db,
@@ -36,22 +56,19 @@ class Queries:
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
                   AND work.restart = runs.restart - 1
-                WHERE (? IS NULL OR runs.uid = ?) AND coalesce(runs.end_s, 1e12) >= ?
-                  {"AND runs.open = 1" if only_open else ""}
-                ORDER BY runs.rowid DESC LIMIT ?""",
-            *(uid, uid, since_s, limit),
+                WHERE runs.rowid IN ({chosen}) ORDER BY runs.rowid DESC LIMIT ?3""",
+            *(since_s, uid, limit),
         )
 
     def lasted_s(self, decision: str) -> list[float]:
         """Run times (s) of the newest 20 completed runs of a decision's user, model and options."""
+        training = self._db.execute(
+            "SELECT uid, fingerprint, options FROM decisions WHERE id = ?", (decision,)
+        ).fetchone()
         rows = self._db.execute(
-            """SELECT runs.end_s - runs.start_s
-               FROM decisions AS this JOIN decisions AS same ON same.fingerprint = this.fingerprint
-                 AND same.uid = this.uid AND same.options IS this.options
-               JOIN runs ON runs.decision = same.id
-               WHERE this.id = ? AND runs.outcome = 'completed' AND runs.start_s IS NOT NULL
-               ORDER BY runs.rowid DESC LIMIT 20""",
-            (decision,),
+            f"""SELECT end_s - start_s FROM ({OF_TRAINING})
+                WHERE outcome = 'completed' AND start_s IS NOT NULL LIMIT 20""",
+            training or (None, None, None),
         )
         return [float(one) for (one,) in rows]
 
@@ -61,7 +78,7 @@ class Queries:
         return records(
             PastRun,
             self._db,
-            """SELECT runs.job_id, runs.uid,
+            f"""SELECT runs.job_id, runs.uid,
                  coalesce(decisions.account, json_extract(decisions.request, '$.default_account'))
                    AS account,
                  decisions.partition, coalesce(runs.share_mib, 0) > 0 AS shared,
@@ -71,11 +88,11 @@ class Queries:
                  runs.method,
                  EXISTS (SELECT 1 FROM events WHERE events.decision = runs.decision
                    AND events.job_id = runs.job_id AND events.kind = 'idle') AS idle
-               FROM runs JOIN decisions ON decisions.id = runs.decision
-               WHERE runs.open = 0 AND runs.end_s > ? AND (? IS NULL OR runs.uid = ?)
+               FROM runs CROSS JOIN decisions ON decisions.id = runs.decision
+               WHERE runs.open = 0 AND runs.end_s > ?1 AND {_of_user("runs", uid)}
                  AND decisions.mode = 'on'
-               ORDER BY runs.end_s DESC LIMIT ?""",
-            *(since_s, uid, uid, limit),
+               ORDER BY runs.end_s DESC LIMIT ?3""",
+            *(since_s, uid, limit),
         )
 
     def used_by_user(self, uid: int | None, since_s: float) -> list[UserSum]:
@@ -84,7 +101,7 @@ class Queries:
         return records(
             UserSum,
             self._db,
-            """SELECT runs.uid AS uid, count(*) AS runs,
+            f"""SELECT runs.uid AS uid, count(*) AS runs,
                  sum(runs.share_mib > 0) AS shared, sum(runs.outcome = 'completed') AS completed,
                  sum(runs.outcome = 'oom-gpu') AS oom,
                  sum(runs.outcome = 'put-back'
@@ -95,10 +112,10 @@ class Queries:
                  coalesce(sum(iif(known, decisions.memory_mib, 0)), 0) AS estimate_mib,
                  coalesce(sum(iif(known, runs.share_mib, 0)), 0) AS reserved_mib
                FROM (SELECT *, share_mib > 0 AND peak_mib IS NOT NULL AS known FROM runs) AS runs
-               JOIN decisions ON decisions.id = runs.decision
-               WHERE runs.open = 0 AND runs.end_s > ? AND (? IS NULL OR runs.uid = ?)
-               GROUP BY runs.uid ORDER BY hours DESC""",
-            *(since_s, uid, uid),
+               CROSS JOIN decisions ON decisions.id = runs.decision
+               WHERE runs.open = 0 AND runs.end_s > ?1 AND {_of_user("runs", uid)}
+               GROUP BY +runs.uid ORDER BY hours DESC""",
+            *(since_s, uid),
         )
 
     def observed(self, uid: int | None, limit: int, since_s: float = 0.0) -> list[StoredDecision]:
@@ -107,9 +124,9 @@ class Queries:
         return records(
             StoredDecision,
             self._db,
-            """SELECT * FROM decisions WHERE mode = 'observe' AND (? IS NULL OR uid = ?)
-               AND made_s >= ? ORDER BY rowid DESC LIMIT ?""",
-            *(uid, uid, since_s, limit),
+            f"""SELECT * FROM decisions WHERE mode = 'observe' AND {_of_user("decisions", uid)}
+                AND made_s >= ?1 ORDER BY rowid DESC LIMIT ?3""",
+            *(since_s, uid, limit),
         )
 
     def tallies(self) -> list[Tally]:
@@ -137,3 +154,8 @@ class Queries:
                       (SELECT count(*) FROM work WHERE state = 'open') AS open_work""",
         )
         return rows[0]
+
+    def open_work(self) -> int:
+        """How many recoveries are under way."""
+        sql = "SELECT count(*) FROM work WHERE state = 'open'"
+        return int(self._db.execute(sql).fetchone()[0])

@@ -8,11 +8,15 @@ from dataclasses import asdict, fields
 from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.table import Table
 from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Report, Run, StoredDecision, Use
-from slurm_coloc.core.recover.next_try import VICTIMS
 
 ABANDONED = 2  # decisions.bound: the submission never became a job
 MOST = 64  # batch sizes and GPU types of one model that are looked at, the newest
 _RUN = "decision = ? AND job_id = ? AND restart = ?"
+#: The newest runs of a user's training (uid, fingerprint, options), the newest first. Indices give
+#: them in this order, so that a training with a hundred thousand runs costs no more than others.
+OF_TRAINING = """SELECT runs.* FROM decisions AS same CROSS JOIN runs ON runs.decision = same.id
+   WHERE same.uid = ? AND same.fingerprint = ? AND same.options IS ?
+   ORDER BY same.rowid DESC, runs.job_id DESC, runs.restart DESC LIMIT 400"""
 # Reports on one run: of its job and restart, from after its submission, and not taken already by a
 # run of another decision (an id may come again after `slurmctld -c`).
 _ON_RUN = """job_id = ? AND (restart = ? OR restart IS NULL) AND at_s >= ?
@@ -128,16 +132,21 @@ class Runs(Table[Run]):
         """Keep the records of an ended run whose nodes reported one after the other."""
         self._change(run, "AND open = 0", {"used": uses})
 
-    def beside(self, run: OfRun, start_s: float, end_s: float) -> list[Run]:
-        """The other runs that ran at some time from ``start_s`` to ``end_s``. One that ended in the
-        second in which this one began, by Slurm's clock, was before it."""
-        return self._where(
-            f"""(end_s > ? OR open = 1) AND start_s IS NOT NULL AND start_s < ?
-                AND outcome IS NOT 'put-back' AND NOT ({_RUN})""",
-            start_s,
-            end_s,
-            *run.key,
-        )
+    def beside(self, run: Run, start_s: float, end_s: float) -> list[Run]:
+        """The other runs that ran at some time from ``start_s`` to ``end_s``, where they may have
+        been on a node of ``run``. One that ended in the second in which this one began, by Slurm's
+        clock, was before it."""
+        nodes: tuple[object, ...] = ()
+        others = f"start_s IS NOT NULL AND start_s < ? AND outcome IS NOT 'put-back' AND NOT ({_RUN})"
+        if run.node and not _several(run.node):
+            # Told by the index: a run of a week has seen hundreds of thousands end elsewhere.
+            others += " AND (node = ? OR node IS NULL OR instr(node, '[') OR instr(node, ','))"
+            nodes = (run.node,)
+        values = (end_s, *run.key, *nodes)
+        return [
+            *self._where(f"end_s > ? AND open = 0 AND {others}", start_s, *values),
+            *self._where(f"open = 1 AND {others}", *values),
+        ]
 
     def ended_since(self, since_s: float) -> list[Run]:
         """Runs after which their job is over, that ended after ``since_s`` with what they used; in
@@ -160,17 +169,15 @@ class Runs(Table[Run]):
 
     def oom_share_mib(self, fingerprint: str, options: str, uid: int) -> int | None:
         """Largest share (MiB) in which this user's same model ran out of GPU memory."""
-        found: list[int | None] = self._values(
-            # A user's runs out of memory are few, his submissions of one model many: CROSS JOIN
-            # makes SQLite begin with the former (it is in the path of every submission).
-            f"""SELECT max(runs.share_mib) FROM runs CROSS JOIN decisions
-               ON decisions.id = runs.decision
-               WHERE runs.outcome = 'oom-gpu' AND runs.uid = ? AND fingerprint = ? AND options = ?
-               AND coalesce(runs.blame, '') NOT IN ({", ".join("?" * len(VICTIMS))})""",
+        found = self._values(
+            "SELECT share_mib FROM ran_out WHERE uid = ? AND fingerprint = ? AND options = ?",
             *(uid, fingerprint, options),
-            *map(str, VICTIMS),
         )
-        return found[0]
+        return found[0] if found else None
+
+    def forget_ran_out(self, before_s: float) -> None:
+        """Drop what ran out of memory last before ``before_s``."""
+        self._write("DELETE FROM ran_out WHERE at_s < ?", before_s)
 
     def completed_peaks_mib(self, decision: str) -> list[int]:
         """Measured peaks of a decision's completed runs, in the order of their ends."""
@@ -184,12 +191,9 @@ class Runs(Table[Run]):
         """Run times (s) of this user's completed runs of the same model with the same options that
         had their GPU for themselves, the newest 20."""
         rows = self._db.execute(
-            """SELECT runs.end_s - runs.start_s, runs.used
-               FROM runs JOIN decisions ON decisions.id = runs.decision
-               WHERE runs.uid = ? AND decisions.fingerprint = ? AND decisions.options = ?
-                 AND runs.outcome = 'completed' AND runs.start_s IS NOT NULL
-                 AND runs.used IS NOT NULL AND NOT (runs.job_id = ? AND runs.restart = ?)
-               ORDER BY runs.rowid DESC LIMIT 100""",
+            f"""SELECT end_s - start_s, used FROM ({OF_TRAINING})
+                WHERE outcome = 'completed' AND start_s IS NOT NULL AND used IS NOT NULL
+                  AND NOT (job_id = ? AND restart = ?) LIMIT 100""",
             (run.uid, fingerprint, options, run.job_id, run.restart),
         )
         alone = [
@@ -263,6 +267,11 @@ class Reports:
     def forget(self, before_s: float) -> None:
         """Drop reports older than ``before_s``."""
         self._db.execute("DELETE FROM reports WHERE at_s < ?", (before_s,))
+
+
+def _several(nodes: str) -> bool:
+    """Whether a run's ``node`` is a list of nodes."""
+    return "[" in nodes or "," in nodes
 
 
 def _report(body: str) -> Report:

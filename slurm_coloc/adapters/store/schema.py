@@ -3,6 +3,11 @@
 
 from slurm_coloc.adapters.store.database import Database
 
+# A run whose own need ran out of GPU memory: no neighbour's doing.
+_RAN_OUT = """{0}.outcome = 'oom-gpu' AND {0}.share_mib IS NOT NULL
+             AND coalesce({0}.blame, '') NOT IN
+               ('neighbour', 'foreign', 'full-gpu', 'mps-fault', 'hardware')"""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # 1: decisions, runs, work list, events
     (
@@ -203,6 +208,37 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
              log_speed REAL NOT NULL, at_s REAL NOT NULL,
              PRIMARY KEY (uid, training, beside, card, method)) WITHOUT ROWID""",
         "CREATE INDEX pairs_by_time ON pairs (at_s)",
+    ),
+    # 13: for a history of millions of runs: what colocd and people ask of it, by an index each; the
+    # shares that models ran out of, which every submission asks for
+    (
+        "DROP INDEX decisions_by_model",
+        "CREATE INDEX decisions_by_training ON decisions (uid, fingerprint, options)",
+        "CREATE INDEX decisions_observed ON decisions (job_id) WHERE mode = 'observe'",
+        "DROP INDEX runs_by_end",
+        "CREATE INDEX runs_by_end ON runs (end_s, node)",
+        "CREATE INDEX runs_by_user_and_end ON runs (uid, end_s)",
+        "CREATE INDEX reports_by_time ON reports (at_s)",
+        "CREATE INDEX work_by_time ON work (created_s)",
+        """CREATE TABLE ran_out (
+             uid INTEGER NOT NULL, fingerprint TEXT NOT NULL, options TEXT NOT NULL,
+             share_mib INTEGER NOT NULL, at_s REAL NOT NULL,
+             PRIMARY KEY (uid, fingerprint, options)) WITHOUT ROWID""",
+        f"""INSERT INTO ran_out
+             SELECT runs.uid, fingerprint, options, max(runs.share_mib), max(coalesce(end_s, 0))
+             FROM runs CROSS JOIN decisions ON decisions.id = runs.decision
+             WHERE {_RAN_OUT.format("runs")} AND fingerprint IS NOT NULL AND options IS NOT NULL
+             GROUP BY 1, 2, 3""",
+        f"""CREATE TRIGGER note_ran_out AFTER UPDATE OF open ON runs
+           WHEN old.open = 1 AND new.open = 0 AND {_RAN_OUT.format("new")} BEGIN
+             INSERT INTO ran_out
+               SELECT new.uid, fingerprint, options, new.share_mib, coalesce(new.end_s, 0)
+               FROM decisions WHERE id = new.decision AND fingerprint IS NOT NULL
+                 AND options IS NOT NULL
+               ON CONFLICT DO UPDATE SET share_mib = max(share_mib, excluded.share_mib),
+                 at_s = max(at_s, excluded.at_s);
+           END""",
+        "DROP INDEX runs_oom",
     ),
 )
 

@@ -15,7 +15,7 @@ MAIN_S = 2.0  # for the main process; a scrape has five
 
 def _counted(store: Store) -> tuple[list[Tally], list[OpenRuns], int]:
     queries = store.queries
-    return queries.tallies(), queries.open_runs(), queries.counts().open_work
+    return queries.tallies(), queries.open_runs(), queries.open_work()
 
 
 async def series(site: Site) -> list[Series]:

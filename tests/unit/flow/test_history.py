@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, parse_config
 from slurm_coloc.core.records.culprits import NamedCulprit
-from slurm_coloc.core.records.runs import OfRun, Report, Run, StoredDecision
+from slurm_coloc.core.records.runs import Report, Run, StoredDecision
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.job import JobView
@@ -27,6 +27,7 @@ from slurm_coloc.estimate.request import WARM_UP
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.tickets import Texts
 from slurm_coloc.flow.watch.record import Recorder
+from tests.unit.flow.test_store import run_row
 from tests.unit.flow.texts import teach
 
 GPU, OTHER = "GPU-1", "GPU-2"
@@ -165,7 +166,7 @@ def test_what_a_neighbour_may_have_used_is_not_learned(desk: Desk) -> None:
 def test_what_ended_in_the_second_of_the_start_was_before(desk: Desk) -> None:
     first, _ = desk.submit()
     end_s = desk.run(first, 2000).end_s
-    other = OfRun(decision="other", job_id=99, restart=0)
+    other = run_row(decision="other", job_id=99, node=None)
     assert len(desk.store.runs.beside(other, end_s - 1, end_s + 10)) == 1
     assert desk.store.runs.beside(other, end_s, end_s + 10) == []
 
