@@ -72,8 +72,8 @@ def _print(name: str, times: list[float]) -> None:
 
 
 @contextmanager
-def served() -> Iterator[tuple[str, Path]]:
-    """A link server over a munged of its own: host:port and munged's socket."""
+def munged() -> Iterator[Path]:
+    """The socket of a munged of its own, in a folder that goes with it."""
     folder = Path(tempfile.mkdtemp(prefix="coloc-bench-"))
     (folder / "key").write_bytes(secrets.token_bytes(1024))
     (folder / "key").chmod(0o400)
@@ -85,20 +85,32 @@ def served() -> Iterator[tuple[str, Path]]:
     try:
         while not _connects(folder / "s"):
             time.sleep(0.05)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            target = f"127.0.0.1:{probe.getsockname()[1]}"
-        fork = multiprocessing.get_context("fork")
-        ready = fork.Event()
-        server = fork.Process(target=_serve, args=(target, folder / "s", ready), daemon=True)
-        server.start()
-        ready.wait(10)
-        yield target, folder / "s"
-        server.kill()
-        server.join()
+        yield folder / "s"
     finally:
         daemon.terminate()
         daemon.wait(10)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_place() -> str:
+    """host:port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@contextmanager
+def served() -> Iterator[tuple[str, Path]]:
+    """A link server over a munged of its own: host:port and munged's socket."""
+    with munged() as munge_socket:
+        target = free_place()
+        fork = multiprocessing.get_context("fork")
+        ready = fork.Event()
+        server = fork.Process(target=_serve, args=(target, munge_socket, ready), daemon=True)
+        server.start()
+        ready.wait(10)
+        yield target, munge_socket
+        server.kill()
+        server.join()
 
 
 def _connects(path: Path) -> bool:

@@ -235,7 +235,8 @@ def test_limits_are_kept_while_slurmdbd_is_away(cluster: Cluster, accounts: Acco
         assert action(cluster, "--qos=thin") == "exclusive:limit"
     finally:
         cluster.daemon("dbd", "start", "slurmdbd")
-    cluster.until(accounts.registered, 60, "slurmctld has slurmdbd again")
+    words = ["sacctmgr", "-n", "show", "cluster"]
+    cluster.until(lambda: cluster.run(words, on="controller", check=False).stdout, 60, "slurmdbd")
 
 
 def _colocd_log(cluster: Cluster) -> str:
