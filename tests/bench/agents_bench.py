@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agents of a large cluster cost colocd: their links, and a heartbeat of each.
 
-Each agent has an address of its own (127.0.0.0/8) and a link that is kept; the server, in a process of
-its own, takes heartbeats as colocd does (flow/nodes/agents), of nodes with eight GPUs and eight jobs.
+Each agent has an address of its own (127.0.0.0/8) and a link that is kept; the server, in a process
+of its own, takes heartbeats as colocd does (flow/nodes/agents), of nodes with eight GPUs and jobs.
 An agent sends one in 20 s. All of them connect at once, as after a restart of colocd.
 
 .venv/bin/python -m tests.bench.agents_bench [NODES ...]    (root: 100, 1,000 and 10,000)
@@ -40,7 +40,7 @@ SIZES = (100, 1_000, 10_000)
 BEAT_S = 20.0
 ROUNDS = 3
 GPUS = 8
-LIMIT_S = 30.0
+LIMIT_S = 600.0  # of a link, with all that is asked over it
 
 
 def address(number: int) -> str:
@@ -75,8 +75,9 @@ def serve(nodes: int, target: str, munge: Path, ready: Event, asked: Connection)
         NodeShape(f"n{number}", ("gpu",), (), "a100", GPUS, GPUS * 39, address=address(number))
         for number in range(nodes)
     )
+    shape = ClusterShape("c", (24, 11), nodes=shapes)
     store = Store.open(Path(tempfile.mkdtemp(prefix="coloc-bench-", dir=munge.parent)))
-    parts = Nodes(lambda: ClusterShape("c", shapes), {0, os.geteuid()}, store)
+    parts = Nodes(lambda: shape, {0, os.geteuid()}, store)
 
     async def answer(peer: Peer, line: bytes) -> bytes:
         message = json.loads(line)
@@ -169,7 +170,8 @@ def measure(nodes: int) -> None:
         p99 = statistics.quantiles(times, n=100)[98]
         print(
             f"{nodes:>8,} {took_s:>9.1f} {link_ms:>9.2f} {linked_mib - empty_mib:>9.0f}"
-            f" {beat_s * 1000:>9.2f} {100 * core:>8.1f} % {statistics.median(times):>9.2f} {p99:>8.2f}",
+            f" {beat_s * 1000:>9.2f} {100 * core:>8.1f} % {statistics.median(times):>9.2f}"
+            f" {p99:>8.2f}",
             flush=True,
         )
         server.kill()

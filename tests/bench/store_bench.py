@@ -5,8 +5,8 @@
 take 8 GiB and ten minutes to write)
 
 A year of 200 users: the first has 1 run in 10, half of them of one model; the last user has 20 runs
-in all, which are the oldest. Three runs of 100 ran out of memory, and one of 20 decisions was made in
-observe mode. The newest 2,000 runs go on; reports are kept for seven days.
+in all, which are the oldest. Three runs of 100 ran out of memory, and one of 20 decisions was made
+in observe mode. The newest 2,000 runs go on; reports are kept for seven days.
 """
 
 import os
@@ -38,12 +38,12 @@ FILL = (
     ROWS + """INSERT INTO decisions (id, cluster, made_s, uid, account, partition, mode, action,
       reason, detail, shards, shard_mib, shards_per_gpu, estimator, memory_mib, upper_mib, smact,
       fingerprint, options, features, request, exclusive_tres, may_requeue, job_id, bound)
-    SELECT id, 'c', at_s, uid, 'a', 'gpu', iif(observe, 'observe', 'on'), 'collocate', 'fits', '', 6,
-      1024, 39, 'text', 5000, 6000, 0.4, model, '32/0/adam/fp32', '{"schema":1,"layers":50}',
+    SELECT id, 'c', at_s, uid, 'a', 'gpu', iif(observe, 'observe', 'on'), 'collocate', 'fits', '',
+      6, 1024, 39, 'text', 5000, 6000, 0.4, model, '32/0/adam/fp32', '{"schema":1,"layers":50}',
       '{"uid":1000,"name":"train","min_cpus":1,"tres_per_node":"gres/gpu:1","kind":"batch"}',
       'gres/gpu:1', 1, i + 1, 1 FROM one""",
-    ROWS + """INSERT INTO runs (decision, job_id, restart, uid, submit_s, state, node, gpu_uuids, tres,
-      start_s, end_s, outcome, exit_code, peak_mib, share_mib, verdict, open, used, blame)
+    ROWS + """INSERT INTO runs (decision, job_id, restart, uid, submit_s, state, node, gpu_uuids,
+      tres, start_s, end_s, outcome, exit_code, peak_mib, share_mib, verdict, open, used, blame)
     SELECT id, i + 1, 0, uid, at_s, iif(goes_on, 'RUNNING', 'COMPLETED'), printf('g%d', i % 1000),
       json_array(printf('GPU-%d', i % 8000)), 'gres/shard:6', at_s + 60,
       iif(goes_on, NULL, at_s + 7260), iif(goes_on, NULL, iif(oom, 'oom-gpu', 'completed')), 0,
@@ -93,59 +93,83 @@ def questions(store: Store, runs: int) -> Iterator[tuple[str, str, Callable[[], 
     ask = store.queries
     new = Run("f" * 12, 2**31, 0, uid=BUSY, state="PENDING")
 
-    yield "slurmctld", "largest share that ran out", lambda: store.runs.oom_share_mib(
-        "sweep", "32/0/adam/fp32", BUSY
+    yield (
+        "slurmctld",
+        "largest share that ran out",
+        lambda: store.runs.oom_share_mib("sweep", "32/0/adam/fp32", BUSY),
     )
     yield "slurmctld", "measured peaks of a model", lambda: store.peaks.of_model(BUSY, "sweep", "x")
     yield "colocd", "a new run", lambda: store.runs.of(*new.key)
     yield "colocd", "runs that go on", store.runs.open
     yield "colocd", "users who are followed", store.runs.followed_users
-    yield "colocd", "who ran beside a run", lambda: store.runs.beside(
-        run, run.start_s or 0.0, ended_s
+    yield (
+        "colocd",
+        "who ran beside a run",
+        lambda: store.runs.beside(run, run.start_s or 0.0, ended_s),
     )
     week_s = ended_s - 7 * 86400.0
     yield "colocd", "who ran beside a week's run", lambda: store.runs.beside(run, week_s, ended_s)
-    yield "colocd", "recoveries against the caps", lambda: store.recoveries.tally(
-        run.job_id, run.decision, run.uid, NOW_S
+    yield (
+        "colocd",
+        "recoveries against the caps",
+        lambda: store.recoveries.tally(run.job_id, run.decision, run.uid, NOW_S),
     )
     yield "colocd", "run times of a model", lambda: ask.lasted_s(busy)
     yield "colocd", "runs on shares", lambda: store.stretches.present(NOW_S)
     yield "colocd", "slots not known yet", store.slots.unknown
     yield "colocd", "old reports", lambda: store.reports.forget(NOW_S - 7 * 86400.0)
-    yield "colocd", "faults beside a run", lambda: store.reports.faulted_beside(
-        run, ["GPU-1"], NOW_S - 60, NOW_S
+    yield (
+        "colocd",
+        "faults beside a run",
+        lambda: store.reports.faulted_beside(run, ["GPU-1"], NOW_S - 60, NOW_S),
     )
     yield "colocd", "decisions without a job", lambda: store.decisions.abandon(NOW_S - 600)
     yield "colocd", "history to forget", lambda: store.forget_history(NOW_S - 400 * 86400.0)
-    yield "metrics", "tallies, open runs", lambda: (
-        ask.tallies(),
-        ask.open_runs(),
-        ask.open_work(),
+    yield (
+        "metrics",
+        "tallies, open runs",
+        lambda: (
+            ask.tallies(),
+            ask.open_runs(),
+            ask.open_work(),
+        ),
     )
     for who, uid in (("busiest", BUSY), ("rarest", RARE)):
-        yield "people", f"jobs of the {who} user", lambda uid=uid: ask.recent_runs(
-            uid, 100, only_open=True
+        yield (
+            "people",
+            f"jobs of the {who} user",
+            lambda uid=uid: ask.recent_runs(uid, 100, only_open=True),
         )
         yield "people", f"history of the {who} user", lambda uid=uid: ask.recent_runs(uid, 100)
-        yield "people", f"of 30 days, the {who}", lambda uid=uid: ask.recent_runs(
-            uid, 100, since_s=NOW_S - 30 * 86400.0
+        yield (
+            "people",
+            f"of 30 days, the {who}",
+            lambda uid=uid: ask.recent_runs(uid, 100, since_s=NOW_S - 30 * 86400.0),
         )
         yield "people", f"observed of the {who} user", lambda uid=uid: ask.observed(uid, 100)
-        yield "people", f"sums of 30 days, the {who}", lambda uid=uid: ask.used_by_user(
-            uid, NOW_S - 30 * 86400.0
+        yield (
+            "people",
+            f"sums of 30 days, the {who}",
+            lambda uid=uid: ask.used_by_user(uid, NOW_S - 30 * 86400.0),
         )
     yield "people", "coloc status", ask.counts
-    yield "people", "all runs of 30 days (page)", lambda: ask.past_runs(
-        None, NOW_S - 30 * 86400.0, 20_000
+    yield (
+        "people",
+        "all runs of 30 days (page)",
+        lambda: ask.past_runs(None, NOW_S - 30 * 86400.0, 20_000),
     )
-    yield "people", "sums of 30 days, everybody", lambda: ask.used_by_user(
-        None, NOW_S - 30 * 86400.0
+    yield (
+        "people",
+        "sums of 30 days, everybody",
+        lambda: ask.used_by_user(None, NOW_S - 30 * 86400.0),
     )
     yield "people", "explain: a job", lambda: store.runs.of_job(run.job_id)
     yield "people", "explain: a job of observe mode", lambda: store.decisions.observed(8)
     yield "people", "explain: no such job", lambda: store.decisions.observed(2**31)
-    yield "people", "report: run times alone", lambda: store.runs.alone_s(
-        run, "sweep", "32/0/adam/fp32"
+    yield (
+        "people",
+        "report: run times alone",
+        lambda: store.runs.alone_s(run, "sweep", "32/0/adam/fp32"),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from slurm_coloc.core.rates import Bucket, Rate
 
 RESERVED_PORTS = 1024  # ip(7): the ports below are the superuser's
-MOST_ORIGINS = 4096  # remembered of each kind; the one that came longest ago is forgotten first
+MOST_ORIGINS = 16_384  # remembered of each kind; what came longest ago is forgotten first
 KNOWN_S = 7 * 86400.0  # without an accepted credential an address is a stranger's again
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 
 from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.table import Table
-from slurm_coloc.core.records.runs import ModelPeaks, OfRun, Report, Run, StoredDecision, Use
+from slurm_coloc.core.records.runs import ModelPeaks, Report, Run, StoredDecision, Use
 
 ABANDONED = 2  # decisions.bound: the submission never became a job
 MOST = 64  # batch sizes and GPU types of one model that are looked at, the newest
@@ -137,7 +137,9 @@ class Runs(Table[Run]):
         been on a node of ``run``. One that ended in the second in which this one began, by Slurm's
         clock, was before it."""
         nodes: tuple[object, ...] = ()
-        others = f"start_s IS NOT NULL AND start_s < ? AND outcome IS NOT 'put-back' AND NOT ({_RUN})"
+        others = (
+            f"start_s IS NOT NULL AND start_s < ? AND outcome IS NOT 'put-back' AND NOT ({_RUN})"
+        )
         if run.node and not _several(run.node):
             # Told by the index: a run of a week has seen hundreds of thousands end elsewhere.
             others += " AND (node = ? OR node IS NULL OR instr(node, '[') OR instr(node, ','))"

@@ -43,6 +43,7 @@ class Nodes:
         self._trusted = trusted
         self._store = store
         self._names = Names()
+        self._named: tuple[ClusterShape | None, dict[str, NodeShape]] = (None, {})
         self._heard: dict[str, dict[str, Any]] = {}
         self.live = Live(store)
 
@@ -58,12 +59,18 @@ class Nodes:
             raise ColocError("the cluster is not known yet: try again", "not-now")
         if peer.cluster and shape.name and peer.cluster != shape.name:
             raise UsageFault(f"this is cluster {shape.name}, not {peer.cluster}", "not-allowed")
-        node = next((one for one in shape.nodes if one.name == peer.node), None)
+        node = self._node(shape, peer.node)
         if node is None or not await self._is_at(node, plain(peer.address)):
             log.warning("refused", address=peer.address, node=peer.node, reason="not its address")
             why = "its NodeAddr is another" if node else "Slurm has no such GPU node"
             raise UsageFault(f"{peer.address} is not {peer.node}: {why}", "not-allowed")
         return node.name
+
+    def _node(self, shape: ClusterShape, name: str) -> NodeShape | None:
+        """The GPU node of that name; ten thousand of them ask each 20 seconds."""
+        if self._named[0] is not shape:
+            self._named = shape, {one.name: one for one in shape.nodes}
+        return self._named[1].get(name)
 
     async def _is_at(self, node: NodeShape, address: str) -> bool:
         for name in dict.fromkeys((node.address or node.name, node.hostname)):
@@ -98,9 +105,9 @@ class Nodes:
         PrivateData hides whose jobs run. ``promises``: of the runs ``without`` one."""
         if node is None:
             shape, name = self._shape(), message.get("node")
-            node = next((n.name for n in (shape.nodes if shape else ()) if n.name == name), None)
-            if node is None:
+            if shape is None or not isinstance(name, str) or self._node(shape, name) is None:
                 return {}
+            node = name
         spooled = message.get("spooled")
         self._heard[node] = {
             "address": peer.address,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A history of millions of runs: no question may read all of it. SQLite chooses the way to the rows by
-the question and the indices alone, so that a small database shows it (tests/bench/store_bench.py has
-what it costs in a large one)."""
+"""A history of millions of runs: no question may read all of it. SQLite chooses the way to the rows
+by the question and the indices alone, so that a small database shows it (tests/bench/store_bench.py
+has what it costs in a large one)."""
 
 import re
 import sqlite3
