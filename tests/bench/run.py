@@ -22,6 +22,7 @@ from tests.bench import (  # noqa: E402
     link_bench,
     place_bench,
     simulate_bench,
+    store_bench,
     submit_bench,
 )
 
@@ -35,6 +36,8 @@ def main() -> int:
     estimate_bench.main()
     print("\nHistory of measured peaks (tests/bench/history_bench.py)")
     history_bench.main()
+    print("\nA long history (tests/bench/store_bench.py)")
+    store_bench.main([100_000])
     print("\nProlog and Epilog, interpreter start included (tests/bench/hook_bench.py)")
     hook_bench.main()
     print("\nA node's link to colocd (tests/bench/link_bench.py)")
