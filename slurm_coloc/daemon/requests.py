@@ -17,7 +17,7 @@ from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.role import Part
-from slurm_coloc.flow.cluster.supposed import with_supposed_shards
+from slurm_coloc.flow.cluster.supposed import Supposed
 from slurm_coloc.flow.nodes import epilog
 from slurm_coloc.flow.nodes.prolog import LaunchMessage, launched, read_launch
 
@@ -33,6 +33,7 @@ class Requests:
         self._parts = parts
         self._ends = ends
         self._reload = reload
+        self._supposed = Supposed()
         self.submissions = Histogram(catalog.SUBMISSION.bounds)  # times to their answers
 
     async def handle(self, peer: Peer, message: Message) -> Message:
@@ -51,7 +52,7 @@ class Requests:
             case "submit":
                 began_s = time.perf_counter()
                 stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
-                shape = with_supposed_shards(parts.config, parts.cluster.shape, parts.nodes.live)
+                shape = self._supposed.shape(parts.config, parts.cluster.shape, parts.nodes.live)
                 answer = await parts.decider.submit(message, shape, parts.limits, stale=stale)
                 self.submissions.see(time.perf_counter() - began_s)
                 return dict(answer)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands import SlurmCommands
-from slurm_coloc.core.slurm.cluster import active_controller
+from slurm_coloc.core.slurm.controller import active_controller
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import ask, coloc, desk, until

@@ -36,7 +36,7 @@ from slurm_coloc.adapters.slurm.commands.use import (
     placed,
 )
 from slurm_coloc.core.slurm.binding import Gpu, Need
-from slurm_coloc.core.slurm.cluster import Controller, active_controller
+from slurm_coloc.core.slurm.controller import Controller, active_controller
 from slurm_coloc.core.slurm.job import REQUEUED_HELD, TERMINAL, JobView, decision_in
 from slurm_coloc.core.slurm.releases import JSON_LAYOUTS, parse_release, shown
 from slurm_coloc.errors import SlurmError

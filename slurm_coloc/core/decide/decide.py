@@ -117,7 +117,7 @@ def _not_apart(request: JobRequest, shape: ClusterShape, rules: Rules) -> str:
         return f"partition {', '.join(left) or 'unknown'} has no ExclusiveUser=YES"
     if request.reservation or not plain(request.features):
         return "colocd pins no job with a reservation or a complex constraint"
-    there = [node for node in nodes_of(request, shape) if node.name in rules.steered]
+    there = (node for node in nodes_of(request, shape) if node.name in rules.steered)
     if not any(features_fit(request.features, node.features) for node in there):
         return "none of its nodes is steered"
     return ""

@@ -95,7 +95,7 @@ def kinds_of(shape: ClusterShape, partition: str) -> tuple[Kind, ...]:
     """The kinds of shared GPU in a partition, fewest shards first."""
     found = {
         Kind(node.gpu_type or "", node.shards_per_gpu)
-        for node in shape.nodes
+        for node in (one.node for one in shape.kinds)
         if partition in node.partitions and node.shards_per_gpu
     }
     return tuple(sorted(found, key=lambda kind: (kind.shards, kind.type)))
@@ -169,7 +169,7 @@ def one_price(shape: ClusterShape, weights: Mapping[str, Weights]) -> tuple[int,
             return 0, f"partition {part.name} bills more than GPUs, or types of them"
         if (kinds := kinds_of(shape, part.name)) and not good(found, kinds):
             return 0, f"partition {part.name}: all shards of a GPU do not cost one GPU"
-        if any(part.name in node.partitions for node in shape.nodes):
+        if any(part.name in one.node.partitions for one in shape.kinds):
             prices.add(found.gpu)
     if len(prices) != 1:
         return 0, "a GPU does not cost the same in every partition"

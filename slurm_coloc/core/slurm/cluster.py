@@ -2,8 +2,8 @@
 """The shape of the cluster as a decision needs it, and the GPUs that a job may get."""
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.gpu.mig import slice_mib
@@ -51,6 +51,23 @@ class NodeShape:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeKind:
+    """``count`` nodes that a decision cannot tell apart: ``node``, one of them, differs from the
+    others in its name, addresses, memory and state alone."""
+
+    node: NodeShape
+    count: int
+
+
+def _kinds(nodes: Sequence[NodeShape]) -> tuple[NodeKind, ...]:
+    alike: dict[tuple[object, ...], list[NodeShape]] = {}
+    for one in nodes:
+        gpus = (one.gpu_type, one.gpus, one.shards, one.slices, one.devices, one.cpus)
+        alike.setdefault((one.partitions, one.features, *gpus), []).append(one)
+    return tuple(NodeKind(found[0], len(found)) for found in alike.values())
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionShape:
     """A partition: defaults per GPU and the time limit (minutes; None: unlimited).
 
@@ -76,23 +93,9 @@ def suspends(part: PartitionShape | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
-    """A slurmctld of the cluster, and whether it answered."""
-
-    host: str
-    up: bool
-    primary: bool
-
-
-def active_controller(found: Sequence[Controller]) -> Controller | None:
-    """The controller in charge: the first that answers, in slurm.conf's order (a primary that
-    comes back takes over from its backup at once; man scontrol, takeover)."""
-    return next((one for one in found if one.up), None)
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """What colocd knows of the cluster at one time."""
+    """What colocd knows of the cluster at one time. ``kinds``: of its nodes, by which a submission
+    is decided: it costs no more on ten thousand nodes than on ten."""
 
     name: str
     release: Release
@@ -105,6 +108,10 @@ class ClusterShape:
     age_counts: bool = False
     #: whether jobs' Extra is a constraint on the nodes' (core/place/node_gate)
     constraints: bool = False
+    kinds: tuple[NodeKind, ...] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", _kinds(self.nodes))
 
     @property
     def hides_jobs(self) -> bool:
@@ -139,16 +146,17 @@ class ClusterShape:
         """The type that a request for a whole GPU must name, because an untyped one may land on a
         MIG device (tried 22.05 and 24.11); None where there is no MIG, or several types of whole
         GPUs, of which Slurm lets a job name only one."""
-        if not any(node.slices for node in self.nodes):
+        if not any(kind.node.slices for kind in self.kinds):
             return None
-        types = {node.gpu_type for node in self.nodes if node.gpus}
+        types = {kind.node.gpu_type for kind in self.kinds if kind.node.gpus}
         return types.pop() if len(types) == 1 else None
 
     @property
     def steerable(self) -> frozenset[str]:
         """Models whose GPUs each have a type of their own on some node: Slurm refuses a request by
         such a model's name, and a feature of that name stands for it."""
-        return frozenset(node.gpu_type for node in self.nodes if node.devices and node.gpu_type)
+        nodes = (kind.node for kind in self.kinds)
+        return frozenset(node.gpu_type for node in nodes if node.devices and node.gpu_type)
 
     def partition(self, name: str | None) -> PartitionShape | None:
         """The partition called ``name``; the default one for None."""
@@ -184,10 +192,16 @@ def wanted_partitions(request: JobRequest, shape: ClusterShape) -> tuple[str, ..
     return (default.name,) if default else ()
 
 
-def nodes_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
+def nodes_of(request: JobRequest, shape: ClusterShape) -> Iterator[NodeShape]:
     """The GPU nodes of these partitions."""
     wanted = set(wanted_partitions(request, shape))
-    return [node for node in shape.nodes if wanted & set(node.partitions)]
+    return (node for node in shape.nodes if not wanted.isdisjoint(node.partitions))
+
+
+def kinds_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
+    """A node of each kind of GPU node of these partitions."""
+    wanted = set(wanted_partitions(request, shape))
+    return [one.node for one in shape.kinds if not wanted.isdisjoint(one.node.partitions)]
 
 
 def keeps_users_apart(partitions: Collection[str], shape: ClusterShape) -> bool:
@@ -223,12 +237,12 @@ def may_get_unshared_nodes(request: JobRequest, shape: ClusterShape) -> bool:
     bound = request.req_nodes or request.exc_nodes or request.reservation
     if not bound and plain(request.features):
         return False
-    return not all(node.shards for node in nodes_of(request, shape))
+    return not all(node.shards for node in kinds_of(request, shape))
 
 
 def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
     """CPUs of the smallest node with shards that the job may get; 0 where that is unknown."""
-    return min((node.cpus for node in nodes_of(request, shape) if node.shards), default=0)
+    return min((node.cpus for node in kinds_of(request, shape) if node.shards), default=0)
 
 
 def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:
@@ -244,10 +258,11 @@ def mig_types(
     """The kinds of MIG device that the job may get, smallest memory first; without unknown ones."""
     allowed = _allowed(request, shape, pool)
     counts: dict[str, int] = {}
-    for node in shape.nodes:
+    for alike in shape.kinds:
+        node = alike.node
         if allowed & set(node.partitions) and features_fit(request.features, node.features):
             for kind, count in node.slices:
-                counts[kind] = counts.get(kind, 0) + count
+                counts[kind] = counts.get(kind, 0) + count * alike.count
     found = [
         MigType(kind, mib, count) for kind, count in counts.items() if (mib := slice_mib(kind))
     ]
@@ -269,13 +284,14 @@ def shared_gpus(
     """
     allowed = _allowed(request, shape, pool)
     found = [
-        SharedGpu(node.gpu_type, node.shards_per_gpu)
-        for node in shape.nodes
-        if node.shards_per_gpu > 0
+        one
+        for one in shape.kinds
+        if (node := one.node).shards_per_gpu > 0
         and node.gpus >= gpus
         and allowed & set(node.partitions)
         and (gpu_type is None or node.gpu_type == gpu_type)
         and features_fit(request.features, node.features)
     ]
-    kinds = set(found) if len(found) >= nodes else ()
+    enough = sum(one.count for one in found) >= nodes
+    kinds = {SharedGpu(one.node.gpu_type, one.node.shards_per_gpu) for one in found if enough}
     return tuple(sorted(kinds, key=lambda kind: (kind.shards, kind.type or "")))

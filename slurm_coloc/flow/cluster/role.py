@@ -16,7 +16,7 @@ import structlog
 
 from slurm_coloc.adapters.link.address import Names, is_own
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.core.slurm.cluster import Controller, active_controller
+from slurm_coloc.core.slurm.controller import Controller, active_controller
 from slurm_coloc.errors import SlurmError
 
 log = structlog.get_logger()

@@ -16,12 +16,7 @@ from slurm_coloc.core.place.steerable import may_pin
 from slurm_coloc.core.place.steering import Device, Node, Running, Snapshot, Waiting
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
-from slurm_coloc.core.slurm.cluster import (
-    ClusterShape,
-    NodeShape,
-    keeps_users_apart,
-    plain,
-)
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, keeps_users_apart, plain
 from slurm_coloc.core.slurm.gres import parse_gres, same_gres
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.pending import resources_may_bind

@@ -6,12 +6,7 @@ from dataclasses import replace
 from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.core.place.steering import Snapshot, Waiting
-from slurm_coloc.core.slurm.cluster import (
-    ClusterShape,
-    keeps_users_apart,
-    plain,
-    wanted_partitions,
-)
+from slurm_coloc.core.slurm.cluster import ClusterShape, keeps_users_apart, plain, wanted_partitions
 from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.requests import nodes_for_submission
 

@@ -90,6 +90,8 @@ class Decider:
         self._lookup = Lookup(config.estimate, Texts() if texts is None else texts, prepare)
         self._learning = Learning(config.estimate, store)
         self._afterwards = afterwards
+        self._pins: tuple[ClusterShape | None, SiteLimits, frozenset[str]]
+        self._pins = None, NO_LIMITS, frozenset()
 
     async def submit(
         self,
@@ -231,7 +233,11 @@ class Decider:
         place = self._config.placement
         if place.mode != "steered":
             return frozenset()
-        return pinned_on(shape, limits, self._config.pool.partitions, place.nodes)
+        of, under, found = self._pins
+        if of is not shape or under is not limits:
+            found = pinned_on(shape, limits, self._config.pool.partitions, place.nodes)
+            self._pins = shape, limits, found
+        return found
 
     def _steered(self, shape: ClusterShape) -> bool:
         """Whether colocd chooses the GPUs."""
@@ -259,7 +265,7 @@ class Decider:
 
 
 def _fewest_shards(shape: ClusterShape) -> int:
-    return min((node.shards_per_gpu for node in shape.nodes if node.shards), default=0)
+    return min((k.node.shards_per_gpu for k in shape.kinds if k.node.shards), default=0)
 
 
 def _answer(decision: Decision, decision_id: str, change: Rewrite, lines: list[str]) -> Answer:

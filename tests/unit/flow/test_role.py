@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from slurm_coloc.adapters.slurm.commands.parse import parse_ping
-from slurm_coloc.core.slurm.cluster import Controller
+from slurm_coloc.core.slurm.controller import Controller
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster import role
 from slurm_coloc.flow.cluster.role import Part, Role

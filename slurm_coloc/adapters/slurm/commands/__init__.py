@@ -46,7 +46,8 @@ from slurm_coloc.adapters.slurm.commands.shape import (
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.billing import parse_weights
 from slurm_coloc.core.slurm.binding import Need, NodeUse
-from slurm_coloc.core.slurm.cluster import ClusterShape, Controller, NodeWeight
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeWeight
+from slurm_coloc.core.slurm.controller import Controller
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.core.slurm.qos_limits import SiteLimits
 from slurm_coloc.core.slurm.releases import json_layout, parse_release

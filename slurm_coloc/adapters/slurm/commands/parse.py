@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from slurm_coloc.core.slurm.cluster import Controller
+from slurm_coloc.core.slurm.controller import Controller
 from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 
