@@ -16,6 +16,7 @@ on its node.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from slurm_coloc.core.gpu.mig import slice_of
 
@@ -71,6 +72,7 @@ def _item(raw: str) -> Gres:
     return Gres(name, ":".join(rest) or None, 1, raw, prefix)
 
 
+@lru_cache(maxsize=1024)
 def parse_gres(text: str | None) -> tuple[Gres, ...]:
     """The items of a gres or TRES string; () for None, empty and ``(null)``."""
     if not text or text == "(null)":

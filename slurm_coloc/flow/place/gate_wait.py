@@ -104,7 +104,7 @@ class GateWait:
 
     async def mend(self, queue: Sequence[Queued]) -> None:
         """Remove our constraint from jobs that it blocks. Raises SlurmError without slurmctld."""
-        self._memory.forget([key(job) for job in queue if job.waits])
+        self._memory.forget(queue)
         for job in queue:
             try:
                 if fields := await self._hindered(job):

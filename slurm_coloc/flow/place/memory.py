@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What colocd remembers of waiting jobs between two rounds of placing."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.records.runs import StoredDecision
+from slurm_coloc.core.slurm.job import decision_in
+
+FEW = 4096  # decisions: fewer are not worth a check
 
 
 def key(job: Queued) -> tuple[int, int]:
@@ -33,15 +36,17 @@ class Memory:
     decisions: dict[str, StoredDecision] = field(default_factory=dict)
     unpinned: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def forget(self, present: Collection[tuple[int, int]]) -> None:
-        """Forget the jobs that are not ``present``."""
-        kept: dict[tuple[int, int], Any]
-        for kept in (self.since, self.waits_until, self.unpinned):
-            for key in kept.keys() - set(present):
-                del kept[key]
-        self.given_up &= set(present)
-        self.free &= set(present)
-        if len(self.decisions) > 4096:
-            self.decisions.clear()
-        if len(self.begun) > 4096:
+    def forget(self, queue: Sequence[Queued]) -> None:
+        """Forget jobs that wait no longer, and decisions of jobs that have gone."""
+        present = {key(job) for job in queue if job.waits}
+        known: dict[tuple[int, int], Any]
+        for known in (self.since, self.waits_until, self.unpinned):
+            for job in known.keys() - present:
+                del known[job]
+        self.given_up &= present
+        self.free &= present
+        if len(self.decisions) > max(FEW, 2 * len(queue)):
+            for gone in self.decisions.keys() - {decision_in(job.admin_comment) for job in queue}:
+                del self.decisions[gone]
+        if len(self.begun) > FEW:
             self.begun.clear()

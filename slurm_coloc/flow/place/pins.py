@@ -107,7 +107,7 @@ class Placer:
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
         turn = self._latest.turn
         order = queue_order(shape, self._limits() or NO_LIMITS)
-        snapshot = self._sources.snapshot(shape, uses, queue, order, turn)
+        snapshot = await self._sources.snapshot(shape, uses, queue, order, turn)
         if self._refused:
             snapshot = replace(
                 snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)

@@ -27,12 +27,13 @@ def nodes_for(
 ) -> tuple[str, ...]:
     """The GPU nodes that Slurm may give to a job of these partitions and this plain constraint,
     without the ``excluded`` ones and only those its owner ``wanted`` ("": any)."""
+    wanted_parts = set(partitions)
     return tuple(
         node.name
         for node in shape.nodes
-        if not set(partitions).isdisjoint(node.partitions)
+        if not wanted_parts.isdisjoint(node.partitions)
         and features_fit(features, node.features)
-        and not in_nodes(excluded, node.name)
+        and not (excluded and in_nodes(excluded, node.name))
         and (not wanted or in_nodes(wanted, node.name))
     )
 

@@ -2,9 +2,12 @@
 """Stage place: puts Slurm's nodes and queue, the agents' figures and our own records together into
 the snapshot that core/place/steering decides on."""
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import TypeVar
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
@@ -38,14 +41,41 @@ from slurm_coloc.flow.place.rules import rules_of
 
 # The most waiting jobs of a snapshot: jobs further back would not start sooner.
 MOST = 400
+# Nodes and jobs of a snapshot at a time: some milliseconds, then submissions have their turn.
+PACE = 100
 #: UUIDs of GPUs that are closed by a slowdown limit
 Closed = Callable[[], Collection[str]]
+T = TypeVar("T")
 
 
 def is_steered(node: NodeShape, config: Config) -> bool:
     """Whether jobs are pinned on this node."""
     place = config.placement
     return place.mode == "steered" and may_pin(node, config.pool.partitions, place.nodes)
+
+
+async def _paced(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items; submissions are answered in between."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % PACE == 0:
+            await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """The cluster as a round goes through its jobs. ``nodes_for``: as in requests, each answer
+    found once."""
+
+    shape: ClusterShape
+    by_name: Mapping[str, NodeShape]
+    nodes_for: Callable[[Collection[str], str, str, str], tuple[str, ...]]
+
+    @classmethod
+    def of(cls, shape: ClusterShape) -> "There":
+        """Of this shape."""
+        by_name = {one.name: one for one in shape.nodes}
+        return cls(shape, by_name, cache(partial(nodes_for, shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +89,7 @@ class Sources:
     closed: Closed = lambda: ()
     facts: JobFacts | None = None
 
-    def snapshot(
+    async def snapshot(
         self,
         shape: ClusterShape,
         uses: Sequence[NodeUse],
@@ -68,27 +98,24 @@ class Sources:
         turn: int,
     ) -> Snapshot:
         """What is known now. ``order``: the order of the queue."""
-        now = time.time()
+        now, there, busy = time.time(), There.of(shape), self._busy()
         used = {one.name: one for one in uses}
-        nodes = tuple(
-            self._node(node, used[node.name], now) for node in shape.nodes if node.name in used
-        )
-        busy = self._busy()
-        asks_gpus = [job for job in queue if gpus_of(job)]
+        nodes = [
+            self._node(node, used[node.name], now)
+            async for node in _paced(shape.nodes)
+            if node.name in used
+        ]
+        asks_gpus = [job async for job in _paced(queue) if gpus_of(job)]
         waiting = order.sort(job for job in asks_gpus if job.waits)[:MOST]
-        self.memory.forget([key(job) for job in queue if job.waits])
-        return Snapshot(
-            at_s=now,
-            rules=rules_of(self.config, way_of(shape)),
-            nodes=nodes,
-            running=tuple(
-                self._running(job, shape, now) for job in asks_gpus if not job.waits and job.nodes
-            ),
-            waiting=tuple(
-                self._waiting(job, shape, busy, now, order.tier(job.partition)) for job in waiting
-            ),
-            turn=turn,
-        )
+        self.memory.forget(queue)
+        on_nodes = (job for job in asks_gpus if not job.waits and job.nodes)
+        running = [self._running(job, there, now) async for job in _paced(on_nodes)]
+        wait = [
+            self._waiting(job, there, busy, now, order.tier(job.partition))
+            async for job in _paced(waiting)
+        ]
+        rules = rules_of(self.config, way_of(shape))
+        return Snapshot(now, rules, tuple(nodes), tuple(running), tuple(wait), turn)
 
     def _node(self, node: NodeShape, use: NodeUse, now: float) -> Node:
         beat = self.live.of(node.name)
@@ -126,12 +153,14 @@ class Sources:
             row = self.store.decisions.of(found)
             if row is None:
                 return None
-            self.memory.decisions[found] = row
+            # Thousands of them are remembered: without what no round reads.
+            request = {"req_nodes": row.req_nodes}
+            self.memory.decisions[found] = replace(row, request=request, features={}, learning=None)
         return self.memory.decisions[found]
 
-    def _running(self, job: Queued, shape: ClusterShape, now: float) -> Running:
+    def _running(self, job: Queued, there: There, now: float) -> Running:
         decision = self._decision(job.admin_comment)
-        places, held = self._places(job, shape)
+        places, held = self._places(job, there)
         left_s, smact, training = None, decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
             training = owned_training(job, decision)
@@ -153,10 +182,10 @@ class Sources:
             training,
         )
 
-    def _places(self, job: Queued, shape: ClusterShape) -> tuple[tuple[int, ...], int]:
+    def _places(self, job: Queued, there: There) -> tuple[tuple[int, ...], int]:
         """The GPUs of its node that a job is on, and the MiB that it holds of the first: by its
         pin, by the node's agent, or by our record of its start."""
-        node = next((one for one in shape.nodes if one.name == job.nodes), None)
+        node = there.by_name.get(job.nodes)
         if node is None:
             return (), 0
         beat = self.live.of(node.name)
@@ -183,15 +212,15 @@ class Sources:
         return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(
-        self, job: Queued, shape: ClusterShape, busy: set[tuple[str, int]], now: float, tier: int
+        self, job: Queued, there: There, busy: set[tuple[str, int]], now: float, tier: int
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
         gpus, shards = gpus_of(job), shards_of(job) or self.unpinned_shards(job, decision)
         ours = decision is not None and self._is_ours(job, decision, busy)
         wanted = self.wanted(job, decision)
         parts = tuple(job.partition.split(","))
-        nodes = nodes_for(shape, parts, job.features, job.exc_nodes, wanted)
-        pin = pin_of(job, shape)
+        nodes = there.nodes_for(parts, job.features, job.exc_nodes, wanted)
+        pin = pin_of(job, there.shape)
         at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         expected: tuple[float | None, float] = (None, 0.0)
@@ -223,7 +252,7 @@ class Sources:
             max_slowdown=decision.max_slowdown if decision else None,
             tier=tier,
             account=job.account,
-            exclusive_user=keeps_users_apart(parts, shape),
+            exclusive_user=keeps_users_apart(parts, there.shape),
             expected_s=expected[0],
             spread=expected[1],
             holdable=decision is not None

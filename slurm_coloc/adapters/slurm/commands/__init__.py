@@ -114,16 +114,19 @@ class SlurmCommands(Orders):
 
     async def _nodes(self) -> list[Mapping[str, str]]:
         found = await self._data("nodes", "scontrol", "show", "node", "-d")
+        # In threads, here and below: a thousand nodes take some 50 ms, and submissions wait.
         if found is not None:
-            return [data.node_pairs(node) for node in found]
-        return [*parse_lines(await self._run("scontrol", "show", "node", "-d", "-o"))]
+            return await asyncio.to_thread(lambda: [data.node_pairs(node) for node in found])
+        text = await self._run("scontrol", "show", "node", "-d", "-o")
+        return [*await asyncio.to_thread(parse_lines, text)]
 
     async def _partitions(self) -> list[dict[str, str]]:
         return parse_lines(await self._run("scontrol", "show", "partition", "-o"))
 
     async def shape(self) -> ClusterShape:
         """The cluster's name, release, GPU nodes and partitions."""
-        return cluster_shape(await self.config(), await self._nodes(), await self._partitions())
+        config, nodes, parts = await self.config(), await self._nodes(), await self._partitions()
+        return await asyncio.to_thread(cluster_shape, config, nodes, parts)
 
     async def node_weights(self) -> tuple[NodeWeight, ...]:
         """The Weight of every node."""
@@ -140,7 +143,9 @@ class SlurmCommands(Orders):
         shards: dict[str, list[int]] = {}
         if not any(use.shows_per_gpu(pairs.get("GresUsed", "")) for pairs in nodes):
             shards = use.parse_shards_by_node(await self._squeue(use.NEED, RUNNING))
-        return tuple(use.node_use(pairs, shards) for pairs in nodes)
+        return await asyncio.to_thread(
+            lambda: tuple(use.node_use(pairs, shards) for pairs in nodes)
+        )
 
     async def queue(self) -> list[Queued]:
         """Every job that waits or runs, an array as one; in no order (core/place/queue_order)."""
