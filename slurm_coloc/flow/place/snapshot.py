@@ -69,7 +69,7 @@ class There:
 
     shape: ClusterShape
     by_name: Mapping[str, NodeShape]
-    nodes_for: Callable[[Collection[str], str, str, str], tuple[str, ...]]
+    nodes_for: Callable[..., tuple[str, ...]]
 
     @classmethod
     def of(cls, shape: ClusterShape) -> "There":
