@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What jobs ask for, as placing reads it: GPUs, shards, a pin, and the nodes they may get."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
 
 from slurm_coloc.core.decide.decision import Action, Reason
 from slurm_coloc.core.decide.request import JobRequest
@@ -36,6 +38,22 @@ def nodes_for(
         and not (excluded and in_nodes(excluded, node.name))
         and (not wanted or in_nodes(wanted, node.name))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """The cluster as a round goes through its jobs. ``nodes_for``: as above, each answer found
+    once."""
+
+    shape: ClusterShape
+    by_name: Mapping[str, NodeShape]
+    nodes_for: Callable[..., tuple[str, ...]]
+
+    @classmethod
+    def of(cls, shape: ClusterShape) -> "There":
+        """Of this shape."""
+        by_name = {one.name: one for one in shape.nodes}
+        return cls(shape, by_name, cache(partial(nodes_for, shape)))
 
 
 def nodes_for_submission(request: JobRequest, shape: ClusterShape) -> tuple[str, ...]:
@@ -101,3 +119,8 @@ def pin_of(job: Queued, shape: ClusterShape) -> Pin | None:
             if there:
                 return Pin(job.req_nodes, item.type)
     return None
+
+
+def bound_whole(job: Queued, shards: int) -> bool:
+    """Whether a limit on GPUs holds back a job only because it asks for a whole one for now."""
+    return shards > shards_of(job) and "GRES" in job.reason.upper()

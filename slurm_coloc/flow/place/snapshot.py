@@ -4,9 +4,8 @@ the snapshot that core/place/steering decides on."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from typing import TypeVar
 
 from slurm_coloc.adapters.store import Store
@@ -28,11 +27,12 @@ from slurm_coloc.flow.place.changes import shards_in
 from slurm_coloc.flow.place.job_facts import JobFacts, owned_training
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.requests import (
+    There,
+    bound_whole,
     gpus_of,
     is_holdable,
     is_typed,
     names_gpus,
-    nodes_for,
     pin_of,
     place_of_pin,
     shards_of,
@@ -60,22 +60,6 @@ async def _paced(items: Iterable[T]) -> AsyncIterator[T]:
         yield item
         if number % PACE == 0:
             await asyncio.sleep(0)
-
-
-@dataclass(frozen=True, slots=True)
-class There:
-    """The cluster as a round goes through its jobs. ``nodes_for``: as in requests, each answer
-    found once."""
-
-    shape: ClusterShape
-    by_name: Mapping[str, NodeShape]
-    nodes_for: Callable[..., tuple[str, ...]]
-
-    @classmethod
-    def of(cls, shape: ClusterShape) -> "There":
-        """Of this shape."""
-        by_name = {one.name: one for one in shape.nodes}
-        return cls(shape, by_name, cache(partial(nodes_for, shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +225,7 @@ class Sources:
             nodes,
             ours=ours and plain(job.features) and not job.cut,
             startable=not held
-            and (at_gate or resources_may_bind(job.reason) or _bound_whole(job, shards)),
+            and (at_gate or resources_may_bind(job.reason) or bound_whole(job, shards)),
             pin=pin,
             since_s=since,
             given_up=key(job) in self.memory.given_up,
@@ -310,11 +294,6 @@ class Sources:
             and not job.reservation
             and (decision.id, job.job_id) not in busy
         )
-
-
-def _bound_whole(job: Queued, shards: int) -> bool:
-    """Whether a limit on GPUs holds back a job only because it asks for a whole one for now."""
-    return shards > shards_of(job) and "GRES" in job.reason.upper()
 
 
 def _place(gpu: GpuNow) -> int:
