@@ -16,12 +16,14 @@ sys.path.insert(0, str(ROOT))
 from tests.bench import (  # noqa: E402
     agent_bench,
     burst_bench,
+    decide_bench,
     estimate_bench,
     history_bench,
     hook_bench,
     link_bench,
     place_bench,
     simulate_bench,
+    snapshot_bench,
     store_bench,
     submit_bench,
 )
@@ -48,6 +50,10 @@ def main() -> int:
     simulate_bench.main()
     print("\nSteered placement on large clusters, one core (tests/bench/place_bench.py)")
     place_bench.main()
+    print("\nA submission by the number of nodes (tests/bench/decide_bench.py)")
+    decide_bench.main(list(decide_bench.SIZES))
+    print("\nThe snapshot of a round of steered placement (tests/bench/snapshot_bench.py)")
+    snapshot_bench.main(list(snapshot_bench.SIZES))
     print("\nSubmissions (tests/bench/submit_bench.py)")
     result = submit_bench.main(sys.argv[1:])
     print("\nA burst on the Docker cluster (tests/bench/burst_bench.py)")

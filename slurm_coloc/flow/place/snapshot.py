@@ -90,13 +90,13 @@ class Sources:
             if node.name in used
         ]
         asks_gpus = [job async for job in _paced(queue) if gpus_of(job)]
-        waiting = order.sort(job for job in asks_gpus if job.waits)[:MOST]
+        waiting = await asyncio.to_thread(order.sort, [job for job in asks_gpus if job.waits])
         self.memory.forget(queue)
         on_nodes = (job for job in asks_gpus if not job.waits and job.nodes)
         running = [self._running(job, there, now) async for job in _paced(on_nodes)]
         wait = [
             self._waiting(job, there, busy, now, order.tier(job.partition))
-            async for job in _paced(waiting)
+            async for job in _paced(waiting[:MOST])
         ]
         rules = rules_of(self.config, way_of(shape))
         return Snapshot(now, rules, tuple(nodes), tuple(running), tuple(wait), turn)
