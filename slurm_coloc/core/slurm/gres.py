@@ -23,6 +23,7 @@ from slurm_coloc.core.gpu.mig import slice_of
 # Prefix of a request in tres_per_task, which is for each task and not for each node.
 PER_TASK = "per-task:"
 
+USUAL = 100  # characters
 _OWN_TYPE = re.compile(r"(?P<model>.+)-(?P<place>\d{1,3})")
 _SUFFIX = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -72,12 +73,19 @@ def _item(raw: str) -> Gres:
     return Gres(name, ":".join(rest) or None, 1, raw, prefix)
 
 
-@lru_cache(maxsize=1024)
 def parse_gres(text: str | None) -> tuple[Gres, ...]:
     """The items of a gres or TRES string; () for None, empty and ``(null)``."""
     if not text or text == "(null)":
         return ()
+    # Thousands of jobs ask for the same. What is long is some user's, and not worth memory.
+    return _parsed(text) if len(text) > USUAL else _known(text)
+
+
+def _parsed(text: str) -> tuple[Gres, ...]:
     return tuple(_item(raw) for raw in _split(text.removeprefix(PER_TASK)))
+
+
+_known = lru_cache(maxsize=1024)(_parsed)
 
 
 def without(text: str | None, *names: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_coloc.core.slurm import gres
 from slurm_coloc.core.slurm.gres import count_of, parse_gres, with_item, without
 
 
@@ -46,3 +47,13 @@ def test_any_text_is_parsed(text: str) -> None:
     for item in parse_gres(text):
         assert item.count >= 0
         assert item.raw in text
+
+
+def test_long_requests_are_not_remembered() -> None:
+    """A user may send thousands of different ones."""
+    for number in range(50):
+        text = ",".join([f"gres/gpu:{number}", *["x"] * 100])
+        before = gres._known.cache_info().currsize
+        assert len(parse_gres(text)) == 101
+        assert gres._known.cache_info().currsize == before
+    assert parse_gres("gres/gpu:2") is parse_gres("gres/gpu:2")
