@@ -82,8 +82,8 @@ def _share_mib(held: Mapping[str, Any]) -> int:
 def _text(settings: HookSettings, state: Mapping[str, Any], found: Chosen, more: list[str]) -> str:
     """Of the .share file; ``more``: lines of the fence levels."""
     devices = state["gpu"].get("devices", [])
-    shard_mib = state["reservation"].get("shard_mib", settings.shard_mib)
-    lines = [f"method {found.method}", f"shard_mib {shard_mib}", *_visible(state["gpu"])]
+    size = f"shard_mib {_shard_mib(settings, state)}"
+    lines = [f"method {found.method}", size, *_visible(state["gpu"])]
     if len(devices) == 1:
         lines.append(f"uuid {devices[0]['uuid']}")
     # A figure that NVML did not give is an object with the reason.
@@ -94,6 +94,19 @@ def _text(settings: HookSettings, state: Mapping[str, Any], found: Chosen, more:
     if found.reason:
         lines.append(f"why {found.reason}")
     return "\n".join(["share 1", *lines]) + "\n"
+
+
+def _shard_mib(settings: HookSettings, state: Mapping[str, Any]) -> int:
+    """MiB of one share. A MIG device is one of its own size: where colocd has not answered in time,
+    a job there must not be held to a shard of the configuration, which is far less."""
+    held, devices = state["reservation"], state["gpu"].get("devices", [])
+    if "shard_mib" in held:
+        return int(held["shard_mib"])
+    if len(devices) == 1 and str(devices[0]["uuid"]).startswith("MIG-"):
+        total = devices[0]["total_mib"]
+        if isinstance(total, int):
+            return total
+    return settings.shard_mib
 
 
 def _visible(gpu: Mapping[str, Any]) -> list[str]:

@@ -269,3 +269,19 @@ def test_a_prolog_that_is_ended_while_it_prepares(
     with pytest.raises(SystemExit):
         prolog.run(env)
     assert (tmp_path / "7.share").read_text() == ALONE, "nobody is there to be fenced from"
+
+
+@pytest.mark.parametrize(
+    ("uuid", "reservation", "mib"),
+    [
+        ("MIG-1", {"available": False, "reason": "no answer"}, 4864),
+        ("MIG-1", {"available": True, "shards": 1, "shard_mib": 2432}, 2432),
+        (GPU, {"available": False, "reason": "no answer"}, 1024),
+    ],
+)
+def test_a_share_of_which_colocd_told_nothing(
+    uuid: str, reservation: dict[str, object], mib: int
+) -> None:
+    device = {"uuid": uuid, "total_mib": 4864, "free_mib": 4864, "processes": []}
+    state = {"gpu": {"available": True, "devices": [device]}, "reservation": reservation}
+    assert f"shard_mib {mib}" in sharing.meanwhile(HookSettings(), state).splitlines()
