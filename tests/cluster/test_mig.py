@@ -92,18 +92,20 @@ def test_each_job_gets_the_smallest_device_that_holds_it(lab: Lab) -> None:
 def test_a_device_of_which_colocd_told_nothing_is_the_jobs(lab: Lab) -> None:
     """A Prolog without an answer: the job has what its device has, and not one shard of a GPU."""
     have = devices(lab)
-    me = desk(lab, SMALL)
-    job_id = start(me, 1500, "--hold", work_s=3)
-    assert "1g.5gb" in lab.job(job_id)["TresPerNode"], why(me, job_id)
+    small, middle = desk(lab, SMALL), desk(lab, MIDDLE, user=1)
+    jobs = [start(small, 1500, "--hold", work_s=3), start(middle, 5000, "--hold", work_s=3)]
+    assert "1g.5gb" in lab.job(jobs[0])["TresPerNode"], why(small, jobs[0])
     lab.colocd.term()
     try:
-        lab.run(["scontrol", "release", str(job_id)])
-        assert have[trains_on(lab, job_id)] == "1g.5gb"
-        assert "coloc: MIG device, 4.8 GiB for this job" in lab.output(job_id)
+        lab.run(["scontrol", "release", ",".join(map(str, jobs))])
+        assert [have[trains_on(lab, one)] for one in jobs] == ["1g.5gb", "1c.3g.20gb"]
+        assert "coloc: MIG device, 4.8 GiB for this job" in lab.output(jobs[0])
+        assert " 6.5 GiB for this job" in lab.output(jobs[1]), "it shares the device's memory"
     finally:
         lab.colocd.start()
-    lab.wait(job_id, "COMPLETED", 60)
-    assert lab.job(job_id)["Restarts"] == "0"
+    for one in jobs:
+        lab.wait(one, "COMPLETED", 60)
+        assert lab.job(one)["Restarts"] == "0"
 
 
 def test_two_compute_instances_share_the_memory_of_one_gpu_instance(lab: Lab) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from slurm_coloc.adapters import hookenv, nvml, spool
 from slurm_coloc.adapters.nvml.mig import Mig, MigGpu, mig_uuid
 from slurm_coloc.adapters.slurmd import GresGpu, gpus_of_slurmd
-from slurm_coloc.core.gpu.mig import slice_of
+from slurm_coloc.core.gpu.mig import slice_mib, slice_of
 from slurm_coloc.errors import ColocError, GpuError
 
 #: in run_dir: [type, [file, ...]] of each GPU, as slurmd listed them last
@@ -30,16 +30,18 @@ _WHOLE = r"/dev/nvidia(\d+)"
 
 def gpus_of_job(
     job: hookenv.HookJob, environ: Mapping[str, str], lib: nvml.Nvml, run_dir: Path
-) -> tuple[list[nvml.Gpu], bool]:
-    """What the job got here, in the order of its numbers, and whether a GPU of this node is in MIG
-    mode. Raises GpuError."""
+) -> tuple[list[nvml.Gpu], bool, list[int]]:
+    """What the job got here, in the order of its numbers; whether a GPU of this node is in MIG
+    mode; and the MiB of each that its type gives to one job, 0 where it says nothing. Raises
+    GpuError."""
     cut = Mig(lib).gpus()
     if job.uuids:
-        return lib.by_uuid(job.uuids), bool(cut)
+        return lib.by_uuid(job.uuids), bool(cut), [0] * len(job.uuids)
     if not cut:
-        return lib.by_minor(job.minors), False
+        return lib.by_minor(job.minors), False, [0] * len(job.minors)
     listed = _listed(environ, job.node, run_dir)
-    return [_one(number, listed, cut, lib) for number in job.minors], True
+    found = [_one(number, listed, cut, lib) for number in job.minors]
+    return found, True, [slice_mib(listed[number].type) or 0 for number in job.minors]
 
 
 def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) -> nvml.Gpu:

@@ -210,10 +210,14 @@ def gpus_now(call: HookCall) -> dict[str, Any]:
         return _unavailable("nvml = false in the configuration")
     try:
         with nvml.Nvml() as lib:
-            gpus, cut = gpus_of_job(call.job, call.environ, lib, call.settings.run_dir)
+            gpus, cut, sizes = gpus_of_job(call.job, call.environ, lib, call.settings.run_dir)
     except GpuError as err:
         return _unavailable(err.message)
-    return {"available": True, "devices": [_plain(gpu) for gpu in gpus], "mig": cut}
+    devices = [
+        {**_plain(gpu), **({"slice_mib": mib} if mib else {})}
+        for gpu, mib in zip(gpus, sizes, strict=True)
+    ]
+    return {"available": True, "devices": devices, "mig": cut}
 
 
 def _unavailable(reason: str) -> dict[str, Any]:

@@ -103,7 +103,8 @@ def _shard_mib(settings: HookSettings, state: Mapping[str, Any]) -> int:
     if "shard_mib" in held:
         return int(held["shard_mib"])
     if len(devices) == 1 and str(devices[0]["uuid"]).startswith("MIG-"):
-        total = devices[0]["total_mib"]
+        # Compute instances of one GPU instance share its memory: each has a part of it.
+        total = devices[0].get("slice_mib") or devices[0]["total_mib"]
         if isinstance(total, int):
             return total
     return settings.shard_mib

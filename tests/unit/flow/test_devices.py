@@ -89,7 +89,7 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
     job = SimpleNamespace(uuids=(), minors=(1,), node="n1")
     lib = SimpleNamespace(by_uuid=lambda uuids: uuids)
 
-    def of_job() -> tuple[object, bool]:
+    def of_job() -> tuple[object, bool, list[int]]:
         return devices.gpus_of_job(job, {}, lib, run_dir)  # type: ignore[arg-type]
 
     program(slurmd_program, "sleep 5")
@@ -97,11 +97,11 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
         of_job()
     program(slurmd_program, f"cat <<'END'\n{FILES}END")
     monkeypatch.setattr(slurmd, "LIMIT_S", 20.0)
-    assert of_job() == (["MIG-a"], True)
+    assert of_job() == (["MIG-a"], True, [4864])
     kept = (run_dir / devices.LAST_LIST).stat()
     assert stat.S_IMODE(kept.st_mode) == 0o600 and kept.st_uid == os.geteuid()
     program(slurmd_program, "exit 1")
-    assert of_job() == (["MIG-a"], True)
+    assert of_job() == (["MIG-a"], True, [4864])
     # What somebody else wrote there is not read.
     (run_dir / devices.LAST_LIST).chmod(0o666)
     with pytest.raises(GpuError, match="exit 1"):
