@@ -53,7 +53,7 @@ demo: setup ## a private Slurm with emulated GPUs: jobs share them, one runs out
 
 # So many tests at a time, with labs of their own: most of their time is waiting for Slurm. 0: one after
 # another, in this process.
-JOBS ?= $(shell n=$$(nproc); echo $$((n < 3 ? 4 * n : 8)))
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 3 ? 3 * n : 8)))
 # What is tested leaves no bytecode and no cache behind: it runs as root.
 AS_TEST = $(AS_ROOT) env PYTHONDONTWRITEBYTECODE=1 COLOC_TORCH_PYTHON=$(TORCH_PYTHON)
 PYTEST = $(PY) -m pytest -p no:cacheprovider
