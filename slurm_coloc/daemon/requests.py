@@ -17,7 +17,7 @@ from slurm_coloc.daemon.ends import Ends
 from slurm_coloc.daemon.parts import Parts
 from slurm_coloc.errors import ColocError, UsageFault
 from slurm_coloc.flow.cluster.role import Part
-from slurm_coloc.flow.cluster.supposed import Supposed
+from slurm_coloc.flow.cluster.supposed import SupposedShards
 from slurm_coloc.flow.nodes import epilog
 from slurm_coloc.flow.nodes.prolog import LaunchMessage, launched, read_launch
 
@@ -33,7 +33,7 @@ class Requests:
         self._parts = parts
         self._ends = ends
         self._reload = reload
-        self._supposed = Supposed()
+        self._supposed = SupposedShards()
         self.submissions = Histogram(catalog.SUBMISSION.bounds)  # times to their answers
 
     async def handle(self, peer: Peer, message: Message) -> Message:

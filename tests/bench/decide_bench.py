@@ -19,7 +19,7 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import parse_config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.estimate.request import WARM_UP
-from slurm_coloc.flow.cluster.supposed import Supposed
+from slurm_coloc.flow.cluster.supposed import SupposedShards
 from slurm_coloc.flow.cluster.telemetry import Live
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.tickets import Texts
@@ -49,7 +49,7 @@ def cluster(way: str, nodes: int) -> ClusterShape:
 async def _times_ms(way: str, nodes: int, folder: Path) -> list[float]:
     config, texts = parse_config({"version": 1, **WAYS[way]}, "a benchmark"), Texts()
     store = Store.open(folder)
-    live, supposed, shape = Live(store), Supposed(), cluster(way, nodes)
+    live, supposed, shape = Live(store), SupposedShards(), cluster(way, nodes)
     decider = Decider(config, store, texts=texts)
     teach(texts, config.estimate, UID, OPTIONS)
     found = []

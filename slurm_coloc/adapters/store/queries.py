@@ -61,7 +61,8 @@ class Queries:
         )
 
     def lasted_s(self, decision: str) -> list[float]:
-        """Run times (s) of the newest 20 completed runs of a decision's user, model and options."""
+        """Run times (s) of completed runs of a decision's user, model and options: the newest 20
+        among the last 400 of any outcome."""
         training = self._db.execute(
             "SELECT uid, fingerprint, options FROM decisions WHERE id = ?", (decision,)
         ).fetchone()

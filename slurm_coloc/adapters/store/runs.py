@@ -14,8 +14,9 @@ MOST = 64  # batch sizes and GPU types of one model that are looked at, the newe
 _RUN = "decision = ? AND job_id = ? AND restart = ?"
 #: The newest runs of a user's training (uid, fingerprint, options), the newest first. Indices give
 #: them in this order, so that a training with a hundred thousand runs costs no more than others.
+#: What observe mode decided has no runs: a year of it would have to be gone through.
 OF_TRAINING = """SELECT runs.* FROM decisions AS same CROSS JOIN runs ON runs.decision = same.id
-   WHERE same.uid = ? AND same.fingerprint = ? AND same.options IS ?
+   WHERE same.mode = 'on' AND same.uid = ? AND same.fingerprint = ? AND same.options IS ?
    ORDER BY same.rowid DESC, runs.job_id DESC, runs.restart DESC LIMIT 400"""
 # Reports on one run: of its job and restart, from after its submission, and not taken already by a
 # run of another decision (an id may come again after `slurmctld -c`).
@@ -191,7 +192,7 @@ class Runs(Table[Run]):
 
     def alone_s(self, run: Run, fingerprint: str | None, options: str | None) -> list[float]:
         """Run times (s) of this user's completed runs of the same model with the same options that
-        had their GPU for themselves, the newest 20."""
+        had their GPU for themselves: at most 20, of the newest 400."""
         rows = self._db.execute(
             f"""SELECT end_s - start_s, used FROM ({OF_TRAINING})
                 WHERE outcome = 'completed' AND start_s IS NOT NULL AND used IS NOT NULL

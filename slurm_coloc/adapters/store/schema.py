@@ -213,7 +213,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # shares that models ran out of, which every submission asks for
     (
         "DROP INDEX decisions_by_model",
-        "CREATE INDEX decisions_by_training ON decisions (uid, fingerprint, options)",
+        """CREATE INDEX decisions_by_training ON decisions (uid, fingerprint, options)
+             WHERE mode = 'on'""",
         "CREATE INDEX decisions_observed ON decisions (job_id) WHERE mode = 'observe'",
         "DROP INDEX runs_by_end",
         "CREATE INDEX runs_by_end ON runs (end_s, node)",

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.decision import Action, Decision
 from slurm_coloc.core.decide.request import JobRequest
-from slurm_coloc.core.slurm.cluster import ClusterShape, PartitionShape, kinds_of, wanted_partitions
+from slurm_coloc.core.slurm.cluster import (
+    ClusterShape,
+    PartitionShape,
+    node_of_each_kind,
+    wanted_partitions,
+)
 from slurm_coloc.core.slurm.gres import (
     PER_TASK,
     Gres,
@@ -61,7 +66,7 @@ def _shards_per_gpu(request: JobRequest, shape: ClusterShape) -> int:
     gpu_type = request.demand.type
     found = [
         node.shards_per_gpu
-        for node in kinds_of(request, shape)
+        for node in node_of_each_kind(request, shape)
         if node.shards_per_gpu and gpu_type in (None, node.gpu_type)
     ]
     return min(found, default=0)

@@ -198,7 +198,7 @@ def nodes_of(request: JobRequest, shape: ClusterShape) -> Iterator[NodeShape]:
     return (node for node in shape.nodes if not wanted.isdisjoint(node.partitions))
 
 
-def kinds_of(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
+def node_of_each_kind(request: JobRequest, shape: ClusterShape) -> list[NodeShape]:
     """A node of each kind of GPU node of these partitions."""
     wanted = set(wanted_partitions(request, shape))
     return [one.node for one in shape.kinds if not wanted.isdisjoint(one.node.partitions)]
@@ -237,12 +237,12 @@ def may_get_unshared_nodes(request: JobRequest, shape: ClusterShape) -> bool:
     bound = request.req_nodes or request.exc_nodes or request.reservation
     if not bound and plain(request.features):
         return False
-    return not all(node.shards for node in kinds_of(request, shape))
+    return not all(node.shards for node in node_of_each_kind(request, shape))
 
 
 def fewest_cpus(request: JobRequest, shape: ClusterShape) -> int:
     """CPUs of the smallest node with shards that the job may get; 0 where that is unknown."""
-    return min((node.cpus for node in kinds_of(request, shape) if node.shards), default=0)
+    return min((node.cpus for node in node_of_each_kind(request, shape) if node.shards), default=0)
 
 
 def _allowed(request: JobRequest, shape: ClusterShape, pool: tuple[str, ...]) -> set[str]:

@@ -12,7 +12,7 @@ from slurm_coloc.flow.cluster.telemetry import Live
 FRESH_S = 5.0
 
 
-class Supposed:
+class SupposedShards:
     """The shape of with_supposed_shards, made at most once in FRESH_S: submissions ask for it."""
 
     def __init__(self) -> None:

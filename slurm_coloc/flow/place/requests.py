@@ -41,7 +41,7 @@ def nodes_for(
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class NodeLookup:
     """The cluster as a round goes through its jobs. ``nodes_for``: as above, each answer found
     once."""
 
@@ -50,7 +50,7 @@ class There:
     nodes_for: Callable[..., tuple[str, ...]]
 
     @classmethod
-    def of(cls, shape: ClusterShape) -> "There":
+    def of(cls, shape: ClusterShape) -> "NodeLookup":
         """Of this shape."""
         by_name = {one.name: one for one in shape.nodes}
         return cls(shape, by_name, cache(partial(nodes_for, shape)))

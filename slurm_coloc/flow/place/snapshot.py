@@ -27,7 +27,7 @@ from slurm_coloc.flow.place.changes import shards_in
 from slurm_coloc.flow.place.job_facts import JobFacts, owned_training
 from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.requests import (
-    There,
+    NodeLookup,
     bound_whole,
     gpus_of,
     is_holdable,
@@ -82,7 +82,7 @@ class Sources:
         turn: int,
     ) -> Snapshot:
         """What is known now. ``order``: the order of the queue."""
-        now, there, busy = time.time(), There.of(shape), self._busy()
+        now, lookup, busy = time.time(), NodeLookup.of(shape), self._busy()
         used = {one.name: one for one in uses}
         nodes = [
             self._node(node, used[node.name], now)
@@ -93,9 +93,9 @@ class Sources:
         waiting = await asyncio.to_thread(order.sort, [job for job in asks_gpus if job.waits])
         self.memory.forget(queue)
         on_nodes = (job for job in asks_gpus if not job.waits and job.nodes)
-        running = [self._running(job, there, now) async for job in _paced(on_nodes)]
+        running = [self._running(job, lookup, now) async for job in _paced(on_nodes)]
         wait = [
-            self._waiting(job, there, busy, now, order.tier(job.partition))
+            self._waiting(job, lookup, busy, now, order.tier(job.partition))
             async for job in _paced(waiting[:MOST])
         ]
         rules = rules_of(self.config, way_of(shape))
@@ -142,9 +142,9 @@ class Sources:
             self.memory.decisions[found] = replace(row, request=request, features={}, learning=None)
         return self.memory.decisions[found]
 
-    def _running(self, job: Queued, there: There, now: float) -> Running:
+    def _running(self, job: Queued, lookup: NodeLookup, now: float) -> Running:
         decision = self._decision(job.admin_comment)
-        places, held = self._places(job, there)
+        places, held = self._places(job, lookup)
         left_s, smact, training = None, decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
             training = owned_training(job, decision)
@@ -166,10 +166,10 @@ class Sources:
             training,
         )
 
-    def _places(self, job: Queued, there: There) -> tuple[tuple[int, ...], int]:
+    def _places(self, job: Queued, lookup: NodeLookup) -> tuple[tuple[int, ...], int]:
         """The GPUs of its node that a job is on, and the MiB that it holds of the first: by its
         pin, by the node's agent, or by our record of its start."""
-        node = there.by_name.get(job.nodes)
+        node = lookup.by_name.get(job.nodes)
         if node is None:
             return (), 0
         beat = self.live.of(node.name)
@@ -196,15 +196,15 @@ class Sources:
         return {(row.decision, row.job_id) for row in rows}
 
     def _waiting(
-        self, job: Queued, there: There, busy: set[tuple[str, int]], now: float, tier: int
+        self, job: Queued, lookup: NodeLookup, busy: set[tuple[str, int]], now: float, tier: int
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
         gpus, shards = gpus_of(job), shards_of(job) or self.unpinned_shards(job, decision)
         ours = decision is not None and self._is_ours(job, decision, busy)
         wanted = self.wanted(job, decision)
         parts = tuple(job.partition.split(","))
-        nodes = there.nodes_for(parts, job.features, job.exc_nodes, wanted)
-        pin = pin_of(job, there.shape)
+        nodes = lookup.nodes_for(parts, job.features, job.exc_nodes, wanted)
+        pin = pin_of(job, lookup.shape)
         at_gate = self._waits_at_gate(job, decision, now)
         held = job.priority == 0 or bool(job.reservation)
         expected: tuple[float | None, float] = (None, 0.0)
@@ -236,7 +236,7 @@ class Sources:
             max_slowdown=decision.max_slowdown if decision else None,
             tier=tier,
             account=job.account,
-            exclusive_user=keeps_users_apart(parts, there.shape),
+            exclusive_user=keeps_users_apart(parts, lookup.shape),
             expected_s=expected[0],
             spread=expected[1],
             holdable=decision is not None

@@ -60,6 +60,17 @@ def test_no_question_reads_the_whole_history(long: Store) -> None:
     assert seen > 50
 
 
+def test_a_year_of_observe_mode_is_not_gone_through(long: Store) -> None:
+    """Its decisions have no runs: an index without them finds the runs of a training."""
+    statements: list[str] = []
+    long._db.conn.set_trace_callback(statements.append)
+    assert long.queries.lasted_s(store_bench.of_the_busiest(RUNS))
+    long._db.conn.set_trace_callback(None)
+    index = "SELECT sql FROM sqlite_master WHERE name = 'decisions_by_training'"
+    assert "WHERE mode = 'on'" in long._db.execute(index).fetchone()[0]
+    assert any("decisions_by_training" in step for step in ways(long, statements))
+
+
 def test_answers_of_a_long_history(long: Store) -> None:
     """The newest are found whatever way is taken."""
     ask = long.queries

@@ -21,7 +21,7 @@ from slurm_coloc.core.slurm.cluster import (
     mig_types,
     shared_gpus,
 )
-from slurm_coloc.flow.cluster.supposed import Supposed
+from slurm_coloc.flow.cluster.supposed import SupposedShards
 from slurm_coloc.flow.submit.decide import Decider
 from slurm_coloc.flow.submit.tickets import Texts
 from tests.unit.flow.test_after_answers import MESSAGE, OPTIONS
@@ -83,7 +83,7 @@ def test_kinds_of_nodes() -> None:
 
 
 def test_supposed_shards_are_made_once() -> None:
-    made, observe, cards = Supposed(), Config(), Cards()
+    made, observe, cards = SupposedShards(), Config(), Cards()
     found = made.shape(observe, WITHOUT_SHARDS, cards)  # type: ignore[arg-type]
     assert found is not None and found.nodes[0].shards == 78
     assert made.shape(observe, WITHOUT_SHARDS, cards) is found  # type: ignore[arg-type]
