@@ -42,7 +42,7 @@ def healthy(lab: Lab) -> Iterator[Lab]:
 
     def answers_again() -> bool:
         job_id = me.submit("--hold", wrap="true")
-        taken = "coloc:1:" in comment(lab, job_id)
+        taken = ":collocate:" in comment(lab, job_id)
         lab.run(["scancel", str(job_id)])
         return taken
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits and prices of the Docker cluster for one test, and what sacct has of its jobs."""
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from tests.compose.cluster import EXAMPLES, Cluster
+from tests.compose.cluster import EXAMPLES, Cluster, ClusterError
 from tests.harness.answers import as_documented
 
 SUMMARY = f"{EXAMPLES}/resnet50_torchinfo.txt"
@@ -42,18 +43,21 @@ class Accounts:
 
     def qos(self, name: str, *settings: str) -> None:
         """A QOS with these settings that both users may use."""
-        self.sacctmgr("add", "qos", name)
         self._qos.append(name)
-        self.sacctmgr("modify", "qos", name, "set", *settings)
-        self.cluster.until(lambda: self._lent(name), 60, f"slurmctld knows QOS {name}")
+        self.cluster.until(lambda: self._lent(name, settings), 60, f"slurmctld knows QOS {name}")
 
-    def _lent(self, name: str) -> bool:
-        """Let the users have it. slurmdbd sends a change to slurmctld once: where that was too busy
-        to take it, it has to be made anew."""
-        for sign in "-+":
-            for user in self.cluster.users:
-                self.sacctmgr("modify", "user", user, "set", f"qos{sign}={name}")
-        return self._may_use(name)
+    def _lent(self, name: str, settings: Iterable[str]) -> bool:
+        """Make it and let the users have it. slurmdbd sends a change to slurmctld once: where that
+        was too busy to take it, all has to be made anew."""
+        self.sacctmgr("delete", "qos", name, check=False)
+        self.sacctmgr("add", "qos", name)
+        self.sacctmgr("modify", "qos", name, "set", *settings)
+        for user in self.cluster.users:
+            self.sacctmgr("modify", "user", user, "set", f"qos+={name}")
+        with contextlib.suppress(ClusterError):
+            self.cluster.until(lambda: self._may_use(name), 5)
+            return True
+        return False
 
     def _may_use(self, name: str) -> bool:
         """Whether slurmctld has heard from slurmdbd that the users may submit with this QOS."""
