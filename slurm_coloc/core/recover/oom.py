@@ -106,12 +106,19 @@ _RULES = (
 
 # Errors that do not follow from a lack of GPU memory.
 _ORDINARY = (
-    r"^(?:\[rank[0-9]{1,6}\]: ?)?(?:[A-Za-z_][\w.]{0,80}\.)?((?:Key|Value|Type|Attribute|Name|Index"
+    r"^(?:[A-Za-z_][\w.]{0,80}\.)?((?:Key|Value|Type|Attribute|Name|Index"
     r"|FileNotFound|ModuleNotFound|Import|Assertion|ZeroDivision|Permission|NotImplemented"
     r"|IsADirectory|UnicodeDecode|JSONDecode|Indentation|Syntax|UnboundLocal)Error)(?::|$)"
 )
 _TRACEBACK = "Traceback (most recent call last):"
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+#: behind which a traceback tells no new failure of the program
+_CHAINED = (
+    *("During handling of the above exception", "The above exception was the direct cause"),
+    # what Python prints while it ends: of a DataLoader's workers, of threads and exit handlers
+    *("Exception ignored ", "Exception in thread ", "Error in atexit", "Error in sys.excepthook"),
+)
+#: PyTorch puts it before each line of a traceback, in a training of several processes
+_RANK = re.compile(r"^\[rank[0-9]{1,6}\]: ?")
 
 
 def find_oom(text: bytes | str) -> OomEvidence | None:
@@ -135,7 +142,7 @@ def find_oom(text: bytes | str) -> OomEvidence | None:
             if not poorer or evidence.requested_mib is not None:
                 found = evidence
             fresh_traceback, superseded = False, None
-        elif found is not None and line:
+        elif found is not None and (line := _RANK.sub("", line)):
             if _TRACEBACK in line:
                 fresh_traceback = not chained
             elif fresh_traceback and (ordinary := re.match(_ORDINARY, line)):
