@@ -236,3 +236,10 @@ def _mps_fault(
 def beside_since_s(run: EndedRun) -> float:
     """Since when (epoch) a fault of another run on the same GPU may have ended ``run``."""
     return max(run.end_s - TOGETHER_S, run.start_s or 0.0)
+
+
+def same_job(run: Run, view: JobView) -> bool:
+    """Whether Slurm shows this run's job under its id: by its mark, or by its owner and submission
+    where an operator has written another AdminComment."""
+    unmarked = view.decision is None and view.uid == run.uid and view.submit_s is not None
+    return view.decision == run.decision or (unmarked and view.submit_s == run.submit_s)

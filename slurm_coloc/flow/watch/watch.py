@@ -19,7 +19,7 @@ from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView, observed_in
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.watch.causes import Causes, put_back
+from slurm_coloc.flow.watch.causes import Causes, put_back, same_job
 from slurm_coloc.flow.watch.record import Recorder, judge_ended, leaves, out_of_memory, ran_out
 
 log = structlog.get_logger()
@@ -29,6 +29,8 @@ log = structlog.get_logger()
 ABANDON_AFTER_S = 600.0
 # Seconds to wait for the report of a FAILED job: the node may be slow, or the report is spooled.
 REPORT_GRACE_S = 60.0
+# After colocd is back: agents find it within seconds, or try again after a minute.
+RETURN_GRACE_S = 120.0
 REPORTS_KEPT_S = 7 * 86400.0
 # A user's requests cause at most one check in this time (s); so many users are remembered.
 FRESH_S = 1.0
@@ -38,6 +40,8 @@ FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
 # Checks that ask Slurm at one time: the jobs that end together wait for each other here, where none
 # is refused, and leave places at Slurm's gate to recoveries.
 LOOKS_AT_ONCE = 16
+# Jobs that are asked for by their ids; all jobs are asked for where there are more.
+ASKED_BY_ID = 1000
 
 # Rows between two turns of the event loop, so that submissions are answered meanwhile.
 CHUNK = 20
@@ -66,6 +70,7 @@ class Watcher:
         self._recorder = recorder
         self._polled_s: dict[tuple[int, bool], float] = {}
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._since_s = 0.0  # of the first round (Unix seconds): colocd is in charge from then on
 
     def _may_poll(self, uid: int, *, ended: bool = False) -> bool:
         """Whether this user's request may cost slurmctld a call: once in FRESH_S, and separately
@@ -120,10 +125,12 @@ class Watcher:
     async def reconcile(self) -> None:
         """One round over the jobs of the users that colocd follows, and nobody else's."""
         began_s = time.time()
+        self._since_s = self._since_s or began_s
         runs = self._store.runs.open()  # read first: a run that begins meanwhile is not gone
         users = self._store.runs.followed_users()
         if users:
             by_id = await self._see_each(await self._slurm.jobs_of(users))
+            by_id |= await self._missed({run.job_id for run in runs if run.job_id not in by_id})
             ours = (run.job_id for run in runs if put_back(run, by_id.get(run.job_id)))
             causes = Causes(self._slurm, list(ours))
             for some_runs in _chunks(runs):
@@ -135,6 +142,17 @@ class Watcher:
         now = time.time()
         self._store.decisions.abandon(now - ABANDON_AFTER_S)
         self._store.reports.forget(now - REPORTS_KEPT_S)
+
+    async def _missed(self, job_ids: set[int]) -> dict[int, JobView]:
+        """Those of these jobs that slurmctld knows after all: for squeue a user has no jobs, and
+        that is no error, while the host's directory does not know him. Raises SlurmError."""
+        if not job_ids:
+            return {}
+        if len(job_ids) > ASKED_BY_ID:
+            found = {view.job_id: view for view in await self._slurm.all_jobs()}
+        else:
+            found = await self._slurm.jobs(job_ids)
+        return await self._see_each([found[one] for one in job_ids & found.keys()])
 
     async def poll_once(self, job_id: int) -> JobView | None:
         """Check one job and close its run that has ended; None where Slurm does not answer."""
@@ -257,7 +275,7 @@ class Watcher:
     def _settle(self, run: Run, view: JobView | None, cause: Outcome) -> None:
         """Close a run that has ended. ``cause``: why Slurm shows a later run, if it does."""
         report = self._recorder.report_on(run)
-        if view is None or view.decision != run.decision:
+        if view is None or not same_job(run, view):
             # slurmctld forgot it (MinJobAge), or started its ids again.
             self._recorder.end(run, Outcome.GONE, None, report)
         elif view.restarts < run.restart:
@@ -270,7 +288,12 @@ class Watcher:
             why = Outcome.PUT_BACK if ours and ours.state in ("open", "done") else cause
             self._recorder.end(run, Outcome.OOM_GPU if ran_out(report) else why, None, report)
         elif view.ended or out_of_memory(view, report) or leaves(view, report):
-            waited = time.time() - (view.end_s or 0.0)
-            if view.state == "FAILED" and report is None and waited < REPORT_GRACE_S:
+            if view.state == "FAILED" and report is None and self._may_come(view.end_s or 0.0):
                 return
             self._recorder.end(run, judge_ended(view, report), view, report)
+
+    def _may_come(self, end_s: float) -> bool:
+        """Whether the report on a run that ended then may still be under way. Nodes deliver what
+        they kept while colocd was away some time after it is back."""
+        now = time.time()
+        return now - end_s < REPORT_GRACE_S or now - self._since_s < RETURN_GRACE_S

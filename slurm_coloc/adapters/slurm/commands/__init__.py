@@ -222,7 +222,7 @@ class SlurmCommands(Orders):
         """Those of these jobs that slurmctld knows, each as ``job`` tells it. squeue has slurmctld
         show all of its jobs where it is asked about more than one."""
         found: dict[int, JobView] = {}
-        views = await self._jobs(f"--jobs={','.join(map(str, sorted(job_ids)))}")
+        views = await _known(self._jobs(f"--jobs={','.join(map(str, sorted(job_ids)))}"), [])
         for view in sorted(views, key=lambda one: number(one.array_task or "")):
             if view.job_id in job_ids:
                 found.setdefault(view.job_id, view)
