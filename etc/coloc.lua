@@ -36,13 +36,15 @@ local MESSAGE_MAX = 500 -- bytes of one line shown to the user
 local NO_DECISION = "000000000000" -- decision id where colocd did not decide
 
 -- When slurmctld had read slurm.conf and read this file: what colocd saw before may be out of date.
+-- By the clock that nobody sets: colocd is on this host. nil where lua-posix has none.
 local function now_ms()
   local ok, time = pcall(require, "posix.time")
-  if not ok then return os.time() * 1000 end
-  local now = time.clock_gettime(time.CLOCK_REALTIME)
+  if not ok then return nil end
+  local now = time.clock_gettime(time.CLOCK_MONOTONIC)
   return now.tv_sec * 1000 + math.floor(now.tv_nsec / 1000000)
 end
 local LOADED_MS = now_ms()
+local NO_OFFSET = 4294967294 -- het_job_offset of a job that is no component of a heterogeneous one
 
 local settings = {
   socket = "/run/slurm-coloc/hook/colocd.sock", -- no user can reach it
@@ -109,7 +111,10 @@ end
 local function on_whole_gpu(job_desc, code, text, ms)
   local gpus = job.asks_gpus(job_desc)
   local set, action, words = {}, "exclusive", "the job runs on a whole GPU"
-  if gpus == nil then
+  if (job_desc.het_job_offset or NO_OFFSET) < NO_OFFSET then
+    -- A component may be one for CPUs alone.
+    action, words = "asis", "the job goes as submitted"
+  elseif gpus == nil then
     local others = job_desc.tres_per_node or ""
     local gpu = (exclusive_gres or settings.exclusive_gres):gsub("^gres[:/]", "")
     set.tres_per_node = (others == "" and "" or others .. ",") .. "gres/" .. gpu
@@ -177,6 +182,11 @@ local function untype(job_desc)
   log_error("coloc: steered: " .. tostring(why))
 end
 
+-- An untyped request could land on a MIG device.
+local function name_whole_type(job_desc)
+  if settings.whole_type ~= "" then job.name_type(job_desc, settings.whole_type) end
+end
+
 -- A request for resources that is too long to be looked at. slurmctld refuses it as well, but
 -- shards must not pass this hook behind it.
 local function too_long(why, submit_uid)
@@ -190,10 +200,7 @@ end
 -- A job without --coloc.
 local function without_options(job_desc, shards, submit_uid)
   if not shards then
-    -- An untyped request could land on a MIG device.
-    if settings.whole_type ~= "" and not switched_off() then
-      job.name_type(job_desc, settings.whole_type)
-    end
+    if not switched_off() then name_whole_type(job_desc) end
   elseif leaving() and not privileged(submit_uid) then
     return refuse(LEAVING)
   elseif not switched_off() and settings.raw_shard ~= "allow" and not privileged(submit_uid) then
@@ -222,6 +229,7 @@ local function submit(job_desc, submit_uid)
     return refuse("--coloc chooses the shards itself: leave shards out of the request")
   end
   take(job_desc, options, ignored)
+  name_whole_type(job_desc)
   return slurm.SUCCESS
 end
 
@@ -243,6 +251,7 @@ local function modify(job_desc, job_rec, submit_uid)
       or not per_task and job.edits_to_whole_gpu(job_desc) then
       log_info(("coloc: job=%.0f goes back to a whole GPU by its owner"):format(
         job_rec.job_id or 0))
+      name_whole_type(job_desc)
       return slurm.SUCCESS
     end
     return refuse("slurm-coloc chose this job's GPU request; only whole GPUs ("
@@ -250,6 +259,7 @@ local function modify(job_desc, job_rec, submit_uid)
       .. ") may be asked for instead")
   end
   if settings.raw_shard ~= "allow" and job.asks_shards(job_desc) then return refuse(HINT) end
+  if not job.too_long(job_desc) then name_whole_type(job_desc) end
   return slurm.SUCCESS
 end
 

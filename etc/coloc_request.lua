@@ -212,7 +212,7 @@ function request.fields(job_desc, options, loaded_ms, ignored)
   add("v", 1)
   add("op", "submit")
   add("flat", true)
-  add("loaded_ms", loaded_ms)
+  if loaded_ms then add("loaded_monotonic_ms", loaded_ms) end
   add("uid", job_desc.user_id)
   add("gid", job_desc.group_id)
   add_numbers(job_desc, entries)

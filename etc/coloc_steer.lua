@@ -11,6 +11,7 @@ script reads back of the request is changed alike; what it names itself is not (
 local steer = {}
 
 local VALUE_MAX = 1024 -- bytes of an environment variable; a longer one stays as it is
+local FEATURES_MAX = 4096 -- bytes of a constraint that is looked at
 
 local TRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 -- sbatch's exports that hold "a100:2" or, the last one, "gres/gpu:a100=1".
@@ -87,7 +88,9 @@ function steer.change(job_desc, models)
   local model = next(seen)
   if not model then return nil end
   if next(seen, model) then return nil, "GPUs of several models in one request" end
-  set.features = steer.with_feature(job_desc.features or "", model)
+  local features = job_desc.features or ""
+  if #features > FEATURES_MAX then return nil, "the constraint is too long" end
+  set.features = steer.with_feature(features, model)
   if not set.features then return nil, "the constraint cannot take the feature " .. model end
   return set
 end

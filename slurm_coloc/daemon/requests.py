@@ -51,7 +51,8 @@ class Requests:
         match op:
             case "submit":
                 began_s = time.perf_counter()
-                stale = await parts.cluster.is_stale(message.get("loaded_ms"), LOOK_S)
+                loaded_ms = message.get("loaded_monotonic_ms")
+                stale = await parts.cluster.is_stale(loaded_ms, LOOK_S)
                 shape = self._supposed.shape(parts.config, parts.cluster.shape, parts.nodes.live)
                 answer = await parts.decider.submit(message, shape, parts.limits, stale=stale)
                 self.submissions.see(time.perf_counter() - began_s)

@@ -15,7 +15,7 @@ from slurm_coloc.core.decide.optimizers import Optimizer
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.per_user import PerUser
 from slurm_coloc.errors import ColocError, UsageFault
-from slurm_coloc.estimate.request import SHAPE, Given
+from slurm_coloc.estimate.request import SHAPE, TRAINING_FORM, Given
 from slurm_coloc.flow.prepare.estimates import Estimates
 from slurm_coloc.flow.queries.site import Main
 
@@ -40,6 +40,7 @@ class Options(BaseModel):
     precision: Literal["fp32", "amp", "bf16"] | None = None
     alloc_conf: Annotated[str, Field(max_length=512)] | None = None
     input: Annotated[str, Field(pattern=SHAPE)] | None = None
+    training: Annotated[str, Field(pattern=TRAINING_FORM)] | None = None
 
     @property
     def given(self) -> Given:

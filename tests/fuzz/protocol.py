@@ -29,7 +29,7 @@ PREPARED = Prepared(
 )
 MESSAGES: tuple[dict[str, Any], ...] = (
     {"v": 1, "op": "submit", "uid": 1000, "partition": "gpu", "tres_per_node": "gres/gpu:1",
-     "num_tasks": 1, "requeue": 1, "env": ["A"], "loaded_ms": 1_700_000_000_000,
+     "num_tasks": 1, "requeue": 1, "env": ["A"], "loaded_monotonic_ms": 1_700_000_000,
      "coloc": {"summary": "eNoDAAAAAAE=", "batch_size": 32, "optimizer": "adam", "slot": 3600,
                "policy": "collocate", "kind": "batch", "max_slowdown": 1.5, "ticket": "0" * 32,
                "memory_mib": 10240, "training": "accumulate,fsdp"}},

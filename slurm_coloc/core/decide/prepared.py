@@ -18,7 +18,7 @@ MAX_VARIANTS = 256  # two for each calibrated GPU type, with ZeRO four
 MAX_CARDS = 64  # of core/gpu/cards.py
 MAX_FEATURES = 64
 MAX_WORD = 64  # characters of a name
-MAX_KEY = 512  # characters; it may have the allocator's options
+MAX_KEY = 512  # characters of what the user said of the training
 MAX_DETAIL = 1000  # characters of what the user is told
 MAX_NUMBER = 2**63 - 1
 
@@ -246,7 +246,7 @@ def _read(values: Mapping[str, Any]) -> Estimated:
         Reason(reason),
         _word(values, "detail", MAX_DETAIL),
         _word(values, "fingerprint"),
-        _word(values, "options"),
+        _word(values, "options", MAX_KEY),
         dict(_features(_object(values.get("features"), "features").items())),
         _word(values, "key", MAX_KEY),
         _count(values, "batch"),

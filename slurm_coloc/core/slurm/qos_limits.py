@@ -143,7 +143,7 @@ def limit_owners(
     chain = _chain(site, request.account or request.default_account, request.uid, partition)
     default = next((one.default_qos for one in chain if one.default_qos), site.default_qos)
     part = shape.partition(partition)
-    of_part = site.qos.get(part.qos) if part and part.qos else None
+    of_part = site.qos.get(part.qos.lower()) if part and part.qos else None
     of_job = site.qos.get(request.qos or default)
     pair = [one for one in (of_part, of_job) if one is not None]
     if of_job is not None and "OverPartQOS" in of_job.flags:

@@ -17,6 +17,7 @@ class ShapeCache:
         self._slurm = slurm
         self.shape: ClusterShape | None = None
         self.at_s: float | None = None  # Unix seconds
+        self._began_s = 0.0  # the same, monotonic seconds
         self.answered = asyncio.Event()  # the first reading has ended
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -27,9 +28,10 @@ class ShapeCache:
 
     async def refresh(self) -> None:
         """Read the shape; after a SlurmError the last one stays."""
-        began_s = time.time()
+        at_s, began_s = time.time(), time.monotonic()
         try:
-            self.shape, self.at_s = await self._slurm.shape(), began_s
+            self.shape = await self._slurm.shape()
+            self.at_s, self._began_s = at_s, began_s
         finally:
             self.answered.set()
 
@@ -38,8 +40,8 @@ class ShapeCache:
         took longer than ``limit_s``: Slurm refuses shards that it no longer has, and with other
         SelectTypeParameters a share in this spelling.
 
-        ``loaded_ms``: when slurmctld loaded the hook, which it does after it read slurm.conf (Unix
-        milliseconds); anything but a number: not known.
+        ``loaded_ms``: when slurmctld loaded the hook, which it does after it read slurm.conf
+        (milliseconds of this host's monotonic clock); anything but a number: not known.
         """
         if self.shape is None:
             return False  # there is nothing to be out of date
@@ -51,7 +53,7 @@ class ShapeCache:
         return not self._younger(loaded_ms)
 
     def _younger(self, than_ms: int) -> bool:
-        return (self.at_s or 0.0) * 1000 > than_ms
+        return self._began_s * 1000 > than_ms
 
     async def _refresh_quietly(self) -> None:
         with contextlib.suppress(SlurmError):

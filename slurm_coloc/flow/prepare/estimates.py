@@ -2,11 +2,13 @@
 """From users' texts to their estimates, and what is remembered of them.
 
 Texts and options that were estimated before are answered at once, and so is a text that took too
-much: it is not tried again for a day. Answers are in the order of queue.py.
+much: its user does not have it tried again for a day, with other options either. Answers are in the
+order of queue.py.
 """
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -26,7 +28,7 @@ log = structlog.get_logger()
 
 START_S = 5.0  # waited for at most at colocd's start
 KEPT = 512  # answers, some 3 KB each; the jobs of a sweep send the same text again and again
-COSTLY = 4096  # texts that took too much, and users who sent one
+COSTLY = 4096  # texts, by their users, that took too much, and users who sent one
 DAY_S = 86400.0
 #: for which users who sent a text that took too much leave one worker to the others
 COSTLY_USER_S = 600.0
@@ -90,9 +92,11 @@ class Estimates:
         given = {name: getattr(options, name) for name in GIVEN}
         text = hashlib.sha256(packed.encode(errors="replace")).hexdigest()
         key = f"{text} {given}"
-        known = self._kept.get(key) or self._costly.get(text)
-        if known is not None:
+        if (known := self._kept.get(key)) is not None:
             return known
+        if (costly := self._costly.get(f"{uid} {text}")) is not None:
+            # With these options it was not tried: that counts for this user alone.
+            return replace(costly, lasting=False)
         work = self._queue.same(uid, key)
         if work is None:
             done = asyncio.get_running_loop().create_future()
@@ -132,11 +136,10 @@ class Estimates:
             found = Prepared.read(await self._children.run(work.packed, work.given))
         except NoAnswer as err:
             found = self._without(work, err.how, str(err))
-        except UsageFault as err:
-            found = self._without(work, Ended.CRASH, err.message)
         except Exception as err:  # a defect of ours must not leave a submission waiting
             log.exception("estimate")
-            found = Prepared.without(Reason.NO_ESTIMATE, type(err).__name__, lasting=False)
+            why = err.message if isinstance(err, UsageFault) else type(err).__name__
+            found = Prepared.without(Reason.NO_ESTIMATE, why, lasting=False)
         finally:
             self._queue.over(work)
             self._go_on()
@@ -165,7 +168,7 @@ class Estimates:
             ),
         }[how]
         if found.lasting:
-            self._costly.put(work.text, found)
+            self._costly.put(f"{work.uid} {work.text}", found)
             self._costly_users.put(str(work.uid), True)
         return found
 

@@ -155,6 +155,8 @@ class Decider:
     def _decide(self, job: Submission, estimated: Estimated, limits: SiteLimits) -> Decision:
         """The decision by estimate and history, under the site's limits and the job's own."""
         if not job.known:
+            if job.request.het:  # a component may be one for CPUs alone
+                return Decision(Action.ASIS, Reason.HET_JOB)
             return Decision(Action.EXCLUSIVE, Reason.NO_SHAPE)
         oom_mib = None
         if estimated.fingerprint:

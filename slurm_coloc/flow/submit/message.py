@@ -83,8 +83,8 @@ _FIELDS: dict[str, Any] = {
     for one in fields(JobRequest)
     if one.name != "kind"
 }
-# When slurmctld loaded the hook, Unix milliseconds; the user's --coloc options.
-_FIELDS |= {"loaded_ms": (Count | None, None), "coloc": (ColocOptions, ColocOptions())}
+# When slurmctld loaded the hook, monotonic milliseconds; the user's --coloc options.
+_FIELDS |= {"loaded_monotonic_ms": (Count | None, None), "coloc": (ColocOptions, ColocOptions())}
 
 #: The request of op ``submit``: job_desc's fields under slurm.h's names, and ours.
 SubmitMessage = create_model("SubmitMessage", __config__=ConfigDict(extra="ignore"), **_FIELDS)
@@ -113,7 +113,9 @@ def read_message(message: dict[str, Any]) -> tuple[ColocOptions, JobRequest]:
         where = ".".join(str(part) for part in first["loc"])
         raise UsageFault(f"submit request: {where}: {first['msg']}", "bad-request") from err
     coloc = values.pop("coloc")
-    del values["loaded_ms"]
+    del values["loaded_monotonic_ms"]
+    for name in ("account", "default_account", "qos"):  # Slurm takes them in any case
+        values[name] = values[name] and values[name].lower()
     return coloc, JobRequest(**values, kind=coloc.kind)
 
 

@@ -43,7 +43,7 @@ class Modes:
         account = job.request.account or job.request.default_account
         return (
             (rule.partition is None or rule.partition == partition)
-            and (rule.account is None or rule.account == account)
+            and (rule.account is None or rule.account.lower() == account)
             and (rule.user is None or self._uids[rule.user] == job.request.uid)
         )
 

@@ -121,7 +121,7 @@ def test_a_users_association_of_another_partition_does_not_count() -> None:
 
 
 def test_the_partitions_qos_goes_before_the_jobs_unless_told_otherwise() -> None:
-    shape = replace(SHAPE, partitions=(PartitionShape("main", default=True, qos="p"),))
+    shape = replace(SHAPE, partitions=(PartitionShape("main", default=True, qos="P"),))  # any case
     strict = {"MaxTRESPerJob": {"gres/shard": 5}}
     wide = {"MaxTRESPerJob": {"gres/shard": 50}}
     request = replace(JOB, qos="q")

@@ -37,6 +37,9 @@ def prepared(packed, given, defaults):
             pass
     if text.startswith("wait"):
         time.sleep(600)
+    if text.startswith("costly options") and given.training:
+        while True:
+            pass
     if text.startswith("pause"):
         time.sleep(0.5)
     if text.startswith("memory"):

@@ -15,6 +15,7 @@ import pytest
 
 from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decision import Reason
+from slurm_coloc.core.decide.optimizers import OPTIMIZERS
 from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.request import WARM_UP, Given
@@ -123,7 +124,6 @@ def test_a_bomb_gets_an_answer_and_the_next_text_an_estimate(name: str) -> None:
         ("write", Reason.NO_ESTIMATE, "the estimator failed: OSError"),
         ("fork", Reason.NO_ESTIMATE, "the estimator failed: BlockingIOError"),
         ("files", Reason.NO_ESTIMATE, "the estimator failed: OSError"),
-        ("answer", Reason.NO_ESTIMATE, "the estimator failed: prepared estimate: schema"),
     ],
 )
 def test_what_a_text_does_ends_its_child_alone_and_is_remembered(
@@ -139,11 +139,49 @@ def test_what_a_text_does_ends_its_child_alone_and_is_remembered(
         assert "what the text holds" not in why(found)[1]
         await until(lambda: not children_of(made))
         assert made._children.pid == warm
-        again = await made.prepare(BEN, pack(text), Given(batch_size=1))
-        assert again is found, "nobody has it tried again, with other options either"
+        assert await made.prepare(BEN, pack(text), GIVEN) is found, "nobody has it tried again"
+        again = await made.prepare(ADA, pack(text), Given(batch_size=1))
+        assert again == replace(found, lasting=False), "with other options neither, for its user"
         assert alone(await made.prepare(ADA, pack(honest()), GIVEN)).estimate
 
     with_estimates(work, cpu_limit_ms=200)
+
+
+def test_what_one_user_s_options_cost_is_not_held_against_another_s(faulty: None) -> None:
+    """Of the same text: a summary that a group shares."""
+    text = pack(f"costly options\n{honest()}")
+
+    async def work(made: Estimates) -> None:
+        found = await made.prepare(ADA, text, Given(training="zero3"))
+        assert why(found)[0] is Reason.SLOW_ESTIMATE, why(found)
+        again = await made.prepare(ADA, text, GIVEN)
+        assert why(again)[0] is Reason.SLOW_ESTIMATE and not again.lasting
+        assert alone(await made.prepare(BEN, text, GIVEN)).estimate
+
+    with_estimates(work, cpu_limit_ms=500)
+
+
+def test_an_answer_of_another_form_is_our_defect_and_not_the_text_s(faulty: None) -> None:
+    async def work(made: Estimates) -> None:
+        found = await made.prepare(ADA, pack("answer"), GIVEN)
+        assert why(found) == (Reason.NO_ESTIMATE, "prepared estimate: schema: not as it is written")
+        assert not found.lasting
+
+    with_estimates(work)
+
+
+def test_the_longest_options_cross_the_border() -> None:
+    """Each at its longest: what is written is read."""
+    longest = Given(
+        batch_size=1_000_000,
+        optimizer=max(OPTIMIZERS, key=len),
+        precision="bf16",
+        input="3x1024x1024",
+        training="accumulate,compile,checkpoint,zero3",
+    )
+    made = with_estimates(lambda one: one.prepare(ADA, pack(WARM_UP), longest))
+    assert made.variants, alone(made).detail
+    assert all(len(one.estimated.options) > 64 for one in made.variants)
 
 
 def test_a_child_that_waits_is_ended_and_tried_again_next_time(

@@ -8,7 +8,7 @@ import pytest
 from slurm_coloc.config import Config, load_config, parse_config
 from slurm_coloc.core.decide.request import JobRequest
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.submit.message import ColocOptions, Submission
+from slurm_coloc.flow.submit.message import ColocOptions, Submission, read_message
 from slurm_coloc.flow.submit.site_rules import Modes
 
 
@@ -16,7 +16,7 @@ def job(uid: int, account: str | None, partitions: tuple[str, ...]) -> Submissio
     return Submission(ColocOptions(), JobRequest(uid, account=account), partitions=partitions)
 
 
-def config(tmp_path: Path) -> Config:
+def config(tmp_path: Path, account: str = "ml") -> Config:
     return parse_config(
         {
             "version": 1,
@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Config:
                 "default": "observe",
                 "rules": [
                     {"user": "0", "mode": "off"},
-                    {"partition": "shared", "account": "ml", "mode": "on"},
+                    {"partition": "shared", "account": account, "mode": "on"},
                     {"user": "nobody-here", "mode": "on"},
                 ],
             },
@@ -40,6 +40,13 @@ def test_first_matching_rule_wins(tmp_path: Path) -> None:
     assert modes.of(job(1, "ml", ("shared",))) == "on"
     assert modes.of(job(1, "ml", ("other",))) == "observe"
     assert modes.of(job(1, None, ())) == "observe"
+
+
+def test_slurm_takes_accounts_and_qos_in_any_case(tmp_path: Path) -> None:
+    """sbatch passes them on as they are written; slurmctld compares without case."""
+    _, request = read_message({"uid": 1, "account": "ML", "default_account": "Ml", "qos": "Short"})
+    assert (request.account, request.default_account, request.qos) == ("ml", "ml", "short")
+    assert Modes(config(tmp_path, "Ml")).of(job(1, request.account, ("shared",))) == "on"
 
 
 def test_of_several_partitions_the_most_careful_mode_counts(tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ No Slurm is here, so no decision follows from the estimate; colocd's log says wh
 import os
 import re
 import signal
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from slurm_coloc.estimate.request import WARM_UP
+from slurm_coloc.estimate.request import WARM_UP, Given
+from slurm_coloc.flow.prepare.estimates import GIVEN
 from slurm_coloc.flow.submit.tickets import hash_of
+from slurm_coloc.front.tickets import Options
 from tests.harness.other_user import as_user
 from tests.unit.flow.texts import pack
 from tests.unit.front.conftest import ADA, BEN, Colocd, talk, until
@@ -61,6 +64,19 @@ def test_a_ticket_leads_to_its_estimate_once(shared: Colocd) -> None:
     assert submit(shared, **named) == "ticket"
     assert submit(shared, **named) == "known", "used, but the text is known by now"
     assert ask(shared, packed)["ticket"] != answer["ticket"]
+
+
+def test_what_else_the_training_does_is_part_of_its_ticket(shared: Colocd) -> None:
+    packed = text(11)
+    answer = ask(shared, packed, training="accumulate,zero2")
+    named = {"ticket": answer["ticket"], "text_sha256": hash_of(packed)}
+    assert submit(shared, **named, training="accumulate,zero2") == "ticket"
+
+
+def test_a_ticket_is_asked_for_with_all_options_of_an_estimate() -> None:
+    """One that is left out would be looked for at the submission, and not found."""
+    assert set(Options.model_fields) - {"summary"} == {one.name for one in fields(Given)}
+    assert set(GIVEN) == {one.name for one in fields(Given)}
 
 
 def test_another_user_has_no_use_for_it(shared: Colocd) -> None:

@@ -341,3 +341,22 @@ def test_without_lua_posix(hook: Hook) -> None:
     for r in (first, second):
         assert_whole_gpu(r, "no_lua_posix")
         assert "lua-posix is not installed" in r.user[0]
+
+
+def test_without_colocd_a_whole_gpu_has_the_site_s_type(hook: Hook) -> None:
+    """Else it could be a MIG device."""
+    hook.setup["whole_type"] = "a100"
+    named, unnamed = hook.run(
+        submit(**spank(SUMMARY="x"), tres_per_job="gres/gpu:1"), submit(**spank(SUMMARY="x"))
+    )
+    assert named.fields["tres_per_job"] == "gres/gpu:a100:1"
+    assert unnamed.fields["tres_per_node"] == "gres/gpu:a100:1"
+
+
+def test_without_colocd_a_component_without_a_gpu_stays_without(hook: Hook) -> None:
+    """sbatch gives --coloc to every component of a heterogeneous job; one may be for CPUs alone, in
+    a partition without GPUs."""
+    (r,) = hook.run(submit(**spank(SUMMARY="x"), het_job_offset=1))
+    assert "tres_per_node" not in r.fields, r.fields
+    assert reason(r) and r.fields["admin_comment"].split(":")[3] == "asis"
+    assert r.user[0].endswith("; the job goes as submitted")
