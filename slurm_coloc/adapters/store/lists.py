@@ -70,6 +70,10 @@ class Putbacks(_ListOfRuns[PutBack]):
         """Those of one job that are under way."""
         return self._where("state = 'open' AND decision = ? AND job_id = ?", decision, job_id)
 
+    def excluding(self, decision: str, job_id: int) -> list[PutBack]:
+        """Those of one job whose node it still excludes by us, also where it started elsewhere."""
+        return self._where("excluded = 1 AND decision = ? AND job_id = ?", decision, job_id)
+
     def count(self, decision: str, job_id: int) -> int:
         """How often a job was put back."""
         return self._count("decision = ? AND job_id = ?", decision, job_id)

@@ -182,12 +182,13 @@ class Runs(Table[Run]):
         """Drop what ran out of memory last before ``before_s``."""
         self._write("DELETE FROM ran_out WHERE at_s < ?", before_s)
 
-    def completed_peaks_mib(self, decision: str) -> list[int]:
-        """Measured peaks of a decision's completed runs, in the order of their ends."""
+    def completed_peaks_mib(self, decision: str, min_s: float = 0.0) -> list[int]:
+        """Measured peaks of a decision's completed runs that lasted at least ``min_s``, in the
+        order of their ends."""
         return self._values(
             """SELECT peak_mib FROM runs WHERE decision = ? AND outcome = 'completed'
-               AND peak_mib IS NOT NULL ORDER BY end_s""",
-            decision,
+               AND peak_mib IS NOT NULL AND coalesce(end_s - start_s, 0) >= ? ORDER BY end_s""",
+            *(decision, min_s),
         )
 
     def alone_s(self, run: Run, fingerprint: str | None, options: str | None) -> list[float]:

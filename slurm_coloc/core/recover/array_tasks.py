@@ -40,15 +40,17 @@ def new_request(
     share: Share,
     peaks_mib: Sequence[int] = (),
     *,
+    lasting_mib: Sequence[int] | None = None,
     alike: bool = True,
     grown: str = "",
 ) -> str | None:
     """The request (core/slurm/gres.gpu_request) for the waiting tasks; None: it stays.
 
-    ``peaks_mib``: measured peaks of the decision's tasks so far, the ended one's last. After a GPU
+    ``peaks_mib``: measured peaks of the decision's tasks so far, the ended one's last;
+    ``lasting_mib``: those of them that ran long enough to have reached theirs (None: all). After a GPU
     out-of-memory the waiting tasks get its recovery's request (``grown``), also those for a MIG
     device; "" where others caused it. After a peak above the share they get what the peak needs;
-    after enough small peaks that agree they get less, where the tasks are ``alike``.
+    after enough small ones of tasks that lasted, which agree, they get less, where the tasks are ``alike``.
     """
     if outcome is Outcome.OOM_GPU:
         return grown or None
@@ -58,8 +60,9 @@ def new_request(
     if needed > share.per_gpu:
         return share.whole or None
     grows = max(peaks_mib) > share.shards * share.shard_mib
-    agree = max(peaks_mib) <= min(peaks_mib) * AGREE
-    shrinks = alike and agree and len(peaks_mib) >= PEAKS and needed <= share.shards * WORTH
+    lasting = peaks_mib if lasting_mib is None else lasting_mib
+    agree = len(lasting) >= PEAKS and max(lasting) <= min(lasting) * AGREE
+    shrinks = alike and agree and needed <= share.shards * WORTH
     return with_shards(share.tres, max(needed, 1)) if grows or shrinks else None
 
 

@@ -28,9 +28,8 @@ async def excluded_before(context: Context, view: JobView, node: str) -> str | N
     ]
     if not others:
         return None
-    for row in context.store.putbacks.open_of(view.decision or "", view.job_id):
-        if row.excluded:
-            return row.was or ""  # ours are in the list now
+    for row in context.store.putbacks.excluding(view.decision or "", view.job_id):
+        return row.was or ""  # ours are in the list now
     try:
         return await context.slurm.excluded(view.handle)
     except SlurmError as err:

@@ -38,9 +38,12 @@ def plan(
     outcome: Outcome,
     sizing: Sizing,
     grown: str = "",
+    *,
+    min_run_s: float,
 ) -> None:
     """Plan another request for the tasks that wait, where the rule gives one; within the
-    transaction that closes ``run``. ``grown``: the request of its own next try."""
+    transaction that closes ``run``. ``grown``: the request of its own next try;
+    ``min_run_s``: what a run must have lasted to make the others' share smaller."""
     if (
         view is None
         or not view.array_job_id
@@ -59,7 +62,12 @@ def plan(
     # Tasks with different summaries say nothing about each other (flow/submit/estimate).
     alike = decision.learning is not None
     tres = new_request(
-        outcome, share, store.runs.completed_peaks_mib(run.decision), alike=alike, grown=grown
+        outcome,
+        share,
+        store.runs.completed_peaks_mib(run.decision),
+        lasting_mib=store.runs.completed_peaks_mib(run.decision, min_run_s),
+        alike=alike,
+        grown=grown,
     )
     if tres is None:
         return

@@ -110,6 +110,9 @@ def plan(
     """Add the recovery to the work list; within the transaction that closes ``run``."""
     before = store.recoveries.of_job(run.decision, run.job_id)
     base = before[0].base if before else view.priority if view else 0
+    # The owner's, as they were before the first recovery changed them.
+    nice = next((row.nice for row in before if row.nice is not None), None)
+    qos = next((row.qos for row in before if row.qos), None)
     fronts = store.recoveries.fronts(run.uid, now)
     own = found.verdict is Verdict.REQUEUE
     other_node = found.way is Way.SAME and found.cause in AVOIDED
@@ -121,6 +124,8 @@ def plan(
             cause=found.cause,
             way=str(found.way),
             base=base,
+            nice=nice,
+            qos=qos,
             front=own and fronts < recovery.max_first_per_user_day,
             avoid=run.node if other_node else None,
             created_s=now,

@@ -93,18 +93,18 @@ class PriorityBoost:
 
     async def _settle(self, work: Recovery) -> None:
         view = await self._slurm.job(work.job_id)
-        waits = (
-            view is not None
-            and view.decision == work.decision
-            and (view.state, view.restarts) == ("PENDING", work.restart + 1)
-            and not view.held  # a release would end its owner's hold
-        )
-        if view is not None and waits:
+        newest = self._store.recoveries.of_job(work.decision, work.job_id)[-1]
+        raised_s = None
+        if view is None or view.decision != work.decision or newest.restart > work.restart:
+            pass
+        elif view.state == "PENDING" and not view.held:  # a release would end its owner's hold
             await self._take_back(work, view)
             text = f"waited {self._recovery.raise_for_s:g} s at its raised place: not raised now"
             self._store.note(work.decision, work.job_id, "recover", text)
             log.info("recover", jobid=work.job_id, step="settle", priority=view.priority)
-        self._store.recoveries.change(work, raised_s=None)
+        elif view.state != "PENDING" and not view.ended:
+            raised_s = time.time()  # what is set outlives a requeue: seen to again
+        self._store.recoveries.change(work, raised_s=raised_s)
 
     async def _take_back(self, work: Recovery, view: JobView) -> None:
         settled = settled_priority(_place(work))
@@ -217,6 +217,8 @@ class Recoverer:
                 self._store.recoveries.change(work, held=True)
             await self._slurm.release(view.handle)
         elif step is Step.RAISE:
+            if not work.qos:
+                self._store.recoveries.change(work, qos=view.qos)
             # In one update: a job that starts between two would refuse the second.
             raised = await self._boost.fields(work, view)
             # Without it the job would wait two minutes; at once is too early, see the config.
@@ -225,7 +227,7 @@ class Recoverer:
             text = f"starts in {self._recovery.start_after_s} s at the earliest"
             text += "".join(f", {name}={value}" for name, value in raised.items())
             raised_s = time.time() if raised else None
-            self._store.recoveries.change(work, raised=True, raised_s=raised_s, qos=view.qos)
+            self._store.recoveries.change(work, raised=True, raised_s=raised_s)
         log.info("recover", jobid=job_id, decision=work.decision, step=str(step))
         self._store.note(work.decision, job_id, "recover", text)
 

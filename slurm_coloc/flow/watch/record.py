@@ -164,8 +164,10 @@ class Recorder:
             if fault is Blame.MPS_FAULT:
                 self._blame_the_server(over, report, now)
             if shared(run.tres, decision) and recovery.resize_siblings:
-                rule = self._sizing
-                array_tasks.plan(self._store, run, decision, view, outcome, rule, found.grown)
+                array_tasks.plan(
+                    self._store, run, decision, view, outcome, self._sizing, found.grown,
+                    min_run_s=self._config.estimate.history_min_run_s,
+                )  # fmt: skip
         log.info(
             "ended",
             jobid=run.job_id,

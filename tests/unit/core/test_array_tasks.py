@@ -60,6 +60,15 @@ def test_measured_peaks(peaks: list[int], tres: str | None) -> None:
     assert new_request(Outcome.COMPLETED, SHARE, peaks) == tres
 
 
+def test_tasks_that_ended_at_once_make_nothing_smaller() -> None:
+    """They may have found their work done: they are completed and never trained."""
+    peaks = [2000, 2000, 2000]
+    assert new_request(Outcome.COMPLETED, SHARE, peaks, lasting_mib=[]) is None
+    assert new_request(Outcome.COMPLETED, SHARE, [*peaks, 13000], lasting_mib=[]) == "gres/shard:15"
+    both = new_request(Outcome.COMPLETED, SHARE, [*peaks, 2000], lasting_mib=peaks)
+    assert both == "gres/shard:3"
+
+
 def test_never_less_than_the_gpu_s_other_bounds_ask_for() -> None:
     peaks = [2000, 2000, 2000]
     assert new_request(Outcome.COMPLETED, replace(SHARE, least=5), peaks) == "gres/shard:5"

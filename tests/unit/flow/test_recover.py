@@ -207,6 +207,31 @@ def test_the_time_at_the_front_ends(store: Store) -> None:
     assert "not raised now" in store.events("0123456789ab", 7)[-1].text
 
 
+def test_a_job_that_slurm_put_back_later_is_not_in_front_for_good(store: Store) -> None:
+    """It had started within its time; preempted, it waits with the priority that was set."""
+    slurm = Recording()
+    rounds(store, slurm, 1)
+    waits = slurm.view
+    for state, released in (("RUNNING", 0), ("PENDING", 1)):
+        slurm.view = replace(waits, state=state, restarts=waits.restarts + (state == "PENDING"))
+        [raised] = store.recoveries.raised()
+        store.recoveries.change(raised, raised_s=time.time() - 7200)
+        before = slurm.released
+        rounds(store, slurm, 1)
+        assert slurm.released == before + released
+    assert slurm.view.priority == 10 and store.recoveries.raised() == []
+
+
+def test_what_has_ended_is_not_asked_for_again(store: Store) -> None:
+    slurm = Recording()
+    rounds(store, slurm, 1)
+    [raised] = store.recoveries.raised()
+    store.recoveries.change(raised, raised_s=time.time() - 7200)
+    slurm.view = replace(slurm.view, state="COMPLETED")
+    rounds(store, slurm, 1)
+    assert store.recoveries.raised() == []
+
+
 def test_a_hold_of_the_owner_s_outlives_the_time_at_the_front(store: Store) -> None:
     slurm = Recording()
     rounds(store, slurm, 1)

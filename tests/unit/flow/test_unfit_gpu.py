@@ -20,6 +20,7 @@ from slurm_coloc.core.slurm.job import REQUEUED_HELD, JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.nodes import unfit_gpu as flow
 from slurm_coloc.flow.nodes.unfit_gpu import Gate
+from slurm_coloc.flow.recover.alternative_nodes import excluded_before
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 from slurm_coloc.flow.watch.adopt import adopt
 from tests.unit.flow.contexts import context
@@ -135,6 +136,19 @@ def test_it_goes_elsewhere_and_may_come_back(store: Store) -> None:
     go_on(store, slurm, exclude_s=0)
     assert slurm.list == "x[1-3]"
     assert store.putbacks.open() == []
+
+
+def test_a_node_excluded_before_is_not_taken_for_its_owner_s(store: Store) -> None:
+    """It started elsewhere in time, so the list still names the node when it is put back again."""
+    slurm = Slurm(excluded="x1")
+    assert judge(store, slurm, TWO)["back"]
+    go_on(store, slurm)
+    assert slurm.list == "x1,n1"
+    slurm.view = replace(slurm.view, state="RUNNING", nodes="n2", priority=9, reason="")
+    go_on(store, slurm)
+    assert store.putbacks.open() == []
+    found = asyncio.run(excluded_before(context(store, slurm, shape=TWO), slurm.view, "n2"))
+    assert found == "x1"
 
 
 def test_a_node_that_must_not_be_excluded_is_waited_for(store: Store) -> None:
