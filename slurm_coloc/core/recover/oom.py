@@ -111,12 +111,10 @@ _ORDINARY = (
     r"|IsADirectory|UnicodeDecode|JSONDecode|Indentation|Syntax|UnboundLocal)Error)(?::|$)"
 )
 _TRACEBACK = "Traceback (most recent call last):"
-#: behind which a traceback tells no new failure of the program
-_CHAINED = (
-    *("During handling of the above exception", "The above exception was the direct cause"),
-    # what Python prints while it ends: of a DataLoader's workers, of threads and exit handlers
-    *("Exception ignored ", "Exception in thread ", "Error in atexit", "Error in sys.excepthook"),
-)
+#: behind which a traceback tells no new failure of the program: one that follows from the first,
+#: and what Python prints while it ends, of a DataLoader's workers, of threads and exit handlers
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_AT_EXIT = ("Exception ignored ", "Exception in thread ", "Error in atexit", "Error in sys.except")
 #: PyTorch puts it before each line of a traceback, in a training of several processes
 _RANK = re.compile(r"^\[rank[0-9]{1,6}\]: ?")
 
@@ -142,15 +140,34 @@ def find_oom(text: bytes | str) -> OomEvidence | None:
             if not poorer or evidence.requested_mib is not None:
                 found = evidence
             fresh_traceback, superseded = False, None
-        elif found is not None and (line := _RANK.sub("", line)):
+        elif found is not None and (line := _unranked(line)):
             if _TRACEBACK in line:
                 fresh_traceback = not chained
             elif fresh_traceback and (ordinary := re.match(_ORDINARY, line)):
                 superseded, fresh_traceback = ordinary.group(1), False
-            chained = line.startswith(_CHAINED)
+            chained = line.startswith(_CHAINED + _AT_EXIT)
     if found is None or superseded is None:
         return found
     return OomEvidence(found.kind, found.pattern, found.line, superseded_by=superseded)
+
+
+def ordinary_end(text: bytes) -> str | None:
+    """The ordinary error, such as KeyError, in which the last traceback of a log ends; None where
+    it ends in another one, or the log has none."""
+    if _TRACEBACK.encode() not in text:
+        return None
+    found, fresh, at_exit = None, False, False
+    for line in map(_unranked, _lines(text.decode("utf-8", "replace"))):
+        if _TRACEBACK in line:
+            found, fresh = (found, False) if at_exit else (None, True)
+        elif fresh and (ordinary := re.match(_ORDINARY, line)):
+            found, fresh = ordinary.group(1), False
+        at_exit = line.startswith(_AT_EXIT) or (at_exit and not line)
+    return found
+
+
+def _unranked(line: str) -> str:
+    return _RANK.sub("", line)
 
 
 def sanitise(line: str) -> str:

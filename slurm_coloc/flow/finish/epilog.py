@@ -57,7 +57,7 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     notes: list[str] = []
     known = _load_known(call, notes)
     tails = _tails(call, known, notes) if job.batch else {}
-    evidence = _evidence(tails, notes)
+    evidence = _evidence(tails, notes, failed=bool(job.exit_code))
     if not job.batch:
         notes.append("no batch job: no log")
     ended_s = round(time.time(), 3)
@@ -147,8 +147,11 @@ def _tails(call: hookenv.HookCall, known: Known, notes: list[str]) -> dict[str, 
     return found
 
 
-def _evidence(tails: Mapping[str, userfile.Tail], notes: list[str]) -> dict[str, Any] | None:
-    """What the logs tell of an out-of-memory or another fault of the GPU's."""
+def _evidence(
+    tails: Mapping[str, userfile.Tail], notes: list[str], *, failed: bool
+) -> dict[str, Any] | None:
+    """What the logs tell of an out-of-memory or another fault of the GPU's; of a run that
+    ``failed``, of an error that has to do with neither."""
     found: dict[str, Any] | None = None
     for name, tail in tails.items():
         evidence = oom.find_oom(tail.data)
@@ -159,6 +162,10 @@ def _evidence(tails: Mapping[str, userfile.Tail], notes: list[str]) -> dict[str,
         elif found is None and (fault := faults.find_fault(tail.data)):
             kind, line = fault
             found = {"oom": False, "kind": kind, "pattern": "fault", "line": line, "file": name}
+        elif found is None and failed and (error := oom.ordinary_end(tail.data)):
+            # Whatever its memory was: the GPU did not stop this program.
+            line = f"it ended in {error}"
+            found = {"oom": False, "kind": "error", "pattern": "error", "line": line, "file": name}
     return found
 
 

@@ -357,3 +357,28 @@ def test_a_fault_of_the_gpu_is_told_and_is_no_oom(node: Node) -> None:
     node.run("epilog")
     evidence = node.report()["evidence"]
     assert (evidence["oom"], evidence["kind"]) == (False, "device")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Traceback (most recent call last):\nKeyError: 'loss'\n", "it ended in KeyError"),
+        ("Traceback (most recent call last):\nRuntimeError: no\n", None),
+        ("KeyError: 'loss'\n", None),
+        (
+            "Traceback (most recent call last):\nRuntimeError: no\n\n"
+            "Exception ignored in: <function f>\nTraceback (most recent call last):\n"
+            "TypeError: at exit\n",
+            None,
+        ),
+    ],
+    ids=["ordinary", "another", "no traceback", "at exit"],
+)
+def test_an_error_of_the_program_itself_is_told(node: Node, text: str, line: str | None) -> None:
+    """A run that fails by it was not stopped by its memory, however much it held."""
+    node.log(f"step 1\n{text}")
+    node.run("epilog")
+    evidence = node.report()["evidence"]
+    assert (evidence and (evidence["oom"], evidence["kind"], evidence["line"])) == (
+        line and (False, "error", line)
+    )
