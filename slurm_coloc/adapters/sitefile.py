@@ -26,11 +26,13 @@ CONFIGLESS = ("/run/slurm/conf", "conf-cache")
 @dataclass(frozen=True, slots=True)
 class Change:
     """What `coloc init` made of a file. ``edits``: as (old, new, before) of admin/init/edits.Edit;
-    ``after``: SHA-256 of what it wrote; ``new``: there was no such file before."""
+    ``after``: SHA-256 of what it wrote; ``new``: there was no such file before; ``name``: its usual
+    one, "" by an earlier release: the path has it."""
 
     edits: tuple[tuple[str | None, str, str | None], ...]
     after: str
     new: bool
+    name: str = ""
 
 
 def text_of(path: Path) -> str:
@@ -116,7 +118,7 @@ def changes(kept: Path = KEPT) -> dict[str, Change]:
 
 def _change(row: dict[str, Any]) -> Change:
     edits = tuple((old, str(new), before) for old, new, before in row["edits"])
-    return Change(edits, str(row["after"]), bool(row["new"]))
+    return Change(edits, str(row["after"]), bool(row["new"]), str(row.get("name", "")))
 
 
 def keep(
@@ -124,6 +126,7 @@ def keep(
     old: str,
     new: str,
     edits: Sequence[tuple[str | None, str, str | None]],
+    name: str,
     kept: Path = KEPT,
 ) -> None:
     """Before a file becomes ``new``: the first text that it had, and all that was done to it. What
@@ -137,6 +140,7 @@ def keep(
         edits=(*(was.edits if was else ()), *edits),
         after=digest(new) if untouched else "",
         new=was.new if was else not path.exists(),
+        name=name,
     )
     _write(known, kept)
 

@@ -11,8 +11,11 @@ from slurm_coloc.admin.doctor.sharing import sharing_errors
 from slurm_coloc.cli import render
 from slurm_coloc.cli.options import AsJson
 from slurm_coloc.cli.texts import reference
-from slurm_coloc.config import config_path, load_config, wrong_keys
-from slurm_coloc.errors import ConfigError
+from slurm_coloc.config import Config, config_path, load_config, wrong_keys
+from slurm_coloc.errors import ConfigError, UsageFault
+from slurm_coloc.flow.estimators.calibrations import load_stacks
+from slurm_coloc.flow.estimators.networks import require
+from slurm_coloc.policies import policy
 
 config_app = typer.Typer(no_args_is_help=True, help="The configuration file coloc.toml.")
 
@@ -32,6 +35,17 @@ def _wrong(err: ConfigError) -> list[str]:
     return wrong_keys(cause)
 
 
+def _not_usable(config: Config) -> list[str]:
+    """What a daemon refuses of a file whose keys are right: what they name is wrong or not here."""
+    try:
+        policy(config.placement.policy)
+        require(config.estimate.estimator)
+        load_stacks(config.estimate)
+    except (ConfigError, UsageFault) as err:
+        return [err.message]
+    return []
+
+
 @config_app.command()
 def check(file: Path | None = FILE, as_json: AsJson = False) -> None:
     """Check a file: exit 0, or 3 with every wrong key named. Where slurmctld answers, sharing.with
@@ -43,7 +57,7 @@ def check(file: Path | None = FILE, as_json: AsJson = False) -> None:
     except ConfigError as err:
         errors = _wrong(err)
     else:
-        errors = sharing_errors(config)
+        errors = _not_usable(config) or sharing_errors(config)
     built_in = not errors and file is None and not where.exists()
     if as_json:
         render.print_json(

@@ -51,12 +51,12 @@ class Daemon:
         notify.reloading()
         try:
             config = load_config(self._path)
+            self.parts.use(config)
         except ConfigError as err:
             log.error("reload", error=err.message, result="the old configuration stays in force")
             raise
         finally:
             notify.ready()
-        self.parts.use(config)
         self.front.reload()
         log.info("reload", result="ok")
 

@@ -73,7 +73,16 @@ class Parts:
         return self.config.daemon.off_file.exists()
 
     def use(self, config: Config) -> None:
-        """Use this configuration; the socket and the database stay as they are."""
+        """Use this configuration; the socket and the database stay as they are. Raises ConfigError,
+        and then all parts are as before: none may follow what another does not know of."""
+        before = dict(vars(self))
+        try:
+            self._make(config)
+        except ConfigError:
+            vars(self).update(before)
+            raise
+
+    def _make(self, config: Config) -> None:
         self.config = config
         context = Context(
             config,

@@ -34,6 +34,9 @@ from slurm_coloc.errors import ColocError, ConfigError, UsageFault
 #: where our samples are: by a package, in a wheel or a checkout
 SAMPLES = (Path("/usr/share/slurm-coloc"), programfiles.SOURCES / "etc")
 
+#: where programs have their folders, and a file of Slurm's own plugins by which theirs is known
+PLUGINS, SELECT = Path("/usr/lib"), "select_cons_tres.so"
+
 __all__ = ["FileStep", "Result", "Role", "apply", "run"]
 
 
@@ -172,8 +175,9 @@ def _plugin_dir(host: Host) -> Path:
     named = host.parsed.value("PluginDir").split(":")[0]
     if named:
         return Path(named)
-    usual = [*sorted(Path("/usr/lib").glob("*/slurm-wlm")), Path("/usr/lib64/slurm")]
-    return next((path for path in usual if path.is_dir()), Path("/usr/lib/slurm"))
+    debian = [*sorted(PLUGINS.glob("*/slurm-wlm")), *sorted(PLUGINS.glob("*/slurm"))]
+    usual = [*debian, PLUGINS.parent / "lib64/slurm", PLUGINS.parent / "local/lib/slurm"]
+    return next((one for one in usual if (one / SELECT).exists()), PLUGINS / "slurm")
 
 
 def apply(found: Sequence[FileStep], named: Collection[str]) -> tuple[list[FileStep], list[str]]:
@@ -187,15 +191,16 @@ def apply(found: Sequence[FileStep], named: Collection[str]) -> tuple[list[FileS
             continue
         if step.problem:
             left.append(f"{step.path}: {step.problem}")
-        elif step.named_only and step.path.name not in named:
-            left.append(f"{step.path}: only with --edit {step.path.name}")
+        elif step.named_only and step.called not in named:
+            left.append(f"{step.path}: only with --edit {step.called}")
         elif why := sitefile.refusal(step.path):
             left.append(why)
         elif why := _broken(step):
             left.append(f"{step.path} would be broken: {why}")
         else:
-            if step.path.name in SITE_FILES:
-                sitefile.keep(step.path, step.old, step.new, [astuple(one) for one in step.edits])
+            if step.called in SITE_FILES:
+                lines = [astuple(one) for one in step.edits]
+                sitefile.keep(step.path, step.old, step.new, lines, step.called)
             sitefile.replace(step.path, step.new)
             done.append(step)
     return done, left

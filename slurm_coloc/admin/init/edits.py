@@ -149,13 +149,21 @@ def _concerns(line: str, node: str) -> bool:
     return hit is None or in_nodes(hit[1], node)
 
 
-def plugstack(lines: Sequence[str], controllers: Sequence[str]) -> Iterator[Edit]:
-    """The plugin's line; ``controllers``: host:port of each colocd, () on their own hosts.
-    ``lines``: plugstack.conf with its includes, without comments."""
-    plugins = (words[1] for line in lines if len(words := line.split()) > 1)
-    if any(one.rpartition("/")[2] == "coloc.so" for one in plugins):
-        return
+def plugstack(
+    lines: Sequence[str], controllers: Sequence[str], *, away: bool = False, user: str = "slurm"
+) -> Iterator[Edit]:
+    """The plugin's line; ``controllers``: host:port of each colocd, which runs as ``user``;
+    ``away``: none is on this host.
+    ``lines``: plugstack.conf with its includes, without comments. Raises ConfigError for a line by
+    which this host finds no colocd."""
     named = f" controllers={','.join(controllers)}" if controllers else ""
+    if controllers and user != "slurm":
+        named += f" slurm_user={user}"
+    for words in map(str.split, lines):
+        if len(words) > 1 and words[1].rpartition("/")[2] == "coloc.so":
+            if away and named and not any(one.startswith("controllers=") for one in words):
+                raise ConfigError(f"the line of coloc.so names no colocd: add{named}")
+            return
     yield Edit(None, f"optional coloc.so{named}")
 
 
@@ -177,7 +185,9 @@ def job_submit(text: str, sample: str) -> Iterator[Edit]:
             f"  local site_{ours} = {name}",
             f"  function {name}({args})",
             f"    local code = site_{ours}({args})",
-            "    if code ~= slurm.SUCCESS or not loaded then return code end",
+            # What is no number, also nothing at all, is success to Slurm.
+            "    local refused = (tonumber(code) or slurm.SUCCESS) ~= slurm.SUCCESS",
+            "    if refused or not loaded then return code end",
             f"    return coloc.{ours}({args})",
             "  end",
         ]

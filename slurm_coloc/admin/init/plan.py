@@ -83,6 +83,12 @@ class FileStep:
     why: str
     edits: tuple[Edit, ...] = ()
     problem: str = ""
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its usual name, by which an admin names it: a site's slurm.conf may say another."""
+        return self.name or self.path.name
 
     @property
     def due(self) -> bool:
@@ -92,8 +98,8 @@ class FileStep:
     @property
     def named_only(self) -> bool:
         """Whether it is Slurm's, and so has to be named; a first job_submit.lua is ours."""
-        ours = self.path.name == "job_submit.lua" and not self.old
-        return self.path.name in SITE_FILES and not ours
+        ours = self.called == "job_submit.lua" and not self.old
+        return self.called in SITE_FILES and not ours
 
 
 def controllers(conf: ConfFile) -> list[str]:
@@ -133,9 +139,12 @@ def steps(host: Host, share: bool) -> Iterator[FileStep]:
     if Role.CONTROLLER in host.roles or (share and Role.NODE in host.roles):
         yield _site(host, host.conf, _conf_why(share), lambda text: _conf(host, text, share))
     if Role.NODE not in host.roles or share:
+        away = Role.LOGIN in host.roles
         yield _site(
             host, host.stack, "sbatch --coloc, and on GPU nodes Prolog and Epilog",
-            lambda text: edits.plugstack(host.stack_lines, _remote(host)),
+            lambda text: edits.plugstack(
+                host.stack_lines, _remote(host), away=away, user=_user(host)
+            ),
         )  # fmt: skip
 
 
@@ -189,11 +198,14 @@ def _shards(host: Host) -> dict[str, str]:
 
 def _site(host: Host, path: Path, why: str, make: Callable[[str], Iterable[Edit]]) -> FileStep:
     old = host.files.get(path, "")
+    names = {host.conf: "slurm.conf", host.stack: "plugstack.conf"}
+    name = names.get(path, path.name)
     try:
         found = tuple(make(old))
-        return FileStep(path, old, edits.apply(old, found) if found else old, why, found)
+        new = edits.apply(old, found) if found else old
+        return FileStep(path, old, new, why, found, name=name)
     except ConfigError as err:
-        return FileStep(path, old, old, why, problem=err.message)
+        return FileStep(path, old, old, why, problem=err.message, name=name)
 
 
 def _job_submit(host: Host) -> FileStep:
@@ -204,8 +216,15 @@ def _job_submit(host: Host) -> FileStep:
 
 
 def _remote(host: Host) -> tuple[str, ...]:
-    """controllers= of the plugin's line: none where colocd is on this host."""
-    return () if Role.CONTROLLER in host.roles else _addresses(host)
+    """controllers= of the plugin's line: none where colocd's host is the only one. Elsewhere the
+    file may be the one of all hosts; beside colocd the plugin asks its socket first."""
+    alone = Role.CONTROLLER in host.roles and _others(host) == 0
+    return () if alone else _addresses(host)
+
+
+def _user(host: Host) -> str:
+    """SlurmUser; where slurm.conf names none Slurm takes root."""
+    return host.parsed.value("SlurmUser") or "root"
 
 
 def _addresses(host: Host) -> tuple[str, ...]:
@@ -219,8 +238,8 @@ def _toml(host: Host) -> FileStep:
     if old:
         return FileStep(host.toml, old, old, why)
     daemon, network = [], []
-    user = host.parsed.value("SlurmUser")
-    if user and user != "slurm":
+    user = _user(host)
+    if user != "slurm":
         daemon.append(f'slurm_user = "{user}"')
     alone = len(_addresses(host)) == 1 and _others(host) == 0
     if Role.CONTROLLER in host.roles and not alone:
@@ -241,7 +260,7 @@ def _others(host: Host) -> int:
 
 def afterwards(host: Host, done: Iterable[FileStep], share: bool) -> list[str]:
     """The commands that put changed files in force; an admin gives them."""
-    changed = {step.path.name for step in done if step.old != step.new}
+    changed = {step.called for step in done if step.old != step.new}
     found = []
     if Role.NODE in host.roles and changed & {"slurm.conf", "gres.conf", "plugstack.conf"}:
         found.append("systemctl restart slurmd")

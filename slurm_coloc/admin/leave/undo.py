@@ -22,7 +22,7 @@ def take_back(named: Collection[str], facts: Facts) -> Iterator[tuple[bool, str]
         raise UsageFault(f"--edit takes {', '.join(SITE_FILES)}, not {', '.join(unknown)}")
     known = {Path(name): change for name, change in sitefile.changes().items()}
     for name in SITE_FILES:
-        paths = [path for path in known if path.name == name]
+        paths = [path for path, change in known.items() if (change.name or path.name) == name]
         if name not in named:
             continue
         if not paths:

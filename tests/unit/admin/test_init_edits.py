@@ -24,6 +24,7 @@ PartitionName=main Nodes=n[1-3]
 LUA = """\
 function slurm_job_submit(job_desc, part_list, submit_uid)
   if job_desc.account == "banned" then return slurm.ERROR end
+  if job_desc.account == "early" then return end
   return slurm.SUCCESS
 end
 slurm_job_modify = function(job_desc, job_rec, part_list, modify_uid)
@@ -112,6 +113,17 @@ def test_plugstack_once() -> None:
     found = list(edits.plugstack([], ("ctl1:6824", "ctl2:6824")))
     assert [one.new for one in found] == ["optional coloc.so controllers=ctl1:6824,ctl2:6824"]
     assert list(edits.plugstack(["required /opt/coloc.so"], ())) == []
+    (found,) = edits.plugstack([], ("ctl1:6824",), user="hpc")
+    assert found.new == "optional coloc.so controllers=ctl1:6824 slurm_user=hpc"
+
+
+def test_a_line_by_which_a_login_node_finds_no_colocd() -> None:
+    """One file for all hosts, with the line that the controller wrote."""
+    line = ["optional coloc.so"]
+    with pytest.raises(ConfigError, match="names no colocd: add controllers=ctl1:6824"):
+        list(edits.plugstack(line, ("ctl1:6824",), away=True))
+    assert list(edits.plugstack(line, ("ctl1:6824",))) == []
+    assert list(edits.plugstack(["optional coloc.so controllers=a:1"], ("b:1",), away=True)) == []
 
 
 def test_a_file_without_its_last_newline() -> None:
@@ -151,9 +163,11 @@ return { setup = function() end,
 local a, b = { account = "banned" }, { account = "good" }
 print(slurm_job_submit(a, {}, 1), a.seen, slurm_job_submit(b, {}, 1), b.seen,
       slurm_job_modify({}, {}, {}, 1))
+local early = { account = "early" }
+print(slurm_job_submit(early, {}, 1), early.seen)
 """,
     )
-    assert done.split() == ["-1", "nil", "7", "true", "8"]
+    assert done.split() == ["-1", "nil", "7", "true", "8", "7", "true"]
     (tmp_path / "coloc.lua").unlink()
     done = lua(tmp_path, "print(slurm_job_submit({}, {}, 1), slurm_job_modify({}, {}, {}, 1))")
     assert done.split() == ["0", "0"]

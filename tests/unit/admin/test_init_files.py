@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the site: written only where named, never through a link, and put back to the byte."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -164,7 +164,20 @@ def test_the_script_goes_after_slurmctld_let_go_of_it(tmp_path: Path) -> None:
 def test_a_broken_record_is_an_error_and_loses_nothing(tmp_path: Path, kept: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text(OLD)
-    sitefile.keep(conf, OLD, OLD, [astuple(one) for one in EDITS])
+    sitefile.keep(conf, OLD, OLD, [astuple(one) for one in EDITS], "slurm.conf")
     (kept / sitefile.RECORD).write_text("{")
     with pytest.raises(ConfigError, match=r"changes\.json"):
         list(undo.take_back(["slurm.conf"], FREE))
+
+
+def test_a_site_s_file_of_another_name_is_slurm_s_too(tmp_path: Path, kept: Path) -> None:
+    """PlugStackConfig=/etc/slurm/spank.conf."""
+    path = tmp_path / "spank.conf"
+    path.write_text(OLD)
+    one = replace(step(path), name="plugstack.conf")
+    assert init.apply([one], []) == ([], [f"{path}: only with --edit plugstack.conf"])
+    assert path.read_text() == OLD
+    assert init.apply([one], ["plugstack.conf"]) == ([one], [])
+    assert path.read_text() != OLD
+    ((done, _),) = undo.take_back(["plugstack.conf"], FREE)
+    assert done and path.read_text() == OLD

@@ -80,7 +80,9 @@ def test_the_controller_observes() -> None:
     found = by_name(host(Role.CONTROLLER))
     assert list(found) == ["coloc.toml", "job_submit.lua", "slurm.conf", "plugstack.conf"]
     assert [edit.new for edit in found["slurm.conf"].edits] == ["JobSubmitPlugins=lua"]
-    assert found["plugstack.conf"].new == "optional coloc.so\n"
+    assert found["plugstack.conf"].new == (  # it may be the file of all hosts
+        "optional coloc.so controllers=ctl1:6824,10.0.0.2:6824\n"
+    )
     assert found["job_submit.lua"].new == SAMPLE
     config = parse_config(tomllib.loads(found["coloc.toml"].new), "x")
     assert config.mode.default == "observe" and config.network.listen == ":6824"

@@ -35,6 +35,25 @@ def test_check_names_every_wrong_key(site: Site) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ('[placement]\npolicy = "nope"\n', "unknown policy 'nope'"),
+        ('[estimate]\nstacks_dir = "{stacks}"\n', "a100.toml: cannot be used"),
+    ],
+)
+def test_check_names_what_colocd_would_refuse(
+    site: Site, tmp_path: Path, lines: str, named: str
+) -> None:
+    stacks = tmp_path / "stacks"
+    stacks.mkdir()
+    (stacks / "a100.toml").write_text("context_mib =\n")
+    wrong = site.folder / "refused.toml"
+    wrong.write_text("version = 1\n" + lines.format(stacks=stacks))
+    done = site.coloc("config", "check", str(wrong))
+    assert done.returncode == 3 and named in done.stderr
+
+
 @pytest.mark.parametrize("content", [b"version = \n", b"\xff\xfe", b"version = 2\n"])
 def test_check_unreadable(site: Site, content: bytes) -> None:
     wrong = site.folder / "unreadable.toml"
