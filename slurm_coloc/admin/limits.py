@@ -59,7 +59,8 @@ async def _read(config: Config, back: bool) -> Found:
     shape = await slurm.shape()
     weights = await slurm.billing_weights()
     site = await slurm.limits(shape.name)
-    wanted = plan(site, shape, config.pool.partitions)
+    clusters = await slurm.clusters()
+    wanted = plan(site, shape, config.pool.partitions, clusters=len(clusters))
     if back:
         wanted = _reverse(config, shape, site, wanted)
     return Found(shape, site, wanted, tuple(_prices(shape, site, weights, config.pool.partitions)))
@@ -118,6 +119,8 @@ async def _apply(config: Config, found: Found, say: Say, back: bool) -> None:
             record = removed(record, key)
             limits_applied.write(config, cluster, record)
         say(f"set: {change.text}")
+    if back and record:  # what was changed since is the site's now
+        limits_applied.write(config, cluster, ())
     left: tuple[Change, ...] = (await _read(config, back)).plan.changes
     if left:
         names = "; ".join(change.text for change in left)

@@ -41,8 +41,8 @@ def register(app: typer.Typer) -> None:
         else:
             _show(found, back)
         changes = found.plan.changes
-        if do_apply and changes:
-            if not yes:
+        if do_apply and (changes or back):
+            if changes and not yes:
                 typer.confirm(f"Run these {len(changes)} sacctmgr commands?", abort=True, err=True)
             apply(config, found, lambda line: typer.echo(line, err=True), back=back)
         elif changes or any(price.proposed for price in found.prices):

@@ -91,8 +91,11 @@ def fewest_shards(shape: ClusterShape, pool: tuple[str, ...]) -> int:
     )
 
 
-def plan(site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = ()) -> Plan:
-    """What makes every limit in GPUs hold for shares too; empty where all is done."""
+def plan(
+    site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = (), *, clusters: int = 1
+) -> Plan:
+    """What makes every limit in GPUs hold for shares too; empty where all is done. ``clusters``:
+    how many slurmdbd has: a QOS holds on all of them, and prices differ."""
     price, why = one_price(shape, site.weights)
     shards = fewest_shards(shape, pool)
     way, each = (BILLING, price) if price else (SHARD, shards)
@@ -119,7 +122,12 @@ def plan(site: SiteLimits, shape: ClusterShape, pool: tuple[str, ...] = ()) -> P
             notes += _differs(holder, option, dict(limits), way, each, shards)
         else:
             found = _maximum(holder, option, limits[GPU], way, each, shards)
-        if found:
+        if found and holder.qos and clusters > 1:
+            notes.append(
+                f"{found.text}: not set here: a QOS holds on all {clusters} clusters of this"
+                " slurmdbd, whatever their prices"
+            )
+        elif found:
             changes.append(found)
     return Plan(way, each, why, tuple(changes) if shards else (), kept, tuple(notes))
 

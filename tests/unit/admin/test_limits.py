@@ -35,6 +35,10 @@ class Dbd:
     def __init__(self, **qos: dict[str, dict[str, int]]) -> None:
         self.qos: Qos = qos
         self.refuses = ""
+        self.names = ["c"]
+
+    async def clusters(self) -> list[str]:
+        return self.names
 
     async def shape(self) -> ClusterShape:
         return SHAPE
@@ -85,7 +89,7 @@ def dbd(monkeypatch: pytest.MonkeyPatch) -> Dbd:
 def run(config: Config, *, back: bool = False) -> limits.Found:
     """`coloc limits --apply --yes`, with --undo."""
     found = limits.read(config, back=back)
-    if found.plan.changes:
+    if found.plan.changes or back:
         limits.apply(config, found, lambda line: None, back=back)
     return found
 
@@ -125,6 +129,16 @@ def test_what_was_changed_since_is_left(config: Config, dbd: Dbd) -> None:
     assert dbd.qos["few"]["MaxTRESPerUser"] == {"gres/gpu": 1, "billing": 100}
     assert dbd.qos["few"]["MinTRESPerJob"] == {"gres/gpu": 1}
     assert "QOS few, MaxTRESPerUser: was changed since" in found.plan.notes[0]
+    assert limits_applied.read(config, SHAPE.name) == (), "it is the site's: `coloc leave` may end"
+
+
+def test_a_qos_holds_on_other_clusters_too(config: Config, dbd: Dbd) -> None:
+    """Their prices are not this cluster's: billing=39 may be 39 CPUs there."""
+    dbd.names = ["c", "other"]
+    before = copy(dbd)
+    found = run(config)
+    assert copy(dbd) == before and not found.plan.changes
+    assert any("holds on all 2 clusters" in note for note in found.plan.notes)
 
 
 def test_a_second_apply_adds_to_the_record(config: Config, dbd: Dbd) -> None:

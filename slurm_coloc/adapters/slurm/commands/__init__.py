@@ -280,6 +280,11 @@ class SlurmCommands(Orders):
 
         return await asyncio.to_thread(read)  # thousands of lines; a directory service may be slow
 
+    async def clusters(self) -> list[str]:
+        """The clusters of slurmdbd; SlurmError ``no-accounting`` where there is none."""
+        words = ("sacctmgr", "-n", "-P", "show", "cluster", "format=Cluster")
+        return (await self._accounting(*words)).split()
+
     async def controllers(self) -> list[Controller]:
         """Every slurmctld of the cluster and whether it answers, in slurm.conf's order.
 
