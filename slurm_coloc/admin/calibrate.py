@@ -110,7 +110,7 @@ def measure(nvml: Nvml, todo: Plan, default_mib: int) -> Calibration:
         cuda=str(libraries.get("cuda", seen["context"].get("cuda", ""))),
         torch=str(libraries.get("torch", "")),
         cudnn=str(libraries.get("cudnn", "")),
-        measured=f"{date.today().isoformat()} on {socket.gethostname()}",
+        measured=f"{date.today().isoformat()} on {socket.gethostname()}"[:64],
         how=how[:512],
         bare_context_mib=bare,
         context_mib=max(with_torch.values()) if with_torch else max(bare, default_mib),

@@ -181,7 +181,7 @@ def _memory_mib(
     part = _part(options)
     plain = _plain(summary)
     # Nothing is beyond the replay where modules are plain: measured MLPs are exact.
-    model = None if plain else lasting(step, options.optimizer)
+    model = None if plain else lasting(step, options.optimizer, options.precision)
     several = plain and len(summary.layers) <= MOST_ROWS
     sizes = {int(part * share) for share in RESTS} - {0} if several else set()
     peaks: list[tuple[int, Loop]] = []
@@ -194,6 +194,7 @@ def _memory_mib(
             blas=stack.blas,
             ranks=options.ranks,
             ahead=not plain,
+            precision=options.precision,
             rest=rest,
         )
         peaks.append((stack.peak_mib(loop.sizes, model), loop))

@@ -23,12 +23,14 @@ class Rule:
     """Bytes of an optimizer's tensors over those of the fp32 parameter: ``state`` for each tensor
     that it keeps, ``copies`` of all gradients at once while it steps (PyTorch's foreach kernels).
     ``in_turn``: it steps one parameter after the other (PyTorch's for-loop). ``alone``: tensors of
-    each parameter's size that it makes and lets go of before the next parameter."""
+    each parameter's size that it makes and lets go of before the next parameter. ``own_width``: the
+    state is as wide whatever the parameter's type is."""
 
     state: tuple[float, ...] = ()
     copies: int = 0
     in_turn: bool = False
     alone: int = 0
+    own_width: bool = False
 
 
 # PyTorch's foreach implementations, the default on CUDA: Adam's square roots are a copy of all
@@ -43,7 +45,7 @@ OPTIMIZERS = {
     "adam": Rule((1.0, 1.0), 1),
     "adamw": Rule((1.0, 1.0), 1),
     "adafactor": Rule((0.01, 0.01), alone=2),
-    "adam8bit": Rule((0.26, 0.26), 0),
+    "adam8bit": Rule((0.26, 0.26), own_width=True),
     # fused=True, which today's Trainer of transformers sets, keeps no square roots; foreach=False,
     # and transformers' own AdamW of old, those of one parameter at a time.
     "adam-fused": Rule((1.0, 1.0)),
@@ -58,6 +60,14 @@ OPTIMIZERS = {
     "radam": Rule((1.0, 1.0), 1),
     "lion": Rule((1.0,), 1),
 }
+
+
+def rule_of(optimizer: str, precision: str) -> Rule:
+    """The rule for parameters of ``precision``: those of a model in bf16 are half as wide."""
+    rule = OPTIMIZERS[optimizer]
+    if not rule.own_width or precision != "bf16":
+        return rule
+    return replace(rule, state=tuple(2 * share for share in rule.state))
 
 
 class Loop(Numbered):
@@ -136,13 +146,15 @@ def training(
     ranks: Ranks = ALONE,
     ahead: bool = True,
     rest: Recording | None = None,
+    precision: str = "fp32",
 ) -> Loop:
     """A process that trains, ``sizes`` for allocator.replay. ``blas``: see Stack;
     the forward's thread and autograd's own take one each, which none of them gives back. ``ranks``:
     of how many processes this is one. ``ahead``: a batch comes to the GPU before the last one goes,
     as image pipelines fetch them; a plain loop over a DataLoader lets go of the last one first.
-    ``rest``: the step of an epoch's last batch, after which as many steps come as before it."""
-    rule = OPTIMIZERS[optimizer]
+    ``rest``: the step of an epoch's last batch, after which as many steps come as before it.
+    ``precision``: of the parameters, as TrainingOptions has it."""
+    rule = rule_of(optimizer, precision)
     stepped = ranks.own(step.parameters)
     step = spread(step, ranks)
     epoch = [(step, step.loss)] * steps
@@ -215,7 +227,7 @@ def parts_of(loop: Loop, memory_mib: int, context_mib: int) -> dict[str, int]:
     return in_mib(at_peak(loop.sizes, loop.marks), memory_mib, context_mib)
 
 
-def lasting(step: Recording, optimizer: str) -> int:
+def lasting(step: Recording, optimizer: str, precision: str = "fp32") -> int:
     """Bytes of the model, its gradients and the optimizer's tensors."""
-    rule = OPTIMIZERS[optimizer]
+    rule = rule_of(optimizer, precision)
     return int(sum(step.parameters) * (2 + sum(rule.state) + rule.copies)) + sum(step.constants)

@@ -21,7 +21,7 @@ from slurm_coloc.estimate.replay.allocator import (
 from slurm_coloc.estimate.replay.margin import MARGINS, Tier, margin, upper_mib
 from slurm_coloc.estimate.replay.recording import Recording, Scratch, Work
 from slurm_coloc.estimate.replay.stack import Stack
-from slurm_coloc.estimate.replay.training import OPTIMIZERS, training
+from slurm_coloc.estimate.replay.training import OPTIMIZERS, lasting, training
 
 
 @dataclass
@@ -245,6 +245,20 @@ def test_state_and_copies_of_an_optimizer() -> None:
     assert peak("adam") - peak("sgd-momentum") >= 8 * MIB
     assert peak("adamw") == peak("adam")
     assert peak("sgd") < peak("adam8bit") < peak("sgd-momentum")
+
+
+def test_moments_of_one_byte_are_no_smaller_for_a_model_in_bf16() -> None:
+    """bitsandbytes makes them uint8 whatever the parameters are."""
+
+    def states(size: int, precision: str) -> int:
+        step = Recording((size,), (), (), (size,), frozenset([0]))
+        return lasting(step, "adam8bit", precision) - lasting(step, "sgd", precision)
+
+    elements = 10 * MIB
+    assert states(4 * elements, "fp32") == states(2 * elements, "bf16")
+    step = Recording((2 * elements,), (), (), (2 * elements,), frozenset([0]))
+    played = replay(training(step, "adam8bit", Stack(0).workspace, precision="bf16").sizes)
+    assert played.allocated >= 2 * (2 * elements) + 2 * elements
 
 
 @pytest.mark.parametrize(
