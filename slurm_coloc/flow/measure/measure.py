@@ -198,6 +198,8 @@ class Measurer:
         run.held_mib = sum(one.mib_of(job.job_id) for one in mine)
         if use.pids.close(now_s):
             self._accounted_s = 0.0  # ask for its last figures at once
+        if not set(job.uuids) <= {one.uuid for one in mine}:
+            smact = None  # it may work on the GPU that does not answer
         certain = all(one.is_certain(job.job_id) for one in mine)
         if run.idle.see(now_s, smact, certain=certain):
             minutes = self._settings.idle_after_s / 60

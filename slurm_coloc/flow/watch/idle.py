@@ -64,6 +64,8 @@ class IdleJobs:
         warned_s = now_s - done[WARNED] if is_warned else None
 
         def due(rule: IdleRule) -> Step:
+            if counts_s is None:  # nothing that a job may be cancelled for
+                rule = IdleRule(rule.tell)
             return next_step(rule, idle_s, NOTED in done, warned_s)
 
         decision = self._store.decisions.of(run.decision)

@@ -261,6 +261,14 @@ def test_a_part_of_what_several_did_is_told_and_no_more(site: Callable[..., Site
     assert here.kinds == [idle.NOTED] and len(here.slurm.lines) == 1
 
 
+def test_it_is_not_warned_again_and_again_either(site: Callable[..., Site]) -> None:
+    """A rule that cancels as soon as it may: nothing counts against the job, so nothing is due."""
+    here = site(batch=False, rule={"cancel_interactive_after_s": 600, "warn_s": 600})
+    for idle_s in (1800, 1810, 1820):
+        here.at(idle_s, certain_s=None)
+    assert here.kinds == [idle.NOTED] and len(here.slurm.lines) == 1
+
+
 def test_a_site_may_trust_the_parts(site: Callable[..., Site]) -> None:
     here = site(batch=False, rule=SITE | {"trust_split": True})
     assert here.at(3000, certain_s=None).at(3600, certain_s=None).slurm.cancelled

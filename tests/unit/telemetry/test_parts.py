@@ -123,3 +123,15 @@ def test_discovery_of_dcgmi() -> None:
         4: "GPU-99999999-2222-3333-4444-555555555555",
     }
     assert read_discovery("Error: unable to connect") == {}
+
+
+def test_what_was_not_measured_is_no_idle_time() -> None:
+    """The driver hung for two hours between two quiet samples."""
+    idle = Idle(1800)
+    assert not idle.see(0, 0.0) and not idle.see(7200, 0.0)
+    assert idle.since_s is None and idle.certain_s == 7200
+    for at_s in range(7201, 9001):
+        idle.see(at_s, 0.0)
+    assert (idle.since_s, idle.certain_s) == (7200, 7200)
+    idle.see(20000, 0.0)
+    assert (idle.since_s, idle.certain_s) == (7200, 20000), "told of before; counts anew"

@@ -83,7 +83,23 @@ def test_the_last_sample_is_of_the_gpu_that_has_the_least_left() -> None:
         "neighbours": [{"job_id": 8, "held_mib": 36000, "processes": 1}],
         "foreign_mib": 300,
     }
-    assert run.record()["series"]["memory_mib"] == [8000]
+    assert run.record()["series"]["memory_mib"] == [4000]
+
+
+def test_the_series_of_a_job_of_several_gpus_is_of_one() -> None:
+    """Memory is compared with one GPU's, and an activity above 1 would void the whole record."""
+    run = RunUse(7, 0, T)
+    both = [reading(held(7, 16000), smact=0.9), reading(held(7, 15000), smact=0.6, uuid="GPU-b")]
+    assert run.add(T + 1, both, {}, {}) == 1.5
+    found, why = usage.read(json.loads(json.dumps(run.record())), 7, 0)
+    assert found and not why, why
+    assert (found.series.memory_mib, found.series.smact) == ((16000,), (0.75,))
+
+
+def test_activity_is_not_known_where_that_of_one_gpu_is_not() -> None:
+    run = RunUse(7, 0, T)
+    both = [reading(held(7, 10), smact=None), reading(held(7, 10), smact=0.0, uuid="GPU-b")]
+    assert run.add(T + 1, both, {}, {}) is None, "it may work on the first"
 
 
 def test_of_many_neighbours_the_largest_are_kept() -> None:

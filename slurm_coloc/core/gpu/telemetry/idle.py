@@ -4,6 +4,7 @@
 # An idle context keeps no SM busy; a training that always waits for its data shows some per cent.
 # DCGM rounds to 0.001.
 NOTHING = 0.01
+GAP_S = 10.0  # samples come each second; what was not measured for longer is no idle time
 
 
 class Idle:
@@ -16,11 +17,16 @@ class Idle:
         """``after_s``: seconds without activity; 0: never."""
         self._after_s = after_s
         self._quiet_s: float | None = None
+        self._last_s: float | None = None
         self.since_s: float | None = None
         self.certain_s: float | None = None
 
     def see(self, at_s: float, smact: float | None, *, certain: bool = True) -> bool:
         """Take a sample; true when the run has just become idle. A gap is no idle time."""
+        if self._last_s is not None and at_s - self._last_s > GAP_S:
+            self.certain_s = None
+            self._quiet_s = None if self.since_s is None else self._quiet_s
+        self._last_s = at_s
         is_quiet = smact is not None and smact < NOTHING
         if not (is_quiet and certain):
             self.certain_s = None

@@ -62,14 +62,15 @@ class RunUse:
     ) -> float | None:
         """Add a sample of the GPUs that this run has. ``energy_j``: by UUID, since the last sample;
         ``others``: restart and uid of the runs on this node. Returns the run's SM activity, summed
-        over its GPUs, None where it is not known."""
+        over its GPUs, None where it is not known of each of them. The series is of one GPU: the
+        memory of the one with most, the mean activity."""
         past_s = at_s - (self.until_s or self.began_s)
         self.since_s = self.since_s or at_s
         if past_s > GAP_S:
             self.gap_s += past_s
         self.until_s, self.samples = at_s, self.samples + 1
         activities: list[float] = []
-        held_mib = 0
+        most_mib = 0
         for reading in readings:
             gpu = self.gpus.setdefault(reading.uuid, OnGpu())
             smact = gpu.take(reading, self.job_id, energy_j.get(reading.uuid))
@@ -77,7 +78,7 @@ class RunUse:
             for one in reading.held:
                 if one.job_id == self.job_id:
                     self.pids.see(at_s, reading.uuid, one)
-            held_mib += reading.mib_of(self.job_id)
+            most_mib = max(most_mib, reading.mib_of(self.job_id))
         there = [one for one in readings if one.mib_of(self.job_id)]
         if there:
             neighbours = dict.fromkeys(job_id for one in there for job_id in one.jobs)
@@ -88,9 +89,9 @@ class RunUse:
             self._note_last(at_s, there or readings)
         if self.series is None:
             self.series = Series(at_s)
-        smact = sum(activities) if activities else None
-        self.series.add(at_s, held_mib, smact)
-        return smact
+        mean = min(1.0, sum(activities) / len(activities)) if activities else None
+        self.series.add(at_s, most_mib, mean)
+        return sum(activities) if len(activities) == len(readings) else None
 
     def _note_last(self, at_s: float, there: list[Reading]) -> None:
         """Keep the state of the GPU that has the least memory left: what is promised is of one."""
