@@ -24,6 +24,7 @@ OBSERVED = (
     Column("AGE", lambda row: render.ago(row["made_s"]), right=True, rank=2),
     Column("WHY", lambda row: TEXTS.get(row["reason"], row["reason"]), least=12),
 )
+MOST = 1000  # runs that colocd tells of
 NOTHING = "no run of a --coloc job {}: sbatch --coloc=FILE begins one"
 
 
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
             None, "--jobs", "-j", metavar="LIST", help="These alone: 9, 9_2, 9_[1-3], with commas."
         ),
         limit: int = typer.Option(
-            50, "--limit", "-n", min=1, max=1000, help="At most so many runs."
+            50, "--limit", "-n", min=1, max=MOST, help="At most so many runs."
         ),
         watch: Watch = None,
         as_json: AsJson = False,
@@ -50,14 +51,17 @@ def register(app: typer.Typer) -> None:
         chosen = names_of(names) if names else None
 
         def show() -> None:
-            answer = call(load_config(), "history", {"limit": limit, "since_s": since_s(since)})
-            runs = [run for run in answer["runs"] if chosen is None or chosen.has(run)]
+            most = limit if chosen is None else MOST  # of which those that are named are shown
+            answer = call(load_config(), "history", {"limit": most, "since_s": since_s(since)})
+            runs = [run for run in answer["runs"] if chosen is None or chosen.has(run)][:limit]
             observed = [row for row in answer["observed"] if chosen is None or chosen.has(row)]
             if as_json:
                 render.print_json({"runs": runs, "observed": observed})
                 return
             if runs or not observed:
                 when = f"since {since}" if since else "is known"
+                if chosen is not None:
+                    when = f"of these is among the newest {most:,}"
                 show_listing(COLUMNS, runs, NOTHING.format(when))
             if observed:
                 print("observe mode: submitted unchanged, and what it would have been")

@@ -4,6 +4,7 @@
 from slurm_coloc.adapters.store.database import Database
 from slurm_coloc.adapters.store.runs import OF_TRAINING
 from slurm_coloc.adapters.store.table import records
+from slurm_coloc.core.decide.decision import BY_SITE, BY_USER
 from slurm_coloc.core.records.queries import Counts, OpenRuns, RunWithDecision, Tally, UserSum
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.report.past import PastRun
@@ -13,6 +14,10 @@ def _of_user(table: str, uid: int | None) -> str:
     """Those of the user that is value 2 of the question; None: everybody's. SQLite would not take
     the user's index where both were one condition."""
     return "?2 IS NULL" if uid is None else f"{table}.uid = ?2"
+
+
+#: the decision has an estimate: not a number that the user named, or the site for what has none
+ESTIMATED = f"coalesce(decisions.estimator, '') NOT IN ('{BY_USER}', '{BY_SITE}')"
 
 
 class Queries:
@@ -25,10 +30,17 @@ class Queries:
         self._db = db
 
     def recent_runs(
-        self, uid: int | None, limit: int, *, only_open: bool = False, since_s: float = 0.0
+        self,
+        uid: int | None,
+        limit: int,
+        *,
+        only_open: bool = False,
+        open_first: bool = False,
+        since_s: float = 0.0,
     ) -> list[RunWithDecision]:
         """Newest runs with their decisions, and the recovery that a run came by; of one user where
-        ``uid`` is given; that go on, or ended after ``since_s``."""
+        ``uid`` is given; that go on, or ended after ``since_s``. ``open_first``: those that go on
+        come before the others, and none of them is left out for a newer one that has ended."""
         # Each way has an index, and of what ended only the newest ends are put in order.
         mine = _of_user("runs", uid)
         if only_open:
@@ -39,6 +51,10 @@ class Queries:
                ORDER BY end_s DESC LIMIT ?3)"""
         else:
             chosen = f"SELECT rowid FROM runs WHERE {mine} ORDER BY rowid DESC LIMIT ?3"
+            if open_first:
+                chosen = f"""SELECT rowid FROM runs WHERE open = 1 AND {mine}
+                  UNION SELECT * FROM ({chosen})"""
+        order = "runs.open DESC, runs.rowid DESC" if open_first else "runs.rowid DESC"
         return records(
             RunWithDecision,
             self._db,
@@ -56,7 +72,7 @@ class Queries:
                 FROM runs JOIN decisions ON decisions.id = runs.decision
                 LEFT JOIN work ON work.decision = runs.decision AND work.job_id = runs.job_id
                   AND work.restart = runs.restart - 1
-                WHERE runs.rowid IN ({chosen}) ORDER BY runs.rowid DESC LIMIT ?3""",
+                WHERE runs.rowid IN ({chosen}) ORDER BY {order} LIMIT ?3""",
             *(since_s, uid, limit),
         )
 
@@ -85,10 +101,12 @@ class Queries:
                  decisions.partition, coalesce(runs.share_mib, 0) > 0 AS shared,
                  coalesce(runs.outcome, '') AS outcome, runs.blame, runs.verdict, runs.submit_s,
                  runs.start_s, runs.end_s, coalesce(runs.gpu_uuids, '[]') AS gpus, runs.peak_mib,
-                 decisions.memory_mib, decisions.upper_mib, runs.share_mib, decisions.smact,
-                 runs.method,
+                 iif({ESTIMATED}, decisions.memory_mib, NULL) AS memory_mib,
+                 iif({ESTIMATED}, decisions.upper_mib, NULL) AS upper_mib,
+                 runs.share_mib, decisions.smact, runs.method,
                  EXISTS (SELECT 1 FROM events WHERE events.decision = runs.decision
-                   AND events.job_id = runs.job_id AND events.kind = 'idle') AS idle
+                   AND events.job_id = runs.job_id AND events.kind = 'idle' AND events.at_s
+                     BETWEEN coalesce(runs.start_s, runs.end_s) AND runs.end_s) AS idle
                FROM runs CROSS JOIN decisions ON decisions.id = runs.decision
                WHERE runs.open = 0 AND runs.end_s > ?1 AND {_of_user("runs", uid)}
                  AND decisions.mode = 'on'
@@ -107,7 +125,8 @@ class Queries:
                  sum(runs.outcome = 'oom-gpu') AS oom,
                  sum(runs.outcome = 'put-back'
                      OR coalesce(runs.verdict, '') IN ('requeue', 'requeue-victim')) AS put_back,
-                 sum(runs.end_s - coalesce(runs.start_s, runs.end_s)) / 3600.0 AS hours,
+                 sum((runs.end_s - coalesce(runs.start_s, runs.end_s))
+                     * max(1, json_array_length(coalesce(runs.gpu_uuids, '[]')))) / 3600.0 AS hours,
                  count(iif(known, 1, NULL)) AS measured,
                  coalesce(sum(iif(known, runs.peak_mib, 0)), 0) AS peak_mib,
                  coalesce(sum(iif(known, decisions.memory_mib, 0)), 0) AS estimate_mib,

@@ -134,7 +134,8 @@ def _ends(found: Report) -> list[Child]:
 def _estimates(found: Report) -> list[Child]:
     if len(found.ratios) < 2:
         return []
-    few, many = quantiles(found.ratios, n=20)[0], quantiles(found.ratios, n=20)[-1]
+    steps = quantiles(found.ratios, n=20, method="inclusive")
+    few, many = steps[0], steps[-1]
     text = (
         f"Of {len(found.ratios):,} runs with an estimate and a measured peak the peak was"
         f" {few:.2f} to {many:.2f} of the estimate in nine of ten; {found.over_upper:,} peaks were"

@@ -47,10 +47,11 @@ def new_request(
     """The request (core/slurm/gres.gpu_request) for the waiting tasks; None: it stays.
 
     ``peaks_mib``: measured peaks of the decision's tasks so far, the ended one's last;
-    ``lasting_mib``: those of them that ran long enough to have reached theirs (None: all). After a GPU
-    out-of-memory the waiting tasks get its recovery's request (``grown``), also those for a MIG
+    ``lasting_mib``: those of them that ran long enough to have reached theirs (None: all). After a
+    GPU out-of-memory the waiting tasks get its recovery's request (``grown``), also those for a MIG
     device; "" where others caused it. After a peak above the share they get what the peak needs;
-    after enough small ones of tasks that lasted, which agree, they get less, where the tasks are ``alike``.
+    after enough small ones of tasks that lasted, which agree, they get less, where the tasks are
+    ``alike``.
     """
     if outcome is Outcome.OOM_GPU:
         return grown or None

@@ -53,7 +53,9 @@ class Recorded:
         )
         if len(loop.sizes) > MAX_EVENTS:
             return Estimate(reason="the recorded step is too long to be replayed")
-        memory = stack.peak_mib(loop.sizes, None if plain else lasting(step, options.optimizer, options.precision))
+        memory = stack.peak_mib(
+            loop.sizes, None if plain else lasting(step, options.optimizer, options.precision)
+        )
         upper = upper_mib(memory, stack.context_mib, Tier.RECORDED, options.level)
         upper += stack.spare_mib
         parts = parts_of(loop, memory, stack.context_mib) if options.by_part else {}

@@ -19,6 +19,7 @@ from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.node.jobs_here import Job
 
 NAME_S = 1.0  # for the name of a user
+OLD_S = 30.0  # figures that are older are not told
 KEPT_S = 600.0  # names are asked for again then: the name server may have been away
 
 
@@ -59,15 +60,17 @@ class NodeMetrics:
             self._users, self._learned_s = {}, time.monotonic()
         if not self.private:
             await self._learn({one.uid for one in jobs.values()} - self._users.keys())
+        # Where the driver hangs, what it said last may long be over.
+        told = None if sampled_s and time.monotonic() - sampled_s > OLD_S else measurer
         now_s = time.time()
-        idle = {one["job_id"]: now_s - one["since_s"] for one in measurer.idle} if measurer else {}
+        idle = {one["job_id"]: now_s - one["since_s"] for one in told.idle} if told else {}
         now = NodeNow(
             version=__version__,
             linked=self.linked,
             spooled=self._spooled(),
             age_s=time.monotonic() - sampled_s if sampled_s else None,
-            gpus=self._gpus(measurer, jobs) if measurer else (),
-            over_mib=measurer.overruns.over_mib() if measurer else {},
+            gpus=self._gpus(told, jobs) if told else (),
+            over_mib=told.overruns.over_mib() if told else {},
             idle_s=idle,
             overruns=measurer.overruns.count if measurer else 0,
             prolog=measurer.prologs.times if measurer else Histogram(self._epilogs.bounds),

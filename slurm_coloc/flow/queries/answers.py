@@ -80,7 +80,9 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
     whom = user if user is not None else None if everybody or uid is None else uid
     if uid is not None and private and others:
         whom = uid
-    runs = store.queries.recent_runs(whom, _limit(message), only_open=not everybody)
+    runs = store.queries.recent_runs(
+        whom, _limit(message), only_open=not everybody, open_first=everybody
+    )
     found = [shown(run) if uid in (None, run.uid) else _hidden(shown(run)) for run in runs]
     time_left.by_past(found, uid, store.queries.lasted_s)
     _add_speeds(found, uid, store)

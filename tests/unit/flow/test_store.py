@@ -230,3 +230,42 @@ def test_what_is_stored_comes_back_and_a_wrong_name_is_refused(store: Store) -> 
     with pytest.raises(TypeError, match="no field outcom"):
         store.runs.close(run, outcom="completed")
     assert store.runs.open() == [run]
+
+
+def _ended(store: Store, job_id: int, **changes: Any) -> None:
+    """A completed run of the store's decision that lasted a minute."""
+    now = time.time()
+    row = {"job_id": job_id, "start_s": now - 60, "gpu_uuids": ("GPU-1",)} | changes
+    store.runs.see(run_row(**row))
+    view = JobView(job_id, "COMPLETED", end_s=row.get("end_s", now))
+    (run,) = [one for one in store.runs.of_job(job_id) if one.restart == row.get("restart", 0)]
+    Recorder(Config(), store).end(run, Outcome.COMPLETED, view, None)
+
+
+def test_a_run_that_goes_on_is_never_left_out_for_newer_ones(store: Store) -> None:
+    for job_id in range(100, 120):
+        _ended(store, job_id)
+    newest = store.queries.recent_runs(None, 10, open_first=True)
+    assert [run.job_id for run in newest] == [7, *range(119, 110, -1)]
+
+
+def test_an_idle_spell_is_of_one_run(store: Store) -> None:
+    now = time.time()
+    _ended(store, 8, restart=0, start_s=now - 5000, end_s=now - 4000)
+    _ended(store, 8, restart=1, start_s=now - 60, end_s=now)
+    store.note(DECISION, 8, "idle", "holds a GPU")
+    store.note(DECISION, 8, "idle", "holds a GPU")
+    store._db.execute("UPDATE events SET at_s = ? WHERE kind = 'idle'", (now - 30,))
+    assert [run.idle for run in store.queries.past_runs(None, 0.0, 10)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "estimate"), [("text", 9000), ("user", None), ("site", None)]
+)
+def test_what_somebody_named_is_no_estimate(
+    store: Store, estimator: str, estimate: int | None
+) -> None:
+    store.decisions.add(decision(id="b" * 12, estimator=estimator))
+    _ended(store, 9, decision="b" * 12)
+    (run,) = store.queries.past_runs(None, 0.0, 10)
+    assert run.memory_mib == estimate

@@ -81,6 +81,17 @@ def test_what_a_job_was_promised() -> None:
         assert values == ([] if told is None else [told * 2**20])
 
 
+def test_what_a_hung_driver_said_last_is_not_told_as_now() -> None:
+    """The jobs may have ended since; the agent's own counters go on."""
+    metrics = of(measuring(JOB))
+    assert rows(metrics)[m.JOB_MEMORY]
+    metrics._sampled_s = lambda: time.monotonic() - 60
+    found = rows(metrics)
+    assert found[m.JOB] == found[m.JOB_MEMORY] == found[m.GPU_TOTAL] == {}
+    assert next(iter(found[m.AGENT_AGE].values())) >= 60
+    assert sum(found[m.OVERRUNS].values()) == 2
+
+
 def test_an_agent_that_measures_nothing_tells_of_itself() -> None:
     found = rows(of(None))
     assert found[m.AGENT_SPOOLED] == {(): 3.0}

@@ -39,6 +39,7 @@ def store(tmp_path: Path) -> Store:
         if ended:
             store.runs.close(run, **ended)
     store.note("a" * 12, 1, "idle", "holds 7000 MiB")
+    store._db.execute("UPDATE events SET at_s = 150 WHERE kind = 'idle'")
     return store
 
 
