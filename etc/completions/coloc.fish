@@ -26,7 +26,7 @@ complete -c coloc -n '__fish_seen_subcommand_from estimate' -l batch-size -d 'Of
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l seq-len -d 'Tokens a sample'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l input -d 'Shape of one sample, for a text without shapes: 3x224x224'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l optimizer -d 'sgd | sgd-momentum | adam | adamw | adafactor | adam8bit | adam-fused | adamw-fused | adam-for-loop | adamw-for-loop | rmsprop | rmsprop-momentum | adagrad | adamax | nadam | radam | lion'
-complete -c coloc -n '__fish_seen_subcommand_from estimate' -l precision -d 'fp32 | amp | bf16'
+complete -c coloc -n '__fish_seen_subcommand_from estimate' -l precision -d 'fp32 | amp | bf16; amp: autocast, bf16: the model itself'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l gpu -d 'GPU type [default: a100-40gb]'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l gpus -d 'GPUs of one process'
 complete -c coloc -n '__fish_seen_subcommand_from estimate' -l visible-mib -d 'GPU memory that the process sees: a MIG slice, a cap'

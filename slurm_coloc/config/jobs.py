@@ -20,7 +20,8 @@ class EstimateConfig(Section):
     )
     default_optimizer: Optimizer = Field("adam", description="Assumed where the user names none.")
     default_precision: Literal["fp32", "amp", "bf16"] = Field(
-        "fp32", description="Assumed where the user names none."
+        "fp32",
+        description="Assumed where the user names none. amp: autocast; bf16: the model itself.",
     )
     default_seq_len: int = Field(
         512, ge=1, description="Tokens assumed for a Transformer summary that shows no shapes."

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.given import given
@@ -38,6 +39,9 @@ SINGLE = frozenset(
 LAMBDA = [Role.CONV, Role.NORM, Role.NORM]
 
 
+_EXPERTS = re.compile(r"experts?\Z", re.IGNORECASE)
+
+
 def unseen(summary: Summary) -> str:
     """Why no figure can be told from the rows; empty if one can. DeBERTa multiplies queries and
     keys with positions, several times the size of its scores; ALBERT runs one layer again and
@@ -50,11 +54,28 @@ def unseen(summary: Summary) -> str:
             return f"how often {row.kind} runs is in no row: record it with coloc summarize"
         if summary.format == "torchsummary" and row.role is Role.RECURRENT and not row.parameters:
             return f"torchsummary counts no weights of {row.kind}: use torchinfo"
+    if kind := _bare_experts(summary):
+        return f"the weights of {kind} are in no row: record it with coloc summarize"
     if _wired(summary.layers):
         return f"what {LIST} runs in which order is in no row: record it with coloc summarize"
     if kind := _weighs(summary):
         return f"what {kind} weighs is in no row: record it with coloc summarize"
     return _unseen_input(summary)
+
+
+def _bare_experts(summary: Summary) -> str:
+    """The class of a mixture's experts whose matrices are parameters of its own, for print(model)
+    tells nothing of these; "" where there is none. They are most of such a model."""
+    if summary.format != "reprtree":
+        return ""
+    rows = summary.layers
+    for place, row in enumerate(rows):
+        if not _EXPERTS.search(row.kind) or row.parameters:
+            continue
+        below = takewhile(lambda one, top=row: one.depth > top.depth, rows[place + 1 :])
+        if not any(one.parameters for one in below):
+            return row.kind
+    return ""
 
 
 def _weighs(summary: Summary) -> str:

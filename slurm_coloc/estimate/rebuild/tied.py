@@ -20,6 +20,9 @@ _TIED = re.compile(
 )
 
 
+#: layers of T5 1.1, Flan-T5 and mT5, whose released weights have a head of their own beside the
+#: embedding that encoder and decoder share
+_OWN_HEAD = re.compile(r"DenseGatedActDense\Z")
 #: modules around a model, which add no layers
 _AROUND = frozenset({"DataParallel", "DistributedDataParallel", "OptimizedModule"})
 _TASK = re.compile(r"[a-z0-9]For[A-Z][A-Za-z]+\Z|MarianMTModel\Z|LMHeadModel\Z|DoubleHeadsModel\Z")
@@ -60,7 +63,10 @@ def once(summary: Summary) -> Summary:
     if not _TIED.match(of_class(summary)):
         return summary
     rest, layers = summary.parameters, list(summary.layers)
-    for place in _shared(summary.layers):
+    places = _shared(summary.layers)
+    if any(_OWN_HEAD.search(row.kind) for row in summary.layers):
+        places = places[:-1]
+    for place in places:
         rest -= layers[place].parameters
         layers[place] = replace(layers[place], parameters=0)
     if rest == summary.parameters:

@@ -146,6 +146,16 @@ def test_one_matrix_of_encoder_decoder_and_head() -> None:
     assert [one.parameters for one in once(model).layers] == [0, 0, 0, 3200]
 
 
+def test_a_head_of_its_own_beside_one_embedding() -> None:
+    """As the released weights of T5 1.1, Flan-T5 and mT5 have it."""
+    first = replace(row("MT5ForConditionalGeneration", (1, 8, 32), depth=0), leaf=False)
+    words = row("Embedding", (1, 8, 32), 3200)
+    gated = replace(row("MT5DenseGatedActDense", (1, 8, 32)), leaf=False)
+    model = table(first, words, words, words, gated, row("Linear", (1, 8, 100), 3200))
+    assert once(model).parameters == 2 * 3200
+    assert [one.parameters for one in once(model).layers] == [0, 0, 0, 3200, 0, 3200]
+
+
 def test_tokens_may_come_first() -> None:
     """A table of a batch of two and 128 tokens: shapes are told for one sample."""
     assert tokens_in_text(table(row("Embedding", (64, 2, 32), 3200))) == 128

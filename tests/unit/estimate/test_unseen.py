@@ -232,3 +232,22 @@ def test_a_closed_block_of_keras_says_how_it_opens() -> None:
     """Before, a model of closed blocks alone was of an "unknown family"."""
     assert "summary(expand_nested=True)" in asked(keras("keras3_nested.txt")).reason
     assert asked(keras("keras3_expanded.txt")).memory_mib
+
+
+@pytest.mark.parametrize(
+    "experts",
+    ["(experts): GptOssExperts()", "(experts): NewExperts(\n        (act_fn): SiLU()\n      )"],
+)
+def test_experts_whose_weights_print_tells_nothing_of(experts: str) -> None:
+    """Bare parameters: nine tenths of such a model."""
+    line = "(fc1): Linear(in_features=512, out_features=2048, bias=True)"
+    text = words("LlamaAttention").replace(line, experts)
+    answer = asked(text, seq_len=128)
+    assert answer.memory_mib is None
+    assert "Experts are in no row: record it with coloc summarize" in answer.reason
+
+
+def test_experts_that_are_modules_have_rows() -> None:
+    line = "(fc1): Linear(in_features=512, out_features=2048, bias=True)"
+    text = words("LlamaAttention").replace(line, f"(experts): Experts(\n        {line}\n      )")
+    assert "in no row" not in asked(text, seq_len=128).reason
