@@ -58,6 +58,7 @@ WIDE = {
         (Tier.FLAT, Tier.FLAT_TOKENS), ("wider margin: torchsummary shows no tree, torchinfo does",)
     ),
 }
+KERAS = "wider margin: the rules are PyTorch's, and Keras runs on another framework as a rule"
 #: rows of a text whose step is replayed at each of these; no MLP that trains has more
 MOST_ROWS = 2_000
 
@@ -99,7 +100,11 @@ class Text:
             notes += (_recomputed(rows),)
         doubtful = bool(unknown) or step.reached < REACHED[1] or options.checkpointed
         tier = _tier(shaped, rows, doubtful)
-        notes += WIDE.get(tier, ())
+        if shaped.format.startswith("keras"):
+            tier = tier if tier is Tier.CUT else Tier.DOUBTFUL
+            notes += (KERAS,)
+        else:
+            notes += WIDE.get(tier, ())
         upper = upper_mib(memory, stack.context_mib, tier, options.level) + stack.spare_mib
         if options.checkpointed:
             stages = step_of(shaped, options, _part(options), eager, rows, STAGES)

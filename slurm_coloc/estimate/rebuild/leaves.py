@@ -2,7 +2,7 @@
 """What single modules make and save, by role: PyTorch's derivatives.yaml (2.x) and, for what CUDA
 does otherwise, its kernels (aten/src/ATen/native/cudnn, native/cuda)."""
 
-from math import isqrt
+from math import isqrt, prod
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.rebuild.autograd import Value
@@ -83,7 +83,9 @@ def _recurrent(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     matrices, gates = next((many for key, many in GATES.items() if key in name), (1, 1))
     layers = _layers(layer.parameters, matrices, x.shape[-1], out[-1])
     weights = scope.weights(layer)
-    kept = [scope.bytes(out)] * (gates * layers + layers - 1)
+    # Keras prints the last step's output alone; the gates are of all steps.
+    steps = prod(x.shape[1:-1]) if len(out) < len(x.shape) else 1
+    kept = [steps * scope.bytes(out)] * (gates * layers + layers - 1)
     return scope.run([x], out, saves_inputs=[x], saves_output=True, saves=kept, weights=weights)
 
 

@@ -251,3 +251,29 @@ def test_experts_that_are_modules_have_rows() -> None:
     line = "(fc1): Linear(in_features=512, out_features=2048, bias=True)"
     text = words("LlamaAttention").replace(line, f"(experts): Experts(\n        {line}\n      )")
     assert "in no row" not in asked(text, seq_len=128).reason
+
+
+@pytest.mark.parametrize("name", ["keras2_sequential.txt", "keras3_mlp.txt"])
+def test_keras_has_the_wider_margin_that_it_is_promised(name: str) -> None:
+    answer = asked(keras(name))
+    assert unsure(answer) and not any("torchsummary" in note for note in answer.notes)
+    assert "Keras" in unsure(answer)[0]
+
+
+def test_keras_prints_the_last_step_of_a_recurrent_row_and_keeps_all() -> None:
+    rule, end = "_" * 65 + "\n", "=" * 65 + "\n"
+
+    def text(steps: int) -> str:
+        return (
+            'Model: "sequential"\n' + rule + " Layer (type)                Output Shape"
+            "              Param #   \n" + end
+            + f" embedding (Embedding)       (None, {steps}, 128)".ljust(55) + "1280      \n"
+            + " lstm (LSTM)                 (None, 512)".ljust(55) + "1312768   \n"
+            + " dense (Dense)               (None, 10)".ljust(55) + "5130      \n"
+            + end + "Total params: 1,319,178\nTrainable params: 1,319,178\n"
+            "Non-trainable params: 0\n" + rule
+        )  # fmt: skip
+
+    short, long = (asked(text(steps), batch=512).memory_mib for steps in (2, 200))
+    gates = 512 * 200 * 512 * 4 * 5 // MIB
+    assert short and long and long - short > 0.9 * gates
