@@ -27,8 +27,8 @@ def _estimate(
     ),
     optimizer: str | None = typer.Option(None, help=" | ".join(OPTIMIZERS)),
     precision: str | None = typer.Option(
-            None, help=f"{' | '.join(PRECISIONS)}; amp: autocast, bf16: the model itself."
-        ),
+        None, help=f"{' | '.join(PRECISIONS)}; amp: autocast, bf16: the model itself."
+    ),
     gpu: str | None = typer.Option(None, help=f"GPU type [default: {DEFAULT_GPU}]."),
     gpus: int | None = typer.Option(None, min=1, max=1024, help="GPUs of one process."),
     visible_mib: int | None = typer.Option(

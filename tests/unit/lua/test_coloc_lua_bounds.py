@@ -286,17 +286,6 @@ def test_a_tres_string_of_many_items(hook: Hook, field: str) -> None:
     assert not lines
 
 
-def test_a_constraint_of_megabytes_where_types_are_steered(hook: Hook) -> None:
-    """Anybody's: without --coloc."""
-    hook.setup["steered"] = "a100"
-    long = rep(b"a&", 5_000_000)
-    fair, results, lines = work(hook, submit(tres_per_node="gres/gpu:a100:1", features=long))
-    (found,) = results
-    assert found.work["instructions"] <= 2 * fair.work["instructions"], found.work
-    assert found.rc == 0 and found.fields["tres_per_node"] == "gres/gpu:a100:1"
-    assert "the constraint is too long" in found.user[0] and not lines
-
-
 def test_an_edit_to_a_long_tres_string(hook: Hook) -> None:
     steps = [step for text in (*LONG_TRES, *CROWDED) for step in edits(text)]
     fair, results, _ = work(hook, *steps)

@@ -343,16 +343,6 @@ def test_without_lua_posix(hook: Hook) -> None:
         assert "lua-posix is not installed" in r.user[0]
 
 
-def test_without_colocd_a_whole_gpu_has_the_site_s_type(hook: Hook) -> None:
-    """Else it could be a MIG device."""
-    hook.setup["whole_type"] = "a100"
-    named, unnamed = hook.run(
-        submit(**spank(SUMMARY="x"), tres_per_job="gres/gpu:1"), submit(**spank(SUMMARY="x"))
-    )
-    assert named.fields["tres_per_job"] == "gres/gpu:a100:1"
-    assert unnamed.fields["tres_per_node"] == "gres/gpu:a100:1"
-
-
 def test_without_colocd_a_component_without_a_gpu_stays_without(hook: Hook) -> None:
     """sbatch gives --coloc to every component of a heterogeneous job; one may be for CPUs alone, in
     a partition without GPUs."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.lua.conftest import Hook, spank, submit
 from tests.unit.lua.peer import GOOD, answering
+from tests.unit.lua.test_coloc_lua_bounds import rep
 
 
 @pytest.fixture
@@ -114,3 +115,15 @@ def test_switched_off(steered: Hook) -> None:
     steered.folder.joinpath("off").touch()
     (r,) = steered.run(submit(tres_per_node="gres/gpu:a100:1"))
     assert r.fields["tres_per_node"] == "gres/gpu:a100:1"
+
+
+def test_a_constraint_of_megabytes(steered: Hook) -> None:
+    """Anybody's: without --coloc. It costs no more than looking at its length."""
+    steered.measure = True
+    asked = [submit(tres_per_node="gres/gpu:a100:1", features=text)
+             for text in (b"x" * 4000, rep(b"a&", 5_000_000))]  # fmt: skip
+    fair, found = steered.run(*asked)
+    assert fair.fields["tres_per_node"] == "gres/gpu:1"
+    assert found.work["instructions"] <= 2 * fair.work["instructions"], found.work
+    assert found.rc == 0 and found.fields["tres_per_node"] == "gres/gpu:a100:1"
+    assert "the constraint is too long" in found.user[0]
