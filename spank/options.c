@@ -67,7 +67,8 @@ static struct spank_option table[OPT_COUNT] = {
 	  "sgd|sgd-momentum|adam|adamw|adafactor|adam8bit|rmsprop|rmsprop-momentum|adagrad|adamax|"
 	  "nadam|radam|lion, adam|adamw with -fused or -for-loop, for --coloc",
 	  1, OPT_OPTIMIZER, store },
-	{ "coloc-precision", "NAME", "fp32|amp (autocast)|bf16 (the model itself), for --coloc", 1, OPT_PRECISION, store },
+	{ "coloc-precision", "NAME", "fp32|amp (autocast)|bf16 (the model itself), for --coloc", 1,
+	  OPT_PRECISION, store },
 	{ "coloc-training", "WORD,...",
 	  "what else it does, for --coloc: accumulate, compile, checkpoint, one of "
 	  "zero1|zero2|zero3|fsdp",

@@ -3,7 +3,6 @@
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.rebuild.given import given
@@ -72,8 +71,10 @@ def _bare_experts(summary: Summary) -> str:
     for place, row in enumerate(rows):
         if not _EXPERTS.search(row.kind) or row.parameters:
             continue
-        below = takewhile(lambda one, top=row: one.depth > top.depth, rows[place + 1 :])
-        if not any(one.parameters for one in below):
+        end = next(
+            (at for at in range(place + 1, len(rows)) if rows[at].depth <= row.depth), len(rows)
+        )
+        if not any(one.parameters for one in rows[place + 1 : end]):
             return row.kind
     return ""
 
