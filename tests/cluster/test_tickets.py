@@ -73,6 +73,17 @@ def test_new_texts_share_and_none_is_estimated_while_slurmctld_waits(lab: Lab, t
 
 
 @pytest.mark.smoke
+def test_every_option_of_an_estimate_is_part_of_its_ticket(lab: Lab, tag: str) -> None:
+    """One that the ticket does not have costs the first job of each text its share."""
+    user, options = lab.users[0], (
+        "--coloc-training=accumulate", "--coloc-precision=amp", "--coloc-optimizer=sgd-momentum",
+    )  # fmt: skip
+    for number, words in enumerate([*((one,) for one in options), options]):
+        path = text_file(lab, user, f"{tag}-{number}")
+        assert found_by(lab, submit(lab, user, path, *words)) == ("fits", "ticket"), words
+
+
+@pytest.mark.smoke
 def test_with_a_ticket_no_text_travels(lab: Lab, tag: str) -> None:
     user = lab.users[0]
     path = text_file(lab, user, tag)
