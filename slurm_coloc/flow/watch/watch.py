@@ -296,4 +296,5 @@ class Watcher:
         """Whether the report on a run that ended then may still be under way. Nodes deliver what
         they kept while colocd was away some time after it is back."""
         now = time.time()
-        return now - end_s < REPORT_GRACE_S or now - self._since_s < RETURN_GRACE_S
+        away = end_s < self._since_s
+        return now - end_s < REPORT_GRACE_S or (away and now - self._since_s < RETURN_GRACE_S)
