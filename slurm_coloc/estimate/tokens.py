@@ -105,13 +105,21 @@ def tokens_in_text(summary: Summary) -> int | None:
 
 
 def resized(summary: Summary, text: int, seq_len: int) -> Summary:
-    """The summary at another sequence length: every dimension of ``text`` tokens is replaced."""
+    """The summary at another sequence length: every dimension of ``text`` tokens is replaced, but
+    not the model's width where that is as many."""
+    embeddings = (row for row in summary.layers if row.role is Role.EMBEDDING and row.outputs)
+    width = next((row.outputs[0][-1] for row in embeddings), 0)
+
+    def swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
+        if width == text and len(shape) == 3 and shape[1:] == (text, text):
+            return (shape[0], seq_len, text)
+        return _swap(shape, text, seq_len)
 
     def change(layer: Layer) -> Layer:
         return replace(
             layer,
-            inputs=tuple(_swap(shape, text, seq_len) for shape in layer.inputs),
-            outputs=tuple(_swap(shape, text, seq_len) for shape in layer.outputs),
+            inputs=tuple(map(swapped, layer.inputs)),
+            outputs=tuple(map(swapped, layer.outputs)),
         )
 
     hidden = -(-summary.hidden_outputs * seq_len // text)

@@ -11,7 +11,7 @@ from slurm_coloc.estimate.rebuild.tied import caches, computes_loss, headed, of_
 from slurm_coloc.estimate.rebuild.tree import tree
 from slurm_coloc.estimate.replay.stack import Stack
 from slurm_coloc.estimate.summary import Layer, Summary
-from slurm_coloc.estimate.tokens import tokens_in_text, with_tokens
+from slurm_coloc.estimate.tokens import resized, tokens_in_text, with_tokens
 
 WORDS, WIDTH, TOKENS, BATCH = 8000, 256, 128, 16
 LOGITS = BATCH * TOKENS * WORDS * 4 / 2**20
@@ -154,6 +154,17 @@ def test_a_head_of_its_own_beside_one_embedding() -> None:
     model = table(first, words, words, words, gated, row("Linear", (1, 8, 100), 3200))
     assert once(model).parameters == 2 * 3200
     assert [one.parameters for one in once(model).layers] == [0, 0, 0, 3200, 0, 3200]
+
+
+def test_a_width_that_is_as_many_as_the_tokens_stays() -> None:
+    """GPT-2 medium at 1024 tokens, which are 1024 wide: a shorter text is as wide."""
+    shapes = [(1, 1024, 1024), (1, 1024, 4096), (1, 16, 1024, 1024), (1, 1024, 16, 64)]
+    kinds = ["Embedding", "Linear", "Softmax", "View"]
+    model = table(*(row(kind, shape) for kind, shape in zip(kinds, shapes, strict=True)))
+    shorter = [one.outputs[0] for one in resized(model, 1024, 512).layers]
+    assert shorter == [(1, 512, 1024), (1, 512, 4096), (1, 16, 512, 512), (1, 512, 16, 64)]
+    wide = table(row("Embedding", (1, 1024, 768)), row("Attention", (1, 1024, 1024)))
+    assert resized(wide, 1024, 512).layers[1].outputs == ((1, 512, 512),), "scores"
 
 
 def test_tokens_may_come_first() -> None:
